@@ -1,0 +1,1 @@
+"""The millpond backend for Spark Structured Streaming."""

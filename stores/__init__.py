@@ -1,0 +1,1 @@
+"""What keeps state: backends, transactions, typed stores, formats, durability and the registry that finds backends."""

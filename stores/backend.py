@@ -1,0 +1,190 @@
+"""The backend contract: one ordered map of bytes to bytes, the least that a third party must write.
+
+Rule of this module: it knows nothing of users' keys, values, timestamps or formats. What only some engines can do is a
+protocol of its own (``Supports...``), each with one function here that uses it where it is and falls back where it is
+not, so that no caller ever asks what engine it has.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import ClassVar, Protocol, Self, TypeAlias, runtime_checkable
+
+Changes: TypeAlias = Mapping[bytes, bytes | None]
+"""What a write does: the new value of each key, ``None`` to delete it."""
+
+Entries: TypeAlias = Iterator[tuple[bytes, bytes]]
+"""Keys and values in key order."""
+
+
+class Backend(ABC):
+    """One ordered map of bytes to bytes.
+
+    Keys compare as unsigned bytes, shorter first where one is the prefix of the other. Keys are never empty. Values may
+    be empty. A backend is used by one thread at a time.
+
+    Every method but ``close`` raises ``StoreClosedError`` once the backend is closed. An engine's own exception never
+    leaves its backend: it becomes a ``BackendError``.
+    """
+
+    max_key_size: int | None = None
+    """The longest key in bytes that the engine takes, or None where there is no such limit.
+
+    A backend with a limit is wrapped by ``millpond.stores.longkeys``; its author need not do anything about long keys.
+    """
+
+    @abstractmethod
+    def get(self, key: bytes) -> bytes | None:
+        """The value of ``key``, or None where there is none."""
+
+    @abstractmethod
+    def scan(
+        self, start: bytes | None = None, stop: bytes | None = None, *, reverse: bool = False
+    ) -> Entries:
+        """The entries with ``start <= key < stop``, in key order.
+
+        ``None`` leaves that side open. ``reverse`` gives the same entries in the opposite order. A range whose start is
+        not below its stop is empty. The iterator shows the content as it was when ``scan`` was called, whatever is
+        written while it is open. It has a ``close`` method, which frees what it holds; exhausting or dropping it does
+        the same.
+        """
+
+    @abstractmethod
+    def write(self, changes: Changes) -> None:
+        """Apply all of ``changes`` or nothing of it, even if the process is killed on the way.
+
+        Deleting a key that does not exist is no error. When ``write`` returns, ``get`` and ``scan`` show the changes.
+        The changes need not survive a loss of power before the next ``flush``, but what a reopened backend shows is
+        always the result of a prefix of the writes.
+        """
+
+    @abstractmethod
+    def flush(self) -> None:
+        """Make everything that was written survive a loss of power. For a backend in memory, do nothing."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release the engine and its files. Closing twice is no error. Open scans end with ``StoreClosedError``."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+@runtime_checkable
+class SupportsGetMany(Protocol):
+    """A backend that reads many keys faster together than one by one."""
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """The value of each key, in the order of ``keys``; None where there is none. Keys may repeat."""
+
+
+@runtime_checkable
+class SupportsDeleteRange(Protocol):
+    """A backend that deletes a range without visiting each of its entries."""
+
+    def delete_range(self, start: bytes, stop: bytes) -> None:
+        """Delete the entries with ``start <= key < stop``, atomically."""
+
+
+@runtime_checkable
+class SupportsLoad(Protocol):
+    """A backend with a faster way to load sorted entries into an empty map than ``write``."""
+
+    def load(self, entries: Iterable[tuple[bytes, bytes]]) -> None:
+        """Load entries that come in strictly ascending key order into a backend that is empty.
+
+        Need not be atomic: after a failure the caller throws the backend's directory away.
+        """
+
+
+@runtime_checkable
+class SupportsCheckpoint(Protocol):
+    """A backend that copies itself cheaply (hard links, copy on write)."""
+
+    def checkpoint(self, directory: Path) -> None:
+        """Write a copy of the current content to ``directory``, which does not exist yet; it opens like the original."""
+
+
+@runtime_checkable
+class SupportsSize(Protocol):
+    """A backend that knows its size without a scan."""
+
+    def entry_count(self) -> int:
+        """The number of entries, which may be an estimate."""
+
+    def size_on_disk(self) -> int:
+        """Bytes on disk, or in memory for a backend without files."""
+
+
+def get_many(backend: Backend, keys: Sequence[bytes]) -> list[bytes | None]:
+    """The value of each key, in the order of ``keys``."""
+    if isinstance(backend, SupportsGetMany):
+        return backend.get_many(keys)
+    return list(map(backend.get, keys))
+
+
+def delete_range(backend: Backend, start: bytes, stop: bytes) -> None:
+    """Delete the entries with ``start <= key < stop``, atomically."""
+    if isinstance(backend, SupportsDeleteRange):
+        backend.delete_range(start, stop)
+    else:
+        backend.write({key: None for key, _ in backend.scan(start, stop)})
+
+
+def load(backend: Backend, entries: Iterable[tuple[bytes, bytes]], *, batch: int = 50_000) -> None:
+    """Load entries in ascending key order into an empty backend, in writes of ``batch`` entries where it has no faster way."""
+    if isinstance(backend, SupportsLoad):
+        backend.load(entries)
+        return
+    changes: dict[bytes, bytes | None] = {}
+    for key, value in entries:
+        changes[key] = value
+        if len(changes) >= batch:
+            backend.write(changes)
+            changes = {}
+    if changes:
+        backend.write(changes)
+
+
+def entry_count(backend: Backend) -> int:
+    """The number of entries; an estimate where the backend keeps one, counted by a scan where it does not."""
+    if isinstance(backend, SupportsSize):
+        return backend.entry_count()
+    return sum(1 for _ in backend.scan())
+
+
+class BackendSupplier(ABC):
+    """A picklable description of a backend: which engine, with which options. It travels to the workers that open it.
+
+    Registered under the entry-point group ``millpond.backends``; see ``millpond.stores.registry``.
+    """
+
+    name: ClassVar[str]
+    """The name under which the supplier is registered, and the name of the directory that its stores live in."""
+
+    persistent: ClassVar[bool] = True
+    """Whether a backend that is opened again on the same directory shows what was written before."""
+
+    @classmethod
+    @abstractmethod
+    def from_options(cls, options: Mapping[str, str]) -> Self:
+        """The supplier for options as they stand in a URL.
+
+        Raises:
+            ConfigurationError: an option is unknown or its value makes no sense; the message lists the known ones.
+        """
+
+    @abstractmethod
+    def open(self, directory: Path) -> Backend:
+        """Open the backend on ``directory``, which is made if it does not exist.
+
+        Raises:
+            BackendInUseError: another process or handle has the directory open and the engine does not share.
+            CorruptStoreError: the files are damaged.
+        """

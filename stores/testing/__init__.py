@@ -1,0 +1,1 @@
+"""The conformance kit: a suite that the author of a third-party backend subclasses."""

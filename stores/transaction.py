@@ -1,0 +1,179 @@
+"""The uncommitted changes of one micro-batch over a backend.
+
+Reads see the changes; ``commit`` writes them in one atomic ``write``; dropping the transaction is the rollback. What it
+collected *is* the changelog of the batch, compacted by key. So every backend gets read-your-writes, atomicity and change
+capture from this one small class.
+"""
+
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import Self
+
+from sortedcontainers import SortedList
+
+from millpond.errors import StoreClosedError
+from millpond.stores.backend import Backend, Changes, Entries, get_many
+
+
+class Transaction:
+    """A view on ``backend`` with changes that only this object sees until ``commit``.
+
+    After ``commit`` or ``rollback`` the same object carries on with an empty set of changes. Closing it drops what was
+    not committed; the backend stays open.
+    """
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._read = backend.get
+        self._changes: dict[bytes, bytes | None] = {}
+        self._order: SortedList[bytes] | None = None
+        self._open = True
+
+    @property
+    def backend(self) -> Backend:
+        return self._backend
+
+    @property
+    def changes(self) -> Changes:
+        """What ``commit`` would write: the last value of each changed key, None where it was deleted."""
+        return self._changes
+
+    def get(self, key: bytes) -> bytes | None:
+        """The value of ``key`` as this transaction sees it, or None."""
+        try:
+            return self._changes[key]
+        except KeyError:
+            return self._read(key)
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """The value of each key as this transaction sees it, in the order of ``keys``."""
+        changes = self._changes
+        if not changes:
+            return get_many(self._backend, keys)
+        missing = [key for key in keys if key not in changes]
+        found = dict(zip(missing, get_many(self._backend, missing), strict=True))
+        return [changes[key] if key in changes else found[key] for key in keys]
+
+    def put(self, key: bytes, value: bytes | None) -> None:
+        """Set ``key`` to ``value``; None deletes it."""
+        if self._order is not None and key not in self._changes:
+            self._order.add(key)
+        self._changes[key] = value
+
+    def put_many(self, changes: Changes) -> None:
+        """Set many keys at once; None deletes."""
+        if self._order is not None:
+            self._order.update(key for key in changes if key not in self._changes)
+        self._changes.update(changes)
+
+    def delete(self, key: bytes) -> None:
+        self.put(key, None)
+
+    def delete_range(self, start: bytes, stop: bytes) -> None:
+        """Delete the entries with ``start <= key < stop``."""
+        for key, _ in self.scan(start, stop):
+            self.put(key, None)
+
+    def scan(
+        self, start: bytes | None = None, stop: bytes | None = None, *, reverse: bool = False
+    ) -> Entries:
+        """The entries with ``start <= key < stop`` in key order, as they are now, whatever is put meanwhile."""
+        mine = self._changed_between(start, stop)
+        if not mine:
+            return self._backend.scan(start, stop, reverse=reverse)
+        if reverse:
+            mine.reverse()
+        return _merge(mine, self._backend.scan(start, stop, reverse=reverse), reverse)
+
+    def last(self, start: bytes, stop: bytes) -> tuple[bytes, bytes] | None:
+        """The entry with the greatest key in ``start <= key < stop``, or None: a scan of one step, backwards."""
+        mine = self._changed_between(start, stop)
+        for entry in self._backend.scan(start, stop, reverse=True):
+            if not mine:
+                return entry
+            while mine and mine[-1][0] > entry[0]:
+                key, value = mine.pop()
+                if value is not None:
+                    return key, value
+            if mine and mine[-1][0] == entry[0]:
+                key, value = mine.pop()
+                if value is not None:
+                    return key, value
+                continue
+            return entry
+        while mine:
+            key, value = mine.pop()
+            if value is not None:
+                return key, value
+        return None
+
+    def commit(self) -> None:
+        """Write all changes to the backend in one atomic write."""
+        if not self._open:
+            raise StoreClosedError("the transaction is closed; begin a new one on the backend")
+        if self._changes:
+            self._backend.write(self._changes)
+        self.rollback()
+
+    def rollback(self) -> None:
+        """Forget all changes since the last commit."""
+        self._changes = {}
+        self._order = None
+
+    def close(self) -> None:
+        """Drop what was not committed. Closing twice is no error; using the transaction afterwards is one."""
+        self.rollback()
+        self._open = False
+        self._read = self._raise_closed
+        self._order = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _changed_between(self, start: bytes | None, stop: bytes | None) -> list[tuple[bytes, bytes | None]]:
+        """The changes in the range, in key order. The order is kept up only once somebody has asked for it."""
+        if not self._open:
+            raise StoreClosedError("the transaction is closed; begin a new one on the backend")
+        changes = self._changes
+        if not changes:
+            return []
+        order = self._order
+        if order is None:
+            order = self._order = SortedList(changes)
+        first = 0 if start is None else order.bisect_left(start)
+        last = len(order) if stop is None else order.bisect_left(stop)
+        if first >= last:
+            return []
+        return [(key, changes[key]) for key in order.islice(first, last)]
+
+    def _raise_closed(self, key: bytes) -> bytes | None:
+        raise StoreClosedError("the transaction is closed; begin a new one on the backend")
+
+
+def _merge(
+    mine: list[tuple[bytes, bytes | None]], theirs: Entries, reverse: bool
+) -> Iterator[tuple[bytes, bytes]]:
+    """Both in the same order; where both have a key, mine wins."""
+    pending = iter(mine)
+    own = next(pending, None)
+    for entry in theirs:
+        key = entry[0]
+        while own is not None and ((own[0] > key) if reverse else (own[0] < key)):
+            if own[1] is not None:
+                yield own[0], own[1]
+            own = next(pending, None)
+        if own is not None and own[0] == key:
+            if own[1] is not None:
+                yield own[0], own[1]
+            own = next(pending, None)
+        else:
+            yield entry
+    while own is not None:
+        if own[1] is not None:
+            yield own[0], own[1]
+        own = next(pending, None)
