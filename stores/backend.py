@@ -39,9 +39,7 @@ class Backend(ABC):
         """The value of ``key``, or None where there is none."""
 
     @abstractmethod
-    def scan(
-        self, start: bytes | None = None, stop: bytes | None = None, *, reverse: bool = False
-    ) -> Entries:
+    def scan(self, start: bytes | None = None, stop: bytes | None = None, *, reverse: bool = False) -> Entries:
         """The entries with ``start <= key < stop``, in key order.
 
         ``None`` leaves that side open. ``reverse`` gives the same entries in the opposite order. A range whose start is
@@ -108,7 +106,7 @@ class SupportsCheckpoint(Protocol):
     """A backend that copies itself cheaply (hard links, copy on write)."""
 
     def checkpoint(self, directory: Path) -> None:
-        """Write a copy of the current content to ``directory``, which does not exist yet; it opens like the original."""
+        """Write a copy of the current content to ``directory``, which does not exist yet."""
 
 
 @runtime_checkable
@@ -138,7 +136,7 @@ def delete_range(backend: Backend, start: bytes, stop: bytes) -> None:
 
 
 def load(backend: Backend, entries: Iterable[tuple[bytes, bytes]], *, batch: int = 50_000) -> None:
-    """Load entries in ascending key order into an empty backend, in writes of ``batch`` entries where it has no faster way."""
+    """Load entries in ascending key order into an empty backend; ``batch`` entries a write where it has no faster way."""
     if isinstance(backend, SupportsLoad):
         backend.load(entries)
         return

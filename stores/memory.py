@@ -34,9 +34,7 @@ class _Scan(Iterator[tuple[bytes, bytes]]):
 
 
 def _raise_closed() -> Iterator[tuple[bytes, bytes]]:
-    raise StoreClosedError(
-        "the memory backend was closed while this scan was open; finish scans before closing"
-    )
+    raise StoreClosedError("the memory backend was closed while this scan was open; finish scans before closing")
     yield
 
 
@@ -57,9 +55,7 @@ class MemoryBackend(Backend):
             raise self._closed()
         return list(map(self._map.get, keys))
 
-    def scan(
-        self, start: bytes | None = None, stop: bytes | None = None, *, reverse: bool = False
-    ) -> Entries:
+    def scan(self, start: bytes | None = None, stop: bytes | None = None, *, reverse: bool = False) -> Entries:
         if not self._open:
             raise self._closed()
         if start is not None and stop is not None and start >= stop:
@@ -136,9 +132,7 @@ class MemorySupplier(BackendSupplier):
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> Self:
         if options:
-            raise ConfigurationError(
-                f"the memory backend has no options, but got {', '.join(sorted(options))}"
-            )
+            raise ConfigurationError(f"the memory backend has no options, but got {', '.join(sorted(options))}")
         return cls()
 
     def open(self, directory: Path) -> MemoryBackend:

@@ -1,8 +1,8 @@
 """The uncommitted changes of one micro-batch over a backend.
 
 Reads see the changes; ``commit`` writes them in one atomic ``write``; dropping the transaction is the rollback. What it
-collected *is* the changelog of the batch, compacted by key. So every backend gets read-your-writes, atomicity and change
-capture from this one small class.
+collected *is* the changelog of the batch, compacted by key. So every backend gets read-your-writes, atomicity and
+change capture from this one class.
 """
 
 from collections.abc import Iterator, Sequence
@@ -74,9 +74,7 @@ class Transaction:
         for key, _ in self.scan(start, stop):
             self.put(key, None)
 
-    def scan(
-        self, start: bytes | None = None, stop: bytes | None = None, *, reverse: bool = False
-    ) -> Entries:
+    def scan(self, start: bytes | None = None, stop: bytes | None = None, *, reverse: bool = False) -> Entries:
         """The entries with ``start <= key < stop`` in key order, as they are now, whatever is put meanwhile."""
         mine = self._changed_between(start, stop)
         if not mine:
@@ -155,9 +153,7 @@ class Transaction:
         raise StoreClosedError("the transaction is closed; begin a new one on the backend")
 
 
-def _merge(
-    mine: list[tuple[bytes, bytes | None]], theirs: Entries, reverse: bool
-) -> Iterator[tuple[bytes, bytes]]:
+def _merge(mine: list[tuple[bytes, bytes | None]], theirs: Entries, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
     """Both in the same order; where both have a key, mine wins."""
     pending = iter(mine)
     own = next(pending, None)

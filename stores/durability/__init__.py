@@ -1,1 +1,1 @@
-"""Deltas, snapshots and the manifests that name them: the durable form of a task's state, the same for every backend."""
+"""Deltas, snapshots and manifests: the durable form of a task's state, the same for every backend."""
