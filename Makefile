@@ -1,0 +1,60 @@
+# make demo   a year of real flights joined with the weather of their hour, on Spark      BACKEND=rocksdb|lmdb|memory
+# make test   the whole test suite
+# make lint   ruff and mypy --strict
+#
+# Each makes .venv if it is missing, installs what it needs into it, and installs again only when pyproject.toml changes.
+# PYTHON chooses the interpreter that .venv is made from.
+
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$p && break; done)
+BACKEND ?= rocksdb
+OUT ?= demo-out/$(firstword $(subst :, ,$(BACKEND)))
+ARGS ?=
+
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+
+.PHONY: demo test lint clean java
+.DELETE_ON_ERROR:
+
+demo: java .venv/demo.stamp
+	$(BIN)/millpond demo --backend '$(BACKEND)' --out '$(OUT)' $(ARGS)
+
+test: java .venv/dev.stamp
+	$(BIN)/python -m pytest -q $(ARGS)
+
+lint: .venv/dev.stamp
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/mypy tests
+
+clean:
+	rm -rf .venv build dist *.egg-info demo-out
+
+# Spark looks for Java where this does: in JAVA_HOME if that is set, else on the PATH.
+java:
+	@java="$${JAVA_HOME:+$$JAVA_HOME/bin/}java"; \
+	if ! command -v "$$java" >/dev/null 2>&1; then found="$$java was not found"; else \
+		release=$$("$$java" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1); \
+		[ "$${release:-0}" -ge 17 ] && exit 0; found="$$java is release $${release:-unknown}"; fi; \
+	echo "Spark needs Java 17 or later, and $$found." >&2; \
+	echo "On Debian or Ubuntu: apt-get install openjdk-17-jre-headless" >&2; \
+	echo "If it is installed elsewhere, set JAVA_HOME to its directory$${JAVA_HOME:+ (now $$JAVA_HOME)}." >&2; exit 1
+
+.venv/demo.stamp: pyproject.toml | .venv/bin/python
+	$(PIP) install --quiet --editable '.[demo]'
+	@touch $@
+
+.venv/dev.stamp: pyproject.toml | .venv/bin/python
+	$(PIP) install --quiet --editable '.[dev]'
+	@touch .venv/demo.stamp $@
+
+.venv/bin/python:
+	@[ -n "$(PYTHON)" ] || { echo "Millpond needs Python 3.11 or later, and found none." >&2; \
+		echo "Install one, or name it: make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "Millpond needs Python 3.11 or later; $(PYTHON) is not one. Name one: make PYTHON=python3.11" >&2; exit 1; }
+	@"$(PYTHON)" -c 'import ensurepip, venv' 2>/dev/null || { \
+		echo "$(PYTHON) cannot make virtual environments. On Debian or Ubuntu: apt-get install python3-venv" >&2; exit 1; }
+	"$(PYTHON)" -m venv .venv

@@ -1,0 +1,84 @@
+"""The hand-kept list of packages is the tree, and what a wheel brings is all of it."""
+
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+ROOMS = {"millpond": "src/millpond"} | {
+    f"millpond.{room}": room for room in ("adapters", "bench", "processors", "stores")
+}
+
+
+@pytest.fixture(scope="module")
+def project() -> dict[str, Any]:
+    """The content of pyproject.toml."""
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def modules_of_the_tree() -> dict[str, Path]:
+    """Every module below the rooms, by its import name. Links from src/millpond to the other rooms are not followed."""
+    found = {}
+    for package, folder in ROOMS.items():
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            parts = path.relative_to(ROOT / folder).with_suffix("").parts
+            found[".".join([package, *parts]).removesuffix(".__init__")] = path
+    return found
+
+
+def packages_of_the_tree() -> set[str]:
+    return {name for name, path in modules_of_the_tree().items() if path.name == "__init__.py"}
+
+
+def test_the_list_of_packages_is_the_tree(project: dict[str, Any]) -> None:
+    assert set(project["tool"]["setuptools"]["packages"]) == packages_of_the_tree()
+
+
+def test_every_folder_with_modules_is_a_package() -> None:
+    homeless = [path for path in modules_of_the_tree().values() if not (path.parent / "__init__.py").exists()]
+    assert homeless == []
+
+
+def test_each_room_at_the_root_is_mapped_and_linked(project: dict[str, Any]) -> None:
+    assert project["tool"]["setuptools"]["package-dir"] == ROOMS
+    for folder in list(ROOMS.values())[1:]:
+        assert (ROOT / "src" / "millpond" / folder).resolve() == ROOT / folder
+
+
+def test_the_version_stands_in_one_place_and_the_changelog_knows_it(project: dict[str, Any]) -> None:
+    assert f"## {project['project']['version']}" in (ROOT / "CHANGELOG.md").read_text()
+
+
+@pytest.mark.slow
+def test_a_wheel_holds_every_module_the_licence_and_py_typed(tmp_path: Path) -> None:
+    subprocess.run(
+        [sys.executable, "-m", "build", "--wheel", "--outdir", str(tmp_path), str(clean_copy(tmp_path / "source"))],
+        check=True,
+        capture_output=True,
+    )
+    (wheel,) = tmp_path.glob("millpond-*.whl")
+    names = set(zipfile.ZipFile(wheel).namelist())
+    expected = {
+        name.replace(".", "/") + ("/__init__.py" if path.name == "__init__.py" else ".py")
+        for name, path in modules_of_the_tree().items()
+    }
+    assert expected | {"millpond/py.typed"} == {name for name in names if name.startswith("millpond/")}
+    assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
+    assert any(name.endswith(".dist-info/entry_points.txt") for name in names)
+
+
+def clean_copy(target: Path) -> Path:
+    """A copy of what the wheel is built from, so that no stale build/ can slip in and none is left behind."""
+    import shutil
+
+    ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
+    for folder in ROOMS.values():
+        shutil.copytree(ROOT / folder, target / folder, symlinks=True, ignore=ignored, dirs_exist_ok=True)
+    for file in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / file, target / file)
+    return target
