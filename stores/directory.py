@@ -1,0 +1,24 @@
+"""Where a store's files live on the local disk (KIP-258).
+
+::
+
+    <local_dir>/<application_id>/<task_id>/<backend>/<store>        format version 1
+    <local_dir>/<application_id>/<task_id>/<backend>/<store>-v2     format version 2
+"""
+
+from pathlib import Path
+
+from millpond.errors import ConfigurationError
+from millpond.stores.specs import StoreSpec
+
+
+def store_directory(local_dir: Path, application_id: str, task_id: str, backend_name: str, spec: StoreSpec) -> Path:
+    """The directory of one store of one task on one backend. Nothing is made or read.
+
+    Raises:
+        ConfigurationError: one of the parts is not a plain file name.
+    """
+    for what, part in (("application id", application_id), ("task id", task_id), ("backend name", backend_name)):
+        if not part or part in {".", ".."} or any(character in part for character in "/\\\0"):
+            raise ConfigurationError(f"{what} {part!r} must be a plain file name, because it is a directory's")
+    return local_dir / application_id / task_id / backend_name / spec.directory_name

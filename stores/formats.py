@@ -1,0 +1,87 @@
+"""Format versions: what the rows of a store's directory look like, told by the directory's name (KIP-258).
+
+::
+
+    <store>       version 1, PLAIN        values as the user's serde wrote them
+    <store>-v2    version 2, TIMESTAMPED  a timestamp of eight bytes before each value
+
+The numbers never change their meaning. A number that this release does not know is refused: a directory of a later
+release is neither read nor touched.
+"""
+
+import re
+from enum import IntEnum
+from pathlib import Path
+
+from millpond.errors import ConfigurationError, FormatError
+
+_VERSION_SUFFIX = re.compile(r"(?P<store>.+)-v(?P<version>\d+)")
+
+
+class FormatVersion(IntEnum):
+    """How the values of a store's rows are laid out."""
+
+    PLAIN = 1
+    """Values as the user's serde wrote them."""
+
+    TIMESTAMPED = 2
+    """A timestamp of eight bytes, big-endian, before each value, as KIP-258 lays down."""
+
+    @classmethod
+    def of_number(cls, number: int) -> "FormatVersion":
+        """The version of that number.
+
+        Raises:
+            FormatError: this release does not know it.
+        """
+        try:
+            return cls(number)
+        except ValueError:
+            known = ", ".join(str(int(version)) for version in cls)
+            raise FormatError(
+                f"format version {number} is unknown, this release knows {known}; use the release that wrote it or newer"
+            ) from None
+
+    def directory_name(self, store: str) -> str:
+        """The name of the directory of ``store`` in this version."""
+        return store if self is FormatVersion.PLAIN else f"{store}-v{int(self)}"
+
+
+def parse_directory_name(name: str) -> tuple[str, FormatVersion]:
+    """The store and the format version that a directory's name tells.
+
+    Raises:
+        FormatError: the version is unknown.
+    """
+    match = _VERSION_SUFFIX.fullmatch(name)
+    if match is None:
+        return name, FormatVersion.PLAIN
+    number = int(match["version"])
+    if number == FormatVersion.PLAIN:
+        raise FormatError(f"directory {name!r} claims format version 1, whose directories have no suffix")
+    return match["store"], FormatVersion.of_number(number)
+
+
+def check_store_name(name: str) -> None:
+    """Refuse what cannot be the name of a store, because it is a directory's and a column's, too.
+
+    Raises:
+        ConfigurationError: the name is empty, not a plain file name, or looks like one with a format version.
+    """
+    if not isinstance(name, str) or not name or name != name.strip() or name in {".", ".."}:
+        raise ConfigurationError(f"store name {name!r} is empty or blank; give a name such as 'counts'")
+    if any(part in name for part in ("/", "\\", "\0")) or not name.isprintable():
+        raise ConfigurationError(
+            f"store name {name!r} must be a plain file name, without / or \\ or control characters"
+        )
+    if _VERSION_SUFFIX.fullmatch(name):
+        raise ConfigurationError(f"store name {name!r} ends like a format version; choose another than '...-v<number>'")
+
+
+def unknown_versions(parent: Path, store: str) -> list[Path]:
+    """The directories of ``store`` below ``parent`` whose format version this release does not know."""
+    known = {version.directory_name(store) for version in FormatVersion}
+    pattern = re.compile(re.escape(store) + r"-v\d+")
+    if not parent.is_dir():
+        return []
+    return sorted(path for path in parent.iterdir() if pattern.fullmatch(path.name) and path.name not in known)

@@ -1,0 +1,78 @@
+r"""Key layouts: where a store's rows lie in its backend, in an order that bytes keep.
+
+The first byte of every row says what it is::
+
+    0x00 name                     metadata; a copy goes into the changelog, except of ``COMMIT_ROW``
+    0x01 ...                      data
+    0x02 ...                      secondary index
+
+Where a key is followed by more, it is *terminated*, so that no key's rows lie among another's, whatever the keys are::
+
+    key with each 0x00 written as 0x00 0xFF, then 0x00 0x00
+
+Bytes compare as the keys do: the terminator is less than any byte that could go on, and less than an escaped 0x00. A
+time is eight bytes, big-endian, with its sign bit flipped, so that times before 1970 come first.
+"""
+
+import struct
+from typing import Final
+
+from millpond.errors import CorruptStoreError
+from millpond.stores.timestamps import MIN_TIME
+
+METADATA: Final = b"\x00"
+DATA: Final = b"\x01"
+INDEX: Final = b"\x02"
+BEYOND: Final = b"\x03"
+"""Above every row of a store."""
+
+COMMIT_ROW: Final = b"\x00commit"
+"""Where durability keeps the position of a local copy. It is local: it must never get into a changelog."""
+
+TIME_SIZE: Final = 8
+TERMINATOR: Final = b"\x00\x00"
+
+_TIME = struct.Struct(">Q")
+
+
+def terminated(key: bytes) -> bytes:
+    r"""``key`` so that something can follow it.
+
+    >>> terminated(b"a\x00b")
+    b'a\x00\xffb\x00\x00'
+    """
+    return key.replace(b"\x00", b"\x00\xff") + TERMINATOR
+
+
+def unterminated(encoded: bytes) -> bytes:
+    """The key that ``terminated`` made ``encoded`` of."""
+    if encoded[-2:] != TERMINATOR:
+        raise CorruptStoreError(f"the row key part {encoded!r} does not end in its terminator; restore the store")
+    return encoded[:-2].replace(b"\x00\xff", b"\x00")
+
+
+def pack_time(time: int) -> bytes:
+    """``time`` as eight bytes that compare as the times do."""
+    return _TIME.pack(time - MIN_TIME)
+
+
+def unpack_time(row: bytes, offset: int = 0) -> int:
+    """The time that ``pack_time`` wrote at ``offset``."""
+    time: int = _TIME.unpack_from(row, offset)[0] + MIN_TIME
+    return time
+
+
+def last_time(row: bytes) -> int:
+    """The time in the last eight bytes of ``row``."""
+    time: int = _TIME.unpack_from(row, len(row) - TIME_SIZE)[0] + MIN_TIME
+    return time
+
+
+def after_prefix(prefix: bytes) -> bytes | None:
+    r"""The least key above all keys that begin with ``prefix``; None where there is none.
+
+    >>> after_prefix(b"a\xff")
+    b'b'
+    """
+    trimmed = prefix.rstrip(b"\xff")
+    return trimmed[:-1] + bytes([trimmed[-1] + 1]) if trimmed else None

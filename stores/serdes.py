@@ -1,0 +1,235 @@
+"""Serdes: how keys and values become bytes, and bytes keys and values.
+
+Rule of this module: a serde knows nothing of stores. Whatever goes wrong inside one is a ``SerdeError`` that names the
+serde and the value. ``None`` never reaches a serde: an absent value has no bytes.
+"""
+
+import json
+import pickle
+import struct
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, ClassVar, Final, Generic, TypeVar
+
+import msgpack
+
+from millpond.errors import ConfigurationError, SerdeError
+
+T = TypeVar("T")
+
+_SHOWN = 60
+
+
+class Serde(ABC, Generic[T]):
+    """How values of one type become bytes and back.
+
+    ``deserialize(serialize(value))`` equals ``value``. A serde for keys gives equal keys equal bytes. Serdes travel to
+    other processes: they can be pickled.
+    """
+
+    name: ClassVar[str]
+    """The name under which ``serde`` finds it, and that errors use."""
+
+    @abstractmethod
+    def serialize(self, value: T) -> bytes:
+        """The bytes of ``value``.
+
+        Raises:
+            SerdeError: this serde cannot hold such a value.
+        """
+
+    @abstractmethod
+    def deserialize(self, data: bytes) -> T:
+        """The value that ``serialize`` made ``data`` of.
+
+        Raises:
+            SerdeError: ``data`` is nothing that ``serialize`` makes.
+        """
+
+
+class _BuiltInSerde(Serde[T]):
+    """One of the serdes below: one object per process, pickled by its name."""
+
+    def __reduce__(self) -> tuple[Callable[[str], Serde[Any]], tuple[str]]:
+        return serde, (self.name,)
+
+    def __repr__(self) -> str:
+        return f"serde({self.name!r})"
+
+    def _refusal(self, value: object, reason: object) -> SerdeError:
+        return SerdeError(
+            f"the {self.name} serde cannot serialise {_shortened(value)} of type {type(value).__name__}: {reason}; "
+            f"choose another serde or convert the value first"
+        )
+
+    def _damage(self, data: object, reason: object) -> SerdeError:
+        return SerdeError(
+            f"the {self.name} serde cannot read {_shortened(data)}: {reason}; was it written with another serde?"
+        )
+
+
+class BytesSerde(_BuiltInSerde[bytes]):
+    """Bytes as they are."""
+
+    name = "bytes"
+
+    def serialize(self, value: bytes) -> bytes:
+        if value.__class__ is bytes:
+            return value
+        if isinstance(value, bytes | bytearray | memoryview):
+            return bytes(value)
+        raise self._refusal(value, "not bytes")
+
+    def deserialize(self, data: bytes) -> bytes:
+        return data
+
+
+class StringSerde(_BuiltInSerde[str]):
+    """Text as UTF-8."""
+
+    name = "string"
+
+    def serialize(self, value: str) -> bytes:
+        try:
+            return str.encode(value)
+        except (TypeError, UnicodeError) as error:
+            raise self._refusal(value, error) from error
+
+    def deserialize(self, data: bytes) -> str:
+        try:
+            return data.decode()
+        except (AttributeError, UnicodeError) as error:
+            raise self._damage(data, error) from error
+
+
+class _StructSerde(_BuiltInSerde[T]):
+    """One number of eight bytes."""
+
+    _layout: ClassVar[struct.Struct]
+
+    def serialize(self, value: T) -> bytes:
+        try:
+            return self._layout.pack(value)
+        except (struct.error, OverflowError) as error:
+            raise self._refusal(value, error) from error
+
+    def deserialize(self, data: bytes) -> T:
+        try:
+            number: T = self._layout.unpack(data)[0]
+        except (struct.error, TypeError) as error:
+            raise self._damage(data, error) from error
+        return number
+
+
+class Int64Serde(_StructSerde[int]):
+    """Integers of 64 bits, signed, big-endian, as Kafka's Long serializer writes them."""
+
+    name = "int64"
+    _layout = struct.Struct(">q")
+
+
+class Float64Serde(_StructSerde[float]):
+    """IEEE 754 numbers of 64 bits, big-endian, as Kafka's Double serializer writes them."""
+
+    name = "float64"
+    _layout = struct.Struct(">d")
+
+
+class JsonSerde(_BuiltInSerde[Any]):
+    """JSON in UTF-8: compact, with sorted keys, so that equal values have equal bytes.
+
+    NaN and the infinities are refused, because they are not JSON. Tuples come back as lists, keys of dicts as strings.
+    """
+
+    name = "json"
+    _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":")).encode
+    _decode = json.JSONDecoder().decode
+
+    def serialize(self, value: Any) -> bytes:
+        try:
+            return self._encode(value).encode()
+        except (TypeError, ValueError, RecursionError) as error:
+            raise self._refusal(value, error) from error
+
+    def deserialize(self, data: bytes) -> Any:
+        try:
+            return self._decode(data.decode())
+        except (AttributeError, ValueError, RecursionError) as error:
+            raise self._damage(data, error) from error
+
+
+class MsgpackSerde(_BuiltInSerde[Any]):
+    """MessagePack. Tuples come back as lists; dicts keep their order, so as keys write them in one order always."""
+
+    name = "msgpack"
+
+    def __init__(self) -> None:
+        self._pack = msgpack.Packer().pack
+
+    def serialize(self, value: Any) -> bytes:
+        try:
+            packed: bytes = self._pack(value)
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            raise self._refusal(value, error) from error
+        return packed
+
+    def deserialize(self, data: bytes) -> Any:
+        try:
+            return msgpack.unpackb(data, strict_map_key=False)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise self._damage(data, error) from error
+
+
+class PickleSerde(_BuiltInSerde[Any]):
+    """Python's pickle. Reading it runs whatever code its bytes name: only for state that nobody else can write."""
+
+    name = "pickle"
+
+    def serialize(self, value: Any) -> bytes:
+        try:
+            return pickle.dumps(value, protocol=5)
+        except Exception as error:  # a value's own __reduce__ may raise anything
+            raise self._refusal(value, error) from error
+
+    def deserialize(self, data: bytes) -> Any:
+        try:
+            return pickle.loads(data)
+        except Exception as error:  # a value's own __setstate__ may raise anything
+            raise self._damage(data, error) from error
+
+
+BYTES: Final = BytesSerde()
+STRING: Final = StringSerde()
+INT64: Final = Int64Serde()
+FLOAT64: Final = Float64Serde()
+JSON: Final = JsonSerde()
+MSGPACK: Final = MsgpackSerde()
+
+_BY_NAME: Final[dict[str, Serde[Any]]] = {
+    known.name: known for known in (BYTES, STRING, INT64, FLOAT64, JSON, MSGPACK, PickleSerde())
+}
+
+
+def serde(name: str | Serde[Any]) -> Serde[Any]:
+    """The serde of that name; a serde is itself. ``pickle`` is to be had by its name only.
+
+    Raises:
+        ConfigurationError: there is no such serde.
+
+    >>> serde("int64").serialize(1).hex()
+    '0000000000000001'
+    """
+    if isinstance(name, Serde):
+        return name
+    found = _BY_NAME.get(name) if isinstance(name, str) else None
+    if found is None:
+        raise ConfigurationError(f"no serde {name!r}; give one of {', '.join(sorted(_BY_NAME))}, or a Serde object")
+    return found
+
+
+def _shortened(value: object) -> str:
+    try:
+        shown = repr(value)
+    except Exception:  # a broken __repr__ must not hide the error that is being reported
+        shown = object.__repr__(value)
+    return shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."

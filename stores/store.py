@@ -1,0 +1,116 @@
+"""What all typed stores have in common: a name, a transaction, serdes, metadata, and an end.
+
+Rule of this module: it knows nothing of what the rows of a kind mean. A store writes nothing to its backend by itself:
+everything goes through the transaction, and becomes real with its commit.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Any, Generic, NoReturn, Self, TypeVar
+
+from millpond.errors import ConfigurationError, InvalidKeyError, StoreClosedError
+from millpond.stores.keys import COMMIT_ROW, METADATA
+from millpond.stores.serdes import Serde
+from millpond.stores.transaction import Transaction
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Store(ABC, Generic[K, V]):
+    """A typed view on the rows that one backend holds for one store.
+
+    A store remembers parts of its metadata (the stream time it has observed, for one). Once the transaction was rolled
+    back, or its backend changed by other means, build the store anew: that is cheap.
+
+    Args:
+        name: how errors call the store.
+        transaction: where it reads and writes; several stores never share one.
+        key_serde: how its keys become bytes.
+        value_serde: how its values become bytes.
+    """
+
+    def __init__(self, name: str, transaction: Transaction, key_serde: Serde[K], value_serde: Serde[Any]) -> None:
+        self._name = name
+        self._transaction = transaction
+        self._key_serde = key_serde
+        self._value_serde = value_serde
+        self._encode_key = key_serde.serialize
+        self._decode_key = key_serde.deserialize
+        self._encode_value: Callable[[V], bytes] = value_serde.serialize
+        self._decode_value: Callable[[bytes], V] = value_serde.deserialize
+        self._read = transaction.get
+        self._read_many = transaction.get_many
+        self._write = transaction.put
+        self._write_many = transaction.put_many
+        self._scan_rows = transaction.scan
+        self._last_row = transaction.last
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def key_serde(self) -> Serde[K]:
+        return self._key_serde
+
+    @property
+    def value_serde(self) -> Serde[Any]:
+        """How the values become bytes, without what the kind adds to them (timestamps, ...)."""
+        return self._value_serde
+
+    def get_metadata(self, name: str) -> bytes | None:
+        """The bytes that ``put_metadata`` stored under ``name``, or None."""
+        return self._read(_metadata_row(name))
+
+    def put_metadata(self, name: str, data: bytes) -> None:
+        """Keep ``data`` beside the entries: it commits with them and is part of the changelog, as they are."""
+        self._write(_metadata_row(name), data)
+
+    def flush(self) -> None:
+        """Write what the store only remembers (observed stream time, ...) into the transaction, before its commit."""
+
+    @abstractmethod
+    def check(self) -> None:
+        """Read every row and raise ``CorruptStoreError`` where one breaks the layout. For tests and for doubt."""
+
+    def close(self) -> None:
+        """Let go of the transaction, which stays open. Closing twice is no error; any other use afterwards is one."""
+        for operation in ("_read", "_read_many", "_write", "_write_many", "_scan_rows", "_last_row"):
+            setattr(self, operation, self._raise_closed)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._name!r}>"
+
+    def _raise_closed(self, *args: object, **options: object) -> NoReturn:
+        raise StoreClosedError(f"store {self._name!r} is closed; open it again from its spec")
+
+    def _null_key(self) -> InvalidKeyError:
+        return InvalidKeyError(f"store {self._name!r} cannot hold the key None; drop such records, or give them a key")
+
+    def _key_bytes(self, key: K) -> bytes:
+        if key is None:
+            raise self._null_key()
+        return self._encode_key(key)
+
+    def _keys_bytes(self, keys: Iterable[K]) -> list[bytes]:
+        keys = keys if isinstance(keys, list) else list(keys)
+        if None in keys:
+            raise self._null_key()
+        return list(map(self._encode_key, keys))
+
+
+def _metadata_row(name: str) -> bytes:
+    row = METADATA + name.encode()
+    if row == COMMIT_ROW:
+        raise ConfigurationError("the metadata name 'commit' is taken by the local copy's position; choose another")
+    return row
