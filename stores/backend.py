@@ -83,8 +83,16 @@ class SupportsGetMany(Protocol):
 
 
 @runtime_checkable
+class SupportsLast(Protocol):
+    """A backend that finds the end of a range faster than by the first step of a scan."""
+
+    def last(self, start: bytes, stop: bytes) -> tuple[bytes, bytes] | None:
+        """The entry with the greatest key in ``start <= key < stop``, or None where the range has none."""
+
+
+@runtime_checkable
 class SupportsDeleteRange(Protocol):
-    """A backend that deletes a range without visiting each of its entries."""
+    """A backend that deletes a range faster than key by key."""
 
     def delete_range(self, start: bytes, stop: bytes) -> None:
         """Delete the entries with ``start <= key < stop``, atomically."""
@@ -127,6 +135,13 @@ def get_many(backend: Backend, keys: Sequence[bytes]) -> list[bytes | None]:
     return list(map(backend.get, keys))
 
 
+def last(backend: Backend, start: bytes, stop: bytes) -> tuple[bytes, bytes] | None:
+    """The entry with the greatest key in ``start <= key < stop``, or None."""
+    if isinstance(backend, SupportsLast):
+        return backend.last(start, stop)
+    return next(backend.scan(start, stop, reverse=True), None)
+
+
 def delete_range(backend: Backend, start: bytes, stop: bytes) -> None:
     """Delete the entries with ``start <= key < stop``, atomically."""
     if isinstance(backend, SupportsDeleteRange):
@@ -136,7 +151,7 @@ def delete_range(backend: Backend, start: bytes, stop: bytes) -> None:
 
 
 def load(backend: Backend, entries: Iterable[tuple[bytes, bytes]], *, batch: int = 50_000) -> None:
-    """Load entries in ascending key order into an empty backend; ``batch`` entries a write where it has no faster way."""
+    """Load entries in ascending key order into an empty backend; ``batch`` a write where it has no faster way."""
     if isinstance(backend, SupportsLoad):
         backend.load(entries)
         return
@@ -155,6 +170,13 @@ def entry_count(backend: Backend) -> int:
     if isinstance(backend, SupportsSize):
         return backend.entry_count()
     return sum(1 for _ in backend.scan())
+
+
+def size_on_disk(backend: Backend) -> int:
+    """Bytes on disk or in memory; where the backend does not know, the bytes of its keys and values."""
+    if isinstance(backend, SupportsSize):
+        return backend.size_on_disk()
+    return sum(len(key) + len(value) for key, value in backend.scan())
 
 
 class BackendSupplier(ABC):

@@ -1,76 +1,62 @@
-"""The backend that keeps everything in this process: a sorted dict. It is also the double that tests use."""
+"""The backend that keeps everything in this process: a sorted dict. It is also the double that tests use.
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+Rule of this module: its content ends with the process, and it takes no options and no files.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import starmap
 from pathlib import Path
 from sys import getsizeof
-from typing import ClassVar, Self
-from weakref import WeakSet
+from typing import Any, ClassVar, NoReturn, Self
 
 from sortedcontainers import SortedDict
 
-from millpond.errors import ConfigurationError, StoreClosedError
+from millpond.errors import StoreClosedError
 from millpond.stores.backend import Backend, BackendSupplier, Changes, Entries
+from millpond.stores.cursor import Cursor, Entry, OpenCursors, nothing
+from millpond.stores.options import parse_options
 
 
-class _Scan(Iterator[tuple[bytes, bytes]]):
-    """A lazy walk over the live map, which takes a copy of its rest just before the map changes under it."""
+class _ClosedMap:
+    """What stands in the place of the map once the backend is closed, so that no method needs to ask."""
 
-    def __init__(self, entries: Iterator[tuple[bytes, bytes]]) -> None:
-        self._entries = entries
-
-    def __next__(self) -> tuple[bytes, bytes]:
-        return next(self._entries)
-
-    def detach(self) -> None:
-        self._entries = iter(list(self._entries))
-
-    def end(self) -> None:
-        self._entries = _raise_closed()
-
-    def close(self) -> None:
-        self._entries = iter(())
-
-
-def _raise_closed() -> Iterator[tuple[bytes, bytes]]:
-    raise StoreClosedError("the memory backend was closed while this scan was open; finish scans before closing")
-    yield
+    def __getattr__(self, name: str) -> NoReturn:
+        raise StoreClosedError("the memory backend is closed; open a new one from its supplier")
 
 
 class MemoryBackend(Backend):
     """An ordered map in this process's memory; its content ends with it."""
 
     def __init__(self) -> None:
-        self._map: SortedDict[bytes, bytes] = SortedDict()
-        self._scans: WeakSet[_Scan] = WeakSet()
-        self._open = True
-        self.get = self._map.get  # type: ignore[method-assign]
+        self._map: Any = SortedDict()
+        self._cursors = OpenCursors()
 
     def get(self, key: bytes) -> bytes | None:
-        raise self._closed()
+        value: bytes | None = self._map.get(key)
+        return value
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        if not self._open:
-            raise self._closed()
         return list(map(self._map.get, keys))
 
+    def last(self, start: bytes, stop: bytes) -> Entry | None:
+        content = self._map
+        for key in content.irange(start, stop, inclusive=(True, False), reverse=True):
+            return key, content[key]
+        return None
+
     def scan(self, start: bytes | None = None, stop: bytes | None = None, *, reverse: bool = False) -> Entries:
-        if not self._open:
-            raise self._closed()
-        if start is not None and stop is not None and start >= stop:
-            return iter(())
         content = self._map
         keys = content.irange(start, stop, inclusive=(True, False), reverse=reverse)
-        scan = _Scan((key, content[key]) for key in keys)
-        self._scans.add(scan)
-        return scan
+        if stop is not None and (start or b"") >= stop:
+            return nothing()
+        entries = ((key, content[key]) for key in keys)
+        return self._cursors.walk(Cursor(entries, None, reverse, _none))
 
     def write(self, changes: Changes) -> None:
-        if not self._open:
-            raise self._closed()
-        self._detach_scans()
         content = self._map
+        keep = content.update
+        self._cursors.detach()
         new = {}
         for key, value in changes.items():
             if value is None:
@@ -79,47 +65,33 @@ class MemoryBackend(Backend):
                 content[key] = value
             else:
                 new[key] = value
-        content.update(new)
+        keep(new)
 
     def load(self, entries: Iterable[tuple[bytes, bytes]]) -> None:
-        if not self._open:
-            raise self._closed()
-        self._detach_scans()
-        self._map.update(entries)
-
-    def _detach_scans(self) -> None:
-        for scan in list(self._scans):
-            scan.detach()
-        self._scans.clear()
+        keep = self._map.update
+        self._cursors.detach()
+        keep(entries)
 
     def flush(self) -> None:
-        if not self._open:
-            raise self._closed()
+        self._map.keys()
 
     def close(self) -> None:
-        self._open = False
-        for scan in list(self._scans):
-            scan.end()
-        self._scans.clear()
-        self.__dict__.pop("get", None)
-        self._map = SortedDict()
+        self._cursors.end("the scan was open when the memory backend was closed")
+        self._map = _ClosedMap()
 
     def entry_count(self) -> int:
-        if not self._open:
-            raise self._closed()
-        return len(self._map)
+        return len(self._map.keys())
 
     def size_on_disk(self) -> int:
-        if not self._open:
-            raise self._closed()
         return sum(starmap(_sizes, self._map.items()))
-
-    def _closed(self) -> StoreClosedError:
-        return StoreClosedError("the memory backend is closed; open a new one from its supplier")
 
 
 def _sizes(key: bytes, value: bytes) -> int:
     return getsizeof(key) + getsizeof(value)
+
+
+def _none(error: BaseException) -> None:
+    """No exception is the engine's: a sorted dict has none of its own."""
 
 
 @dataclass(frozen=True)
@@ -131,9 +103,7 @@ class MemorySupplier(BackendSupplier):
 
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> Self:
-        if options:
-            raise ConfigurationError(f"the memory backend has no options, but got {', '.join(sorted(options))}")
-        return cls()
+        return cls(**parse_options(cls.name, options, {}))
 
     def open(self, directory: Path) -> MemoryBackend:
         return MemoryBackend()

@@ -1,0 +1,279 @@
+"""LMDB: a B+ tree in a memory map, with one writer at a time and readers that never wait.
+
+Rule of this module: everything that is peculiar to LMDB ends here. It refuses keys over 511 bytes (see
+``millpond.stores.longkeys``) and its map has a fixed size: the map grows here whenever it is full, and follows when
+another process has grown it.
+
+Several processes may use one directory; one process opens it once. A backend reads one snapshot until it writes or
+flushes: what another process wrote is seen after that. Between a write and the first read after it no snapshot is held,
+so an idle backend keeps no page from being used again.
+"""
+
+import errno
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from types import TracebackType
+from typing import Any, ClassVar, Self
+
+import lmdb
+
+from millpond.errors import (
+    BackendError,
+    BackendInUseError,
+    CorruptStoreError,
+    InvalidKeyError,
+    StoreClosedError,
+    StoreError,
+    StoreFullError,
+)
+from millpond.stores.backend import Backend, BackendSupplier, Changes, Entries
+from millpond.stores.cursor import Cursor, Entry, OpenCursors, nothing
+from millpond.stores.options import parse_bool, parse_options, parse_size
+
+_CORRUPT = ("CorruptedError", "PageNotFoundError", "InvalidError", "VersionMismatchError", "PanicError")
+_CORRUPT_ERRORS = tuple(
+    getattr(lmdb, name) for name in (*_CORRUPT, "BadChecksumError", "ProblemError") if hasattr(lmdb, name)
+)
+_FULL_CODES = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOMEM})
+_BUSY_CODES = frozenset({errno.EAGAIN, errno.EBUSY})
+_LOAD_CHUNK = 50_000
+
+
+class translate_errors:
+    """Within it, every exception of LMDB becomes one of Millpond's, which names ``directory``."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None and (translated := self.translated(error)) is not None:
+            raise translated from error
+
+    def translated(self, error: BaseException) -> StoreError | None:
+        """The error to raise for ``error``, or None where it is not LMDB's."""
+        if not isinstance(error, lmdb.Error):
+            return None
+        where = f"LMDB in {self._directory}"
+        code = getattr(error, "code", 0)
+        if isinstance(error, lmdb.BadValsizeError):
+            return InvalidKeyError(f"{where} takes keys of 1 to {LmdbBackend.max_key_size} bytes: {error}")
+        if isinstance(error, _CORRUPT_ERRORS):
+            return CorruptStoreError(f"{where} is damaged ({error}); delete the directory and restore the store")
+        if isinstance(error, lmdb.MapFullError) or code in _FULL_CODES:
+            return StoreFullError(f"{where} has no room left ({error}); free some on that file system")
+        if "already open in this process" in str(error):
+            return BackendInUseError(f"{where} is open in this process already; close that backend first")
+        if isinstance(error, lmdb.ReadersFullError | lmdb.LockError) or code in _BUSY_CODES:
+            return BackendInUseError(f"{where} is in use by too many others ({error}); close some of them")
+        return BackendError(f"{where} failed: {error}")
+
+
+class LmdbBackend(Backend):
+    """One LMDB environment. Use ``LmdbSupplier`` to describe it and ``millpond.stores.registry`` to open it."""
+
+    max_key_size = 511
+
+    def __init__(self, directory: Path, *, map_size: int, sync: bool, readahead: bool) -> None:
+        self._directory = directory
+        self._errors = translate_errors(directory)
+        self._cursors = OpenCursors()
+        self._snapshot: Any = None
+        self._read: Callable[[bytes], bytes | None] | None = None
+        self._finder: Any = None
+        self._env: Any = None
+        directory.mkdir(parents=True, exist_ok=True)
+        with self._errors:
+            self._env = lmdb.open(
+                str(directory),
+                map_size=map_size,
+                sync=sync,
+                metasync=sync,
+                readahead=readahead,
+                meminit=False,
+                max_readers=1024,
+                max_spare_txns=1,
+            )
+            self._env.reader_check()
+
+    def get(self, key: bytes) -> bytes | None:
+        read = self._read
+        if read is None:
+            read = self._begin_reading()
+        try:
+            return read(key)
+        except lmdb.Error as error:
+            raise self._errors.translated(error) or error from error
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        with self._errors:
+            return list(map(self._read or self._begin_reading(), keys))
+
+    def last(self, start: bytes, stop: bytes) -> Entry | None:
+        if self._read is None:
+            self._begin_reading()
+        with self._errors:
+            finder = self._finder
+            if finder is None:
+                finder = self._finder = self._snapshot.cursor()
+            if not (finder.prev() if finder.set_range(stop) else finder.last()):
+                return None
+            entry: Entry = finder.item()
+        return entry if entry[0] >= start else None
+
+    def scan(self, start: bytes | None = None, stop: bytes | None = None, *, reverse: bool = False) -> Entries:
+        if self._read is None:
+            self._begin_reading()
+        if stop is not None and (start or b"") >= stop:
+            return nothing()
+        with self._errors:
+            cursor = self._snapshot.cursor()
+            if not reverse:
+                found = cursor.set_range(start) if start else cursor.first()
+                entries = cursor.iternext()
+            else:
+                found = cursor.prev() if stop is not None and cursor.set_range(stop) else cursor.last()
+                entries = cursor.iterprev()
+        if not found:
+            return nothing()
+        bound = start if reverse else stop
+        return self._cursors.walk(Cursor(entries, bound, reverse, self._errors.translated))
+
+    def write(self, changes: Changes) -> None:
+        entries = sorted(changes.items())
+        puts = [entry for entry in entries if entry[1] is not None]
+
+        def apply(transaction: Any) -> None:
+            if puts:
+                transaction.cursor().putmulti(puts)
+            if len(puts) < len(entries):
+                for key, value in entries:
+                    if value is None:
+                        transaction.delete(key)
+
+        self._update(apply)
+
+    def delete_range(self, start: bytes, stop: bytes) -> None:
+        def apply(transaction: Any) -> None:
+            cursor = transaction.cursor()
+            found = cursor.set_range(start) if start else cursor.first()
+            while found and cursor.key() < stop:
+                found = cursor.delete() and cursor.key() != b""
+
+        self._update(apply)
+
+    def load(self, entries: Iterable[Entry]) -> None:
+        source = iter(entries)
+        while chunk := list(islice(source, _LOAD_CHUNK)):
+            self._update(partial(_append, chunk))
+
+    def checkpoint(self, directory: Path) -> None:
+        env = self._opened()
+        directory.mkdir(parents=True)
+        with self._errors:
+            env.copy(str(directory))
+
+    def entry_count(self) -> int:
+        with self._errors:
+            entries: int = self._opened().stat()["entries"]
+        return entries
+
+    def size_on_disk(self) -> int:
+        with self._errors:
+            env = self._opened()
+            pages: int = env.info()["last_pgno"] + 1
+            size: int = pages * env.stat()["psize"]
+        return size
+
+    def flush(self) -> None:
+        with self._errors:
+            self._opened().sync(True)
+        self._stop_reading()
+
+    def close(self) -> None:
+        env, self._env = self._env, None
+        if env is None:
+            return
+        self._cursors.end(f"the scan was open when the LMDB backend in {self._directory} was closed")
+        self._stop_reading()
+        with self._errors:
+            env.close()
+
+    def _opened(self) -> Any:
+        if self._env is None:
+            raise StoreClosedError(f"the LMDB backend in {self._directory} is closed; open a new one from its supplier")
+        return self._env
+
+    def _begin_reading(self) -> Callable[[bytes], bytes | None]:
+        with self._errors:
+            self._snapshot = self._begin(write=False)
+        read: Callable[[bytes], bytes | None] = self._snapshot.get
+        self._read = read
+        return read
+
+    def _stop_reading(self) -> None:
+        """Let go of the snapshot. The engine frees it when the last scan that was begun on it is gone."""
+        self._read = self._snapshot = self._finder = None
+
+    def _update(self, apply: Callable[[Any], object]) -> None:
+        """Do ``apply`` in a transaction of LMDB, as often as the map has to grow for it."""
+        self._opened()
+        self._stop_reading()
+        while True:
+            with self._errors:
+                try:
+                    with self._begin(write=True) as transaction:
+                        apply(transaction)
+                    return
+                except lmdb.MapFullError:
+                    self._resize(self._env.info()["map_size"] * 2)
+
+    def _begin(self, *, write: bool) -> Any:
+        while True:
+            try:
+                return self._opened().begin(write=write)
+            except lmdb.MapResizedError:
+                self._resize(0)
+
+    def _resize(self, size: int) -> None:
+        """Set the map's size, 0 for the one that another process has given it. LMDB ends all its cursors on the way."""
+        self._cursors.detach()
+        self._stop_reading()
+        self._env.set_mapsize(size)
+
+
+def _append(entries: list[Entry], transaction: Any) -> None:
+    transaction.cursor().putmulti(entries, append=True)
+
+
+@dataclass(frozen=True)
+class LmdbSupplier(BackendSupplier):
+    """``lmdb``: several processes may use one directory.
+
+    Args:
+        map_size: bytes of address space that the map begins with; it doubles whenever it is full.
+        sync: whether each write survives a loss of power, not only each flush. Off, a loss of power may damage the
+            directory: whoever keeps the store durable elsewhere throws it away then.
+        readahead: whether the system reads ahead of a random read; worth it when the data fits into memory.
+    """
+
+    name: ClassVar[str] = "lmdb"
+
+    map_size: int = 2**30
+    sync: bool = False
+    readahead: bool = True
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, str]) -> Self:
+        parsers = {"map_size": parse_size, "sync": parse_bool, "readahead": parse_bool}
+        return cls(**parse_options(cls.name, options, parsers))
+
+    def open(self, directory: Path) -> LmdbBackend:
+        return LmdbBackend(directory, map_size=self.map_size, sync=self.sync, readahead=self.readahead)

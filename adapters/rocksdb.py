@@ -1,0 +1,285 @@
+"""RocksDB, through the package rocksdict: a log-structured merge tree for stores larger than memory.
+
+Rule of this module: everything that is peculiar to rocksdict ends here. It raises plain ``Exception``, it forgets the
+options of a directory unless it is opened with them again, it keeps a directory locked as long as one iterator lives,
+and one process at a time may have a directory open.
+"""
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from types import TracebackType
+from typing import Any, ClassVar, Self
+
+import rocksdict
+
+from millpond.errors import (
+    BackendError,
+    BackendInUseError,
+    ConfigurationError,
+    CorruptStoreError,
+    StoreClosedError,
+    StoreError,
+    StoreFullError,
+)
+from millpond.stores.backend import Backend, BackendSupplier, Changes, Entries
+from millpond.stores.cursor import Cursor, Entry, OpenCursors, nothing
+from millpond.stores.options import parse_bool, parse_choice, parse_int, parse_options, parse_size
+
+_COMPRESSIONS: dict[str, Callable[[], Any]] = {
+    "none": rocksdict.DBCompressionType.none,
+    "lz4": rocksdict.DBCompressionType.lz4,
+    "snappy": rocksdict.DBCompressionType.snappy,
+    "zstd": rocksdict.DBCompressionType.zstd,
+}
+_FULL = re.compile(r"no space left|quota exceeded|file too large", re.IGNORECASE)
+_LOCKED = re.compile(r"lock hold by current process|while lock file|/LOCK:", re.IGNORECASE)
+_CORRUPT = re.compile(r"corruption|checksum|not an sstable|no such file|bad table magic", re.IGNORECASE)
+_LOAD_CHUNK = 1_000_000
+
+
+class translate_errors:
+    """Within it, every exception of rocksdict becomes one of Millpond's, which names ``directory``."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None and (translated := self.translated(error)) is not None:
+            raise translated from error
+
+    def translated(self, error: BaseException) -> StoreError | None:
+        """The error to raise for ``error``, or None where it is not rocksdict's."""
+        if type(error) is not Exception and not isinstance(error, rocksdict.DbClosedError):
+            return None
+        where, text = f"RocksDB in {self._directory}", str(error)
+        if isinstance(error, rocksdict.DbClosedError):
+            return StoreClosedError(f"{where} is closed; open a new backend from its supplier")
+        if _LOCKED.search(text):
+            return BackendInUseError(f"{where} is in use by {self._holder(text)}; close it there first")
+        if _FULL.search(text):
+            return StoreFullError(f"{where} has no room left ({text}); free some on that file system")
+        if _CORRUPT.search(text):
+            return CorruptStoreError(f"{where} is damaged ({text}); delete the directory and restore the store")
+        return BackendError(f"{where} failed: {text}")
+
+    def _holder(self, text: str) -> str:
+        if "current process" in text:
+            return f"this process ({os.getpid()})"
+        holder = lock_holder(self._directory / "LOCK")
+        return "another process" if holder is None else f"process {holder}"
+
+
+def lock_holder(path: Path) -> int | None:
+    """The process that holds a POSIX lock on ``path``, or None where the system does not tell.
+
+    Reads the system's table of locks. Asking through a file descriptor would do too, but closing that would release
+    every lock that this process itself has on the file.
+    """
+    try:
+        inode = str(path.stat().st_ino)
+        table = Path("/proc/locks").read_text().splitlines()
+    except OSError:
+        return None
+    for line in table:
+        fields = line.split()
+        if "POSIX" in fields and len(fields) > 5 and fields[5].rpartition(":")[2] == inode:
+            return int(fields[4])
+    return None
+
+
+class RocksDbBackend(Backend):
+    """One RocksDB directory. Use ``RocksDbSupplier`` to describe it and ``millpond.stores.registry`` to open it."""
+
+    def __init__(self, directory: Path, options: rocksdict.Options, *, wal: bool) -> None:
+        self._directory = directory
+        self._errors = translate_errors(directory)
+        self._cursors = OpenCursors()
+        self._options = options
+        self._writing: Any = rocksdict.WriteOptions()
+        self._writing.disable_wal = not wal
+        self._wal = wal
+        directory.mkdir(parents=True, exist_ok=True)
+        with self._errors:
+            self._db: Any = rocksdict.Rdict(str(directory), options)
+        self._closed = False
+        self._read = self._db.get
+
+    def get(self, key: bytes) -> bytes | None:
+        try:
+            value: bytes | None = self._read(key)
+        except Exception as error:
+            raise self._errors.translated(error) or error from error
+        return value
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        with self._errors:
+            values: list[bytes | None] = self._read(list(keys))
+        return values
+
+    def last(self, start: bytes, stop: bytes) -> Entry | None:
+        with self._errors:
+            entries: Iterator[Entry] = self._db.items(True, stop)
+            for entry in entries:
+                if entry[0] < stop:
+                    return entry if entry[0] >= start else None
+        return None
+
+    def scan(self, start: bytes | None = None, stop: bytes | None = None, *, reverse: bool = False) -> Entries:
+        if self._closed:
+            raise self._closed_error()
+        if stop is not None and (start or b"") >= stop:
+            return nothing()
+        with self._errors:
+            entries = self._db.items(reverse, None if reverse else start, _below(stop))
+        bound = start if reverse else None
+        return self._cursors.walk(Cursor(entries, bound, reverse, self._errors.translated))
+
+    def write(self, changes: Changes) -> None:
+        batch = rocksdict.WriteBatch(raw_mode=True)
+        put, delete = batch.put, batch.delete
+        for key, value in changes.items():
+            if value is None:
+                delete(key)
+            else:
+                put(key, value)
+        with self._errors:
+            self._db.write(batch, self._writing)
+
+    def delete_range(self, start: bytes, stop: bytes) -> None:
+        if self._closed:
+            raise self._closed_error()
+        if start >= stop:
+            return
+        with self._errors:
+            self._db.delete_range(start, stop, self._writing)
+
+    def load(self, entries: Iterable[Entry]) -> None:
+        source, number = iter(entries), 0
+        with self._errors:
+            while chunk := list(islice(source, _LOAD_CHUNK)):
+                self._ingest(self._directory / f"load-{number}.sst", chunk)
+                number += 1
+
+    def _ingest(self, path: Path, chunk: list[Entry]) -> None:
+        writer = rocksdict.SstFileWriter(self._options)
+        writer.open(str(path))
+        for key, value in chunk:
+            writer[key] = value
+        writer.finish()
+        moving = rocksdict.IngestExternalFileOptions()
+        moving.set_move_files(True)
+        self._db.ingest_external_file([str(path)], moving)
+
+    def checkpoint(self, directory: Path) -> None:
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        with self._errors:
+            rocksdict.Checkpoint(self._db).create_checkpoint(str(directory))
+
+    def entry_count(self) -> int:
+        with self._errors:
+            return self._db.property_int_value("rocksdb.estimate-num-keys") or 0
+
+    def size_on_disk(self) -> int:
+        with self._errors:
+            tables = self._db.property_int_value("rocksdb.total-sst-files-size") or 0
+            memory = self._db.property_int_value("rocksdb.cur-size-all-mem-tables") or 0
+        return tables + memory
+
+    def flush(self) -> None:
+        with self._errors:
+            if self._wal:
+                self._db.flush_wal(True)
+            else:
+                self._db.flush(True)
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._cursors.end(f"the scan was open when the RocksDB backend in {self._directory} was closed")
+        with self._errors:
+            self._db.close()
+
+    def _closed_error(self) -> StoreClosedError:
+        return StoreClosedError(f"the RocksDB backend in {self._directory} is closed; open a new one from its supplier")
+
+
+def _below(stop: bytes | None) -> rocksdict.ReadOptions | None:
+    """Read options that keep an iterator below ``stop``, so that it never walks through deleted entries above it."""
+    if stop is None:
+        return None
+    options = rocksdict.ReadOptions()
+    options.set_iterate_upper_bound(stop)
+    return options
+
+
+@dataclass(frozen=True)
+class RocksDbSupplier(BackendSupplier):
+    """``rocksdb``: one process at a time may have a directory open.
+
+    Args:
+        block_cache: bytes of uncompressed blocks kept in memory, for each open directory.
+        bloom_bits: bits of the bloom filter per key; 0 for none. Ten let one absent key in a hundred through.
+        write_buffer_size: bytes of a memory table before it is written out.
+        compression: of the tables on disk.
+        max_open_files: -1 keeps all open, which reads fastest.
+        wal: whether writes go through RocksDB's log. Without it, a killed process loses what it wrote since the last
+            flush: what is left is still the result of a prefix of the writes.
+    """
+
+    name: ClassVar[str] = "rocksdb"
+
+    block_cache: int = 256 * 2**20
+    bloom_bits: int = 10
+    write_buffer_size: int = 64 * 2**20
+    compression: str = "lz4"
+    max_open_files: int = -1
+    wal: bool = True
+
+    def __post_init__(self) -> None:
+        if self.compression not in _COMPRESSIONS:
+            raise ConfigurationError(
+                f"the compression {self.compression!r} of the backend 'rocksdb' is none of {', '.join(_COMPRESSIONS)}"
+            )
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, str]) -> Self:
+        parsers = {
+            "block_cache": parse_size,
+            "bloom_bits": parse_int,
+            "write_buffer_size": parse_size,
+            "compression": parse_choice(*_COMPRESSIONS),
+            "max_open_files": parse_int,
+            "wal": parse_bool,
+        }
+        return cls(**parse_options(cls.name, options, parsers))
+
+    def open(self, directory: Path) -> RocksDbBackend:
+        return RocksDbBackend(directory, self._engine_options(), wal=self.wal)
+
+    def _engine_options(self) -> rocksdict.Options:
+        options = rocksdict.Options(raw_mode=True)
+        options.create_if_missing(True)
+        options.set_block_based_table_factory(self._table_options())
+        options.set_write_buffer_size(self.write_buffer_size)
+        options.set_compression_type(_COMPRESSIONS[self.compression]())
+        options.set_max_open_files(self.max_open_files)
+        options.set_keep_log_file_num(2)
+        return options
+
+    def _table_options(self) -> rocksdict.BlockBasedOptions:
+        table = rocksdict.BlockBasedOptions()
+        table.set_block_cache(rocksdict.Cache(self.block_cache))
+        table.set_format_version(5)
+        if self.bloom_bits > 0:
+            table.set_bloom_filter(self.bloom_bits, block_based=False)
+        return table

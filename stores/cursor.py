@@ -1,0 +1,119 @@
+"""The walk of one scan over an engine's own iterator, for adapters to build ``Backend.scan`` on.
+
+Rule of this module: it knows no engine. A cursor stands between a scan that a caller holds and the engine's iterator
+under it, so that the backend can take the iterator away: because it closes, or because the engine is about to make all
+of its iterators invalid, as LMDB does when its map grows.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Generator, Iterator
+from itertools import islice
+from operator import itemgetter
+from typing import TypeAlias
+from weakref import WeakSet
+
+from millpond.errors import StoreClosedError
+
+Entry: TypeAlias = tuple[bytes, bytes]
+
+_FIRST_CHUNK = 8
+_LARGEST_CHUNK = 1024
+_KEY = itemgetter(0)
+
+
+class Cursor:
+    """What is left of one scan.
+
+    Args:
+        entries: the engine's iterator, placed on the first entry of the scan. It sees one snapshot.
+        bound: the key at which to stop: excluded going up, included going down. None goes on to the end.
+        reverse: whether ``entries`` come in descending order.
+        translate: makes a Millpond error of an engine's exception, or gives None for one that is not the engine's.
+    """
+
+    __slots__ = ("__weakref__", "_bound", "_entries", "_error", "_reverse", "_translate")
+
+    def __init__(
+        self,
+        entries: Iterator[Entry],
+        bound: bytes | None,
+        reverse: bool,
+        translate: Callable[[BaseException], Exception | None],
+    ) -> None:
+        self._entries = entries
+        self._bound = bound
+        self._reverse = reverse
+        self._translate = translate
+        self._error: str | None = None
+
+    def take(self, count: int | None) -> list[Entry]:
+        """The next entries, at most ``count``; none at the end."""
+        if self._error is not None:
+            raise StoreClosedError(self._error)
+        try:
+            chunk = list(islice(self._entries, count))
+        except Exception as error:
+            translated = self._translate(error)
+            if translated is None:
+                raise
+            raise translated from error
+        bound = self._bound
+        if bound is not None and chunk:
+            last = chunk[-1][0]
+            if last < bound if self._reverse else last >= bound:
+                self._entries = iter(())
+                return self._inside(chunk, bound)
+        return chunk
+
+    def _inside(self, chunk: list[Entry], bound: bytes) -> list[Entry]:
+        if not self._reverse:
+            return chunk[: bisect_left(chunk, bound, key=_KEY)]
+        chunk.reverse()
+        kept = chunk[bisect_left(chunk, bound, key=_KEY) :]
+        kept.reverse()
+        return kept
+
+    def detach(self) -> None:
+        """Read all that is left into memory and let go of the engine's iterator."""
+        self._entries = iter(self.take(None))
+        self._bound = None
+
+    def end(self, message: str) -> None:
+        """Let go of the engine's iterator; the scan ends with a ``StoreClosedError`` that says ``message``."""
+        self._entries = iter(())
+        self._error = message
+
+
+def walk(cursor: Cursor) -> Generator[Entry, None, None]:
+    """The entries of ``cursor``, read in chunks that grow, so that the first entry comes fast and many come cheap."""
+    count = _FIRST_CHUNK
+    while chunk := cursor.take(count):
+        yield from chunk
+        count = min(count * 4, _LARGEST_CHUNK)
+
+
+def nothing() -> Generator[Entry, None, None]:
+    """The scan of an empty range."""
+    yield from ()
+
+
+class OpenCursors:
+    """The cursors of one backend whose scans somebody still holds."""
+
+    def __init__(self) -> None:
+        self._cursors: WeakSet[Cursor] = WeakSet()
+
+    def walk(self, cursor: Cursor) -> Generator[Entry, None, None]:
+        """The scan over ``cursor``, which ``detach`` and ``end`` reach as long as the scan is held."""
+        self._cursors.add(cursor)
+        return walk(cursor)
+
+    def detach(self) -> None:
+        """Read what is left of each scan into memory."""
+        for cursor in list(self._cursors):
+            cursor.detach()
+
+    def end(self, message: str) -> None:
+        """End each scan with a ``StoreClosedError``."""
+        for cursor in list(self._cursors):
+            cursor.end(message)

@@ -1,0 +1,191 @@
+"""Keys of any length on an engine that limits them.
+
+Rule of this module: it knows the backend contract and nothing of any engine. With P = ``max_key_size - 1``, a key of
+at most P bytes is stored as it is. All longer keys that share their first P bytes live together in one **bucket**::
+
+    key    prefix (P bytes) | 0x00
+    value  for each key, in order:  length of suffix (u32) | suffix | length of value (u32) | value
+
+A bucket's key is the only one of P + 1 bytes, so it is no user's key, and it stands right behind its prefix and before
+every other short key that is greater: where the long keys belong. Short keys cost the comparison of their length.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from struct import Struct
+
+from millpond.stores.backend import (
+    Backend,
+    Changes,
+    Entries,
+    SupportsCheckpoint,
+    delete_range,
+    entry_count,
+    get_many,
+    last,
+    load,
+    size_on_disk,
+)
+
+_LENGTH = Struct(">I")
+
+Bucket = dict[bytes, bytes]
+"""The values of the long keys of one prefix, by suffix, in order."""
+
+
+class LongKeys(Backend):
+    """A backend without a limit on its keys, made of one with a limit, ``engine``.
+
+    It has every optional capability that can be had by delegating or by the fallbacks of ``millpond.stores.backend``;
+    ``checkpoint`` only where the engine has it.
+    """
+
+    max_key_size = None
+
+    def __init__(self, engine: Backend) -> None:
+        assert engine.max_key_size is not None, "only a backend with a limit on its keys needs this"
+        self._engine = engine
+        self._limit = engine.max_key_size - 1
+        self._get = engine.get
+        if isinstance(engine, SupportsCheckpoint):
+            self.checkpoint: Callable[[Path], None] = engine.checkpoint
+
+    @property
+    def engine(self) -> Backend:
+        """The backend that has the limit."""
+        return self._engine
+
+    def get(self, key: bytes) -> bytes | None:
+        if len(key) <= self._limit:
+            return self._get(key)
+        return self._bucket(key).get(key[self._limit :])
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        if not self._any_long(keys):
+            return get_many(self._engine, keys)
+        return list(map(self.get, keys))
+
+    def scan(self, start: bytes | None = None, stop: bytes | None = None, *, reverse: bool = False) -> Entries:
+        limit = self._limit
+        low, high = start, stop
+        if start is not None and len(start) > limit:
+            low = start[:limit] + b"\0"
+        if stop is not None and len(stop) > limit:
+            high = _after(stop[:limit])
+        return self._expand(self._engine.scan(low, high, reverse=reverse), start, stop, reverse)
+
+    def last(self, start: bytes, stop: bytes) -> tuple[bytes, bytes] | None:
+        if len(start) <= self._limit and len(stop) <= self._limit:
+            entry = last(self._engine, start, stop)
+            if entry is None or len(entry[0]) <= self._limit:
+                return entry
+        return next(self.scan(start, stop, reverse=True), None)
+
+    def write(self, changes: Changes) -> None:
+        self._engine.write(self._with_buckets(changes) if self._any_long(changes) else changes)
+
+    def delete_range(self, start: bytes, stop: bytes) -> None:
+        if max(len(start), len(stop)) <= self._limit:
+            delete_range(self._engine, start, stop)
+        else:
+            self.write({key: None for key, _ in self.scan(start, stop)})
+
+    def load(self, entries: Iterable[tuple[bytes, bytes]]) -> None:
+        load(self._engine, self._bucketed(entries))
+
+    def entry_count(self) -> int:
+        """The engine's count, in which the long keys of one prefix are one."""
+        return entry_count(self._engine)
+
+    def size_on_disk(self) -> int:
+        return size_on_disk(self._engine)
+
+    def flush(self) -> None:
+        self._engine.flush()
+
+    def close(self) -> None:
+        self._engine.close()
+
+    def _any_long(self, keys: Iterable[bytes]) -> bool:
+        return max(map(len, keys), default=0) > self._limit
+
+    def _bucket(self, key: bytes) -> Bucket:
+        """What the bucket holds that ``key`` belongs to."""
+        packed = self._engine.get(key[: self._limit] + b"\0")
+        return {} if packed is None else dict(_unpack(packed))
+
+    def _with_buckets(self, changes: Changes) -> Changes:
+        """The same changes in terms of what is stored: whole buckets in the place of long keys."""
+        limit = self._limit
+        stored: dict[bytes, bytes | None] = {}
+        buckets: dict[bytes, Bucket] = {}
+        for key, value in changes.items():
+            if len(key) <= limit:
+                stored[key] = value
+                continue
+            prefix, suffix = key[:limit], key[limit:]
+            if prefix not in buckets:
+                buckets[prefix] = self._bucket(key)
+            if value is None:
+                buckets[prefix].pop(suffix, None)
+            else:
+                buckets[prefix][suffix] = value
+        for prefix, bucket in buckets.items():
+            stored[prefix + b"\0"] = _pack(bucket) if bucket else None
+        return stored
+
+    def _bucketed(self, entries: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
+        """Ascending entries with buckets in the place of long keys, ascending too."""
+        limit, prefix = self._limit, b""
+        bucket: Bucket = {}
+        for key, value in entries:
+            if bucket and not (len(key) > limit and key.startswith(prefix)):
+                yield prefix + b"\0", _pack(bucket)
+                bucket = {}
+            if len(key) <= limit:
+                yield key, value
+            else:
+                prefix = key[:limit]
+                bucket[key[limit:]] = value
+        if bucket:
+            yield prefix + b"\0", _pack(bucket)
+
+    def _expand(
+        self, entries: Entries, start: bytes | None, stop: bytes | None, reverse: bool
+    ) -> Generator[tuple[bytes, bytes], None, None]:
+        """The user's entries, of those that the engine holds."""
+        limit = self._limit
+        for entry in entries:
+            key = entry[0]
+            if len(key) <= limit:
+                yield entry
+                continue
+            inside = [(key[:limit] + suffix, value) for suffix, value in _unpack(entry[1])]
+            first = 0 if start is None else bisect_left(inside, (start,))
+            past = len(inside) if stop is None else bisect_left(inside, (stop,))
+            chosen = inside[first:past]
+            yield from reversed(chosen) if reverse else chosen
+
+
+def _after(prefix: bytes) -> bytes | None:
+    """The least key that is greater than every key that begins with ``prefix``, or None where there is none."""
+    stem = prefix.rstrip(b"\xff")
+    return stem[:-1] + bytes((stem[-1] + 1,)) if stem else None
+
+
+def _pack(bucket: Mapping[bytes, bytes]) -> bytes:
+    parts: list[bytes] = []
+    for suffix in sorted(bucket):
+        value = bucket[suffix]
+        parts += (_LENGTH.pack(len(suffix)), suffix, _LENGTH.pack(len(value)), value)
+    return b"".join(parts)
+
+
+def _unpack(packed: bytes) -> Iterator[tuple[bytes, bytes]]:
+    position = 0
+    while position < len(packed):
+        middle = position + 4 + _LENGTH.unpack_from(packed, position)[0]
+        end = middle + 4 + _LENGTH.unpack_from(packed, middle)[0]
+        yield packed[position + 4 : middle], packed[middle + 4 : end]
+        position = end

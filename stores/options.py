@@ -1,0 +1,96 @@
+"""Options as text, as they stand in a backend's URL, and the one place that turns them into values.
+
+Rule of this module: it knows the forms of values, and no backend. A backend names its options with a parser each.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from millpond.errors import ConfigurationError
+
+Parser: TypeAlias = Callable[[str], Any]
+"""Turns the text of one option into its value, or raises ValueError with the forms that it takes."""
+
+_UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
+_UNITS |= {"kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)", re.IGNORECASE)
+_TRUE = {"true", "on", "yes", "1"}
+_FALSE = {"false", "off", "no", "0"}
+
+
+def parse_size(text: str) -> int:
+    """Bytes, from a number with or without a unit.
+
+    >>> parse_size("256MiB"), parse_size("1.5 kB"), parse_size("4096")
+    (268435456, 1500, 4096)
+    """
+    match = _SIZE.fullmatch(text.strip())
+    if match is None or match[2].lower() not in _UNITS:
+        raise ValueError("a size such as 4096, 256MiB or 1GB")
+    return int(float(match[1]) * _UNITS[match[2].lower()])
+
+
+def parse_bool(text: str) -> bool:
+    """A switch.
+
+    >>> parse_bool("true"), parse_bool("off")
+    (True, False)
+    """
+    word = text.strip().lower()
+    if word in _TRUE:
+        return True
+    if word in _FALSE:
+        return False
+    raise ValueError("true or false (also on, off, yes, no, 1, 0)")
+
+
+def parse_int(text: str) -> int:
+    """A whole number, with a sign where it makes sense.
+
+    >>> parse_int("-1")
+    -1
+    """
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError("a whole number") from None
+
+
+def parse_choice(*choices: str) -> Parser:
+    """One of a few words.
+
+    >>> parse_choice("lz4", "none")("lz4")
+    'lz4'
+    """
+
+    def parse(text: str) -> str:
+        word = text.strip().lower()
+        if word not in choices:
+            raise ValueError(f"one of {', '.join(choices)}")
+        return word
+
+    return parse
+
+
+def parse_options(backend: str, options: Mapping[str, str], parsers: Mapping[str, Parser]) -> dict[str, Any]:
+    """The values of ``options``, each by the parser of its name.
+
+    >>> parse_options("lmdb", {"sync": "true"}, {"sync": parse_bool, "map_size": parse_size})
+    {'sync': True}
+
+    Raises:
+        ConfigurationError: an option is not among ``parsers``, or its parser refuses the value.
+    """
+    values = {}
+    for name, text in options.items():
+        if name not in parsers:
+            known = f"its options are {', '.join(sorted(parsers))}" if parsers else "it has no options"
+            raise ConfigurationError(f"the backend {backend!r} has no option {name!r}; {known}")
+        try:
+            values[name] = parsers[name](text)
+        except ValueError as error:
+            raise ConfigurationError(
+                f"option {name!r} of the backend {backend!r} is {text!r}, but must be {error}"
+            ) from None
+    return values
