@@ -1,0 +1,113 @@
+"""A run of records, column by column: what flows between the processors of a task.
+
+Rule: a batch is written once. Whoever changes a column makes a new list; columns that do not change are passed on as
+they are, so that ``map_values`` costs one list and ``filter`` none of the others.
+"""
+
+from collections.abc import Iterator
+from itertools import compress
+from typing import Any
+
+
+class Batch:
+    """Records of one stream, or updates of one table, in arrival order; all columns have the same length.
+
+    Attributes:
+        keys: the records' keys.
+        values: the values; of a table's update the new value, None where the row was deleted.
+        timestamps: int milliseconds since the epoch.
+        olds: of a table's updates the values before; None where nobody asked for them, or for a stream.
+        latest: of a table's updates whether each is the newest of its key by timestamp (KIP-914); None means all are.
+    """
+
+    __slots__ = ("keys", "latest", "olds", "timestamps", "values")
+
+    def __init__(
+        self,
+        keys: list[Any],
+        values: list[Any],
+        timestamps: list[int],
+        olds: list[Any] | None = None,
+        latest: list[bool] | None = None,
+    ) -> None:
+        self.keys = keys
+        self.values = values
+        self.timestamps = timestamps
+        self.olds = olds
+        self.latest = latest
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def __repr__(self) -> str:
+        return f"Batch(keys={self.keys!r}, values={self.values!r}, timestamps={self.timestamps!r}, olds={self.olds!r})"
+
+    def rows(self) -> Iterator["Batch"]:
+        """The same records, one batch each."""
+        olds, latest = self.olds, self.latest
+        for i, (key, value, timestamp) in enumerate(zip(self.keys, self.values, self.timestamps, strict=True)):
+            yield Batch(
+                [key],
+                [value],
+                [timestamp],
+                None if olds is None else [olds[i]],
+                None if latest is None else [latest[i]],
+            )
+
+    def select(self, keep: list[bool]) -> "Batch":
+        """The records whose entry in ``keep`` is true; this very batch if all are."""
+        if all(keep):
+            return self
+        return Batch(
+            list(compress(self.keys, keep)),
+            list(compress(self.values, keep)),
+            list(compress(self.timestamps, keep)),
+            None if self.olds is None else list(compress(self.olds, keep)),
+            None if self.latest is None else list(compress(self.latest, keep)),
+        )
+
+    def slice(self, start: int, stop: int) -> "Batch":
+        """The records from ``start`` up to but not including ``stop``."""
+        return Batch(
+            self.keys[start:stop],
+            self.values[start:stop],
+            self.timestamps[start:stop],
+            None if self.olds is None else self.olds[start:stop],
+            None if self.latest is None else self.latest[start:stop],
+        )
+
+    def with_values(self, values: list[Any]) -> "Batch":
+        """The same keys and times with other values; a plain stream batch."""
+        return Batch(self.keys, values, self.timestamps)
+
+    def latest_at(self, i: int) -> bool:
+        """Whether update ``i`` is the newest of its key by timestamp."""
+        return self.latest is None or self.latest[i]
+
+
+class BatchBuilder:
+    """Collects output records one by one where a processor makes them one by one."""
+
+    __slots__ = ("keys", "latest", "olds", "timestamps", "values")
+
+    def __init__(self, *, olds: bool = False) -> None:
+        self.keys: list[Any] = []
+        self.values: list[Any] = []
+        self.timestamps: list[int] = []
+        self.olds: list[Any] | None = [] if olds else None
+        self.latest: list[bool] | None = None
+
+    def add(self, key: Any, value: Any, timestamp: int, old: Any = None, latest: bool = True) -> None:
+        """Append one record. ``old`` is kept only if the builder was made with ``olds``."""
+        if self.olds is not None:
+            self.olds.append(old)
+        if self.latest is not None:
+            self.latest.append(latest)
+        elif not latest:
+            self.latest = [True] * len(self.keys) + [False]
+        self.keys.append(key)
+        self.values.append(value)
+        self.timestamps.append(timestamp)
+
+    def build(self) -> Batch:
+        return Batch(self.keys, self.values, self.timestamps, self.olds, self.latest)

@@ -1,0 +1,66 @@
+"""``StreamsBuilder``: where a topology begins."""
+
+from dataclasses import replace
+
+from millpond.processors.config import Consumed, Materialized, SerdeLike
+from millpond.processors.kstream import KStream
+from millpond.processors.ktable import KTable, SourceKTable, table_source
+from millpond.processors.table_source import TableConfig
+from millpond.processors.topology import ProcessorNode, SourceNode, Topology, TopologyGraph
+from millpond.stores.specs import StoreKind
+
+
+class StreamsBuilder:
+    """Builds a topology from streams and tables.
+
+    Args:
+        key_serde, value_serde: what sources use that name no serdes themselves.
+    """
+
+    def __init__(self, *, key_serde: SerdeLike | None = "string", value_serde: SerdeLike | None = "msgpack") -> None:
+        self._graph = TopologyGraph()
+        self._key_serde = key_serde
+        self._value_serde = value_serde
+
+    def stream(self, topic: str, consumed: Consumed | None = None) -> KStream:
+        """The records of ``topic`` as a stream."""
+        consumed = self._complete(consumed)
+        node = consumed.name or self._graph.new_name("KSTREAM-SOURCE-")
+        self._graph.add(SourceNode(node, topic=topic, consumed=consumed))
+        return KStream(self._graph, node, consumed.key_serde, consumed.value_serde)
+
+    def table(self, topic: str, consumed: Consumed | None = None, materialized: Materialized | None = None) -> KTable:
+        """The records of ``topic`` as a table: each sets the value of its key, a null value deletes it.
+
+        The table gets a store if ``materialized`` asks for one, or else when an operator has to look it up. With
+        ``Materialized.versioned`` it keeps a history of each key (KIP-889, KIP-914).
+        """
+        consumed = self._complete(consumed)
+        materialized = materialized or Materialized()
+        source = self._graph.new_name("KSTREAM-SOURCE-")
+        node = consumed.name or self._graph.new_name("KTABLE-SOURCE-")
+        store = self._graph.new_name(f"{topic}-STATE-STORE-")
+        spec = materialized.spec(store, StoreKind.TIMESTAMPED_KEY_VALUE, consumed.key_serde, consumed.value_serde)
+        config = TableConfig(versioned=spec.kind is StoreKind.VERSIONED_KEY_VALUE)
+        self._graph.add(SourceNode(source, topic=topic, consumed=consumed))
+        self._graph.add(ProcessorNode(node, [source], supplier=table_source(config)))
+        table = SourceKTable(self._graph, node, spec.key_serde, spec.value_serde, config, spec)
+        if materialized.has_store:
+            table.materialize()
+        return table
+
+    def build(self) -> Topology:
+        """The finished topology.
+
+        Raises:
+            TopologyError: the graph makes no sense, and the message says where.
+        """
+        return self._graph.build()
+
+    def _complete(self, consumed: Consumed | None) -> Consumed:
+        consumed = consumed or Consumed()
+        return replace(
+            consumed,
+            key_serde=consumed.key_serde or self._key_serde,
+            value_serde=consumed.value_serde or self._value_serde,
+        )

@@ -1,0 +1,255 @@
+"""The graph of sources, processors, sinks and stores that a builder makes and that tasks run.
+
+The graph splits into sub-topologies: what is connected by edges or by shared stores. Between sub-topologies records
+travel through internal (repartition) topics only. Nodes keep the order in which they were added.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+
+from millpond.errors import TopologyError
+from millpond.processors.config import Consumed, Produced
+from millpond.processors.processor import Processor
+from millpond.stores.specs import StoreSpec
+
+
+@dataclass
+class Node:
+    """What sources, processors and sinks have in common."""
+
+    name: str
+    parents: list[str] = field(default_factory=list)
+    children: list[str] = field(default_factory=list)
+    stores: list[str] = field(default_factory=list)
+
+
+@dataclass
+class SourceNode(Node):
+    """Reads the records of one topic."""
+
+    topic: str = ""
+    consumed: Consumed = field(default_factory=Consumed)
+
+
+def _no_processor() -> Processor:
+    raise TopologyError("a processor node needs a supplier")
+
+
+@dataclass
+class ProcessorNode(Node):
+    """Runs the processor that ``supplier`` makes, one for each task."""
+
+    supplier: Callable[[], Processor] = _no_processor
+
+
+@dataclass
+class SinkNode(Node):
+    """Writes records to one topic."""
+
+    topic: str = ""
+    produced: Produced = field(default_factory=Produced)
+
+
+@dataclass(frozen=True)
+class Subtopology:
+    """A connected part of a topology; one task of it runs for each partition.
+
+    Attributes:
+        index: its position in ``Topology.subtopologies``; parts that feed others through repartition topics come first.
+        nodes: by name, parents before children.
+        stores: what its processors keep, by store name.
+        internal_topics: repartition topics of the whole topology.
+    """
+
+    index: int
+    nodes: Mapping[str, Node]
+    stores: Mapping[str, StoreSpec]
+    internal_topics: frozenset[str]
+
+    @property
+    def sources(self) -> dict[str, SourceNode]:
+        """The source nodes by topic."""
+        return {node.topic: node for node in self.nodes.values() if isinstance(node, SourceNode)}
+
+    @property
+    def sinks(self) -> dict[str, SinkNode]:
+        """The sink nodes by topic."""
+        return {node.topic: node for node in self.nodes.values() if isinstance(node, SinkNode)}
+
+    def reachable(self, name: str) -> list[str]:
+        """The nodes below ``name``, each as often as there are paths to it."""
+        found: list[str] = []
+        for child in self.nodes[name].children:
+            found.append(child)
+            found.extend(self.reachable(child))
+        return found
+
+    def separable(self, name: str) -> bool:
+        """Whether a batch may go through the nodes below ``name`` one node after the other.
+
+        True if nobody could tell the difference from record after record: no node is reached on two paths, no two nodes
+        share a store, no two sinks share a topic.
+        """
+        below = self.reachable(name)
+        stores = [store for node in set(below) for store in self.nodes[node].stores]
+        topics = [node.topic for node in map(self.nodes.__getitem__, set(below)) if isinstance(node, SinkNode)]
+        return all(len(set(names)) == len(names) for names in (below, stores, topics))
+
+
+class Topology:
+    """A finished graph. ``StreamsBuilder.build`` makes it; drivers run it."""
+
+    def __init__(
+        self, nodes: Mapping[str, Node], stores: Mapping[str, StoreSpec], internal_topics: Iterable[str]
+    ) -> None:
+        self.nodes = dict(nodes)
+        self.stores = dict(stores)
+        self.internal_topics = frozenset(internal_topics)
+        self.subtopologies = _order(_split(self.nodes, self.stores, self.internal_topics))
+
+    @property
+    def sources(self) -> dict[str, SourceNode]:
+        """The sources that read the user's topics, by topic."""
+        return {
+            node.topic: node
+            for node in self.nodes.values()
+            if isinstance(node, SourceNode) and node.topic not in self.internal_topics
+        }
+
+    @property
+    def sinks(self) -> dict[str, SinkNode]:
+        """The sinks that write the user's topics, by topic."""
+        return {
+            node.topic: node
+            for node in self.nodes.values()
+            if isinstance(node, SinkNode) and node.topic not in self.internal_topics
+        }
+
+    @property
+    def fingerprint(self) -> str:
+        """A short hash of the stores, their formats and where they sit: equal as long as state can be carried over."""
+        digest = blake2b(digest_size=8)
+        for part in self.subtopologies:
+            for name, spec in sorted(part.stores.items()):
+                digest.update(
+                    f"{part.index}/{name}/{spec.kind}/{spec.key_serde.name}/{spec.value_serde.name}\n".encode()
+                )
+        return digest.hexdigest()
+
+
+def _split(
+    nodes: Mapping[str, Node], stores: Mapping[str, StoreSpec], internal_topics: frozenset[str]
+) -> list[Subtopology]:
+    """The connected parts, in order of their first node."""
+    group = {name: name for name in nodes}
+
+    def find(name: str) -> str:
+        while group[name] != name:
+            name = group[name]
+        return name
+
+    users: dict[str, str] = {}
+    for node in nodes.values():
+        linked = [*node.parents, *(users.setdefault(store, node.name) for store in node.stores)]
+        for other in linked:
+            group[find(other)] = find(node.name)
+    parts: dict[str, dict[str, Node]] = {}
+    for node in nodes.values():
+        parts.setdefault(find(node.name), {})[node.name] = node
+    return [
+        Subtopology(
+            index,
+            members,
+            {store: stores[store] for node in members.values() for store in node.stores},
+            internal_topics,
+        )
+        for index, members in enumerate(parts.values())
+    ]
+
+
+def _order(parts: Sequence[Subtopology]) -> tuple[Subtopology, ...]:
+    """Parts that write a repartition topic before those that read it."""
+    ordered: list[Subtopology] = []
+    waiting = list(parts)
+    while waiting:
+        written_later = {topic for part in waiting for topic in part.sinks}
+        ready = [
+            part
+            for part in waiting
+            if not any(topic in written_later and topic in part.internal_topics for topic in part.sources)
+        ]
+        if not ready:
+            topics = sorted(topic for part in waiting for topic in part.sources if topic in part.internal_topics)
+            raise TopologyError(
+                f"the topology has a cycle through its repartition topics {topics}; break it with a topic"
+            )
+        for part in ready:
+            ordered.append(replace(part, index=len(ordered)))
+            waiting.remove(part)
+    return tuple(ordered)
+
+
+class TopologyGraph:
+    """The graph while it is being built: names are checked as nodes come in."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, Node] = {}
+        self.stores: dict[str, StoreSpec] = {}
+        self.internal_topics: set[str] = set()
+        self._index = 0
+
+    def new_name(self, prefix: str) -> str:
+        """A name nobody has: the prefix and a running number of ten digits."""
+        name = f"{prefix}{self._index:010d}"
+        self._index += 1
+        return name
+
+    def add(self, node: Node) -> None:
+        """Take a node in and tie it to its parents.
+
+        Raises:
+            TopologyError: the name is taken, a parent is unknown, or a topic has two readers.
+        """
+        if node.name in self.nodes:
+            raise TopologyError(f"the topology already has a node called {node.name!r}; give this one another name")
+        for parent in node.parents:
+            if parent not in self.nodes:
+                raise TopologyError(f"node {node.name!r} names the parent {parent!r}, which does not exist (yet)")
+        if isinstance(node, SourceNode):
+            reader = next((n for n in self.nodes.values() if isinstance(n, SourceNode) and n.topic == node.topic), None)
+            if reader is not None:
+                raise TopologyError(
+                    f"topic {node.topic!r} is already read by {reader.name!r}; use that stream or table twice instead"
+                )
+        self.nodes[node.name] = node
+        for parent in node.parents:
+            self.nodes[parent].children.append(node.name)
+
+    def add_store(self, spec: StoreSpec, *nodes: str) -> None:
+        """Take a store in and connect it to ``nodes``.
+
+        Raises:
+            TopologyError: the name is taken by another store.
+        """
+        if self.stores.get(spec.name, spec) != spec:
+            raise TopologyError(f"the topology already has a store called {spec.name!r}; give this one another name")
+        self.stores[spec.name] = spec
+        for node in nodes:
+            self.connect(node, spec.name)
+
+    def connect(self, node: str, *stores: str) -> None:
+        """Let ``node`` use stores that are in the graph."""
+        for store in stores:
+            if store not in self.stores:
+                raise TopologyError(f"node {node!r} uses store {store!r}, which was never added")
+            if store not in self.nodes[node].stores:
+                self.nodes[node].stores.append(store)
+
+    def build(self) -> Topology:
+        """The finished topology: a copy, which later additions do not touch."""
+        nodes = {
+            name: replace(node, parents=[*node.parents], children=[*node.children], stores=[*node.stores])
+            for name, node in self.nodes.items()
+        }
+        return Topology(nodes, self.stores, self.internal_topics)
