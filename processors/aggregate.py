@@ -82,7 +82,7 @@ class StreamAggregate(Processor):
 
     def _fold(self, batch: Batch) -> Batch:
         """The same, with one read and one write of the store for each key of the batch."""
-        store: TimestampedKeyValueStore[Any, Any] = self._table.store  # type: ignore[assignment]
+        store: Any = self._table.store
         distinct = list(dict.fromkeys(batch.keys))
         before = store.get_many(distinct)
         states: dict[Any, tuple[Any, int] | None] = dict(zip(distinct, before, strict=True))

@@ -41,7 +41,7 @@ class StreamsBuilder:
         node = consumed.name or self._graph.new_name("KTABLE-SOURCE-")
         store = self._graph.new_name(f"{topic}-STATE-STORE-")
         spec = materialized.spec(store, StoreKind.TIMESTAMPED_KEY_VALUE, consumed.key_serde, consumed.value_serde)
-        config = TableConfig(versioned=spec.kind is StoreKind.VERSIONED_KEY_VALUE)
+        config = TableConfig(versioned=spec.kind is StoreKind.VERSIONED)
         self._graph.add(SourceNode(source, topic=topic, consumed=consumed))
         self._graph.add(ProcessorNode(node, [source], supplier=table_source(config)))
         table = SourceKTable(self._graph, node, spec.key_serde, spec.value_serde, config, spec)

@@ -6,7 +6,7 @@ from typing import Any, Self
 from millpond.errors import TopologyError
 from millpond.stores.serdes import Serde, serde
 from millpond.stores.specs import StoreKind, StoreSpec
-from millpond.stores.timestamps import Duration, duration_ms
+from millpond.stores.timestamps import Duration, to_millis
 
 SerdeLike = str | Serde[Any]
 """A serde, or the name of one: ``bytes``, ``string``, ``int64``, ``float64``, ``json``, ``msgpack``, ``pickle``."""
@@ -106,7 +106,7 @@ class Materialized:
     @classmethod
     def versioned(cls, name: str | None = None, *, history_retention: Duration, **options: Any) -> Self:
         """A versioned store (KIP-889, KIP-914); ``options`` are the other attributes."""
-        return cls(name, StoreKind.VERSIONED_KEY_VALUE, history_retention=history_retention, **options)
+        return cls(name, StoreKind.VERSIONED, history_retention=history_retention, **options)
 
     @classmethod
     def with_serdes(cls, key_serde: SerdeLike | None = None, value_serde: SerdeLike | None = None) -> Self:
@@ -144,7 +144,7 @@ class Materialized:
             key_serde=key,
             value_serde=value,
             backend=self.backend,
-            history_retention=None if self.history_retention is None else duration_ms(self.history_retention),
-            grace=None if self.grace is None else duration_ms(self.grace),
-            retention=None if self.retention is None else duration_ms(self.retention),
+            history_retention=None if self.history_retention is None else to_millis(self.history_retention),
+            grace=None if self.grace is None else to_millis(self.grace),
+            retention=None if self.retention is None else to_millis(self.retention),
         )

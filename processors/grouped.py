@@ -54,7 +54,7 @@ class KGroupedStream:
         store = graph.new_name("KSTREAM-AGGREGATE-STATE-STORE-")
         key_serde = grouped.key_serde or stream.key_serde
         spec = materialized.spec(store, StoreKind.TIMESTAMPED_KEY_VALUE, key_serde, value_serde)
-        config = TableConfig(spec.name, versioned=spec.kind is StoreKind.VERSIONED_KEY_VALUE)
+        config = TableConfig(spec.name, versioned=spec.kind is StoreKind.VERSIONED)
         node = graph.new_name("KSTREAM-AGGREGATE-")
         caching = materialized.caching
         graph.add(

@@ -97,7 +97,7 @@ class KStream:
         if produced.schema is None and (key_serde is None or value_serde is None):
             missing = "key" if key_serde is None else "value"
             raise TopologyError(
-                f"sink {topic!r} has no {missing} serde: give Produced({missing}_serde=...), or a schema for a DataFrame"
+                f"sink {topic!r} has no {missing} serde: give Produced({missing}_serde=...), or a DataFrame schema"
             )
         name = produced.name or self.graph.new_name("KSTREAM-SINK-")
         described = Produced(key_serde, value_serde, produced.schema, name)
