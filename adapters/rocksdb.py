@@ -7,7 +7,7 @@ and one process at a time may have a directory open.
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -104,14 +104,16 @@ class RocksDbBackend(Backend):
         self._errors = translate_errors(directory)
         self._cursors = OpenCursors()
         self._options = options
-        self._writing: Any = rocksdict.WriteOptions()
-        self._writing.disable_wal = not wal
+        self._writing = rocksdict.WriteOptions()
+        # An attribute, whatever the package's stub says.
+        self._writing.disable_wal = not wal  # type: ignore[method-assign, assignment]
         self._wal = wal
         directory.mkdir(parents=True, exist_ok=True)
         with self._errors:
             self._db: Any = rocksdict.Rdict(str(directory), options)
+        self._finder: Any = None
         self._closed = False
-        self._read = self._db.get
+        self._read: Callable[[Any], Any] = self._db.get
 
     def get(self, key: bytes) -> bytes | None:
         try:
@@ -127,10 +129,16 @@ class RocksDbBackend(Backend):
 
     def last(self, start: bytes, stop: bytes) -> Entry | None:
         with self._errors:
-            entries: Iterator[Entry] = self._db.items(True, stop)
-            for entry in entries:
-                if entry[0] < stop:
-                    return entry if entry[0] >= start else None
+            finder = self._finder
+            if finder is None:
+                finder = self._finder = self._db.iter()
+            finder.seek_for_prev(stop)
+            while finder.valid():
+                key: bytes = finder.key()
+                if key < stop:
+                    return (key, finder.value()) if key >= start else None
+                finder.prev()
+            finder.status()
         return None
 
     def scan(self, start: bytes | None = None, stop: bytes | None = None, *, reverse: bool = False) -> Entries:
@@ -151,6 +159,7 @@ class RocksDbBackend(Backend):
                 delete(key)
             else:
                 put(key, value)
+        self._finder = None
         with self._errors:
             self._db.write(batch, self._writing)
 
@@ -159,11 +168,13 @@ class RocksDbBackend(Backend):
             raise self._closed_error()
         if start >= stop:
             return
+        self._finder = None
         with self._errors:
             self._db.delete_range(start, stop, self._writing)
 
     def load(self, entries: Iterable[Entry]) -> None:
         source, number = iter(entries), 0
+        self._finder = None
         with self._errors:
             while chunk := list(islice(source, _LOAD_CHUNK)):
                 self._ingest(self._directory / f"load-{number}.sst", chunk)
@@ -205,6 +216,7 @@ class RocksDbBackend(Backend):
         if self._closed:
             return
         self._closed = True
+        self._finder = None
         self._cursors.end(f"the scan was open when the RocksDB backend in {self._directory} was closed")
         with self._errors:
             self._db.close()

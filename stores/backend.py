@@ -6,7 +6,7 @@ not, so that no caller ever asks what engine it has.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import ClassVar, Protocol, Self, TypeAlias, runtime_checkable
@@ -135,11 +135,15 @@ def get_many(backend: Backend, keys: Sequence[bytes]) -> list[bytes | None]:
     return list(map(backend.get, keys))
 
 
-def last(backend: Backend, start: bytes, stop: bytes) -> tuple[bytes, bytes] | None:
-    """The entry with the greatest key in ``start <= key < stop``, or None."""
+def last_finder(backend: Backend) -> Callable[[bytes, bytes], tuple[bytes, bytes] | None]:
+    """The ``last`` of ``backend``, by itself or by a scan; looked up once, because it is asked for with each record."""
     if isinstance(backend, SupportsLast):
-        return backend.last(start, stop)
-    return next(backend.scan(start, stop, reverse=True), None)
+        return backend.last
+
+    def last(start: bytes, stop: bytes) -> tuple[bytes, bytes] | None:
+        return next(backend.scan(start, stop, reverse=True), None)
+
+    return last
 
 
 def delete_range(backend: Backend, start: bytes, stop: bytes) -> None:

@@ -23,7 +23,7 @@ from millpond.stores.backend import (
     delete_range,
     entry_count,
     get_many,
-    last,
+    last_finder,
     load,
     size_on_disk,
 )
@@ -48,6 +48,7 @@ class LongKeys(Backend):
         self._engine = engine
         self._limit = engine.max_key_size - 1
         self._get = engine.get
+        self._find_last = last_finder(engine)
         if isinstance(engine, SupportsCheckpoint):
             self.checkpoint: Callable[[Path], None] = engine.checkpoint
 
@@ -77,7 +78,7 @@ class LongKeys(Backend):
 
     def last(self, start: bytes, stop: bytes) -> tuple[bytes, bytes] | None:
         if len(start) <= self._limit and len(stop) <= self._limit:
-            entry = last(self._engine, start, stop)
+            entry = self._find_last(start, stop)
             if entry is None or len(entry[0]) <= self._limit:
                 return entry
         return next(self.scan(start, stop, reverse=True), None)

@@ -5,7 +5,7 @@ Rule of this module: its content ends with the process, and it takes no options 
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import starmap
+from itertools import starmap, tee
 from pathlib import Path
 from sys import getsizeof
 from typing import Any, ClassVar, NoReturn, Self
@@ -41,16 +41,16 @@ class MemoryBackend(Backend):
 
     def last(self, start: bytes, stop: bytes) -> Entry | None:
         content = self._map
-        for key in content.irange(start, stop, inclusive=(True, False), reverse=True):
-            return key, content[key]
+        for key in content.irange(None, stop, (True, False), True):
+            return (key, content[key]) if key >= start else None
         return None
 
     def scan(self, start: bytes | None = None, stop: bytes | None = None, *, reverse: bool = False) -> Entries:
         content = self._map
-        keys = content.irange(start, stop, inclusive=(True, False), reverse=reverse)
+        keys, again = tee(content.irange(start, stop, (True, False), reverse))
         if stop is not None and (start or b"") >= stop:
             return nothing()
-        entries = ((key, content[key]) for key in keys)
+        entries = zip(keys, map(content.__getitem__, again), strict=True)
         return self._cursors.walk(Cursor(entries, None, reverse, _none))
 
     def write(self, changes: Changes) -> None:

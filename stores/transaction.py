@@ -7,12 +7,12 @@ change capture from this one class.
 
 from collections.abc import Iterator, Sequence
 from types import TracebackType
-from typing import Self
+from typing import NoReturn, Self
 
 from sortedcontainers import SortedList
 
 from millpond.errors import StoreClosedError
-from millpond.stores.backend import Backend, Changes, Entries, get_many
+from millpond.stores.backend import Backend, Changes, Entries, get_many, last_finder
 
 
 class Transaction:
@@ -25,9 +25,9 @@ class Transaction:
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self._read = backend.get
+        self._find_last = last_finder(backend)
         self._changes: dict[bytes, bytes | None] = {}
         self._order: SortedList[bytes] | None = None
-        self._open = True
 
     @property
     def backend(self) -> Backend:
@@ -40,10 +40,10 @@ class Transaction:
 
     def get(self, key: bytes) -> bytes | None:
         """The value of ``key`` as this transaction sees it, or None."""
-        try:
-            return self._changes[key]
-        except KeyError:
-            return self._read(key)
+        changes = self._changes
+        if key in changes:
+            return changes[key]
+        return self._read(key)
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """The value of each key as this transaction sees it, in the order of ``keys``."""
@@ -84,45 +84,34 @@ class Transaction:
         return _merge(mine, self._backend.scan(start, stop, reverse=reverse), reverse)
 
     def last(self, start: bytes, stop: bytes) -> tuple[bytes, bytes] | None:
-        """The entry with the greatest key in ``start <= key < stop``, or None: a scan of one step, backwards."""
-        mine = self._changed_between(start, stop)
-        for entry in self._backend.scan(start, stop, reverse=True):
-            if not mine:
-                return entry
-            while mine and mine[-1][0] > entry[0]:
-                key, value = mine.pop()
-                if value is not None:
-                    return key, value
-            if mine and mine[-1][0] == entry[0]:
-                key, value = mine.pop()
-                if value is not None:
-                    return key, value
-                continue
-            return entry
-        while mine:
-            key, value = mine.pop()
-            if value is not None:
-                return key, value
-        return None
+        """The entry with the greatest key in ``start <= key < stop``, or None."""
+        changes = self._changes
+        theirs = self._find_last(start, stop)
+        if not changes:
+            return theirs
+        if theirs is not None and theirs[0] in changes:
+            theirs = self._last_unchanged(start, theirs[0])
+        mine = self._last_changed(start, stop)
+        if mine is None or (theirs is not None and theirs[0] > mine[0]):
+            return theirs
+        return mine
 
     def commit(self) -> None:
-        """Write all changes to the backend in one atomic write."""
-        if not self._open:
-            raise StoreClosedError("the transaction is closed; begin a new one on the backend")
+        """Write all changes to the backend in one atomic write. If that fails, the changes are kept."""
         if self._changes:
             self._backend.write(self._changes)
         self.rollback()
 
     def rollback(self) -> None:
         """Forget all changes since the last commit."""
+        if isinstance(self._changes, _Closed):
+            _raise_closed()
         self._changes = {}
         self._order = None
 
     def close(self) -> None:
         """Drop what was not committed. Closing twice is no error; using the transaction afterwards is one."""
-        self.rollback()
-        self._open = False
-        self._read = self._raise_closed
+        self._changes = _Closed()
         self._order = None
 
     def __enter__(self) -> Self:
@@ -133,24 +122,64 @@ class Transaction:
     ) -> None:
         self.close()
 
+    def _last_changed(self, start: bytes, stop: bytes) -> tuple[bytes, bytes] | None:
+        """The greatest key in the range that was put and not deleted."""
+        order, changes = self._ordered(), self._changes
+        place = order.bisect_left(stop)
+        while place:
+            place -= 1
+            key = order[place]
+            if key < start:
+                return None
+            value = changes[key]
+            if value is not None:
+                return key, value
+        return None
+
+    def _last_unchanged(self, start: bytes, stop: bytes) -> tuple[bytes, bytes] | None:
+        """The backend's last entry in the range that this transaction has not touched."""
+        changes = self._changes
+        entries = self._backend.scan(start, stop, reverse=True)
+        return next((entry for entry in entries if entry[0] not in changes), None)
+
     def _changed_between(self, start: bytes | None, stop: bytes | None) -> list[tuple[bytes, bytes | None]]:
-        """The changes in the range, in key order. The order is kept up only once somebody has asked for it."""
-        if not self._open:
-            raise StoreClosedError("the transaction is closed; begin a new one on the backend")
+        """The changes in the range, in key order."""
         changes = self._changes
         if not changes:
             return []
+        order = self._ordered()
+        first = 0 if start is None else order.bisect_left(start)
+        past = len(order) if stop is None else order.bisect_left(stop)
+        if first >= past:
+            return []
+        return [(key, changes[key]) for key in order.islice(first, past)]
+
+    def _ordered(self) -> "SortedList[bytes]":
+        """The changed keys in order, which is kept up only once somebody has asked for it."""
         order = self._order
         if order is None:
-            order = self._order = SortedList(changes)
-        first = 0 if start is None else order.bisect_left(start)
-        last = len(order) if stop is None else order.bisect_left(stop)
-        if first >= last:
-            return []
-        return [(key, changes[key]) for key in order.islice(first, last)]
+            order = self._order = SortedList(self._changes)
+        return order
 
-    def _raise_closed(self, key: bytes) -> bytes | None:
-        raise StoreClosedError("the transaction is closed; begin a new one on the backend")
+
+class _Closed(dict[bytes, bytes | None]):
+    """What stands in the place of a closed transaction's changes, so that no method needs to ask."""
+
+    def __len__(self) -> int:
+        _raise_closed()
+
+    def __contains__(self, key: object) -> bool:
+        _raise_closed()
+
+    def __setitem__(self, key: bytes, value: bytes | None) -> None:
+        _raise_closed()
+
+    def update(self, *args: object, **options: object) -> None:
+        _raise_closed()
+
+
+def _raise_closed() -> NoReturn:
+    raise StoreClosedError("the transaction is closed; begin a new one on the backend")
 
 
 def _merge(mine: list[tuple[bytes, bytes | None]], theirs: Entries, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
