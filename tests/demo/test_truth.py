@@ -38,6 +38,37 @@ def test_the_lesson_is_that_nearly_all_flights_would_have_the_weather_of_another
     assert 0.97 < lesson.wrong_values <= lesson.wrong_hour
 
 
-def test_the_carriers_flights_sum_up_to_all() -> None:
-    counts = truth.flights_by_carrier()
-    assert (len(counts), sum(counts.values()), counts["UA"]) == (16, 336_776, 58_665)
+def test_the_carriers_flights_sum_up_to_all(answer: pd.DataFrame) -> None:
+    counts = truth.carrier_counts(answer).set_index("carrier")["count"]
+    assert (len(counts), counts.sum(), counts["UA"]) == (16, 336_776, 58_665)
+
+
+def test_what_has_arrived_so_far_is_the_truth_of_those_flights_alone(answer: pd.DataFrame) -> None:
+    some = truth.flights_with_weather(arrived=1_000)
+    assert len(some) == 1_000
+    assert truth.compare_flights(some, answer) == truth.Agreement(expected=336_776, equal=1_000, surplus=0)
+
+
+def test_rows_in_any_order_agree_with_the_truth(answer: pd.DataFrame) -> None:
+    agreement = truth.compare_flights(answer.sample(frac=1, random_state=1), answer)
+    assert agreement.complete
+    assert agreement.equal == 336_776
+
+
+def test_a_missing_a_repeated_a_strange_and_a_wrong_row_are_each_noticed(answer: pd.DataFrame) -> None:
+    some = answer.head(100)
+    wrong = some.assign(temp=some["temp"].where(some.index != 7, 451.0))
+    missing_weather = some.assign(visib=some["visib"].where(some.index != 7))
+    assert truth.compare_flights(some.drop(7), some) == truth.Agreement(100, equal=99, surplus=0)
+    assert truth.compare_flights(pd.concat([some, some.head(2)]), some) == truth.Agreement(100, equal=100, surplus=2)
+    assert truth.compare_flights(some, some.drop(7)) == truth.Agreement(99, equal=99, surplus=1)
+    assert truth.compare_flights(wrong, some) == truth.Agreement(100, equal=99, surplus=0)
+    assert truth.compare_flights(missing_weather, some) == truth.Agreement(100, equal=99, surplus=0)
+
+
+def test_of_the_counts_the_last_of_each_carrier_must_be_right_and_none_may_come_twice(answer: pd.DataFrame) -> None:
+    last = truth.carrier_counts(answer)
+    before = last.assign(count=last["count"] - 1)
+    assert truth.compare_counts(pd.concat([before, last]), last).complete
+    assert truth.compare_counts(before, last).equal == 0
+    assert truth.compare_counts(pd.concat([last, last.head(1)]), last).surplus == 1

@@ -55,6 +55,10 @@ class Cut:
     flights: int
     files: int
 
+    def rows(self, files: int) -> int:
+        """The flights in the first ``files`` files."""
+        return min(files * self.batch_rows, self.flights)
+
 
 @dataclass(frozen=True)
 class Inputs:
@@ -73,13 +77,23 @@ class Inputs:
         path = self.directory / "processed"
         return int(path.read_text()) if path.exists() else 0
 
-    def arrive(self, limit: int | None = None) -> int:
-        """Let ``limit`` more files of each topic arrive, or all; returns how many of each are to be processed.
+    @property
+    def arrived_files(self) -> int:
+        """How many files of each topic have arrived."""
+        return min(len(list(self.arrived(topic).iterdir())) for topic in TOPICS)
+
+    @property
+    def arrived_rows(self) -> int:
+        """How many flights have arrived."""
+        return self.cut.rows(self.arrived_files)
+
+    def arrive(self, limit: int | None = None) -> None:
+        """Let ``limit`` more files of each topic arrive, or all.
 
         What arrived for a run that never finished is processed before anything else arrives: the command that was
         killed, given again, ends where it would have ended.
         """
-        arrived = min(len(list(self.arrived(topic).iterdir())) for topic in TOPICS)
+        arrived = self.arrived_files
         if limit is None:
             target = self.cut.files
         else:
@@ -89,11 +103,10 @@ class Inputs:
                 waiting = self.directory / "waiting" / topic / _file_name(number)
                 if waiting.exists():
                     waiting.rename(self.arrived(topic) / waiting.name)
-        return target - self.processed
 
     def mark_processed(self) -> None:
         """Remember that every file that has arrived was processed."""
-        _write_whole(self.directory / "processed", str(len(list(self.arrived("flights").iterdir()))))
+        _write_whole(self.directory / "processed", str(self.arrived_files))
 
 
 def prepare(directory: Path, batch_rows: int) -> Inputs:

@@ -3,7 +3,7 @@
 Shares nothing with the job but the data's package and, for the lesson, the order in which the flights arrive.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pandas as pd
 
@@ -26,18 +26,50 @@ class Lesson:
     """The share of flights for which some measure (temperature, wind, rain, visibility) is another one, too."""
 
 
-def flights_with_weather() -> pd.DataFrame:
-    """Every flight with the latest observation at or before its scheduled departure, in the order of ``KEY``."""
+@dataclass(frozen=True)
+class Agreement:
+    """How a query's rows agree with the truth."""
+
+    expected: int
+    equal: int
+    surplus: int
+    """Rows that should not be there: of unknown flights, or a second time."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether each expected row is there once, and nothing else."""
+        return self.equal == self.expected and self.surplus == 0
+
+
+def flights_with_weather(arrived: int | None = None) -> pd.DataFrame:
+    """Every flight with the latest observation at or before its scheduled departure, in the order of ``KEY``.
+
+    ``arrived`` leaves only the flights that arrive first.
+    """
     flights = pd.read_csv(data.package_file("flights.csv.zip"))
     flights["sched_dep_ms"] = _epoch_ms(flights["time_hour"]) + flights["minute"] * 60_000
-    joined = _as_of(flights[FLIGHT], "sched_dep_ms")
-    return joined[COLUMNS].sort_values(KEY, ignore_index=True)
+    joined = _as_of(flights[FLIGHT], "sched_dep_ms")[COLUMNS]
+    if arrived is not None:
+        joined = joined.merge(data.flights().slice(0, arrived).to_pandas()[KEY], on=KEY)
+    return joined.sort_values(KEY, ignore_index=True)
 
 
-def flights_by_carrier() -> dict[str, int]:
-    """How many flights each carrier has."""
-    counts = pd.read_csv(data.package_file("flights.csv.zip"), usecols=["carrier"])["carrier"].value_counts()
-    return {str(carrier): int(count) for carrier, count in counts.items()}
+def carrier_counts(flights: pd.DataFrame) -> pd.DataFrame:
+    """How many of the flights each carrier has, and when the latest of them departs."""
+    return flights.groupby("carrier").agg(count=("flight", "size"), timestamp=("sched_dep_ms", "max")).reset_index()
+
+
+def compare_flights(rows: pd.DataFrame, truth: pd.DataFrame) -> Agreement:
+    """Compare joined flights with ``truth``, column by column."""
+    return _compare(rows, truth, KEY)
+
+
+def compare_counts(rows: pd.DataFrame, truth: pd.DataFrame) -> Agreement:
+    """Compare each carrier's last count with ``truth``; counts that came before are no surplus."""
+    last = rows.sort_values("count").drop_duplicates("carrier", keep="last")
+    repeated = int(rows.duplicated(["carrier", "count"]).sum())
+    agreement = _compare(last, truth, ["carrier"])
+    return replace(agreement, surplus=agreement.surplus + repeated)
 
 
 def lesson(truth: pd.DataFrame) -> Lesson:
@@ -47,6 +79,15 @@ def lesson(truth: pd.DataFrame) -> Lesson:
     same_hour = _same(truth["weather_time_ms"], latest["weather_time_ms"])
     same_values = pd.concat([_same(truth[name], latest[name]) for name in MEASURES], axis="columns").all(axis="columns")
     return Lesson(wrong_hour=float(1 - same_hour.mean()), wrong_values=float(1 - same_values.mean()))
+
+
+def _compare(rows: pd.DataFrame, truth: pd.DataFrame, key: list[str]) -> Agreement:
+    once = rows.drop_duplicates(key)
+    both = truth.merge(once, on=key, how="inner", suffixes=("", "_found"))
+    equal = pd.Series(True, index=both.index)
+    for name in truth.columns.difference(key):
+        equal &= _same(both[name], both[f"{name}_found"])
+    return Agreement(expected=len(truth), equal=int(equal.sum()), surplus=len(rows) - len(both))
 
 
 def _as_of(flights: pd.DataFrame, time: str) -> pd.DataFrame:

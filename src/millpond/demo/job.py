@@ -1,0 +1,159 @@
+"""The demo's Spark job: two streaming queries over the same files, each with its own state and its own output.
+
+Given again after a kill, the same command goes on where Spark's checkpoints say, and its outputs are those of a run
+that nobody disturbed. A query's micro-batch is one file of each topic that it reads, whatever happens in between.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from millpond.demo import data, outputs, session, topologies
+from millpond.demo.meter import Meter, Pace
+from millpond.errors import ConfigurationError
+from millpond.processors import Topology
+from millpond.stores.registry import supplier
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+PARTITIONS = 2
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line says.
+
+    Attributes:
+        backend: name or URL of the state backend.
+        out: the directory of the outputs.
+        checkpoint: the directory of Spark's checkpoints, the input files, the local state and the log.
+        state_dir: where the durable state goes: a directory or a URL.
+        batch_rows: flights per micro-batch.
+        max_batches: stop after so many; None for all.
+    """
+
+    backend: str
+    out: Path
+    checkpoint: Path
+    state_dir: str
+    batch_rows: int
+    max_batches: int | None = None
+
+
+@dataclass(frozen=True)
+class Job:
+    """One query: a topology, the topics that it reads, and how its sink's columns are called in the output."""
+
+    name: str
+    topology: Callable[[], Topology]
+    topics: tuple[str, ...]
+    columns: Mapping[str, str]
+
+
+JOBS = (
+    Job("flights_weather", topologies.flights_weather, ("flights", "weather"), {}),
+    Job("carrier_counts", topologies.carrier_counts, ("flights",), {"key": "carrier", "value": "count"}),
+)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run leaves.
+
+    Attributes:
+        arrived: how many flights have arrived and were processed, in this run and those before.
+        cut: how many there are.
+        outputs: the committed rows of each query, this run's and those of the runs before.
+        paces: of each query that had something to do.
+    """
+
+    arrived: int
+    cut: data.Cut
+    outputs: Mapping[str, pa.Table]
+    paces: Mapping[str, Pace]
+
+
+Progress = Callable[[str, int], None]
+"""Called with a query's name and how many flights it has processed, in this run and those before."""
+
+
+def prepare(options: Options) -> data.Inputs:
+    """The input of the run, arrived.
+
+    Raises:
+        ConfigurationError: an option makes no sense, or something that the demo needs is not installed.
+    """
+    check(options)
+    inputs = data.prepare(options.checkpoint / "input", options.batch_rows)
+    inputs.arrive(options.max_batches)
+    return inputs
+
+
+def run(options: Options, inputs: data.Inputs, progress: Progress) -> Result:
+    """Run the queries until everything that has arrived was processed."""
+    spark = session.start("millpond demo", options.checkpoint, PARTITIONS)
+    try:
+        paces = _run_queries(spark, options, inputs, progress)
+        written = {job.name: outputs.committed(spark, options.out / job.name) for job in JOBS}
+    finally:
+        spark.stop()
+    inputs.mark_processed()
+    return Result(inputs.arrived_rows, inputs.cut, written, paces)
+
+
+def check(options: Options) -> None:
+    """Refuse what cannot work before anything is written or started."""
+    for name, number in (("batch-rows", options.batch_rows), ("max-batches", options.max_batches)):
+        if number is not None and number < 1:
+            raise ConfigurationError(f"--{name} is {number}; give a number of at least 1")
+    supplier(options.backend)
+    session.check_pyspark()
+    session.check_java()
+
+
+def _run_queries(spark: "SparkSession", options: Options, inputs: data.Inputs, progress: Progress) -> dict[str, Pace]:
+    running = {job.name: Meter(_start(spark, options, inputs, job), inputs.cut) for job in JOBS}
+    paces = {}
+    while running:
+        for name, meter in list(running.items()):
+            ended = meter.ended
+            progress(name, meter.rows_so_far)
+            if ended:
+                paces[name] = meter.pace()
+                del running[name]
+        time.sleep(0.1)
+    return paces
+
+
+def _start(spark: "SparkSession", options: Options, inputs: data.Inputs, job: Job) -> "StreamingQuery":
+    from millpond.adapters.spark import SparkStreams
+
+    streams = SparkStreams(
+        job.topology(),
+        application_id=f"demo-{job.name.replace('_', '-')}",
+        state_dir=f"{options.state_dir.rstrip('/')}/{job.name}",
+        local_dir=str(options.checkpoint / "local"),
+        partitions=PARTITIONS,
+        backend=options.backend,
+    )
+    frame = streams.transform({topic: _read(spark, inputs.arrived(topic)) for topic in job.topics})
+    return (
+        frame.withColumnsRenamed(dict(job.columns))
+        .writeStream.format("parquet")
+        .option("checkpointLocation", str(options.checkpoint / job.name))
+        .queryName(job.name)
+        .trigger(availableNow=True)
+        .start(str(options.out / job.name))
+    )
+
+
+def _read(spark: "SparkSession", directory: Path) -> "DataFrame":
+    """The files of a topic, one a micro-batch, oldest first."""
+    schema = spark.read.parquet(str(directory)).schema
+    return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(directory))

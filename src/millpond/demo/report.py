@@ -1,0 +1,69 @@
+"""What the demo shows: a progress bar while it runs, then a table, the answer and the lesson."""
+
+from contextlib import nullcontext
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from millpond.demo import data, job, truth
+
+
+def run(options: job.Options, console: Console | None = None) -> bool:
+    """Run the demo and show it; whether every row is the one that it should be."""
+    console = console or Console()
+    with console.status("Preparing the input and starting Spark ...") if console.is_terminal else nullcontext():
+        inputs = job.prepare(options)
+    result = _run_with_bars(options, inputs, console)
+    console.print(_paces(options, result))
+    right = _show_answer(result, console)
+    if result.arrived == result.cut.flights:
+        _show_lesson(console)
+    else:
+        console.print(f"{result.arrived:,} of {result.cut.flights:,} flights have arrived. Run it again to go on.")
+    return right
+
+
+def _run_with_bars(options: job.Options, inputs: data.Inputs, console: Console) -> job.Result:
+    columns = (TextColumn("{task.description:<15}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console) as bars:
+        tasks = {query.name: bars.add_task(query.name, total=inputs.arrived_rows) for query in job.JOBS}
+        return job.run(options, inputs, lambda name, rows: bars.update(tasks[name], completed=rows))
+
+
+def _paces(options: job.Options, result: job.Result) -> Table:
+    table = Table(title=f"state in {options.backend}", title_justify="left")
+    for heading in ("query", "flights", "batches", "seconds", "flights/s"):
+        table.add_column(heading, justify="left" if heading == "query" else "right")
+    for name, pace in result.paces.items():
+        if pace.batches:
+            speed = f"{pace.rows_per_second:,.0f}"
+            table.add_row(name, f"{pace.rows:,}", str(pace.batches), f"{pace.seconds:.1f}", speed)
+        else:
+            table.add_row(name, "0", "0", "done before", "")
+    return table
+
+
+def _show_answer(result: job.Result, console: Console) -> bool:
+    flights = truth.flights_with_weather(result.arrived)
+    joined = truth.compare_flights(result.outputs["flights_weather"].to_pandas(), flights)
+    counted = truth.compare_counts(result.outputs["carrier_counts"].to_pandas(), truth.carrier_counts(flights))
+    _show_agreement(console, joined, "flights have the weather of the independent as-of join")
+    _show_agreement(console, counted, "carriers have the right count")
+    return joined.complete and counted.complete
+
+
+def _show_agreement(console: Console, agreement: truth.Agreement, what: str) -> None:
+    verdict = "[bold green]yes[/]" if agreement.complete else "[bold red]NO[/]"
+    surplus = f", and {agreement.surplus:,} rows too many" if agreement.surplus else ""
+    console.print(f"{verdict}  {agreement.equal:,} of {agreement.expected:,} {what}{surplus}.", highlight=False)
+
+
+def _show_lesson(console: Console) -> None:
+    lesson = truth.lesson(truth.flights_with_weather())
+    console.print(
+        "The flights arrived up to two days late. A table that knows only the latest observation would have joined "
+        f"{lesson.wrong_hour:.1%} of them with the weather of another hour, {lesson.wrong_values:.1%} with other "
+        "values; the versioned table looks each one up as of its departure.",
+        highlight=False,
+    )

@@ -1,0 +1,100 @@
+"""A Spark session for one machine that says nothing: what it has to say goes to a log file."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from millpond.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+OLDEST_JAVA = 17
+
+_LOGGING = """\
+status = error
+appender.file.type = File
+appender.file.name = file
+appender.file.fileName = {log}
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{{yyyy-MM-dd HH:mm:ss}} %p %c{{1}}: %m%n%ex
+rootLogger.level = warn
+rootLogger.appenderRef.file.ref = file
+"""
+
+
+def start(name: str, directory: Path, partitions: int) -> "SparkSession":
+    """A session on all cores that tries a failed task again, which a plain ``local[*]`` does not.
+
+    Its log is ``directory/spark.log``, its standard error ``directory/spark.err``.
+
+    Raises:
+        ConfigurationError: PySpark or Java is missing or too old.
+    """
+    check_pyspark()
+    check_java()
+    from pyspark.sql import SparkSession
+
+    directory.mkdir(parents=True, exist_ok=True)
+    logging = directory / "log4j2.properties"
+    logging.write_text(_LOGGING.format(log=(directory / "spark.log").resolve()))
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    provider = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={logging.resolve().as_uri()}",
+        "spark.sql.shuffle.partitions": str(partitions),
+        "spark.sql.streaming.stateStore.providerClass": provider,
+    }
+    builder = SparkSession.builder.master("local[*,4]").appName(name)
+    for setting, value in settings.items():
+        builder = builder.config(setting, value)
+    with _stderr_to(directory / "spark.err"):
+        return builder.getOrCreate()
+
+
+@contextmanager
+def _stderr_to(file: Path) -> Iterator[None]:
+    """Processes started meanwhile, the JVM that is, write their standard error to ``file`` as long as they live."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    try:
+        with file.open("ab") as target:
+            os.dup2(target.fileno(), 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
+def check_pyspark() -> None:
+    """Raises ConfigurationError where PySpark is not installed."""
+    if find_spec("pyspark") is None:
+        raise ConfigurationError("this needs Spark: pip install 'millpond[demo]' (or millpond[spark])")
+
+
+def check_java() -> None:
+    """Raises ConfigurationError where Spark would find no Java, or one that is too old."""
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home, "bin", "java")) if home else "java"
+    cure = "On Debian or Ubuntu: apt-get install openjdk-17-jre-headless. If it is elsewhere, set JAVA_HOME."
+    if shutil.which(java) is None:
+        raise ConfigurationError(f"Spark needs Java {OLDEST_JAVA} or later, and {java} was not found. {cure}")
+    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    release = java_release(said)
+    if release < OLDEST_JAVA:
+        raise ConfigurationError(f"Spark needs Java {OLDEST_JAVA} or later, and {java} is release {release}. {cure}")
+
+
+def java_release(said: str) -> int:
+    """The major release in what ``java -version`` says; 0 where there is none. Java 8 calls itself 1.8: release 1."""
+    _, _, rest = said.partition('version "')
+    digits = rest.split(".")[0].split('"')[0].split("-")[0]
+    return int(digits) if digits.isdigit() else 0

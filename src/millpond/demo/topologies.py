@@ -1,0 +1,46 @@
+"""What the demo does with its streams, in the DSL. Knows nothing of Spark but the columns that it reads and writes."""
+
+from datetime import timedelta
+from typing import Any
+
+from millpond.processors import Consumed, Materialized, Produced, StreamsBuilder, Topology
+
+OBSERVED = ("weather_time_ms", "temp", "wind_speed", "precip", "visib")
+FLIGHTS = Consumed("string", "msgpack", key="origin", timestamp="sched_dep_ms")
+WEATHER = Consumed("string", "msgpack", key="origin", timestamp="weather_time_ms")
+
+HISTORY = timedelta(days=3)
+"""A flight arrives up to two days late, and then needs the observation before its departure; a day is to spare."""
+
+
+def flights_weather() -> Topology:
+    """Each flight with the weather at its airport as of its scheduled departure."""
+    builder = StreamsBuilder()
+    weather = builder.table("weather", WEATHER, Materialized.versioned("weather", history_retention=HISTORY))
+    flights = builder.stream("flights", FLIGHTS)
+    schema = (
+        "carrier string, flight long, tailnum string, origin string, dest string, sched_dep_ms long, "
+        "weather_time_ms long, temp double, wind_speed double, precip double, visib double"
+    )
+    flights.left_join(weather, with_weather).to("flights_weather", Produced(schema=schema))
+    return builder.build()
+
+
+def carrier_counts() -> Topology:
+    """How many flights of each carrier have arrived; the timestamp is that of the latest departure among them."""
+    builder = StreamsBuilder()
+    flights = builder.stream("flights", FLIGHTS)
+    counts = flights.select_key(carrier).group_by_key().count(Materialized("carrier_counts").with_caching())
+    counts.to("carrier_counts", Produced(schema="key string, value long, timestamp long"))
+    return builder.build()
+
+
+def with_weather(flight: dict[str, Any], weather: dict[str, Any] | None) -> dict[str, Any]:
+    """The flight and what was observed; nothing was observed where the table has no observation of that time."""
+    observed = weather or {}
+    return flight | {name: observed.get(name) for name in OBSERVED}
+
+
+def carrier(origin: str, flight: dict[str, Any]) -> str:
+    """The key that flights are counted by."""
+    return str(flight["carrier"])
