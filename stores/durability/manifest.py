@@ -1,0 +1,185 @@
+"""Manifests: which durable files make one version of a task's state.
+
+A manifest is all that the caller has to keep (in Spark: in the task's state value), so it is small. Rule of this
+module: a manifest's JSON has a version number from the first day, and a version never changes its meaning.
+
+Version 1::
+
+    {"millpond":1,"application":"flights","task":"0_3","fingerprint":"9f…","lineage":"4c…",
+     "snapshot":[sequence,"commit id",rows,bytes] or null,
+     "deltas":[[sequence,"commit id",rows,bytes],…],
+     "bases":[sequence,…]}
+
+The state is the snapshot and then each delta over it, in order; its commit id and sequence are those of the last file.
+``bases`` are the sequences of earlier snapshots, for the garbage collection (``millpond.stores.durability.gc``).
+"""
+
+import json
+import re
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any, Final, NamedTuple, Self
+from uuid import uuid4
+
+from millpond.errors import FormatError
+
+MANIFEST_VERSION: Final = 1
+NO_COMMIT: Final = ""
+"""The commit id of the empty state, before the first commit."""
+
+_FILE_NAME = re.compile(r"(\d{12})-([0-9a-f]{32})\.(snapshot|delta)\.parquet")
+
+
+class FileKind(StrEnum):
+    """What a durable file holds."""
+
+    SNAPSHOT = "snapshot"
+    DELTA = "delta"
+
+
+class DurableFile(NamedTuple):
+    """One file of a manifest: the commit that wrote it, how many rows and bytes it has."""
+
+    kind: FileKind
+    sequence: int
+    commit: str
+    rows: int
+    size: int
+
+    @property
+    def name(self) -> str:
+        return file_name(self.kind, self.sequence, self.commit)
+
+
+def file_name(kind: FileKind, sequence: int, commit: str) -> str:
+    """The file that commit number ``sequence`` writes: unique, because the commit id is."""
+    return f"{sequence:012d}-{commit}.{kind}.parquet"
+
+
+def sequence_of(name: str) -> int | None:
+    """The sequence in a durable file's name; None for a file that durability did not write."""
+    match = _FILE_NAME.fullmatch(name)
+    return int(match[1]) if match else None
+
+
+def new_commit_id() -> str:
+    return uuid4().hex
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """One version of one task's state.
+
+    ``lineage`` is drawn at the task's first commit and handed on from manifest to manifest: two queries that use the
+    same application and state directory by mistake, or one that starts anew, have their files apart.
+    """
+
+    application_id: str
+    task_id: str
+    fingerprint: str
+    lineage: str
+    snapshot: DurableFile | None = None
+    deltas: tuple[DurableFile, ...] = ()
+    bases: tuple[int, ...] = ()
+
+    @classmethod
+    def empty(cls, application_id: str, task_id: str, fingerprint: str) -> Self:
+        """The manifest of a task that has no state yet."""
+        return cls(application_id, task_id, fingerprint, new_commit_id())
+
+    @property
+    def files(self) -> tuple[DurableFile, ...]:
+        """All files, in the order in which they apply."""
+        return self.deltas if self.snapshot is None else (self.snapshot, *self.deltas)
+
+    @property
+    def commit(self) -> str:
+        """The id of the commit that this version is; ``NO_COMMIT`` for the empty state."""
+        return self.files[-1].commit if self.files else NO_COMMIT
+
+    @property
+    def sequence(self) -> int:
+        """How many commits led here; 0 for the empty state."""
+        return self.files[-1].sequence if self.files else 0
+
+    @property
+    def delta_bytes(self) -> int:
+        return sum(file.size for file in self.deltas)
+
+    @property
+    def directory(self) -> str:
+        """Where the files are, below the storage's root."""
+        return f"{self.application_id}/{self.task_id}/{self.lineage}"
+
+    def path(self, file: DurableFile) -> str:
+        return f"{self.directory}/{file.name}"
+
+    def with_delta(self, file: DurableFile) -> "Manifest":
+        """The next version: this one and a delta over it."""
+        return replace(self, deltas=(*self.deltas, file))
+
+    def with_snapshot(self, file: DurableFile, bases: tuple[int, ...]) -> "Manifest":
+        """The next version: a snapshot alone."""
+        return replace(self, snapshot=file, deltas=(), bases=bases)
+
+    def after(self, commit: str) -> tuple[DurableFile, ...] | None:
+        """The deltas that lead from the state at ``commit`` to this one; None if it is no state of this manifest."""
+        chain = [NO_COMMIT] if self.snapshot is None else [self.snapshot.commit]
+        chain += [delta.commit for delta in self.deltas]
+        return self.deltas[chain.index(commit) :] if commit in chain else None
+
+    def to_json(self) -> str:
+        content = {
+            "millpond": MANIFEST_VERSION,
+            "application": self.application_id,
+            "task": self.task_id,
+            "fingerprint": self.fingerprint,
+            "lineage": self.lineage,
+            "snapshot": None if self.snapshot is None else self.snapshot[1:],
+            "deltas": [delta[1:] for delta in self.deltas],
+            "bases": self.bases,
+        }
+        return json.dumps(content, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """The manifest that ``to_json`` wrote.
+
+        Raises:
+            FormatError: the version is not known to this release, or the text is no manifest.
+        """
+        content = _parsed(text)
+        version = content.get("millpond")
+        if version != MANIFEST_VERSION:
+            raise FormatError(
+                f"a manifest has version {version!r}, but this release of Millpond knows version {MANIFEST_VERSION}; "
+                "run the release that wrote it, or a newer one"
+            )
+        try:
+            snapshot = content["snapshot"]
+            return cls(
+                application_id=str(content["application"]),
+                task_id=str(content["task"]),
+                fingerprint=str(content["fingerprint"]),
+                lineage=str(content["lineage"]),
+                snapshot=None if snapshot is None else _file(FileKind.SNAPSHOT, snapshot),
+                deltas=tuple(_file(FileKind.DELTA, delta) for delta in content["deltas"]),
+                bases=tuple(int(base) for base in content["bases"]),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise FormatError(f"a manifest of version {version} is damaged ({error!r}): {text[:200]!r}") from error
+
+
+def _file(kind: FileKind, fields: Any) -> DurableFile:
+    sequence, commit, rows, size = fields
+    return DurableFile(kind, int(sequence), str(commit), int(rows), int(size))
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    try:
+        content = json.loads(text)
+    except ValueError as error:
+        raise FormatError(f"this is no manifest: {text[:200]!r}; is the state value written by Millpond?") from error
+    if not isinstance(content, dict):
+        raise FormatError(f"this is no manifest: {text[:200]!r}; is the state value written by Millpond?")
+    return content

@@ -1,0 +1,63 @@
+"""When a commit writes a snapshot instead of a delta, and how long files are kept that no current manifest names."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from millpond.errors import ConfigurationError
+from millpond.stores.durability.manifest import Manifest
+from millpond.stores.timestamps import Duration, to_millis
+
+
+@dataclass(frozen=True)
+class DurabilityPolicy:
+    """The limits of a task's durable files.
+
+    Args:
+        max_deltas: the longest chain of deltas.
+        min_delta_bytes: deltas that are smaller than this together never ask for a snapshot by their size.
+        retained_commits: a manifest that is at most this many commits old can always be opened. Spark goes back by
+            ``spark.sql.streaming.minBatchesToRetain`` batches (100), each of which may commit twice.
+        retained_age: a file that is younger than this is never deleted, whatever the manifests say.
+    """
+
+    max_deltas: int = 64
+    min_delta_bytes: int = 4 << 20
+    retained_commits: int = 250
+    retained_age: Duration = timedelta(hours=1)
+
+    def __post_init__(self) -> None:
+        for what in ("max_deltas", "min_delta_bytes", "retained_commits"):
+            if getattr(self, what) < 1:
+                raise ConfigurationError(f"{what} is {getattr(self, what)}; it must be at least 1")
+        if self.retained_age_ms < 0:
+            raise ConfigurationError(f"retained_age is {self.retained_age_ms} ms; it must not be negative")
+
+    @property
+    def retained_age_ms(self) -> int:
+        return to_millis(self.retained_age, "retained_age")
+
+    def snapshot_due(self, manifest: Manifest) -> bool:
+        """Whether the commit after ``manifest`` is to be a snapshot.
+
+        By size: a snapshot once the deltas have outgrown the last one, so that on average a commit writes at most as
+        much for snapshots as it writes for itself, and a restore reads at most twice the state.
+        """
+        if manifest.snapshot is None or len(manifest.deltas) >= self.max_deltas:
+            return True
+        return manifest.delta_bytes > max(manifest.snapshot.size, self.min_delta_bytes)
+
+    def bases_after(self, manifest: Manifest) -> tuple[int, ...]:
+        """The sequences of earlier snapshots that the manifest of a new snapshot has to remember.
+
+        The least that the garbage collection needs is the newest one that every retained manifest has behind it. A few
+        per retention are enough: fewer make the collection later, never wrong.
+        """
+        if manifest.snapshot is None:
+            return ()
+        apart = max(1, self.retained_commits // 16)
+        bases = manifest.bases
+        if not bases or manifest.snapshot.sequence - bases[-1] >= apart:
+            bases = (*bases, manifest.snapshot.sequence)
+        horizon = manifest.sequence - self.retained_commits
+        expendable = sum(1 for base in bases if base <= horizon) - 1
+        return bases[max(0, expendable) :]

@@ -1,0 +1,119 @@
+"""Rows as durable files have them: columns ``key``, ``timestamp``, ``value``, in key order, for one store at a time.
+
+Rule of this module: the local format ends here. A data row of a store in the format ``TIMESTAMPED`` is split into
+timestamp and value, in ``PLAIN`` its timestamp is null, so that either can be restored as the other. A null value is a
+deletion. Metadata rows go as they are; the position of the local copy (``COMMIT_ROW``) never goes.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, Final, TypeAlias
+
+import pyarrow as pa
+from pyarrow import compute
+
+from millpond.errors import CorruptStoreError
+from millpond.stores.formats import FormatVersion
+from millpond.stores.keys import COMMIT_ROW, DATA, TIME_SIZE
+from millpond.stores.timestamped import UNKNOWN_TIMESTAMP
+
+Table: TypeAlias = Any
+"""A ``pyarrow.Table``."""
+
+pc: Any = compute
+
+_COLUMNS: Any = {"store": pa.string(), "key": pa.binary(), "timestamp": pa.int64(), "value": pa.binary()}
+
+SCHEMA: Final = pa.schema(_COLUMNS)
+
+ROWS_PER_TABLE: Final = 65_536
+_BYTES_PER_TABLE = 1 << 26
+_TO_THE_END = 2**31 - 1
+
+
+def sorted_changes(changes: Mapping[bytes, bytes | None]) -> tuple[list[bytes], list[bytes | None]]:
+    """The keys in order, and the value of each, without the position of the local copy."""
+    keys = sorted(changes)
+    if COMMIT_ROW in changes:
+        keys.remove(COMMIT_ROW)
+    return keys, list(map(changes.__getitem__, keys))
+
+
+def tables_of_changes(store: str, version: FormatVersion, changes: Mapping[bytes, bytes | None]) -> Iterator[Table]:
+    """The changes of one store as tables of bounded size, in key order."""
+    keys, values = sorted_changes(changes)
+    for start in range(0, len(keys), ROWS_PER_TABLE):
+        stop = start + ROWS_PER_TABLE
+        yield from _tables(store, version, keys[start:stop], values[start:stop])
+
+
+def tables_of_entries(store: str, version: FormatVersion, entries: Iterable[tuple[bytes, bytes]]) -> Iterator[Table]:
+    """Entries that come in key order as tables of bounded size; holds one table at a time."""
+    source = iter(entries)
+    while chunk := [entry for entry in islice(source, ROWS_PER_TABLE) if entry[0] != COMMIT_ROW]:
+        keys, values = zip(*chunk, strict=True)
+        yield from _tables(store, version, keys, values)
+
+
+def _tables(
+    store: str, version: FormatVersion, keys: Sequence[bytes], values: Sequence[bytes | None]
+) -> Iterator[Table]:
+    if len(keys) > 1 and sum(map(len, filter(None, values))) + sum(map(len, keys)) > _BYTES_PER_TABLE:
+        middle = len(keys) // 2
+        yield from _tables(store, version, keys[:middle], values[:middle])
+        yield from _tables(store, version, keys[middle:], values[middle:])
+        return
+    key_column = pa.array(keys, pa.binary())
+    value_column = pa.array(values, pa.binary())
+    if version is FormatVersion.TIMESTAMPED:
+        timestamps, value_column = _split(store, key_column, value_column)
+    else:
+        timestamps = pa.nulls(len(keys), pa.int64())
+    names = pa.repeat(pa.scalar(store), len(keys))
+    yield pa.table([names, key_column, timestamps, value_column], schema=SCHEMA)
+
+
+def _split(store: str, keys: Any, values: Any) -> tuple[Any, Any]:
+    """The timestamps and the rest of the values of data rows; rows of other sorts keep their values."""
+    data = pc.and_(pc.starts_with(keys, DATA), values.is_valid())
+    heads = pc.if_else(data, pc.binary_slice(values, 0, TIME_SIZE), b"\x00" * TIME_SIZE)
+    try:
+        timestamps = _to_int64(heads)
+    except pa.ArrowInvalid as error:
+        raise CorruptStoreError(
+            f"store {store!r} has a value without the timestamp that its format needs; restore the store"
+        ) from error
+    rest = pc.binary_slice(values, TIME_SIZE, _TO_THE_END)
+    return pc.if_else(data, timestamps, pa.scalar(None, pa.int64())), pc.if_else(data, rest, values)
+
+
+def _to_int64(big_endian: Any) -> Any:
+    """64-bit integers from as many byte strings of eight bytes, none of them null."""
+    fixed = pc.binary_reverse(big_endian).cast(pa.binary(TIME_SIZE))
+    return pa.Array.from_buffers(pa.int64(), len(fixed), [None, fixed.buffers()[1]], offset=fixed.offset)
+
+
+def _to_big_endian(integers: Any) -> Any:
+    fixed = pa.Array.from_buffers(
+        pa.binary(TIME_SIZE), len(integers), [None, integers.buffers()[1]], offset=integers.offset
+    )
+    return pc.binary_reverse(fixed.cast(pa.binary()))
+
+
+def local_rows(table: Table, version: FormatVersion) -> tuple[list[bytes], list[bytes | None]]:
+    """The keys of a table and their values in the local format; None where the row was deleted.
+
+    A data row without a timestamp gets the unknown one (-1) where the format needs one.
+    """
+    columns = table.combine_chunks()
+    keys, values = _column(columns, "key"), _column(columns, "value")
+    if version is FormatVersion.TIMESTAMPED:
+        timestamps = pc.fill_null(_column(columns, "timestamp"), UNKNOWN_TIMESTAMP)
+        joined = pc.binary_join_element_wise(_to_big_endian(timestamps), values, pa.scalar(b"", pa.binary()))
+        values = pc.if_else(pc.starts_with(keys, DATA), joined, values)
+    return keys.to_pylist(), values.to_pylist()
+
+
+def _column(table: Table, name: str) -> Any:
+    column = table.column(name)
+    return column.chunk(0) if column.num_chunks else pa.array([], column.type)

@@ -1,0 +1,193 @@
+"""``TaskState``: the stores of one task, at any committed version, and the next version of them.
+
+Rule of this module: the order of things. A commit writes the durable file first, then the local copies; its manifest
+counts once the caller has kept it, and until then nothing refers to it. The lease on the task's local directory is held
+from ``open`` to the end of ``commit`` or ``rollback``.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType, TracebackType
+from typing import Any, Final, Self
+
+from millpond.errors import ConfigurationError, StoreClosedError
+from millpond.stores.backend import BackendSupplier
+from millpond.stores.directory import store_directory
+from millpond.stores.durability.claim import check_owner, claim
+from millpond.stores.durability.files import write_file
+from millpond.stores.durability.gc import try_collect_garbage
+from millpond.stores.durability.lease import Lease
+from millpond.stores.durability.local import LocalCopy
+from millpond.stores.durability.manifest import FileKind, Manifest, new_commit_id
+from millpond.stores.durability.policy import DurabilityPolicy
+from millpond.stores.durability.rows import Table, tables_of_changes, tables_of_entries
+from millpond.stores.durability.storage import Storage
+from millpond.stores.specs import StoreSpec
+from millpond.stores.store import Store
+from millpond.stores.transaction import Transaction
+
+LEASE_TIMEOUT: Final = 60.0
+"""Seconds to wait for another process to let go of a task."""
+
+
+class TaskState:
+    """The state of one task: one partition of one sub-topology.
+
+    It may stay open over many batches. Several processes, or several objects in one, may serve the same task in turn:
+    between two batches a persistent backend is closed, and a local copy that others have moved on is found out.
+
+    Args:
+        specs: the stores, each with a name of its own.
+        supplier: the backend of the local copies.
+        application_id: a plain file name; state belongs to one application and one topology.
+        task_id: a plain file name, the same in every run.
+        local_dir: where the local copies live, the same for all processes of a machine.
+        storage: where the durable files live, the same for all machines.
+        fingerprint: what stands for the topology; state of another one is refused. Empty: nothing is checked.
+        policy: when to write snapshots and what to retain.
+        exclusive: keep the lease and the backends from batch to batch, until ``close``. For a task that one process
+            alone serves; anybody else waits for it.
+        lease_timeout: seconds to wait for another process to let go.
+
+    Raises:
+        ConfigurationError: two stores have the same name, or an id is no plain file name.
+    """
+
+    def __init__(
+        self,
+        specs: Sequence[StoreSpec],
+        supplier: BackendSupplier,
+        *,
+        application_id: str,
+        task_id: str,
+        local_dir: Path,
+        storage: Storage,
+        fingerprint: str = "",
+        policy: DurabilityPolicy | None = None,
+        exclusive: bool = False,
+        lease_timeout: float = LEASE_TIMEOUT,
+    ) -> None:
+        self._application_id = application_id
+        self._task_id = task_id
+        self._fingerprint = fingerprint
+        self._storage = storage
+        self._policy = policy or DurabilityPolicy()
+        self._exclusive = exclusive
+        self._copies: dict[str, LocalCopy] = {}
+        for spec in specs:
+            directory = store_directory(local_dir, application_id, task_id, supplier.name, spec)
+            if spec.name in self._copies:
+                raise ConfigurationError(f"task {task_id!r} has two stores with the name {spec.name!r}; rename one")
+            self._copies[spec.name] = LocalCopy(spec, supplier, directory, storage)
+        self._lease = Lease(local_dir / application_id / task_id, lease_timeout)
+        self._claimed = not fingerprint
+        self._manifest: Manifest | None = None
+        self._transactions: dict[str, Transaction] = {}
+        self._stores: dict[str, Store[Any, Any]] = {}
+
+    def open(self, manifest: Manifest | None) -> Mapping[str, Store[Any, Any]]:
+        """The stores, by name, at ``manifest``, or empty for None; what was not committed before is rolled back.
+
+        Cheap where the local copy stands there already; else it catches up or is restored.
+
+        Raises:
+            StateConflictError: the manifest, or the directory in the storage, belongs to another topology.
+            BackendInUseError: somebody else has the task open and does not let go.
+            MissingFileError, CorruptFileError: the durable state is incomplete or damaged.
+            StoreFullError: there is no room for the local copy.
+        """
+        self.rollback()
+        if manifest is None:
+            manifest = Manifest.empty(self._application_id, self._task_id, self._fingerprint)
+        check_owner(manifest, self._application_id, self._task_id, self._fingerprint)
+        self._claim()
+        self._lease.acquire()
+        try:
+            self._transactions = {name: copy.open(manifest) for name, copy in self._copies.items()}
+        except BaseException:
+            self.close()
+            raise
+        self._stores = {name: self._copies[name].spec.open(tx) for name, tx in self._transactions.items()}
+        self._manifest = manifest
+        return MappingProxyType(self._stores)
+
+    def _claim(self) -> None:
+        if not self._claimed:
+            claim(self._storage, self._application_id, self._fingerprint)
+            self._claimed = True
+
+    def commit(self) -> Manifest:
+        """Make the changes since ``open`` durable, and end the batch: the stores are closed.
+
+        Returns:
+            The manifest of the new version, for the caller to keep: it alone makes the version count. Without any
+            change, the manifest that was opened.
+
+        Raises:
+            StoreClosedError: no batch is open.
+            DurabilityError: the file could not be written; nothing has changed.
+            StoreFullError: there is no room for the local copy; what was committed before is safe.
+        """
+        if self._manifest is None:
+            raise StoreClosedError(f"task {self._task_id!r} has no batch open; call open(manifest) before commit()")
+        manifest = self._manifest
+        try:
+            for store in self._stores.values():
+                store.flush()
+            if any(transaction.changes for transaction in self._transactions.values()):
+                manifest = self._write(replace(manifest, fingerprint=self._fingerprint or manifest.fingerprint))
+                for name, transaction in self._transactions.items():
+                    self._copies[name].commit(transaction, manifest.commit)
+        finally:
+            self.rollback()
+        if manifest.snapshot is not None and manifest.snapshot.commit == manifest.commit:
+            try_collect_garbage(self._storage, manifest, self._policy)
+        return manifest
+
+    def _write(self, manifest: Manifest) -> Manifest:
+        """Write the durable file of the version after ``manifest``."""
+        due = self._policy.snapshot_due(manifest)
+        kind, tables = (FileKind.SNAPSHOT, self._content()) if due else (FileKind.DELTA, self._changes())
+        file = write_file(self._storage, manifest.directory, kind, manifest.sequence + 1, new_commit_id(), tables)
+        if due:
+            return manifest.with_snapshot(file, self._policy.bases_after(manifest))
+        return manifest.with_delta(file)
+
+    def _changes(self) -> Iterator[Table]:
+        for name in sorted(self._transactions):
+            version = self._copies[name].spec.format_version
+            yield from tables_of_changes(name, version, self._transactions[name].changes)
+
+    def _content(self) -> Iterator[Table]:
+        for name in sorted(self._transactions):
+            version = self._copies[name].spec.format_version
+            yield from tables_of_entries(name, version, self._transactions[name].scan())
+
+    def rollback(self) -> None:
+        """Forget the changes since ``open`` and end the batch: the stores are closed. Without a batch, do nothing."""
+        self._manifest = None
+        for store in self._stores.values():
+            store.close()
+        for transaction in self._transactions.values():
+            transaction.close()
+        self._stores, self._transactions = {}, {}
+        if not self._exclusive:
+            for copy in self._copies.values():
+                copy.release()
+            self._lease.release()
+
+    def close(self) -> None:
+        """Roll back and let go of everything. Closing twice is no error; the object can be opened again."""
+        self.rollback()
+        for copy in self._copies.values():
+            copy.close()
+        self._lease.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

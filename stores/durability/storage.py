@@ -1,0 +1,208 @@
+"""Where durable files live: a place that every worker reaches, through ``pyarrow.fs``.
+
+Rule of this module: it moves bytes and knows nothing of what is in them. Paths are relative to the storage's root and
+use ``/``. A file is written once, under a name that nobody else uses, and never changed.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import import_module
+from os import getpid
+from pathlib import Path
+from posixpath import join
+from typing import Any, NamedTuple, Self
+
+import pyarrow as pa
+from pyarrow import fs
+
+from millpond.errors import ConfigurationError, DurabilityError, MissingFileError
+
+_HADOOP_SCHEMES = {"s3a": "s3", "s3n": "s3"}
+_DROP_CHUNK = 1 << 24
+
+
+class StoredFile(NamedTuple):
+    """A file as a listing shows it: its path below the storage's root, its size, when it was last written."""
+
+    path: str
+    size: int
+    modified_ms: int
+
+
+@dataclass(frozen=True)
+class Storage:
+    """A directory on a file system or object store. It can be pickled; each process makes its own connection.
+
+    Build it with ``from_uri``.
+    """
+
+    uri: str
+
+    @classmethod
+    def from_uri(cls, uri: str | Path) -> Self:
+        """The storage at a path or URI: local, ``s3://``, ``gs://``, ``hdfs://``, ``abfs://``, or what fsspec knows.
+
+        Options of the file system go into the URI, as ``pyarrow.fs.FileSystem.from_uri`` takes them.
+
+        Raises:
+            ConfigurationError: no file system is known for the URI, or it cannot be reached.
+        """
+        text = str(uri)
+        if not text:
+            raise ConfigurationError("the state directory is empty; give a path or a URI such as s3://bucket/prefix")
+        scheme, separator, rest = text.partition("://")
+        storage = cls(
+            _HADOOP_SCHEMES.get(scheme, scheme) + separator + rest if separator else str(Path(text).absolute())
+        )
+        storage._connect()
+        return storage
+
+    def _connect(self) -> tuple[Any, str]:
+        # A connection must not be used on both sides of a fork, so each process has its own.
+        return _connection(self.uri, getpid())
+
+    def _locate(self, path: str) -> tuple[Any, str]:
+        filesystem, root = self._connect()
+        return filesystem, join(root, path)
+
+    def describe(self, path: str) -> str:
+        """The full name of a file, for messages."""
+        return join(self.uri, path)
+
+    @contextmanager
+    def writing(self, path: str) -> Iterator[Any]:
+        """A binary stream into the new file ``path``; directories above it are made. It is dropped after an error.
+
+        Raises:
+            DurabilityError: the storage refused.
+        """
+        filesystem, location = self._locate(path)
+        try:
+            stream = _open_output(filesystem, location)
+            try:
+                yield stream
+            except BaseException:
+                stream.close()
+                _delete(filesystem, location)
+                raise
+            stream.close()
+        except OSError as error:
+            raise DurabilityError(
+                f"cannot write {self.describe(path)}: {error}; check the space, the rights and the connection"
+            ) from error
+
+    def reading(self, path: str) -> Any:
+        """The file ``path``, open for reading at any position.
+
+        Raises:
+            MissingFileError: there is no such file.
+            DurabilityError: the storage refused.
+        """
+        filesystem, location = self._locate(path)
+        try:
+            return filesystem.open_input_file(location)
+        except FileNotFoundError as error:
+            raise MissingFileError(f"the file {self.describe(path)} does not exist") from error
+        except OSError as error:
+            raise self._unreadable(path, error) from error
+
+    def read(self, path: str) -> bytes:
+        """The whole content of a small file.
+
+        Raises:
+            MissingFileError: there is no such file.
+            DurabilityError: the storage refused.
+        """
+        with self.reading(path) as file:
+            try:
+                content: bytes = file.read()
+            except OSError as error:
+                raise self._unreadable(path, error) from error
+        return content
+
+    def probe(self, path: str) -> None:
+        """Read the file to its end, to tell a storage that fails from a content that is damaged.
+
+        Raises:
+            MissingFileError: there is no such file.
+            DurabilityError: the storage refused.
+        """
+        with self.reading(path) as file:
+            try:
+                while file.read(_DROP_CHUNK):
+                    pass
+            except OSError as error:
+                raise self._unreadable(path, error) from error
+
+    def list(self, directory: str) -> Sequence[StoredFile]:
+        """The files directly in ``directory``, sorted by path; none if it does not exist.
+
+        Raises:
+            DurabilityError: the storage refused.
+        """
+        filesystem, location = self._locate(directory)
+        try:
+            found = filesystem.get_file_info(fs.FileSelector(location, allow_not_found=True))
+        except OSError as error:
+            raise DurabilityError(f"cannot list {self.describe(directory)}: {error}") from error
+        files = [info for info in found if info.type == fs.FileType.File]
+        return sorted(
+            StoredFile(join(directory, info.base_name), info.size, (info.mtime_ns or 0) // 1_000_000) for info in files
+        )
+
+    def delete(self, path: str) -> None:
+        """Delete a file; one that does not exist is no error.
+
+        Raises:
+            DurabilityError: the storage refused.
+        """
+        try:
+            _delete(*self._locate(path))
+        except OSError as error:
+            raise DurabilityError(f"cannot delete {self.describe(path)}: {error}") from error
+
+    def _unreadable(self, path: str, error: OSError) -> DurabilityError:
+        return DurabilityError(f"cannot read {self.describe(path)}: {error}; check the rights and the connection")
+
+
+@lru_cache
+def _connection(uri: str, process: int) -> tuple[Any, str]:
+    try:
+        return fs.FileSystem.from_uri(uri)
+    except pa.ArrowInvalid as error:
+        return _fsspec_connection(uri, error)
+    except (OSError, pa.ArrowException) as error:
+        raise ConfigurationError(f"the state directory {uri!r} cannot be reached: {error}") from error
+
+
+def _fsspec_connection(uri: str, reason: Exception) -> tuple[Any, str]:
+    try:
+        url_to_fs = import_module("fsspec.core").url_to_fs
+    except ImportError:
+        raise ConfigurationError(
+            f"the state directory {uri!r} is on no file system that pyarrow knows ({reason}); "
+            "install fsspec and its driver for it, or use a path, s3://, gs://, hdfs:// or abfs://"
+        ) from reason
+    try:
+        filesystem, root = url_to_fs(uri)
+    except (ValueError, ImportError, OSError) as error:
+        raise ConfigurationError(f"the state directory {uri!r} cannot be reached: {error}") from error
+    handler: Any = fs.FSSpecHandler
+    return fs.PyFileSystem(handler(filesystem)), root
+
+
+def _open_output(filesystem: Any, location: str) -> Any:
+    try:
+        return filesystem.open_output_stream(location)
+    except FileNotFoundError:
+        filesystem.create_dir(location.rpartition("/")[0], recursive=True)
+        return filesystem.open_output_stream(location)
+
+
+def _delete(filesystem: Any, location: str) -> None:
+    try:
+        filesystem.delete_file(location)
+    except FileNotFoundError:
+        return
