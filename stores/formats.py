@@ -39,7 +39,7 @@ class FormatVersion(IntEnum):
         except ValueError:
             known = ", ".join(str(int(version)) for version in cls)
             raise FormatError(
-                f"format version {number} is unknown, this release knows {known}; use the release that wrote it or newer"
+                f"format version {number} is unknown, this release knows {known}; use the release that wrote it"
             ) from None
 
     def directory_name(self, store: str) -> str:

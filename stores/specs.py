@@ -16,6 +16,7 @@ from millpond.stores.serdes import Serde
 from millpond.stores.store import Store
 from millpond.stores.timestamped import TimestampedKeyValueStore
 from millpond.stores.transaction import Transaction
+from millpond.stores.versioned import VersionedKeyValueStore
 
 
 class StoreKind(Enum):
@@ -149,7 +150,20 @@ def _open_plain(kind: type[KeyValueStore[Any, Any]] | type[TimestampedKeyValueSt
     return opener
 
 
+def _open_versioned(spec: StoreSpec, transaction: Transaction) -> Store[Any, Any]:
+    assert spec.history_retention is not None
+    return VersionedKeyValueStore(
+        spec.name,
+        transaction,
+        spec.key_serde,
+        spec.value_serde,
+        history_retention=spec.history_retention,
+        grace=spec.grace,
+    )
+
+
 _OPENERS: dict[StoreKind, _Opener] = {
     StoreKind.KEY_VALUE: _open_plain(KeyValueStore),
     StoreKind.TIMESTAMPED_KEY_VALUE: _open_plain(TimestampedKeyValueStore),
+    StoreKind.VERSIONED: _open_versioned,
 }
