@@ -1,0 +1,53 @@
+"""What every benchmark says beside its figures: on what machine, with which versions; and how it keeps them."""
+
+import json
+import os
+import platform
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+_PACKAGES = ("millpond", "lmdb", "rocksdict", "sortedcontainers", "pyarrow", "pyspark")
+
+
+def machine() -> dict[str, Any]:
+    """The machine and the versions that figures were measured with."""
+    return {
+        "cpu": _cpu_model(),
+        "cores": os.cpu_count(),
+        "memory_gib": round(_memory_bytes() / 2**30, 1),
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+        "packages": {name: found for name in _PACKAGES if (found := _version(name)) is not None},
+    }
+
+
+def write_json(path: Path, benchmark: str, results: Mapping[str, Any]) -> None:
+    """Write ``results`` with the machine and the versions beside them."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"benchmark": benchmark, "machine": machine(), **results}, indent=1) + "\n")
+
+
+def resident_bytes() -> int:
+    """The memory of this process that is in RAM now."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def _cpu_model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def _memory_bytes() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
