@@ -1,0 +1,109 @@
+"""How a run of a golden case is compared with what was recorded.
+
+Rule of this module: it knows the format's rules for comparing, and nothing of how the run was made. Every difference
+comes back as a sentence; no difference, no sentence.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from tests.golden.loader import Case
+
+_UNSEEN = object()
+
+Output = dict[str, Any]
+"""A record that came out: topic, key, value, ts, and after, the index of the input record that made it."""
+
+
+def compare_output(case: Case, actual: list[Output]) -> list[str]:
+    """The differences in the output, by the case's own way of comparing."""
+    expected = case.expected_output
+    if case.compare == "unordered":
+        return _compare_multisets(_records(expected), _records(actual))
+    if case.compare == "last_per_key":
+        return _compare_last(expected, actual, bool(case.content.get("whole_run")))
+    return _compare_exact(expected, actual)
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(sorted(value.items())) if isinstance(value, dict) else value
+
+
+def _record(row: Output) -> tuple[Any, ...]:
+    return (row["topic"], _frozen(row["key"]), row["value"], row["ts"])
+
+
+def _records(rows: Iterable[Output]) -> Counter[Any]:
+    return Counter(map(_record, rows))
+
+
+def _compare_multisets(expected: Counter[Any], actual: Counter[Any]) -> list[str]:
+    missing = [f"missing {record}" for record in (expected - actual).elements()]
+    return missing + [f"not expected {record}" for record in (actual - expected).elements()]
+
+
+def _by_step(rows: Iterable[Output]) -> dict[Any, list[Any]]:
+    steps: dict[Any, list[Any]] = {}
+    for row in rows:
+        steps.setdefault((row["after"], row["topic"]), []).append(_record(row)[1:])
+    return steps
+
+
+def _compare_exact(expected: list[Output], actual: list[Output]) -> list[str]:
+    wanted, got = _by_step(expected), _by_step(actual)
+    return [
+        f"after record {step[0]} on {step[1]}: expected {wanted.get(step, [])}, got {got.get(step, [])}"
+        for step in sorted({*wanted, *got})
+        if wanted.get(step, []) != got.get(step, [])
+    ]
+
+
+def _compare_last(expected: list[Output], actual: list[Output], whole_run: bool) -> list[str]:
+    def last(rows: list[Output]) -> dict[Any, tuple[Any, int]]:
+        return {
+            (0 if whole_run else row["after"], row["topic"], _frozen(row["key"])): (row["value"], row["ts"])
+            for row in rows
+        }
+
+    wanted, got = last(expected), last(actual)
+    state: dict[Any, Any] = {}
+    differences = []
+    for place in sorted({*wanted, *got}, key=lambda p: (p[0], str(p[1:]))):
+        want, have = wanted.get(place), got.get(place)
+        repeated = want is not None and state.get(place[1:], _UNSEEN) == want[0]
+        if want is not None:
+            state[place[1:]] = want[0]
+        if have is None and repeated:
+            continue
+        if have is None or want is None or have[0] != want[0] or have[1] < want[1]:
+            differences.append(f"last at {place}: expected {want}, got {have}")
+    return differences
+
+
+def compare_stores(case: Case, actual: Mapping[str, list[Any]]) -> list[str]:
+    """The differences in what the named stores hold. A result's timestamp may be later where the output's may."""
+    later = case.compare == "last_per_key"
+    differences = []
+    for name, wanted in case.expected_stores.items():
+        got = actual[name]
+        if _entries(wanted, later) != _entries(got, later):
+            differences.append(f"store {name}: expected {_entries(wanted, later)}, got {_entries(got, later)}")
+    return differences
+
+
+def _entries(entries: list[Any], without_times: bool) -> list[Any]:
+    """Entries in one order, without what a store need not reproduce: expired versions, keys that are only deleted."""
+    ignored = {"expired_still_present"} | ({"ts"} if without_times else set())
+    alive = [entry for entry in entries if entry.get("versions", True)]
+    kept = [{name: value for name, value in entry.items() if name not in ignored} for entry in alive]
+    return sorted(kept, key=lambda e: (e["key"].encode(), e.get("start", 0), e.get("end", 0)))
+
+
+def compare_versioned(case: Case, actual: Mapping[str, bool]) -> list[str]:
+    """The tables that are versioned where they should not be, or the other way round."""
+    return [
+        f"table {name}: versioned should be {wanted}, is {actual.get(name)}"
+        for name, wanted in case.content.get("versioned_tables", {}).items()
+        if actual.get(name) is not wanted
+    ]
