@@ -47,7 +47,7 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Job:
+class Query:
     """One query: a topology, the topics that it reads, and how its sink's columns are called in the output."""
 
     name: str
@@ -56,9 +56,9 @@ class Job:
     columns: Mapping[str, str]
 
 
-JOBS = (
-    Job("flights_weather", topologies.flights_weather, ("flights", "weather"), {}),
-    Job("carrier_counts", topologies.carrier_counts, ("flights",), {"key": "carrier", "value": "count"}),
+QUERIES = (
+    Query("flights_weather", topologies.flights_weather, ("flights", "weather"), {}),
+    Query("carrier_counts", topologies.carrier_counts, ("flights",), {"key": "carrier", "value": "count"}),
 )
 
 
@@ -100,7 +100,7 @@ def run(options: Options, inputs: data.Inputs, progress: Progress) -> Result:
     spark = session.start("millpond demo", options.checkpoint, PARTITIONS)
     try:
         paces = _run_queries(spark, options, inputs, progress)
-        written = {job.name: outputs.committed(spark, options.out / job.name) for job in JOBS}
+        written = {query.name: outputs.committed(spark, options.out / query.name) for query in QUERIES}
     finally:
         spark.stop()
     inputs.mark_processed()
@@ -118,39 +118,43 @@ def check(options: Options) -> None:
 
 
 def _run_queries(spark: "SparkSession", options: Options, inputs: data.Inputs, progress: Progress) -> dict[str, Pace]:
-    running = {job.name: Meter(_start(spark, options, inputs, job), inputs.cut) for job in JOBS}
-    paces = {}
-    while running:
-        for name, meter in list(running.items()):
-            ended = meter.ended
-            progress(name, meter.rows_so_far)
-            if ended:
-                paces[name] = meter.pace()
-                del running[name]
-        time.sleep(0.1)
-    return paces
+    running = {query.name: Meter(_start(spark, options, inputs, query), inputs.cut) for query in QUERIES}
+    return _watch(running, progress)
 
 
-def _start(spark: "SparkSession", options: Options, inputs: data.Inputs, job: Job) -> "StreamingQuery":
+def _start(spark: "SparkSession", options: Options, inputs: data.Inputs, query: Query) -> "StreamingQuery":
     from millpond.adapters.spark import SparkStreams
 
     streams = SparkStreams(
-        job.topology(),
-        application_id=f"demo-{job.name.replace('_', '-')}",
-        state_dir=f"{options.state_dir.rstrip('/')}/{job.name}",
+        query.topology(),
+        application_id=query.name,
+        state_dir=f"{options.state_dir.rstrip('/')}/{query.name}",
         local_dir=str(options.checkpoint / "local"),
         partitions=PARTITIONS,
         backend=options.backend,
     )
-    frame = streams.transform({topic: _read(spark, inputs.arrived(topic)) for topic in job.topics})
+    rows = streams.transform({topic: _read(spark, inputs.arrived(topic)) for topic in query.topics})
     return (
-        frame.withColumnsRenamed(dict(job.columns))
+        rows.withColumnsRenamed(dict(query.columns))
         .writeStream.format("parquet")
-        .option("checkpointLocation", str(options.checkpoint / job.name))
-        .queryName(job.name)
+        .option("checkpointLocation", str(options.checkpoint / query.name))
+        .queryName(query.name)
         .trigger(availableNow=True)
-        .start(str(options.out / job.name))
+        .start(str(options.out / query.name))
     )
+
+
+def _watch(running: dict[str, Meter], progress: Progress) -> dict[str, Pace]:
+    """Report the progress of the queries until all have ended."""
+    paces: dict[str, Pace] = {}
+    while len(paces) < len(running):
+        for name in running.keys() - paces.keys():
+            ended = running[name].ended
+            progress(name, running[name].rows_so_far)
+            if ended:
+                paces[name] = running[name].pace()
+        time.sleep(0.1)
+    return paces
 
 
 def _read(spark: "SparkSession", directory: Path) -> "DataFrame":

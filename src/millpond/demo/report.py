@@ -27,7 +27,7 @@ def run(options: job.Options, console: Console | None = None) -> bool:
 def _run_with_bars(options: job.Options, inputs: data.Inputs, console: Console) -> job.Result:
     columns = (TextColumn("{task.description:<15}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console) as bars:
-        tasks = {query.name: bars.add_task(query.name, total=inputs.arrived_rows) for query in job.JOBS}
+        tasks = {query.name: bars.add_task(query.name, total=inputs.arrived_rows) for query in job.QUERIES}
         return job.run(options, inputs, lambda name, rows: bars.update(tasks[name], completed=rows))
 
 

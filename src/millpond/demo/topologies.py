@@ -13,16 +13,21 @@ HISTORY = timedelta(days=3)
 """A flight arrives up to two days late, and then needs the observation before its departure; a day is to spare."""
 
 
+SCHEMA = (
+    "carrier string, flight long, tailnum string, origin string, dest string, sched_dep_ms long, "
+    "weather_time_ms long, temp double, wind_speed double, precip double, visib double"
+)
+
+
 def flights_weather() -> Topology:
-    """Each flight with the weather at its airport as of its scheduled departure."""
+    """Each flight with the weather at its airport as of its scheduled departure.
+
+    The table is named first: an observation and a departure of the same millisecond are processed in this order.
+    """
     builder = StreamsBuilder()
     weather = builder.table("weather", WEATHER, Materialized.versioned("weather", history_retention=HISTORY))
     flights = builder.stream("flights", FLIGHTS)
-    schema = (
-        "carrier string, flight long, tailnum string, origin string, dest string, sched_dep_ms long, "
-        "weather_time_ms long, temp double, wind_speed double, precip double, visib double"
-    )
-    flights.left_join(weather, with_weather).to("flights_weather", Produced(schema=schema))
+    flights.left_join(weather, with_weather).to("flights_weather", Produced(schema=SCHEMA))
     return builder.build()
 
 
