@@ -91,7 +91,8 @@ def _compare(rows: pd.DataFrame, truth: pd.DataFrame, key: list[str]) -> Agreeme
 
 
 def _as_of(flights: pd.DataFrame, time: str) -> pd.DataFrame:
-    weather = pd.read_csv(data.package_file("weather.csv"), usecols=["origin", "time_hour", *MEASURES])
+    columns = ["origin", "time_hour", *MEASURES]
+    weather = pd.read_csv(data.package_file("weather.csv"), usecols=columns, float_precision="round_trip")
     weather["weather_time_ms"] = _epoch_ms(weather["time_hour"])
     return pd.merge_asof(
         flights.sort_values(time, kind="stable"),
