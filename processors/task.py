@@ -6,7 +6,7 @@ from typing import Any
 
 from millpond.errors import TopologyError
 from millpond.processors.batch import Batch
-from millpond.processors.processor import Processor, ProcessorContext, Punctuation, PunctuationType
+from millpond.processors.processor import Processor, ProcessorContext, PunctuationType, Scheduler
 from millpond.processors.topology import Node, ProcessorNode, SinkNode, SourceNode, Subtopology
 
 
@@ -33,22 +33,31 @@ class Task:
     The driver opens the stores, calls ``process`` with runs of records, ``flush`` before each commit and ``take`` for
     what came out, commits the stores itself, and ends with ``close``.
 
+    Args:
+        subtopology: what to run.
+        stores: its open stores, by name.
+        partition: which partition's records it gets.
+        wall_clock: the time on the wall as it begins, int milliseconds; ``punctuate`` moves it.
+
     Attributes:
         task_id: ``<sub-topology>_<partition>``.
         counters: what the processors counted, as ``<node>:<what>``.
     """
 
-    def __init__(self, subtopology: Subtopology, stores: Mapping[str, Any], partition: int = 0) -> None:
+    def __init__(
+        self, subtopology: Subtopology, stores: Mapping[str, Any], partition: int = 0, *, wall_clock: int = 0
+    ) -> None:
         self.subtopology = subtopology
         self.task_id = f"{subtopology.index}_{partition}"
         self.counters: Counter[str] = Counter()
-        self._punctuations: list[Punctuation] = []
+        self._scheduler = Scheduler(wall_clock)
         self._stream_time = -1
         self._outputs: dict[str, list[Batch]] = {topic: [] for topic in subtopology.sinks}
         self._processors = {name: self._make(node) for name, node in subtopology.nodes.items()}
         self._sources = {topic: self._processors[node.name] for topic, node in subtopology.sources.items()}
         for name, node in subtopology.nodes.items():
             self._processors[name].init(self._context(node, stores))
+        self._scheduler.start()
 
     def _make(self, node: Node) -> Processor:
         if isinstance(node, SourceNode):
@@ -66,7 +75,7 @@ class Task:
             [(child, self._processors[child]) for child in node.children],
             self.subtopology.separable(node.name),
             self.counters,
-            self._punctuations.append,
+            self._scheduler,
         )
 
     def process(self, topic: str, batch: Batch) -> None:
@@ -81,23 +90,17 @@ class Task:
             source = self._sources[topic]
         except KeyError:
             raise TopologyError(f"task {self.task_id} reads {sorted(self._sources)}, not {topic!r}") from None
-        if any(p.active and p.kind is PunctuationType.STREAM_TIME for p in self._punctuations):
+        if self._scheduler.follows_stream_time:
             for row in batch.rows():
                 source.process(row)
                 self._stream_time = max(self._stream_time, row.timestamps[0])
-                self._punctuate(PunctuationType.STREAM_TIME, self._stream_time)
+                self._scheduler.advance(PunctuationType.STREAM_TIME, self._stream_time)
         else:
             source.process(batch)
-            self._stream_time = max(self._stream_time, max(batch.timestamps))
 
     def punctuate(self, wall_clock: int) -> None:
         """Fire what is due at ``wall_clock``, int milliseconds."""
-        self._punctuate(PunctuationType.WALL_CLOCK_TIME, wall_clock)
-
-    def _punctuate(self, kind: PunctuationType, now: int) -> None:
-        for punctuation in self._punctuations:
-            if punctuation.kind is kind:
-                punctuation.advance(now)
+        self._scheduler.advance(PunctuationType.WALL_CLOCK_TIME, wall_clock)
 
     def flush(self) -> None:
         """Let every processor forward what it held back; called before the stores are committed."""

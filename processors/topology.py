@@ -77,24 +77,36 @@ class Subtopology:
         """The sink nodes by topic."""
         return {node.topic: node for node in self.nodes.values() if isinstance(node, SinkNode)}
 
-    def reachable(self, name: str) -> list[str]:
-        """The nodes below ``name``, each as often as there are paths to it."""
-        found: list[str] = []
-        for child in self.nodes[name].children:
-            found.append(child)
-            found.extend(self.reachable(child))
-        return found
-
     def separable(self, name: str) -> bool:
-        """Whether a batch may go through the nodes below ``name`` one node after the other.
+        """Whether a batch may go to the children of ``name`` one after the other.
 
-        True if nobody could tell the difference from record after record: no node is reached on two paths, no two nodes
-        share a store, no two sinks share a topic.
+        True if nobody could tell the difference from record after record: no two children lead to the same node, use
+        the same store or write the same topic, and no child uses a store that is also used below it. Whatever happens
+        inside one child's part of the graph is that child's own business.
         """
-        below = self.reachable(name)
-        stores = [store for node in set(below) for store in self.nodes[node].stores]
-        topics = [node.topic for node in map(self.nodes.__getitem__, set(below)) if isinstance(node, SinkNode)]
-        return all(len(set(names)) == len(names) for names in (below, stores, topics))
+        taken: set[tuple[str, str]] = set()
+        for child in self.nodes[name].children:
+            claims = self._claims(child)
+            own = {("store", store) for store in self.nodes[child].stores}
+            below = set().union(*map(self._claims, self.nodes[child].children))
+            if taken & claims or own & below:
+                return False
+            taken |= claims
+        return True
+
+    def _claims(self, name: str) -> set[tuple[str, str]]:
+        """What only ``name`` and the nodes below it may touch if a batch is to pass them as a whole."""
+        claims: set[tuple[str, str]] = set()
+        waiting = [name]
+        while waiting:
+            node = self.nodes[waiting.pop()]
+            if ("node", node.name) not in claims:
+                claims.add(("node", node.name))
+                claims.update(("store", store) for store in node.stores)
+                if isinstance(node, SinkNode):
+                    claims.add(("topic", node.topic))
+                waiting.extend(node.children)
+        return claims
 
 
 class Topology:
