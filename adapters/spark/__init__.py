@@ -1,1 +1,14 @@
-"""The millpond backend for Spark Structured Streaming."""
+"""Running topologies on Spark Structured Streaming: ``SparkStreams``."""
+
+from importlib.util import find_spec
+
+from millpond.errors import ConfigurationError
+
+for _package, _module in (("pyspark[sql]", "pyspark"), ("pandas", "pandas"), ("protobuf", "google")):
+    if find_spec(_module) is None:
+        raise ConfigurationError(f"running on Spark needs the package {_package}: pip install 'millpond[spark]'")
+
+from millpond.adapters.spark.source import OnError  # noqa: E402
+from millpond.adapters.spark.streams import SparkStreams  # noqa: E402
+
+__all__ = ["OnError", "SparkStreams"]

@@ -1,0 +1,177 @@
+"""How records travel between Spark's stages: Arrow blobs, each a run of one input's records for one task.
+
+Rule of this module: it moves columns and knows nothing of serdes, processors or Spark sessions. The layout of a row
+on the way::
+
+    task     int     the group key of the task that the records are for
+    input    int     which of the sub-topology's source topics, by position
+    split    int     the Spark partition that sent it
+    chunk    int     its place among the blobs of that split
+    records  binary  an Arrow IPC stream of the columns key, value, timestamp (int64, milliseconds)
+
+So the order in which a split's records arrived survives the shuffle, which keeps no order.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+EXCHANGE_DDL: Final = "task int, input int, split int, chunk int, records binary"
+_NUMBERS: Any = [(name, pa.int32()) for name in ("task", "input", "split", "chunk")]
+EXCHANGE_SCHEMA: Final[pa.Schema] = pa.schema([*_NUMBERS, ("records", pa.binary())])
+BLOB_BYTES: Final = 1 << 20
+"""About how large a blob may get."""
+
+WINDOW_ROWS: Final = 1 << 16
+"""How many records become Python objects at a time."""
+
+
+class Blob(NamedTuple):
+    """One row on the way."""
+
+    task: int
+    input: int
+    split: int
+    chunk: int
+    records: bytes
+
+
+class BlobWriter:
+    """Cuts the records of one split into blobs, numbering them as they leave."""
+
+    def __init__(self, split: int) -> None:
+        self._split = split
+        self._chunk = 0
+
+    def scatter(
+        self, records: pa.Table, partitions: npt.NDArray[np.uint32], tasks: Sequence[int], input_: int
+    ) -> Iterator[Blob]:
+        """The blobs of ``records``: the i-th record goes to ``tasks[partitions[i]]``."""
+        order = np.argsort(partitions.astype(np.uint16 if len(tasks) <= 1 << 16 else np.uint32), kind="stable")
+        bounds = np.searchsorted(partitions[order], np.arange(len(tasks) + 1))
+        positions: Any = pa.array(order)
+        sorted_records = records.take(positions)
+        for task, start, stop in zip(tasks, bounds, bounds[1:], strict=False):
+            if start < stop:
+                yield from self.cut(sorted_records.slice(start, stop - start), task, input_)
+
+    def cut(self, records: pa.Table, task: int, input_: int) -> Iterator[Blob]:
+        """Blobs of about ``BLOB_BYTES``, all for one task."""
+        step = max(1, records.num_rows * BLOB_BYTES // max(1, records.nbytes))
+        for start in range(0, records.num_rows, step):
+            yield Blob(task, input_, self._split, self._chunk, _to_bytes(records.slice(start, step)))
+            self._chunk += 1
+
+
+def to_record_batch(blobs: Iterable[Blob]) -> pa.RecordBatch:
+    """The rows as Spark takes them from ``mapInArrow``."""
+    columns = list(zip(*blobs, strict=True)) or [()] * len(EXCHANGE_SCHEMA)
+    return pa.record_batch(
+        [pa.array(column, type_) for column, type_ in zip(columns, EXCHANGE_SCHEMA.types, strict=True)],
+        schema=EXCHANGE_SCHEMA,
+    )
+
+
+def _to_bytes(records: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, records.schema) as writer:
+        for batch in records.combine_chunks().to_batches():
+            writer.write_batch(batch)
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
+
+
+class Run(NamedTuple):
+    """Consecutive records of one input."""
+
+    input: int
+    keys: list[Any]
+    values: list[Any]
+    timestamps: list[int]
+
+
+def gather(blobs: Iterable[Blob]) -> Iterator[Run]:
+    """The records of one task in the order in which it has to see them, in runs of at most ``WINDOW_ROWS``.
+
+    Each split of each input is a queue in arrival order. The next record is always that of the queue whose head has the
+    smallest timestamp, the first such queue on a tie. That is the stable order by each queue's running maximum.
+    """
+    queues: dict[tuple[int, int], list[pa.Table]] = {}
+    for blob in sorted(blobs, key=_position):
+        queues.setdefault((blob.input, blob.split), []).append(
+            pa.ipc.open_stream(pa.py_buffer(blob.records)).read_all()
+        )
+    inputs, order = _merge_order(queues)
+    tables: dict[int, list[pa.Table]] = {}
+    for (input_, _), parts in queues.items():
+        tables.setdefault(input_, []).extend(parts)
+    if order is None:
+        yield from windows(inputs[0], pa.concat_tables(tables[inputs[0]]))
+        return
+    yield from _interleave({i: pa.concat_tables(parts) for i, parts in tables.items()}, order)
+
+
+def _position(blob: Blob) -> tuple[int, int, int]:
+    return blob.input, blob.split, blob.chunk
+
+
+def _merge_order(
+    queues: dict[tuple[int, int], list[pa.Table]],
+) -> tuple[list[int], npt.NDArray[np.int64] | None]:
+    """The inputs, and the merged order over all queues laid end to end; None where there is one queue only."""
+    inputs = [input_ for input_, _ in queues]
+    if len(queues) == 1:
+        return inputs, None
+    heads = [np.maximum.accumulate(_timestamps(parts)) for parts in queues.values()]
+    return inputs, np.argsort(np.concatenate(heads), kind="stable")
+
+
+def _timestamps(parts: Iterable[pa.Table]) -> npt.NDArray[np.int64]:
+    return np.concatenate([part.column("timestamp").to_numpy() for part in parts])
+
+
+def _interleave(tables: dict[int, pa.Table], order: npt.NDArray[np.int64]) -> Iterator[Run]:
+    """Each input's records in their merged order, cut wherever another input comes between."""
+    ids = list(tables)
+    starts = np.cumsum([0, *(tables[i].num_rows for i in ids)])
+    owner = np.searchsorted(starts, order, side="right") - 1
+    cursors = {
+        place: _Cursor(windows(i, tables[i].take(pa.array(order[owner == place] - starts[place]))))
+        for place, i in enumerate(ids)
+    }
+    cuts = np.flatnonzero(np.diff(owner)) + 1
+    bounds = [0, *cuts.tolist(), len(owner)]
+    for start, stop in pairwise(bounds):
+        yield from cursors[int(owner[start])].take(stop - start)
+
+
+class _Cursor:
+    """Hands out an input's records a few at a time."""
+
+    def __init__(self, windows: Iterator[Run]) -> None:
+        self._windows = windows
+        self._current: Run | None = None
+        self._at = 0
+
+    def take(self, count: int) -> Iterator[Run]:
+        while count:
+            if self._current is None or self._at == len(self._current.keys):
+                self._current, self._at = next(self._windows), 0
+            current, start = self._current, self._at
+            stop = self._at = min(start + count, len(current.keys))
+            count -= stop - start
+            yield Run(
+                current.input, current.keys[start:stop], current.values[start:stop], current.timestamps[start:stop]
+            )
+
+
+def windows(input_: int, records: pa.Table) -> Iterator[Run]:
+    """The records in their order, in runs of at most ``WINDOW_ROWS``."""
+    for start in range(0, records.num_rows, WINDOW_ROWS):
+        window = records.slice(start, WINDOW_ROWS)
+        columns: list[Any] = [window.column(name).to_pylist() for name in ("key", "value", "timestamp")]
+        yield Run(input_, *columns)

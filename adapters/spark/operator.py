@@ -1,0 +1,136 @@
+"""The operator: runs tasks as groups of ``transformWithStateInPandas``, and keeps their manifests in Spark's state.
+
+Rule of this module: Spark's state holds one small value a task, the manifest; nothing else that is durable passes
+through Spark. A delta is written before the manifest that names it is handed to Spark, so an attempt that fails
+anywhere leaves files that no manifest names, and nothing else.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pandas as pd
+import pyarrow as pa
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+
+from millpond.adapters.spark.exchange import EXCHANGE_SCHEMA, WINDOW_ROWS, Blob, BlobWriter, gather, to_record_batch
+from millpond.adapters.spark.pack import Router, decoded, joined
+from millpond.adapters.spark.plan import Plan
+from millpond.adapters.spark.sink import Sink
+from millpond.adapters.spark.source import Source
+from millpond.adapters.spark.worker import StateSettings, task_state
+from millpond.errors import FormatError
+from millpond.processors.task import Task
+from millpond.processors.topology import Subtopology
+from millpond.stores.durability.manifest import Manifest
+
+STATE_NAME: Final = "manifest"
+STATE_DDL: Final = "version int, manifest string"
+STATE_VERSION: Final = 1
+"""The version of the value in Spark's state. Its layout never changes; a new one gets a new number and a new name."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What one operator runs. Travels to the workers.
+
+    Attributes:
+        plan: the whole plan.
+        parts: this operator's sub-topologies, by index.
+        sources: how the records of each topic that they read are decoded.
+        sink: the sink's rows, if this operator is the one that writes them; None where its output goes to others.
+        settings: where state lives.
+    """
+
+    plan: Plan
+    parts: dict[int, Subtopology]
+    sources: dict[str, Source]
+    sink: Sink | None
+    settings: StateSettings
+
+
+class TaskOperator(StatefulProcessor):
+    """One group is one task; its rows are the blobs that one micro-batch brings to it."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._manifest = handle.getValueState(STATE_NAME, STATE_DDL)
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[pd.DataFrame]:
+        number = int(key[0])
+        index, partition = self._stage.plan.tasks[number]
+        part = self._stage.parts.get(index)
+        blobs = _blobs(number, rows)
+        if part is None:
+            yield _frame(pa.Table.from_batches([to_record_batch(blobs)]))
+        elif not part.stores:
+            yield from self._run(Task(part, {}, partition), partition, blobs)
+        else:
+            yield from self._run_with_state(part, partition, blobs)
+
+    def _run_with_state(self, part: Subtopology, partition: int, blobs: Iterable[Blob]) -> Iterator[pd.DataFrame]:
+        before = self._read_manifest()
+        with task_state(self._stage.settings, part, partition) as state:
+            task = Task(part, state.open(before), partition)
+            yield from self._run(task, partition, blobs)
+            after = state.commit()
+        self._manifest.update((STATE_VERSION, after.to_json()))
+
+    def _read_manifest(self) -> Manifest | None:
+        stored = self._manifest.get()
+        if stored is None:
+            return None
+        version, text = stored
+        if version != STATE_VERSION:
+            raise FormatError(
+                f"the checkpoint holds a manifest of version {version}, but this release knows {STATE_VERSION} only; "
+                "run the release that wrote it, or a newer one"
+            )
+        return Manifest.from_json(text)
+
+    def _run(self, task: Task, partition: int, blobs: Iterable[Blob]) -> Iterator[pd.DataFrame]:
+        """Everything that comes out of the task, in frames of a good size."""
+        sources = [self._stage.sources[topic] for topic in task.subtopology.sources]
+        router = Router(self._stage.plan, task.subtopology)
+        writer = BlobWriter(partition)
+        waiting = 0
+        for run in gather(blobs):
+            source = sources[run.input]
+            task.process(source.topic, decoded(run, source))
+            waiting += len(run.keys)
+            if waiting >= WINDOW_ROWS:
+                waiting = 0
+                yield from self._take(task, router, writer)
+        task.flush()
+        yield from self._take(task, router, writer)
+        task.close()
+
+    def _take(self, task: Task, router: Router, writer: BlobWriter) -> Iterator[pd.DataFrame]:
+        outputs = {topic: [joined(batches)] for topic, batches in task.take().items()}
+        sink = self._stage.sink
+        if sink is None:
+            blobs = list(router.route(outputs, writer))
+            if blobs:
+                yield _frame(pa.Table.from_batches([to_record_batch(blobs)]))
+            return
+        for batch in outputs.get(sink.topic, ()):
+            for start in range(0, len(batch), WINDOW_ROWS):
+                yield _frame(sink.to_table(batch.slice(start, start + WINDOW_ROWS)))
+
+
+def _blobs(task: int, frames: Iterator[Any]) -> list[Blob]:
+    return [
+        Blob(task, input_, split, chunk, records)
+        for frame in frames
+        for input_, split, chunk, records in zip(
+            *(frame[name].tolist() for name in EXCHANGE_SCHEMA.names[1:]), strict=True
+        )
+    ]
+
+
+def _frame(table: pa.Table) -> pd.DataFrame:
+    """The rows for Spark: Arrow columns underneath, because integers with nulls must not pass through floats."""
+    frame: pd.DataFrame = table.to_pandas(types_mapper=pd.ArrowDtype)
+    return frame

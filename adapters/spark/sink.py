@@ -1,0 +1,127 @@
+"""From the records that a sink got to the rows of an output DataFrame.
+
+Rule of this module: a column called ``key``, ``value`` or ``timestamp`` is the record's own; any other is that entry of
+its value, which is then a dict (null where it has no such entry, or where the value is None). Without a schema the
+three columns are typed by the serdes.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from inspect import signature
+from typing import Any, Final, cast
+
+import pyarrow as pa
+from pyspark.sql import types as T
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from millpond.errors import RecordError, TopologyError
+from millpond.processors.batch import Batch
+from millpond.processors.config import Produced
+from millpond.stores.serdes import Serde, serde
+
+_TYPES: Final[Mapping[str, str]] = {"string": "string", "int64": "bigint", "float64": "double", "json": "string"}
+"""The Spark type of what a serde's values become without a schema; ``binary``, as serialised, for all others."""
+
+_MILLIS: Final = pa.timestamp("ms", tz="UTC")
+
+
+@dataclass(frozen=True)
+class Sink:
+    """One sink's rows. Travels to the workers.
+
+    Attributes:
+        topic: the sink's topic.
+        ddl: the columns as Spark DDL.
+        schema: the same for Arrow.
+        key_serde, value_serde: make bytes or text of keys and values where there is no schema; None where there is one.
+    """
+
+    topic: str
+    ddl: str
+    schema: pa.Schema
+    key_serde: Serde[Any] | None
+    value_serde: Serde[Any] | None
+
+    @classmethod
+    def of(cls, topic: str, produced: Produced) -> "Sink":
+        """The sink's rows as ``produced`` describes them.
+
+        Raises:
+            TopologyError: the schema cannot be read, or there is none and no serde either.
+        """
+        if produced.schema is not None:
+            return cls(topic, produced.schema, _arrow_schema(topic, produced.schema), None, None)
+        if produced.key_serde is None or produced.value_serde is None:
+            raise TopologyError(f"sink {topic!r} has no schema and no serdes; give Produced(schema='key string, ...')")
+        key, value = serde(produced.key_serde), serde(produced.value_serde)
+        ddl = f"key {_TYPES.get(key.name, 'binary')}, value {_TYPES.get(value.name, 'binary')}, timestamp timestamp"
+        return cls(topic, ddl, _arrow_schema(topic, ddl), key, value)
+
+    def to_table(self, batch: Batch) -> pa.Table:
+        """The rows of the batch's records.
+
+        Raises:
+            RecordError: a value does not fit its column.
+        """
+        return pa.Table.from_arrays([self._column(batch, field) for field in self.schema], schema=self.schema)
+
+    def _column(self, batch: Batch, field: Any) -> Any:
+        entries = self._entries(batch, field.name)
+        try:
+            if field.name == "timestamp" and pa.types.is_timestamp(field.type):
+                return pa.array(entries, pa.int64()).cast(_MILLIS).cast(field.type)
+            return pa.array(entries, field.type)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            misfit = _misfit(entries, field.type)
+            raise RecordError(
+                f"sink {self.topic!r}: column {field.name!r} of type {field.type} cannot hold {misfit}: {error}; "
+                f"change Produced(schema=...) or convert the value with map_values"
+            ) from error
+
+    def _entries(self, batch: Batch, name: str) -> Sequence[Any]:
+        if name == "timestamp":
+            return batch.timestamps
+        if name == "key":
+            return batch.keys if self.key_serde is None else _flat(batch.keys, self.key_serde)
+        if name == "value":
+            return batch.values if self.value_serde is None else _flat(batch.values, self.value_serde)
+        try:
+            return [None if value is None else value.get(name) for value in batch.values]
+        except AttributeError:
+            stranger = next(value for value in batch.values if value is not None and not hasattr(value, "get"))
+            raise RecordError(
+                f"sink {self.topic!r}: column {name!r} is an entry of a dict value, but a value is of type "
+                f"{type(stranger).__name__}; its own column is called 'value'"
+            ) from None
+
+
+def _arrow_schema(topic: str, ddl: str) -> pa.Schema:
+    # Spark's newer releases want to be told the time zone that older ones take for granted.
+    options: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
+    try:
+        return to_arrow_schema(cast(T.StructType, T.StructType.fromDDL(ddl)), **options)
+    except Exception as error:  # Spark's parser and its gateway raise many kinds
+        raise TopologyError(f"sink {topic!r}: the schema {ddl!r} is no Spark DDL: {error}") from error
+
+
+def _flat(entries: Sequence[Any], reader: Serde[Any]) -> Sequence[Any]:
+    """The entries as their column takes them: plain where the serde has a Spark type of its own, else serialised."""
+    if reader.name == "json":
+        return [None if entry is None else reader.serialize(entry).decode() for entry in entries]
+    if reader.name in _TYPES or reader.name == "bytes":
+        return entries
+    return _map_present(reader.serialize, entries)
+
+
+def _map_present(operation: Callable[[Any], Any], entries: Sequence[Any]) -> list[Any]:
+    return [None if entry is None else operation(entry) for entry in entries]
+
+
+def _misfit(entries: Sequence[Any], type_: pa.DataType) -> str:
+    """The first entry that the type cannot hold, for a message."""
+    for entry in entries:
+        try:
+            pa.array([entry], type_)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            return f"{entry!r:.200}"
+    return "one of its entries"

@@ -1,0 +1,213 @@
+"""``SparkStreams``: runs a topology on DataFrames.
+
+Rule of this module: it builds a plan of DataFrames and starts nothing. Whatever can be known to be wrong is raised
+here, in the driver, before a query starts.
+"""
+
+from collections.abc import Mapping
+from functools import reduce
+from uuid import uuid4
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from millpond.adapters.spark.exchange import EXCHANGE_DDL
+from millpond.adapters.spark.operator import Stage, TaskOperator
+from millpond.adapters.spark.pack import PACKED_DDL, SKIPPED_DDL, MapOnly, Pack, PackThrough
+from millpond.adapters.spark.plan import Plan, make_plan
+from millpond.adapters.spark.sink import Sink
+from millpond.adapters.spark.source import SKIP_REASONS, OnError, Source, internal_source, select_source
+from millpond.adapters.spark.worker import StateSettings
+from millpond.errors import ConfigurationError
+from millpond.processors.topology import Topology
+from millpond.stores.backend import BackendSupplier
+from millpond.stores.durability.claim import claim
+from millpond.stores.durability.storage import Storage
+from millpond.stores.registry import supplier
+
+BACKEND_CONF = "spark.millpond.backend"
+DEFAULT_BACKEND = "rocksdb"
+PROVIDER_CONF = "spark.sql.streaming.stateStore.providerClass"
+ROCKSDB_PROVIDER = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+MAX_BYTES_CONF = "spark.sql.execution.arrow.maxBytesPerBatch"
+MAX_BATCH_BYTES = 64 << 20
+
+
+class SparkStreams:
+    """Runs a topology on Spark: DataFrames in, a DataFrame out, state on the backend of your choice.
+
+    Args:
+        topology: what to run.
+        application_id: the job's name, part of every path of its state.
+        state_dir: where the durable state goes: a path or URI that every executor reaches.
+        local_dir: where executors keep their local copies; a directory of Spark's own unless given, which ends with
+            the application.
+        partitions: how many tasks share the work of each sub-topology; ``spark.sql.shuffle.partitions`` unless given.
+            It is part of the state and cannot be changed later. Best a multiple of the shuffle partitions.
+        backend: the backend of the stores that name none themselves: a name, a URL or a supplier; the session's
+            ``spark.millpond.backend`` unless given, and ``rocksdb`` without that.
+        on_error: what happens to a record that cannot be processed: ``"fail"`` or ``"skip"``.
+
+    Raises:
+        ConfigurationError: an option is missing or makes no sense.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        *,
+        application_id: str,
+        state_dir: str,
+        local_dir: str | None = None,
+        partitions: int | None = None,
+        backend: str | BackendSupplier | None = None,
+        on_error: str | OnError = OnError.FAIL,
+    ) -> None:
+        self._topology = topology
+        self._application_id = application_id
+        self._storage = Storage.from_uri(state_dir)
+        self._local_dir = local_dir
+        self._partitions = partitions
+        self._backend = backend
+        self._on_error = _policy(on_error)
+        if partitions is not None and partitions < 1:
+            raise ConfigurationError(f"partitions must be 1 or more, not {partitions}")
+
+    def transform(self, inputs: Mapping[str, DataFrame], *, sink: str | None = None) -> DataFrame:
+        """The rows that the topology writes to a sink, as a DataFrame to be written like any other.
+
+        Streaming DataFrames give a streaming DataFrame (append mode), static ones a static DataFrame that is computed
+        from empty state.
+
+        Args:
+            inputs: a DataFrame for each of the topology's source topics; which column is what, says ``Consumed``.
+            sink: which sink; not needed where there is one only. Only what this sink depends on is run, and its state
+                is apart from that of the other sinks.
+
+        Raises:
+            ConfigurationError: an input is missing or too many, a column is missing or of the wrong type, the backend
+                is unknown, or the session is not set up for it.
+            TopologyError: the sink is not known.
+            StateConflictError: the state directory holds the state of another topology or number of partitions.
+        """
+        session = _session(inputs)
+        plan = make_plan(self._topology, sink, self._partition_count(session))
+        _check_inputs(plan, inputs)
+        output = Sink.of(plan.sink, self._topology.sinks[plan.sink].produced)
+        prepared = {
+            topic: select_source(
+                inputs[topic], topic, node.consumed, self._on_error, keyed=not plan.is_map_side(plan.readers[topic])
+            )
+            for topic, node in plan.topics.items()
+        }
+        if not plan.stages:
+            return reduce(DataFrame.union, (self._map_only(plan, *pair, output) for pair in prepared.values()))
+        settings = self._settings(session, plan)
+        sources = {topic: source for topic, (_, source) in prepared.items()}
+        for topic, consumed in plan.internal_topics.items():
+            sources[topic] = internal_source(topic, consumed)
+        arriving: dict[int, list[DataFrame]] = {}
+        for frame, source in prepared.values():
+            level, packed = self._packed(plan, frame, source)
+            arriving.setdefault(level, []).append(packed)
+        return _chain(plan, arriving, sources, output, settings)
+
+    def _partition_count(self, session: SparkSession) -> int:
+        return self._partitions or int(session.conf.get("spark.sql.shuffle.partitions") or 200)
+
+    def _settings(self, session: SparkSession, plan: Plan) -> StateSettings:
+        _prepare(session)
+        chosen = supplier(self._backend or session.conf.get(BACKEND_CONF, None) or DEFAULT_BACKEND)
+        for part in plan.parts:
+            for spec in part.stores.values():
+                supplier(spec.backend or chosen)
+        claim(self._storage, self._application_id, plan.fingerprint)
+        return StateSettings(
+            application_id=self._application_id,
+            sink=plan.sink,
+            run=uuid4().hex,
+            fingerprint=plan.fingerprint,
+            storage=self._storage,
+            local_dir=self._local_dir,
+            supplier=chosen,
+        )
+
+    def _packed(self, plan: Plan, frame: DataFrame, source: Source) -> tuple[int, DataFrame]:
+        """One input as blobs, and the position of the first operator that takes some of them."""
+        part = plan.readers[source.topic]
+        pack = PackThrough(plan, part, source) if plan.is_map_side(part) else Pack(plan, source)
+        packed = self._counted(frame.mapInArrow(pack, PACKED_DDL), source)
+        return plan.entry_level(part), packed
+
+    def _map_only(self, plan: Plan, frame: DataFrame, source: Source, output: Sink) -> DataFrame:
+        rows = frame.mapInArrow(MapOnly(plan.readers[source.topic], source, output), f"{output.ddl}, {SKIPPED_DDL}")
+        return self._counted(rows, source)
+
+    def _counted(self, rows: DataFrame, source: Source) -> DataFrame:
+        """The rows without those that count skipped records, which become metrics of the query's progress."""
+        if self._on_error is OnError.SKIP:
+            sums = [F.coalesce(F.sum(f"skipped.{reason}"), F.lit(0)).alias(reason) for reason in SKIP_REASONS]
+            rows = rows.observe(f"millpond.{source.topic}", *sums).where("skipped is null")
+        return rows.drop("skipped")
+
+
+def _chain(
+    plan: Plan,
+    arriving: Mapping[int, list[DataFrame]],
+    sources: dict[str, Source],
+    output: Sink,
+    settings: StateSettings,
+) -> DataFrame:
+    """One operator after the other; each takes what the one before it made, and the inputs that arrive at its level."""
+    flow: list[DataFrame] = []
+    for level, parts in enumerate(plan.stages):
+        last = level == len(plan.stages) - 1
+        stage = Stage(plan, {part.index: part for part in parts}, sources, output if last else None, settings)
+        frames = reduce(DataFrame.unionByName, flow + arriving.get(level, []))
+        ddl = output.ddl if last else EXCHANGE_DDL
+        flow = [frames.groupBy("task").transformWithStateInPandas(TaskOperator(stage), ddl, "Append", "None")]
+    return flow[0]
+
+
+def _policy(on_error: str | OnError) -> OnError:
+    try:
+        return OnError(on_error)
+    except ValueError:
+        raise ConfigurationError(
+            f"on_error is {on_error!r}; give one of {', '.join(repr(policy.value) for policy in OnError)}"
+        ) from None
+
+
+def _session(inputs: Mapping[str, DataFrame]) -> SparkSession:
+    if not inputs:
+        raise ConfigurationError(
+            "there are no inputs; give a DataFrame for each source topic: transform({'topic': df})"
+        )
+    return next(iter(inputs.values())).sparkSession
+
+
+def _check_inputs(plan: Plan, inputs: Mapping[str, DataFrame]) -> None:
+    known = set(plan.topology.sources)
+    missing, strange = sorted(set(plan.topics) - set(inputs)), sorted(set(inputs) - known)
+    if missing:
+        raise ConfigurationError(
+            f"no DataFrame for the topics {missing}; transform needs one for each of {sorted(plan.topics)}"
+        )
+    if strange:
+        raise ConfigurationError(f"the topology reads the topics {sorted(known)}, not {strange}")
+    streaming = {inputs[topic].isStreaming for topic in plan.topics}
+    if len(streaming) > 1:
+        raise ConfigurationError("some inputs are streaming DataFrames and some static; give all of one sort")
+
+
+def _prepare(session: SparkSession) -> None:
+    """Check what the operator needs of the session, and bound the Arrow batches that carry blobs."""
+    provider = session.conf.get(PROVIDER_CONF, "")
+    if provider != ROCKSDB_PROVIDER:
+        raise ConfigurationError(
+            f"the session keeps its state with {provider or 'the default provider'}, but Spark's operator for Python "
+            f"state needs another: set {PROVIDER_CONF} to {ROCKSDB_PROVIDER}"
+        )
+    # Spark counts rows, and a row here is a blob of about a megabyte: ten thousand of them do not fit into an array.
+    if int(session.conf.get(MAX_BYTES_CONF, None) or 2**31 - 1) > MAX_BATCH_BYTES:
+        session.conf.set(MAX_BYTES_CONF, str(MAX_BATCH_BYTES))

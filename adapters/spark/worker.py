@@ -1,0 +1,99 @@
+"""The task states that this Python worker serves, kept from micro-batch to micro-batch.
+
+Rule of this module: a worker trusts nothing that it remembers. Several workers serve the same tasks in turn; whether a
+local copy stands at the manifest is found out each time it is opened.
+"""
+
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from millpond.processors.topology import Subtopology
+from millpond.stores.backend import BackendSupplier
+from millpond.stores.durability.state import TaskState
+from millpond.stores.durability.storage import Storage
+
+IDLE_SECONDS: Final = 600.0
+"""After this time a task that went elsewhere is forgotten here."""
+
+
+@dataclass(frozen=True)
+class StateSettings:
+    """Where the state of one query's tasks lives. Travels to the workers.
+
+    Attributes:
+        application_id: the job's name.
+        sink: the sink that the query writes; local copies of queries for other sinks are apart.
+        run: an id of its own for each time the query is built: what was remembered of another run is let go.
+        fingerprint: what stands for the topology and its number of tasks.
+        storage: where the durable files are.
+        local_dir: where local copies are; None for a directory of the executor's.
+        supplier: the backend of stores that name none themselves.
+    """
+
+    application_id: str
+    sink: str
+    run: str
+    fingerprint: str
+    storage: Storage
+    local_dir: str | None
+    supplier: BackendSupplier
+
+
+class _Entry(NamedTuple):
+    state: TaskState
+    run: str
+    used: float
+
+
+_states: dict[tuple[str, str, str], _Entry] = {}
+"""By application, sink and task."""
+
+
+@contextmanager
+def task_state(settings: StateSettings, part: Subtopology, partition: int) -> Iterator[TaskState]:
+    """The state of one task, for one micro-batch. What was not committed at the end is rolled back."""
+    task_id = f"{part.index}_{partition}"
+    key = (settings.application_id, settings.sink, task_id)
+    now = time.monotonic()
+    _forget(settings, now)
+    entry = _states.get(key) or _Entry(_make(settings, part, task_id), settings.run, now)
+    _states[key] = entry._replace(used=now)
+    try:
+        yield entry.state
+    finally:
+        entry.state.rollback()
+
+
+def _make(settings: StateSettings, part: Subtopology, task_id: str) -> TaskState:
+    return TaskState(
+        list(part.stores.values()),
+        settings.supplier,
+        application_id=settings.application_id,
+        task_id=task_id,
+        local_dir=local_directory(settings),
+        storage=settings.storage,
+        fingerprint=settings.fingerprint,
+    )
+
+
+def _forget(settings: StateSettings, now: float) -> None:
+    """Close what an earlier run of this query left, and what has been idle for long."""
+    for key, entry in list(_states.items()):
+        replaced = key[:2] == (settings.application_id, settings.sink) and entry.run != settings.run
+        if replaced or now - entry.used > IDLE_SECONDS:
+            del _states[key]
+            entry.state.close()
+
+
+def local_directory(settings: StateSettings) -> Path:
+    """The directory of the local copies: the user's, or one that Spark deletes with the executor."""
+    if settings.local_dir is not None:
+        return Path(settings.local_dir) / settings.sink
+    spark_dirs = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")
+    return Path(spark_dirs[0] or tempfile.gettempdir()) / "millpond" / settings.sink
