@@ -5,10 +5,19 @@ What callers need is here; the modules are the parts.
 
 from millpond.stores.durability.claim import claim
 from millpond.stores.durability.gc import collect_garbage
-from millpond.stores.durability.inspection import read_store
+from millpond.stores.durability.inspection import read_rows, read_store
 from millpond.stores.durability.manifest import Manifest
 from millpond.stores.durability.policy import DurabilityPolicy
 from millpond.stores.durability.state import TaskState
 from millpond.stores.durability.storage import Storage
 
-__all__ = ["DurabilityPolicy", "Manifest", "Storage", "TaskState", "claim", "collect_garbage", "read_store"]
+__all__ = [
+    "DurabilityPolicy",
+    "Manifest",
+    "Storage",
+    "TaskState",
+    "claim",
+    "collect_garbage",
+    "read_rows",
+    "read_store",
+]

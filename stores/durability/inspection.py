@@ -1,18 +1,76 @@
 """Reading a store's content at any manifest whose files are retained, without a task and without its local copy."""
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NoReturn
 
+from millpond.errors import BackendError, ConfigurationError
+from millpond.stores.backend import Backend, Changes, Entries
 from millpond.stores.durability.manifest import Manifest
-from millpond.stores.durability.restore import restore
+from millpond.stores.durability.restore import entries, restore
 from millpond.stores.durability.storage import Storage
+from millpond.stores.keyvalue import ReadOnlyKeyValueStore
 from millpond.stores.memory import MemoryBackend
 from millpond.stores.specs import StoreSpec
 from millpond.stores.store import Store
+from millpond.stores.timestamped import ReadOnlyTimestampedKeyValueStore
 from millpond.stores.transaction import Transaction
+from millpond.stores.versioned import ReadOnlyVersionedKeyValueStore
+
+
+class DurableRows(Backend):
+    """The rows of one store at one manifest, read from the durable files each time. Good for a scan, slow for a get."""
+
+    def __init__(self, storage: Storage, manifest: Manifest, spec: StoreSpec) -> None:
+        self._storage = storage
+        self._manifest = manifest
+        self._spec = spec
+
+    def get(self, key: bytes) -> bytes | None:
+        return next((value for found, value in self.scan(key, key + b"\x00")), None)
+
+    def scan(self, start: bytes | None = None, stop: bytes | None = None, *, reverse: bool = False) -> Entries:
+        rows = self._rows(start or b"", stop)
+        return reversed(list(rows)) if reverse else rows
+
+    def _rows(self, start: bytes, stop: bytes | None) -> Entries:
+        for key, value in entries(self._storage, self._manifest, self._spec.name, self._spec.format_version):
+            if stop is not None and key >= stop:
+                return
+            if key >= start:
+                yield key, value
+
+    def write(self, changes: Changes) -> None:
+        self._refuse()
+
+    def flush(self) -> None:
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        raise BackendError(f"the durable rows of store {self._spec.name!r} are read only; open the task to change them")
+
+    def close(self) -> None:
+        """There is nothing to let go of."""
+
+
+def read_rows(storage: Storage, manifest: Manifest, spec: StoreSpec) -> Iterator[tuple[Any, Any, int | None]]:
+    """Each key, value and timestamp that the store held at ``manifest``, in the order of its rows, as a stream.
+
+    The timestamp is None for plain stores. A versioned store gives every version of every key, with its ``valid_from``.
+
+    Raises:
+        ConfigurationError: the kind has no such rows; use ``read_store``.
+        MissingFileError, CorruptFileError: the durable state is incomplete or damaged.
+    """
+    store: Any = spec.open(Transaction(DurableRows(storage, manifest, spec)))
+    if isinstance(store, ReadOnlyTimestampedKeyValueStore | ReadOnlyVersionedKeyValueStore):
+        return ((key, found.value, found.timestamp) for key, found in store.scan())
+    if isinstance(store, ReadOnlyKeyValueStore):
+        return ((key, value, None) for key, value in store.scan())
+    raise ConfigurationError(f"rows of a store of kind {spec.kind.value} are keys of windows; use read_store instead")
 
 
 def read_store(storage: Storage, manifest: Manifest, spec: StoreSpec) -> Store[Any, Any]:
-    """The store's content at ``manifest``, in memory. Changes to it go nowhere.
+    """The store at ``manifest``, in memory, with everything that its kind can do. Changes to it go nowhere.
 
     Raises:
         MissingFileError, CorruptFileError: the durable state is incomplete or damaged.

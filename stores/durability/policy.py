@@ -23,7 +23,7 @@ class DurabilityPolicy:
     max_deltas: int = 64
     min_delta_bytes: int = 4 << 20
     retained_commits: int = 250
-    retained_age: Duration = timedelta(hours=1)
+    retained_age: Duration = timedelta(minutes=10)
 
     def __post_init__(self) -> None:
         for what in ("max_deltas", "min_delta_bytes", "retained_commits"):

@@ -79,15 +79,17 @@ def _overlaid(chunks: Iterable[Chunk], overlay: dict[bytes, bytes | None]) -> It
     done = 0
     for chunk in chunks:
         merged: dict[bytes, bytes | None] = dict(chunk)
-        last_key = next(reversed(merged))
+        size, last_key = len(merged), next(reversed(merged))
         stop = bisect_right(changed, last_key, done)
-        size = len(merged)
-        merged.update((key, overlay[key]) for key in changed[done:stop])
+        keys = changed[done:stop]
+        values = list(map(overlay.__getitem__, keys))
+        merged.update(zip(keys, values, strict=True))
         done = stop
-        order = sorted(merged) if len(merged) > size else merged
-        yield _present(order, merged)
-    yield _present(changed[done:], overlay)
+        if len(merged) > size:
+            merged = {key: merged[key] for key in sorted(merged)}
+        yield _present(merged) if None in values else merged.items()  # type: ignore[misc]  # no value is None
+    yield _present({key: overlay[key] for key in changed[done:]})
 
 
-def _present(order: Iterable[bytes], content: dict[bytes, bytes | None]) -> Chunk:
-    return [(key, value) for key in order if (value := content[key]) is not None]
+def _present(content: dict[bytes, bytes | None]) -> Chunk:
+    return [(key, value) for key, value in content.items() if value is not None]

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any, Final, Self
 
-from millpond.errors import ConfigurationError, StoreClosedError
+from millpond.errors import ConfigurationError, CorruptStoreError, StoreClosedError
 from millpond.stores.backend import BackendSupplier
 from millpond.stores.directory import store_directory
 from millpond.stores.durability.claim import check_owner, claim
@@ -139,8 +139,10 @@ class TaskState:
                 manifest = self._write(replace(manifest, fingerprint=self._fingerprint or manifest.fingerprint))
                 for name, transaction in self._transactions.items():
                     self._copies[name].commit(transaction, manifest.commit)
-        finally:
-            self.rollback()
+        except BaseException as error:
+            self.rollback(error)
+            raise
+        self.rollback()
         if manifest.snapshot is not None and manifest.snapshot.commit == manifest.commit:
             try_collect_garbage(self._storage, manifest, self._policy)
         return manifest
@@ -164,14 +166,22 @@ class TaskState:
             version = self._copies[name].spec.format_version
             yield from tables_of_entries(name, version, self._transactions[name].scan())
 
-    def rollback(self) -> None:
-        """Forget the changes since ``open`` and end the batch: the stores are closed. Without a batch, do nothing."""
+    def rollback(self, cause: BaseException | None = None) -> None:
+        """Forget the changes since ``open`` and end the batch: the stores are closed. Without a batch, do nothing.
+
+        Args:
+            cause: why. After a ``CorruptStoreError`` the local copies are thrown away, so that the next ``open``
+                restores them instead of running into the same damage.
+        """
         self._manifest = None
         for store in self._stores.values():
             store.close()
         for transaction in self._transactions.values():
             transaction.close()
         self._stores, self._transactions = {}, {}
+        if self._lease.held and _is_damage(cause):
+            for copy in self._copies.values():
+                copy.discard()
         if not self._exclusive:
             for copy in self._copies.values():
                 copy.release()
@@ -190,4 +200,12 @@ class TaskState:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.rollback(error)
         self.close()
+
+
+def _is_damage(cause: BaseException | None) -> bool:
+    """Whether an engine's damage is the error or what led to it."""
+    while cause is not None and not isinstance(cause, CorruptStoreError):
+        cause = cause.__cause__ or cause.__context__
+    return cause is not None
