@@ -128,7 +128,7 @@ def _start(spark: "SparkSession", options: Options, inputs: data.Inputs, query: 
     streams = SparkStreams(
         query.topology(),
         application_id=query.name,
-        state_dir=f"{options.state_dir.rstrip('/')}/{query.name}",
+        state_dir=options.state_dir,
         local_dir=str(options.checkpoint / "local"),
         partitions=PARTITIONS,
         backend=options.backend,
