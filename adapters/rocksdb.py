@@ -276,9 +276,10 @@ class RocksDbSupplier(BackendSupplier):
         return cls(**parse_options(cls.name, options, parsers))
 
     def open(self, directory: Path) -> RocksDbBackend:
-        return RocksDbBackend(directory, self._engine_options(), wal=self.wal)
+        return RocksDbBackend(directory, self.engine_options(), wal=self.wal)
 
-    def _engine_options(self) -> rocksdict.Options:
+    def engine_options(self) -> rocksdict.Options:
+        """What the engine is opened with."""
         options = rocksdict.Options(raw_mode=True)
         options.create_if_missing(True)
         options.set_block_based_table_factory(self._table_options())
