@@ -1,7 +1,7 @@
 """How long a store takes to come back from its durable files, beside loading the same rows into the raw engine.
 
-The engine is timed twice: with rows that are Python objects in memory already, and with rows that it has to read from one
-plain Parquet file first, as whoever restores anything has to read it from somewhere.
+The engine is timed twice: with rows that are Python objects in memory already, and with rows that it has to read from
+one plain Parquet file first, as whoever restores anything has to read it from somewhere.
 """
 
 import random
@@ -84,7 +84,7 @@ class Durable:
             engine.close()
 
     def _read(self) -> list[Row]:
-        table = pq.read_table(self._plain)
+        table: Any = pq.read_table(self._plain)
         return list(zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True))
 
 

@@ -6,13 +6,20 @@ A command imports what it needs when it runs, so that ``millpond --help`` answer
 import sys
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from millpond.errors import ConfigurationError, MillpondError
 
+if TYPE_CHECKING:
+    from millpond.stores.specs import StoreKind
+
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+bench = typer.Typer(no_args_is_help=True, help="Measure, always beside a peer in the same run.")
+app.add_typer(bench, name="bench")
+
+JsonFile = Annotated[Path | None, typer.Option("--json", help="also write the figures to this file")]
 
 
 def main() -> None:
@@ -61,3 +68,43 @@ def demo(
     )
     if not report.run(options):
         raise typer.Exit(1)
+
+
+@bench.command("stores")
+def bench_stores(
+    backend: Annotated[list[str] | None, typer.Option(help="may be given several times; all three by default")] = None,
+    kind: Annotated[list[str] | None, typer.Option(help="a store kind, such as versioned; may be repeated")] = None,
+    keys: Annotated[int, typer.Option(help="keys in each store")] = 1_000_000,
+    restore: Annotated[bool, typer.Option(help="also measure the restore from durable files")] = True,
+    growth: Annotated[str, typer.Option(help="also measure at these numbers of keys, such as 10000,10000000")] = "",
+    directory: Annotated[Path | None, typer.Option(help="where the files go: on the file system to measure")] = None,
+    json: JsonFile = None,
+) -> None:
+    """Every operation of every store kind beside the raw engine, memory and disk, restore, growth."""
+    from rich.console import Console
+
+    from millpond.bench import report, store_tables, stores
+    from millpond.bench import restore as restoring
+    from millpond.stores.specs import StoreKind
+
+    backends = backend or ["memory", "lmdb", "rocksdb"]
+    figures = stores.run(
+        backends, [_kind(name) for name in kind or [k.value for k in StoreKind]], keys, directory=directory
+    )
+    if restore:
+        figures["restore"] = restoring.run(backends, keys, directory=directory)
+    if growth:
+        figures["growth"] = stores.growth(backends, [int(size) for size in growth.split(",")], directory=directory)
+    store_tables.print_results(Console(width=max(Console().width, 130)), figures)
+    if json is not None:
+        report.write_json(json, "stores", figures)
+
+
+def _kind(name: str) -> "StoreKind":
+    from millpond.stores.specs import StoreKind
+
+    try:
+        return StoreKind(name)
+    except ValueError:
+        known = ", ".join(kind.value for kind in StoreKind)
+        raise ConfigurationError(f"there is no store kind {name!r}; the kinds are {known}") from None
