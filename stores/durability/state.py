@@ -23,6 +23,7 @@ from millpond.stores.durability.manifest import FileKind, Manifest, new_commit_i
 from millpond.stores.durability.policy import DurabilityPolicy
 from millpond.stores.durability.rows import Table, tables_of_changes, tables_of_entries
 from millpond.stores.durability.storage import Storage
+from millpond.stores.registry import supplier as named_supplier
 from millpond.stores.specs import StoreSpec
 from millpond.stores.store import Store
 from millpond.stores.transaction import Transaction
@@ -39,7 +40,7 @@ class TaskState:
 
     Args:
         specs: the stores, each with a name of its own.
-        supplier: the backend of the local copies.
+        supplier: the backend of the local copies, but of those whose spec names one itself.
         application_id: a plain file name; state belongs to one application and one topology.
         task_id: a plain file name, the same in every run.
         local_dir: where the local copies live, the same for all processes of a machine.
@@ -76,10 +77,11 @@ class TaskState:
         self._exclusive = exclusive
         self._copies: dict[str, LocalCopy] = {}
         for spec in specs:
-            directory = store_directory(local_dir, application_id, task_id, supplier.name, spec)
+            chosen = supplier if spec.backend is None else named_supplier(spec.backend)
+            directory = store_directory(local_dir, application_id, task_id, chosen.name, spec)
             if spec.name in self._copies:
                 raise ConfigurationError(f"task {task_id!r} has two stores with the name {spec.name!r}; rename one")
-            self._copies[spec.name] = LocalCopy(spec, supplier, directory, storage)
+            self._copies[spec.name] = LocalCopy(spec, chosen, directory, storage)
         self._lease = Lease(local_dir / application_id / task_id, lease_timeout)
         self._claimed = not fingerprint
         self._manifest: Manifest | None = None
