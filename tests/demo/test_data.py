@@ -77,6 +77,7 @@ def test_two_preparations_make_the_same_files(inputs: data.Inputs, tmp_path: Pat
 
 
 def test_what_is_prepared_is_used_again_and_nothing_unfinished_is_left(tmp_path: Path) -> None:
+    (tmp_path / ".input-unfinished" / "waiting" / "flights").mkdir(parents=True)
     first = data.prepare(tmp_path / "input", 100_000)
     assert data.prepare(tmp_path / "input", 100_000) == first
     assert [path.name for path in tmp_path.iterdir()] == ["input"]

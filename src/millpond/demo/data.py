@@ -20,7 +20,6 @@ import json
 import os
 import random
 import shutil
-import tempfile
 import zipfile
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -118,13 +117,10 @@ def prepare(directory: Path, batch_rows: int) -> Inputs:
         ConfigurationError: the files are there, cut otherwise; or the package with the data is not installed.
     """
     if not directory.exists():
-        directory.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = Path(tempfile.mkdtemp(prefix=f".{directory.name}-", dir=directory.parent))
-        try:
-            _write(unfinished, batch_rows)
-            unfinished.rename(directory)
-        finally:
-            shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished = directory.with_name(f".{directory.name}-unfinished")
+        shutil.rmtree(unfinished, ignore_errors=True)
+        _write(unfinished, batch_rows)
+        unfinished.rename(directory)
     cut = Cut(**json.loads((directory / "inputs.json").read_text()))
     if cut.batch_rows != batch_rows:
         raise ConfigurationError(
