@@ -1,0 +1,75 @@
+"""Merging sorted runs of rows into one, part by part, where a later run wins.
+
+Rule of this module: it knows keys and values only. It holds one part of each run at a time, so it merges what does not
+fit into memory, and it touches no row one by one unless two runs meet.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeAlias
+
+Rows: TypeAlias = tuple[list[bytes], list[bytes | None]]
+"""Keys in ascending order, and the value of each; None where the row was deleted."""
+
+Chunk: TypeAlias = Iterable[tuple[bytes, bytes | None]]
+
+
+class _Run:
+    """One run, of which one part is in memory."""
+
+    __slots__ = ("_keys", "_position", "_source", "_values")
+
+    def __init__(self, source: Iterator[Rows]) -> None:
+        self._source = source
+        self._keys: list[bytes] = []
+        self._values: list[bytes | None] = []
+        self._position = 0
+
+    def fill(self) -> bool:
+        """Have a row in memory; False at the run's end."""
+        while self._position >= len(self._keys):
+            part = next(self._source, None)
+            if part is None:
+                return False
+            (self._keys, self._values), self._position = part, 0
+        return True
+
+    @property
+    def last_key(self) -> bytes:
+        return self._keys[-1]
+
+    def take(self, bound: bytes) -> Rows:
+        """The rows in memory up to ``bound``, included."""
+        start = self._position
+        stop = self._position = bisect_right(self._keys, bound, start)
+        return self._keys[start:stop], self._values[start:stop]
+
+
+def merged(sources: Sequence[Iterator[Rows]], *, deletions: bool) -> Iterator[Chunk]:
+    """Chunks of the runs' rows in key order, each key once, with its value in the last run that has it.
+
+    Args:
+        sources: the runs, the earliest first, each with ascending keys.
+        deletions: whether deleted rows come, too, with the value None.
+    """
+    runs = [run for run in map(_Run, sources) if run.fill()]
+    while runs:
+        bound = min(run.last_key for run in runs)
+        parts = [rows for run in runs if (rows := run.take(bound))[0]]
+        yield _combined(parts, deletions)
+        runs = [run for run in runs if run.fill()]
+
+
+def _combined(parts: Sequence[Rows], deletions: bool) -> Chunk:
+    keys, values = parts[0]
+    pairs: Chunk = zip(keys, values, strict=True)
+    if len(parts) > 1:
+        content = dict(pairs)
+        for later in parts[1:]:
+            content.update(zip(*later, strict=True))
+        if len(content) > len(keys):
+            content = {key: content[key] for key in sorted(content)}
+        pairs = content.items()
+    if deletions or not any(None in part[1] for part in parts):
+        return pairs
+    return [pair for pair in pairs if pair[1] is not None]
