@@ -8,12 +8,17 @@ The layout::
 ``scan`` walks in the order of the key's bytes.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import Final
 
 from millpond.errors import CorruptStoreError, SerdeError
-from millpond.stores.backend import entry_count, get_many
-from millpond.stores.keys import DATA, INDEX, METADATA, after_prefix
+from millpond.stores.backend import entry_count
+from millpond.stores.iterators import Scan
+from millpond.stores.keys import DATA, INDEX, after_prefix
 from millpond.stores.store import K, Store, V
+
+_COUNTED: Final = 1001
 
 
 class ReadOnlyKeyValueStore(Store[K, V]):
@@ -32,25 +37,21 @@ class ReadOnlyKeyValueStore(Store[K, V]):
         rows = [DATA + key for key in self._keys_bytes(keys)]
         return [None if data is None else decode(data) for data in self._read_many(rows)]
 
-    def scan(self, start: K | None = None, stop: K | None = None, *, reverse: bool = False) -> Iterator[tuple[K, V]]:
+    def scan(self, start: K | None = None, stop: K | None = None, *, reverse: bool = False) -> Scan[tuple[K, V]]:
         """The entries with ``start <= key < stop`` in the order of the keys' bytes; None leaves that side open."""
         first = DATA if start is None else DATA + self._encode_key(start)
         end = INDEX if stop is None else DATA + self._encode_key(stop)
         return self._entries(first, end, reverse)
 
-    def prefix_scan(self, prefix: K, *, reverse: bool = False) -> Iterator[tuple[K, V]]:
+    def prefix_scan(self, prefix: K, *, reverse: bool = False) -> Scan[tuple[K, V]]:
         """The entries whose keys' bytes begin with those of ``prefix``."""
         first = DATA + self._key_bytes(prefix)
         return self._entries(first, after_prefix(first), reverse)
 
     def len_estimate(self) -> int:
-        """How many entries there are, as well as the engine knows; what is uncommitted is counted exactly."""
-        backend, changes = self._transaction.backend, self._transaction.changes
-        rows = [row for row in changes if row[:1] == DATA]
-        before = len(rows) - get_many(backend, rows).count(None)
-        after = sum(1 for row in rows if changes[row] is not None)
-        metadata = sum(1 for _ in backend.scan(METADATA, DATA))
-        return max(0, entry_count(backend) - metadata - before + after)
+        """How many entries there are: exactly up to 1,000, what is uncommitted included; else what the engine knows."""
+        counted = sum(1 for _ in islice(self._scan_rows(DATA, INDEX), _COUNTED))
+        return counted if counted < _COUNTED else max(counted, entry_count(self._transaction.backend))
 
     def check(self) -> None:
         for row, data in self._scan_rows(DATA, None):
@@ -66,10 +67,10 @@ class ReadOnlyKeyValueStore(Store[K, V]):
     def _check_value(self, data: bytes) -> None:
         self._decode_value(data)
 
-    def _entries(self, start: bytes, stop: bytes | None, reverse: bool) -> Iterator[tuple[K, V]]:
+    def _entries(self, start: bytes, stop: bytes | None, reverse: bool) -> Scan[tuple[K, V]]:
         decode_key, decode_value = self._decode_key, self._decode_value
         rows = self._scan_rows(start, stop, reverse=reverse)
-        return ((decode_key(row[1:]), decode_value(data)) for row, data in rows)
+        return self._scans.begin((decode_key(row[1:]), decode_value(data)) for row, data in rows)
 
 
 class KeyValueStore(ReadOnlyKeyValueStore[K, V]):

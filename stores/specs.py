@@ -13,10 +13,14 @@ from millpond.errors import ConfigurationError
 from millpond.stores.formats import FormatVersion, check_store_name
 from millpond.stores.keyvalue import KeyValueStore
 from millpond.stores.serdes import Serde
+from millpond.stores.session import SessionStore
 from millpond.stores.store import Store
 from millpond.stores.timestamped import TimestampedKeyValueStore
+from millpond.stores.timestamped_session import TimestampedSessionStore
+from millpond.stores.timestamped_window import TimestampedWindowStore
 from millpond.stores.transaction import Transaction
 from millpond.stores.versioned import VersionedKeyValueStore
+from millpond.stores.window import WindowStore
 
 
 class StoreKind(Enum):
@@ -162,8 +166,37 @@ def _open_versioned(spec: StoreSpec, transaction: Transaction) -> Store[Any, Any
     )
 
 
+def _open_window(kind: type[WindowStore[Any, Any]] | type[TimestampedWindowStore[Any, Any]]) -> _Opener:
+    def opener(spec: StoreSpec, transaction: Transaction) -> Store[Any, Any]:
+        assert spec.retention is not None
+        assert spec.window_size is not None
+        return kind(
+            spec.name,
+            transaction,
+            spec.key_serde,
+            spec.value_serde,
+            retention=spec.retention,
+            window_size=spec.window_size,
+            retain_duplicates=spec.retain_duplicates,
+        )
+
+    return opener
+
+
+def _open_session(kind: type[SessionStore[Any, Any]] | type[TimestampedSessionStore[Any, Any]]) -> _Opener:
+    def opener(spec: StoreSpec, transaction: Transaction) -> Store[Any, Any]:
+        assert spec.retention is not None
+        return kind(spec.name, transaction, spec.key_serde, spec.value_serde, retention=spec.retention)
+
+    return opener
+
+
 _OPENERS: dict[StoreKind, _Opener] = {
     StoreKind.KEY_VALUE: _open_plain(KeyValueStore),
     StoreKind.TIMESTAMPED_KEY_VALUE: _open_plain(TimestampedKeyValueStore),
     StoreKind.VERSIONED: _open_versioned,
+    StoreKind.WINDOW: _open_window(WindowStore),
+    StoreKind.TIMESTAMPED_WINDOW: _open_window(TimestampedWindowStore),
+    StoreKind.SESSION: _open_session(SessionStore),
+    StoreKind.TIMESTAMPED_SESSION: _open_session(TimestampedSessionStore),
 }

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Generic, NoReturn, Self, TypeVar
 
 from millpond.errors import ConfigurationError, InvalidKeyError, StoreClosedError
+from millpond.stores.iterators import OpenScans
 from millpond.stores.keys import COMMIT_ROW, METADATA
 from millpond.stores.serdes import Serde
 from millpond.stores.transaction import Transaction
@@ -40,6 +41,7 @@ class Store(ABC, Generic[K, V]):
         self._decode_key = key_serde.deserialize
         self._encode_value: Callable[[V], bytes] = value_serde.serialize
         self._decode_value: Callable[[bytes], V] = value_serde.deserialize
+        self._scans = OpenScans(f"store {name!r}")
         self._read = transaction.get
         self._read_many = transaction.get_many
         self._write = transaction.put
@@ -76,9 +78,13 @@ class Store(ABC, Generic[K, V]):
         """Read every row and raise ``CorruptStoreError`` where one breaks the layout. For tests and for doubt."""
 
     def close(self) -> None:
-        """Let go of the transaction, which stays open. Closing twice is no error; any other use afterwards is one."""
+        """Let go of the transaction, which stays open, and report scans that were left open.
+
+        Closing twice is no error; any other use afterwards is a ``StoreClosedError``.
+        """
         for operation in ("_read", "_read_many", "_write", "_write_many", "_scan_rows", "_last_row"):
             setattr(self, operation, self._raise_closed)
+        self._scans.close()
 
     def __enter__(self) -> Self:
         return self

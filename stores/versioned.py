@@ -20,6 +20,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 from millpond.errors import ConfigurationError, CorruptStoreError
 from millpond.stores.backend import Entries
 from millpond.stores.expiry import SupersededIndex
+from millpond.stores.iterators import Scan
 from millpond.stores.keys import (
     BEYOND,
     DATA,
@@ -162,11 +163,11 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
 
     def history(
         self, key: K, earliest: Instant | None = None, latest: Instant | None = None, *, reverse: bool = False
-    ) -> Iterator[VersionedRecord[V]]:
+    ) -> Scan[VersionedRecord[V]]:
         """The versions of ``key`` that were valid at some time from ``earliest`` to ``latest``, both included.
 
-        None leaves that side open. Oldest first; ``reverse``: newest first. Versions that ended before the history
-        retention are left out, tombstones as well.
+        None leaves that side open. Oldest first; ``reverse``: newest first. Tombstones are left out. So is what was
+        valid only before the history retention, and, where ``latest`` is before it, all but the latest version.
 
         Raises:
             ConfigurationError: ``earliest`` is after ``latest``.
@@ -176,16 +177,16 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
         last = MAX_TIME if latest is None else to_millis(latest, "latest")
         if first is not None and first > last:
             raise ConfigurationError(f"history from {first} to {last}: earliest must not be after latest")
-        return self._versions(prefix, first, last, reverse)
+        return self._scans.begin(self._versions(prefix, first, last, reverse))
 
-    def scan(self, start: K | None = None, stop: K | None = None) -> Iterator[tuple[K, VersionedRecord[V]]]:
+    def scan(self, start: K | None = None, stop: K | None = None) -> Scan[tuple[K, VersionedRecord[V]]]:
         """Every version within the history retention of the keys with ``start <= key < stop``, oldest first per key.
 
         Keys come in the order of their bytes; None leaves that side open.
         """
         first = DATA if start is None else self._prefix(start)
         end = INDEX if stop is None else self._prefix(stop)
-        return self._all_versions(first, end)
+        return self._scans.begin(self._all_versions(self._scan_rows(first, end)))
 
     def check(self) -> None:
         for row, data in self._scan_rows(DATA, BEYOND):
@@ -255,6 +256,9 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
         if observed is None:
             return iter(())
         horizon = max(MIN_TIME, observed - self._retention)
+        if last < horizon:
+            latest = self._record(self._last_row(prefix, prefix[:-2] + _KEY_END), None)
+            return iter(() if latest is None or latest.timestamp > last else (latest,))
         since = horizon if first is None else max(first, horizon)
         valid_then = self._last_row(prefix, prefix + pack_time(since) + _JUST_ABOVE)
         start = prefix + pack_time(since) if valid_then is None else valid_then[0]
@@ -279,9 +283,8 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
                 yield record
             after = last_time(row[0])
 
-    def _all_versions(self, start: bytes, stop: bytes) -> Iterator[tuple[K, VersionedRecord[V]]]:
+    def _all_versions(self, rows: Entries) -> Iterator[tuple[K, VersionedRecord[V]]]:
         observed = self._observed.time
-        rows = self._scan_rows(start, stop)
         for prefix, versions in groupby(rows, key=_prefix_of):
             key = self._decode_key(unterminated(prefix[1:]))
             for record in self._oldest_first(versions, None):

@@ -1,0 +1,52 @@
+"""``TimestampedWindowStore``: a value per key and window, with the time at which it came (KIP-258).
+
+The rows are those of ``WindowStore``; the value is a timestamp (8 bytes, big-endian, signed) and the value.
+"""
+
+from typing import Any
+
+from millpond.stores.serdes import Serde
+from millpond.stores.store import K, V
+from millpond.stores.timestamped import ValueAndTimestamp, ValueAndTimestampSerde, pack_timestamp
+from millpond.stores.timestamps import Duration, Instant
+from millpond.stores.transaction import Transaction
+from millpond.stores.window import ReadOnlyWindowStore, WritableWindowStore
+
+
+class ReadOnlyTimestampedWindowStore(ReadOnlyWindowStore[K, ValueAndTimestamp[V]]):
+    """The reading half of ``TimestampedWindowStore``: what ``ReadOnlyWindowStore`` does, with timestamps."""
+
+    def __init__(
+        self,
+        name: str,
+        transaction: Transaction,
+        key_serde: Serde[K],
+        value_serde: Serde[Any],
+        *,
+        retention: Duration,
+        window_size: Duration,
+        retain_duplicates: bool = False,
+    ) -> None:
+        super().__init__(
+            name,
+            transaction,
+            key_serde,
+            value_serde,
+            retention=retention,
+            window_size=window_size,
+            retain_duplicates=retain_duplicates,
+        )
+        self._decode_value = ValueAndTimestampSerde(value_serde).deserialize
+        self._encode_plain = value_serde.serialize
+
+
+class TimestampedWindowStore(ReadOnlyTimestampedWindowStore[K, V], WritableWindowStore[K, ValueAndTimestamp[V]]):
+    """A value per key and window, with its timestamp."""
+
+    def put(self, key: K, value: V | None, timestamp: Instant, window_start: Instant) -> None:
+        """Set the value of ``key`` in the window that starts then, as of ``timestamp``; the value None deletes it.
+
+        A window that is expired already is not put. With ``retain_duplicates`` None does nothing at all.
+        """
+        data = None if value is None else pack_timestamp(timestamp) + self._encode_plain(value)
+        self._put(key, data, window_start)
