@@ -15,13 +15,13 @@ DATA = Path(__file__).parent / "data"
 
 def pack(family: Path, archive: Path) -> None:
     """Write the files of one family into one archive."""
-    with lzma.open(archive, "wb", preset=9 | lzma.PRESET_EXTREME) as stream:
-        with tarfile.open(fileobj=stream, mode="w|") as tar:
-            for path in sorted(family.iterdir()):
-                data = _compact(path) if path.suffix == ".json" else path.read_bytes()
-                member = tarfile.TarInfo(f"{family.name}/{path.name}")
-                member.size = len(data)
-                tar.addfile(member, io.BytesIO(data))
+    preset = 9 | lzma.PRESET_EXTREME
+    with lzma.open(archive, "wb", preset=preset) as stream, tarfile.open(fileobj=stream, mode="w|") as tar:
+        for path in sorted(family.iterdir()):
+            data = _compact(path) if path.suffix == ".json" else path.read_bytes()
+            member = tarfile.TarInfo(f"{family.name}/{path.name}")
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
 
 
 def _compact(path: Path) -> bytes:

@@ -4,13 +4,21 @@ Rule of this module: it calls stores and gives answers in the form in which gold
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
+from millpond.stores.facade import TimestampedFacade
 from millpond.stores.keyvalue import KeyValueStore
 from millpond.stores.serdes import STRING
+from millpond.stores.session import SessionStore
+from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.store import Store
 from millpond.stores.timestamped import TimestampedKeyValueStore, ValueAndTimestamp
+from millpond.stores.timestamped_window import TimestampedWindowStore
 from millpond.stores.transaction import Transaction
 from millpond.stores.versioned import VersionedKeyValueStore, VersionedRecord
+from millpond.stores.window import WindowStore
+from millpond.stores.windowed import Windowed
 
 Operations: TypeAlias = dict[str, Callable[..., Any]]
 
@@ -64,24 +72,99 @@ def versioned_operations(store: VersionedKeyValueStore[str, str]) -> Operations:
         "queryAsOf": lambda key, ts: _record(store.get(key, ts)),
         "query": lambda key, earliest, latest, order: [
             {"value": found.value, "from": found.timestamp, "to": found.valid_to}
-            for found in store.history(key, earliest, latest, reverse=order == "desc")
+            for found in store.history(key, earliest, latest, reverse=order != "asc")
         ],
     }
 
 
-def open_store(case: dict[str, Any], transaction: Transaction) -> tuple[Any, Operations]:
+def window_operations(store: WindowStore[str, Any] | TimestampedWindowStore[str, Any]) -> Operations:
+    def fetch_range(key: str, earliest: int, latest: int, reverse: bool = False) -> list[Any]:
+        return [[start, _plain(value)] for start, value in store.fetch_range(key, earliest, latest, reverse=reverse)]
+
+    def fetch_keys(
+        start: str | None, stop: str | None, earliest: int | None, latest: int | None, reverse: bool = False
+    ) -> list[Any]:
+        return _spans(store.fetch_keys(start, after(stop), earliest, latest, reverse=reverse))
+
+    return {
+        "put": store.put,
+        "fetch": lambda key, start: _plain(store.fetch(key, start)),
+        "fetchRange": fetch_range,
+        "backwardFetchRange": partial(fetch_range, reverse=True),
+        "fetchKeys": fetch_keys,
+        "backwardFetchKeys": partial(fetch_keys, reverse=True),
+        "fetchAll": lambda earliest, latest: _spans(store.fetch_all(earliest, latest)),
+        "backwardFetchAll": lambda earliest, latest: _spans(store.fetch_all(earliest, latest, reverse=True)),
+        "all": lambda: _spans(store.fetch_all()),
+        "backwardAll": lambda: _spans(store.fetch_all(reverse=True)),
+    }
+
+
+def session_operations(store: SessionStore[str, str]) -> Operations:
+    def find_of_keys(
+        start: str | None, stop: str | None, earliest_end: int, latest_start: int, reverse: bool = False
+    ) -> list[Any]:
+        return _spans(store.find_sessions_of_keys(start, after(stop), earliest_end, latest_start, reverse=reverse))
+
+    return {
+        "put": lambda key, start, end, value: store.put(Windowed(key, start, end), value),
+        "remove": lambda key, start, end: store.remove(Windowed(key, start, end)),
+        "fetchSession": store.fetch_session,
+        "fetch": lambda key: _spans(store.fetch(key)),
+        "backwardFetch": lambda key: _spans(store.fetch(key, reverse=True)),
+        "fetchKeys": lambda start, stop: _spans(store.fetch_keys(start, after(stop))),
+        "backwardFetchKeys": lambda start, stop: _spans(store.fetch_keys(start, after(stop), reverse=True)),
+        "findSessions": lambda *bounds: _spans(store.find_sessions(*bounds)),
+        "backwardFindSessions": lambda *bounds: _spans(store.find_sessions(*bounds, reverse=True)),
+        "findSessionsKeys": find_of_keys,
+        "backwardFindSessionsKeys": partial(find_of_keys, reverse=True),
+        "findSessionsTime": lambda *bounds: _spans(store.find_sessions_ended(*bounds)),
+    }
+
+
+def open_store(case: dict[str, Any], transaction: Transaction) -> tuple[Store[Any, Any], Operations]:
     """The store that a case describes, and its operations by their golden names."""
-    kind = case["kind"]
-    if kind == "kv":
-        plain = KeyValueStore("golden", transaction, STRING, STRING)
-        return plain, key_value_operations(plain)
-    if kind == "timestamped_kv":
-        stamped = TimestampedKeyValueStore("golden", transaction, STRING, STRING)
-        return stamped, timestamped_operations(stamped)
-    versioned = VersionedKeyValueStore(
-        "golden", transaction, STRING, STRING, history_retention=case["history_retention_ms"]
+    if case.get("impl") == "rocksdb_plain":
+        facade: TimestampedFacade[str, str] = TimestampedFacade("golden", transaction, STRING, STRING)
+        return facade, timestamped_operations(facade)
+    spec = StoreSpec(
+        "golden",
+        _KINDS[case["kind"]],
+        STRING,
+        STRING,
+        history_retention=case.get("history_retention_ms"),
+        retention=case.get("retention_ms"),
+        window_size=case.get("window_size_ms"),
+        retain_duplicates=case.get("retain_duplicates", False),
     )
-    return versioned, versioned_operations(versioned)
+    store: Any = spec.open(transaction)
+    return store, _OPERATIONS[case["kind"]](store)
+
+
+_KINDS = {
+    "kv": StoreKind.KEY_VALUE,
+    "timestamped_kv": StoreKind.TIMESTAMPED_KEY_VALUE,
+    "versioned": StoreKind.VERSIONED,
+    "window": StoreKind.WINDOW,
+    "timestamped_window": StoreKind.TIMESTAMPED_WINDOW,
+    "session": StoreKind.SESSION,
+}
+_OPERATIONS: dict[str, Callable[..., Operations]] = {
+    "kv": key_value_operations,
+    "timestamped_kv": timestamped_operations,
+    "versioned": versioned_operations,
+    "window": window_operations,
+    "timestamped_window": window_operations,
+    "session": session_operations,
+}
+
+
+def _plain(found: Any) -> Any:
+    return _stamped(found) if isinstance(found, ValueAndTimestamp) else found
+
+
+def _spans(entries: Iterable[tuple[Windowed[str], Any]]) -> list[Any]:
+    return [[*window, _plain(value)] for window, value in entries]
 
 
 def _pairs(entries: Iterable[tuple[str, str]]) -> list[list[str]]:
