@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryFile
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
@@ -40,6 +41,7 @@ _CORRUPT_ERRORS = tuple(
 _FULL_CODES = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOMEM})
 _BUSY_CODES = frozenset({errno.EAGAIN, errno.EBUSY})
 _LOAD_CHUNK = 50_000
+_PROBE = 2**20
 
 
 class translate_errors:
@@ -67,13 +69,23 @@ class translate_errors:
             return InvalidKeyError(f"{where} takes keys of 1 to {LmdbBackend.max_key_size} bytes: {error}")
         if isinstance(error, _CORRUPT_ERRORS):
             return CorruptStoreError(f"{where} is damaged ({error}); delete the directory and restore the store")
-        if isinstance(error, lmdb.MapFullError) or code in _FULL_CODES:
+        if isinstance(error, lmdb.MapFullError) or code in _FULL_CODES or (code == errno.EIO and self._has_no_room()):
             return StoreFullError(f"{where} has no room left ({error}); free some on that file system")
         if "already open in this process" in str(error):
             return BackendInUseError(f"{where} is open in this process already; close that backend first")
         if isinstance(error, lmdb.ReadersFullError | lmdb.LockError) or code in _BUSY_CODES:
             return BackendInUseError(f"{where} is in use by too many others ({error}); close some of them")
         return BackendError(f"{where} failed: {error}")
+
+    def _has_no_room(self) -> bool:
+        """Whether the system refuses more bytes than the map's file has; LMDB reports a write cut short as EIO only."""
+        try:
+            with TemporaryFile(dir=self._directory) as probe:
+                probe.seek((self._directory / "data.mdb").stat().st_size)
+                probe.write(bytes(_PROBE))
+        except OSError as error:
+            return error.errno in _FULL_CODES
+        return False
 
 
 class LmdbBackend(Backend):

@@ -149,7 +149,8 @@ class RocksDbBackend(Backend):
         with self._errors:
             entries = self._db.items(reverse, None if reverse else start, _below(stop))
         bound = start if reverse else None
-        return self._cursors.walk(Cursor(entries, bound, reverse, self._errors.translated))
+        # The engine's iterator compares with the very bytes of ``stop``, without a reference of its own to them.
+        return self._cursors.walk(Cursor(entries, bound, reverse, self._errors.translated, keep=stop))
 
     def write(self, changes: Changes) -> None:
         batch = rocksdict.WriteBatch(raw_mode=True)
@@ -226,7 +227,10 @@ class RocksDbBackend(Backend):
 
 
 def _below(stop: bytes | None) -> rocksdict.ReadOptions | None:
-    """Read options that keep an iterator below ``stop``, so that it never walks through deleted entries above it."""
+    """Read options that keep an iterator below ``stop``, so that it never walks through deleted entries above it.
+
+    There is no counterpart for the other end: in rocksdict 0.3.29 the lower bound overwrites the upper one.
+    """
     if stop is None:
         return None
     options = rocksdict.ReadOptions()

@@ -1,5 +1,7 @@
 """The backend contract: one ordered map of bytes to bytes, the least that a third party must write.
 
+Each sentence of these docstrings is a promise that ``millpond.stores.testing`` tests, in the words that stand here.
+
 Rule of this module: it knows nothing of users' keys, values, timestamps or formats. What only some engines can do is a
 protocol of its own (``Supports...``), each with one function here that uses it where it is and falls back where it is
 not, so that no caller ever asks what engine it has.
@@ -25,7 +27,7 @@ class Backend(ABC):
     be empty. A backend is used by one thread at a time.
 
     Every method but ``close`` raises ``StoreClosedError`` once the backend is closed. An engine's own exception never
-    leaves its backend: it becomes a ``BackendError``.
+    leaves its backend: it becomes a ``StoreError``, a full disk a ``StoreFullError``.
     """
 
     max_key_size: int | None = None
@@ -44,8 +46,8 @@ class Backend(ABC):
 
         ``None`` leaves that side open. ``reverse`` gives the same entries in the opposite order. A range whose start is
         not below its stop is empty. The iterator shows the content as it was when ``scan`` was called, whatever is
-        written while it is open. It has a ``close`` method, which frees what it holds; exhausting or dropping it does
-        the same.
+        written while it is open. Several may be open at once. It has a ``close`` method, which frees what it holds;
+        exhausting or dropping it does the same.
         """
 
     @abstractmethod
@@ -53,13 +55,16 @@ class Backend(ABC):
         """Apply all of ``changes`` or nothing of it, even if the process is killed on the way.
 
         Deleting a key that does not exist is no error. When ``write`` returns, ``get`` and ``scan`` show the changes.
-        The changes need not survive a loss of power before the next ``flush``, but what a reopened backend shows is
-        always the result of a prefix of the writes.
+        After the process was killed, a reopened backend shows the result of a prefix of the writes. A loss of power
+        may lose or damage anything while there are writes that were not flushed.
         """
 
     @abstractmethod
     def flush(self) -> None:
-        """Make everything that was written survive a loss of power. For a backend in memory, do nothing."""
+        """Make everything that was written survive a kill of the process, and a loss of power before the next write.
+
+        A backend in memory does nothing here.
+        """
 
     @abstractmethod
     def close(self) -> None:
@@ -200,15 +205,14 @@ class BackendSupplier(ABC):
     def from_options(cls, options: Mapping[str, str]) -> Self:
         """The supplier for options as they stand in a URL.
 
-        Raises:
-            ConfigurationError: an option is unknown or its value makes no sense; the message lists the known ones.
+        An option that is unknown, or whose value makes no sense, raises ``ConfigurationError``. The message names it.
         """
 
     @abstractmethod
     def open(self, directory: Path) -> Backend:
         """Open the backend on ``directory``, which is made if it does not exist.
 
-        Raises:
-            BackendInUseError: another process or handle has the directory open and the engine does not share.
-            CorruptStoreError: the files are damaged.
+        An engine whose directory cannot be shared raises ``BackendInUseError`` while another process or handle has it
+        open; the message names the directory. Where processes do share it, each sees what the others wrote after its
+        own next write or flush. Damaged files raise ``CorruptStoreError``, here or at the read that finds the damage.
         """

@@ -29,9 +29,10 @@ class Cursor:
         bound: the key at which to stop: excluded going up, included going down. None goes on to the end.
         reverse: whether ``entries`` come in descending order.
         translate: makes a Millpond error of an engine's exception, or gives None for one that is not the engine's.
+        keep: what must live as long as ``entries`` does.
     """
 
-    __slots__ = ("__weakref__", "_bound", "_entries", "_error", "_reverse", "_translate")
+    __slots__ = ("__weakref__", "_bound", "_entries", "_error", "_keep", "_reverse", "_translate")
 
     def __init__(
         self,
@@ -39,7 +40,9 @@ class Cursor:
         bound: bytes | None,
         reverse: bool,
         translate: Callable[[BaseException], Exception | None],
+        keep: object = None,
     ) -> None:
+        self._keep = keep
         self._entries = entries
         self._bound = bound
         self._reverse = reverse

@@ -1,1 +1,44 @@
-"""The conformance kit: a suite that the author of a third-party backend subclasses."""
+"""The conformance kit: what the author of a backend subclasses, and what tests of stores are made with.
+
+::
+
+    from millpond.stores.testing import BackendSuite
+
+    class TestMyBackend(BackendSuite):
+        def supplier(self) -> BackendSupplier:
+            return MySupplier()
+
+Rule of this module: names are imported when they are asked for, so that a child process of the kit does not load
+pytest and hypothesis. ``docs/writing-a-backend.md`` leads through the kit.
+"""
+
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from millpond.stores.testing.backend import BackendSuite as BackendSuite
+    from millpond.stores.testing.child import Child as Child
+    from millpond.stores.testing.contract import ContractBroken as ContractBroken
+    from millpond.stores.testing.faults import FailingBackend as FailingBackend
+    from millpond.stores.testing.faults import InjectedFault as InjectedFault
+    from millpond.stores.testing.oracle import Oracle as Oracle
+
+_HOMES = {
+    "BackendSuite": "backend",
+    "Child": "child",
+    "ContractBroken": "contract",
+    "FailingBackend": "faults",
+    "InjectedFault": "faults",
+    "Oracle": "oracle",
+}
+_WITH_ASSERTIONS = ("capabilities", "lifecycle", "machines", "processes", "reads", "scans", "writes")
+
+if "pytest" in sys.modules:
+    sys.modules["pytest"].register_assert_rewrite(*(f"{__name__}.{module}" for module in _WITH_ASSERTIONS))
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -1,0 +1,221 @@
+"""The part of the suite that tries random histories: state machines against the oracle.
+
+Rule of this module: what is expected comes from ``Oracle`` alone. Keys are few and made of few bytes, so that histories
+meet them again.
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from shutil import rmtree
+from typing import Any
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    consumes,
+    initialize,
+    multiple,
+    rule,
+    run_state_machine_as_test,
+)
+
+from millpond.stores.backend import Backend, Changes, Entries, delete_range, get_many, last_finder
+from millpond.stores.testing.oracle import Entry, Oracle
+from millpond.stores.testing.suite import Suite
+from millpond.stores.transaction import Transaction
+
+_BYTES = st.sampled_from((0, 1, 97, 98, 254, 255))
+KEYS = st.lists(_BYTES, min_size=1, max_size=3).map(bytes)
+"""Keys that collide, with prefixes of each other among them."""
+
+VALUES = st.one_of(st.binary(max_size=4), st.integers(1, 3000).map(bytes))
+"""Small values, and some too large for a page of an engine."""
+
+CHANGES = st.dictionaries(KEYS, st.one_of(st.none(), VALUES), max_size=8)
+BOUNDS = st.one_of(st.none(), KEYS)
+
+
+class _Machine(RuleBasedStateMachine):
+    """What both machines do: read everything that can be read, and keep scans open meanwhile."""
+
+    scans = Bundle("scans")
+
+    def reader(self) -> Any:
+        """What is under test: it has ``get`` and ``scan``."""
+        raise NotImplementedError
+
+    def oracle(self) -> Oracle:
+        """What it must show."""
+        raise NotImplementedError
+
+    @rule(key=KEYS)
+    def get(self, key: bytes) -> None:
+        assert self.reader().get(key) == self.oracle().get(key)
+
+    @rule(start=BOUNDS, stop=BOUNDS, reverse=st.booleans())
+    def scan(self, start: bytes | None, stop: bytes | None, reverse: bool) -> None:
+        entries = list(self.reader().scan(start, stop, reverse=reverse))
+        assert entries == self.oracle().entries(start, stop, reverse=reverse)
+
+    @rule(target=scans, start=BOUNDS, stop=BOUNDS, reverse=st.booleans(), steps=st.integers(0, 3))
+    def open_scan(self, start: bytes | None, stop: bytes | None, reverse: bool, steps: int) -> Any:
+        expected = iter(self.oracle().entries(start, stop, reverse=reverse))
+        scan = self.reader().scan(start, stop, reverse=reverse)
+        for _ in range(steps):
+            assert next(scan, None) == next(expected, None)
+        return multiple((scan, expected))
+
+    @rule(opened=consumes(scans))
+    def finish_scan(self, opened: tuple[Entries, Iterator[Entry]]) -> None:
+        scan, expected = opened
+        assert list(scan) == list(expected)
+
+
+class BackendMachine(_Machine):
+    """A backend against the oracle."""
+
+    def __init__(self, open_backend: Callable[[], Backend], persistent: bool) -> None:
+        super().__init__()
+        self._open = open_backend
+        self._persistent = persistent
+        self._oracle = Oracle()
+        self._opened_scans = 0
+
+    @initialize()
+    def begin(self) -> None:
+        self._backend = self._open()
+
+    def reader(self) -> Backend:
+        return self._backend
+
+    def oracle(self) -> Oracle:
+        return self._oracle
+
+    @rule(changes=CHANGES)
+    def write(self, changes: Changes) -> None:
+        self._backend.write(changes)
+        self._oracle.write(changes)
+
+    @rule(keys=st.lists(KEYS, max_size=6))
+    def get_many(self, keys: list[bytes]) -> None:
+        assert get_many(self._backend, keys) == list(map(self._oracle.get, keys))
+
+    @rule(start=KEYS, stop=KEYS)
+    def last(self, start: bytes, stop: bytes) -> None:
+        assert last_finder(self._backend)(start, stop) == self._oracle.last(start, stop)
+
+    @rule(start=KEYS, stop=KEYS)
+    def delete_range(self, start: bytes, stop: bytes) -> None:
+        delete_range(self._backend, start, stop)
+        self._oracle.delete_range(start, stop)
+
+    @rule()
+    def flush(self) -> None:
+        self._backend.flush()
+
+    def teardown(self) -> None:
+        self._backend.close()
+        reopened = self._open()
+        content = list(reopened.scan())
+        reopened.close()
+        assert content == (self._oracle.entries() if self._persistent else [])
+
+
+class TransactionMachine(_Machine):
+    """A transaction over a backend against two oracles: what is committed, and what the transaction sees."""
+
+    def __init__(self, open_backend: Callable[[], Backend]) -> None:
+        super().__init__()
+        self._backend = open_backend()
+        self._transaction = Transaction(self._backend)
+        self._committed = Oracle()
+        self._seen = Oracle()
+
+    def reader(self) -> Transaction:
+        return self._transaction
+
+    def oracle(self) -> Oracle:
+        return self._seen
+
+    @rule(key=KEYS, value=st.one_of(st.none(), VALUES))
+    def put(self, key: bytes, value: bytes | None) -> None:
+        self._transaction.put(key, value)
+        self._seen.write({key: value})
+
+    @rule(changes=CHANGES)
+    def put_many(self, changes: Changes) -> None:
+        self._transaction.put_many(changes)
+        self._seen.write(changes)
+
+    @rule(key=KEYS)
+    def delete(self, key: bytes) -> None:
+        self._transaction.delete(key)
+        self._seen.write({key: None})
+
+    @rule(start=KEYS, stop=KEYS)
+    def delete_range(self, start: bytes, stop: bytes) -> None:
+        self._transaction.delete_range(start, stop)
+        self._seen.delete_range(start, stop)
+
+    @rule(keys=st.lists(KEYS, max_size=6))
+    def get_many(self, keys: list[bytes]) -> None:
+        assert self._transaction.get_many(keys) == list(map(self._seen.get, keys))
+
+    @rule(start=KEYS, stop=KEYS)
+    def last(self, start: bytes, stop: bytes) -> None:
+        assert self._transaction.last(start, stop) == self._seen.last(start, stop)
+
+    @rule()
+    def changes_lead_from_what_is_committed_to_what_is_seen(self) -> None:
+        replayed = Oracle(self._committed.content)
+        replayed.write(self._transaction.changes)
+        assert replayed.content == self._seen.content
+        assert list(self._backend.scan()) == self._committed.entries()
+
+    @rule()
+    def commit(self) -> None:
+        self._transaction.commit()
+        self._committed = Oracle(self._seen.content)
+        assert list(self._backend.scan()) == self._committed.entries()
+
+    @rule()
+    def rollback(self) -> None:
+        self._transaction.rollback()
+        self._seen = Oracle(self._committed.content)
+
+    def teardown(self) -> None:
+        self._transaction.close()
+        content = list(self._backend.scan())
+        self._backend.close()
+        assert content == self._committed.entries()
+
+
+class MachineSuite(Suite):
+    """Random histories."""
+
+    def test_random_histories_of_the_backend_agree_with_the_oracle(self, directory: Path) -> None:
+        persistent = self.supplier().persistent
+        self._run(directory, lambda open_backend: BackendMachine(open_backend, persistent))
+
+    def test_random_histories_of_a_transaction_agree_with_the_oracle(self, directory: Path) -> None:
+        self._run(directory, TransactionMachine)
+
+    def _run(self, directory: Path, machine: Callable[[Callable[[], Backend]], RuleBasedStateMachine]) -> None:
+        supplier = self.supplier()
+
+        def fresh() -> RuleBasedStateMachine:
+            rmtree(directory, ignore_errors=True)
+            return machine(lambda: supplier.open(directory))
+
+        run_state_machine_as_test(
+            fresh,  # type: ignore[arg-type]  # a factory will do, says the documentation
+            settings=settings(
+                max_examples=self.examples,
+                stateful_step_count=30,
+                deadline=None,
+                database=None,
+                suppress_health_check=list(HealthCheck),
+            ),
+        )

@@ -1,0 +1,121 @@
+"""The part of the suite that needs other processes: kills, full disks, sharing and locks."""
+
+import random
+import time
+from pathlib import Path
+
+from millpond.errors import BackendInUseError
+from millpond.stores.backend import Backend, BackendSupplier
+from millpond.stores.testing.child import Child
+from millpond.stores.testing.contract import says
+from millpond.stores.testing.oracle import Oracle
+from millpond.stores.testing.programs import content_after, fill_up, hold, pair, write_beside, write_for_ever
+from millpond.stores.testing.suite import ATOMIC, IN_USE, PREFIX, SHARED, TRANSLATED, Suite, open_or_refusal
+
+_PAYLOADS = (20, 2_000, 200)
+_WRITES = 100
+
+
+class ProcessSuite(Suite):
+    """What only a second process can show."""
+
+    def test_a_kill_in_the_middle_of_writes_leaves_a_prefix_of_whole_writes(self, directory: Path) -> None:
+        chance = random.Random(directory.name)
+        for kill in range(self.kills):
+            payload = _PAYLOADS[kill % len(_PAYLOADS)]
+            place = directory / str(kill)
+            for _ in range(2):
+                written, flushed = self._write_and_kill(place, payload, chance)
+                with self.supplier().open(place) as backend:
+                    content = dict(backend.scan())
+                count = sum(key.startswith(b"log") for key in content)
+                with says(Backend.write, ATOMIC):
+                    rows = {value for key, value in content.items() if key.startswith(b"row")}
+                    assert len(rows) <= 1, f"rows of {len(rows)} writes are mixed"
+                with says(Backend.write, PREFIX):
+                    assert content == content_after(count, payload)
+                    assert count <= written + 1
+                with says(
+                    Backend.flush,
+                    "Make everything that was written survive a kill of the process, and a loss of power before the "
+                    "next write.",
+                ):
+                    assert count >= flushed or not self.supplier().persistent
+
+    def _write_and_kill(self, directory: Path, payload: int, chance: random.Random) -> tuple[int, int]:
+        """The numbers of the last write and the last flush that a killed process has reported."""
+        reports: list[str] = []
+        with Child(write_for_ever, self.supplier(), directory, payload, 7) as child:
+            reports += [child.read() for _ in range(chance.randrange(1, 60))]
+            time.sleep(chance.random() * 0.01)
+            child.kill()
+            reports += child.read_rest()
+        numbers = [int(report) for report in reports if report.isdigit()]
+        flushes = [int(report.split()[1]) for report in reports if report.startswith("flushed ")]
+        return max(numbers), max(flushes, default=0)
+
+    def test_a_second_process_shares_the_directory_or_is_refused_by_name(self, directory: Path) -> None:
+        supplier = self.supplier()
+        with Child(hold, supplier, directory) as child:
+            assert child.read() == "open"
+            backend = open_or_refusal(supplier, directory)
+            if isinstance(backend, BackendInUseError):
+                with says(BackendSupplier.open, IN_USE):
+                    assert str(directory) in str(backend)
+                child.let_go_on()
+                assert child.read() == "None"
+            else:
+                with backend:
+                    self._share(backend, child)
+            child.let_go_on()
+            assert child.wait() == 0
+        with (
+            says(Backend.close, "Release the engine and its files."),
+            supplier.open(directory) as backend,
+        ):
+            assert backend.get(b"child") == (b"2" if supplier.persistent else None)
+
+    def _share(self, backend: Backend, child: Child) -> None:
+        if not self.supplier().persistent:
+            assert backend.get(b"child") is None
+            child.let_go_on()
+            assert child.read() == "None"
+            return
+        with says(BackendSupplier.open, SHARED):
+            assert backend.get(b"child") == b"1"
+            backend.write({b"parent": b"1"})
+            child.let_go_on()
+            assert child.read() == "b'1'"
+            backend.flush()
+            assert backend.get(b"child") == b"2"
+            assert dict(backend.scan()) == {b"child": b"2", b"parent": b"1"}
+
+    def test_two_processes_that_write_at_once_lose_nothing(self, directory: Path) -> None:
+        supplier = self.supplier()
+        with (
+            Child(write_beside, supplier, directory, b"a", _WRITES) as first,
+            Child(write_beside, supplier, directory, b"b", _WRITES) as second,
+        ):
+            for child in (first, second):
+                child.let_go_on()
+            reports = [child.read_rest() for child in (first, second)]
+        done = [name for name, lines in zip((b"a", b"b"), reports, strict=True) if lines[-1:] == ["done"]]
+        assert done, "neither of two processes could open the directory"
+        with supplier.open(directory) as backend:
+            counts = [sum(1 for _ in backend.scan(name, name + b"\xff")) for name in done]
+        with says(BackendSupplier.open, SHARED):
+            assert counts == ([_WRITES * 20] * len(done) if supplier.persistent else [0] * len(done))
+
+    def test_a_full_disk_raises_store_full_error_and_leaves_whole_writes(self, directory: Path) -> None:
+        with Child(fill_up, self.supplier(), directory, 2_000_000) as child:
+            kinds = child.read()
+        with says(Backend, TRANSLATED):
+            assert "StoreFullError" in kinds or not self.supplier().persistent
+        with self.supplier().open(directory) as backend:
+            content = dict(backend.scan())
+        with says(Backend.write, ATOMIC):
+            assert len(content) % 2 == 0
+            whole = Oracle()
+            for number in range(len(content) // 2):
+                whole.write(pair(number))
+            assert content == whole.content

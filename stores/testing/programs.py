@@ -1,0 +1,91 @@
+"""What the kit's child processes do.
+
+Rule of this module: it imports what a child needs and no more, neither pytest nor hypothesis.
+"""
+
+import resource
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+
+from millpond.stores.backend import BackendSupplier
+from millpond.stores.testing.child import report, wait_for_parent
+
+_ROWS = 40
+
+
+def batch(number: int, payload: int) -> dict[bytes, bytes | None]:
+    """The ``number``-th write of ``write_for_ever``: it touches every row, deletes some, and leaves a log entry."""
+    changes: dict[bytes, bytes | None] = {b"log%08d" % number: b""}
+    for row in range(_ROWS):
+        deleted = (row + number) % 5 == 0
+        changes[b"row%03d" % row] = None if deleted else b"%d:" % number + bytes(payload)
+    return changes
+
+
+def content_after(number: int, payload: int) -> dict[bytes, bytes]:
+    """What a backend holds after the first ``number`` writes and nothing of the next."""
+    content = {b"log%08d" % earlier: b"" for earlier in range(1, number + 1)}
+    if number:
+        content |= {key: value for key, value in batch(number, payload).items() if value is not None}
+    return content
+
+
+def write_for_ever(supplier: BackendSupplier, directory: Path, payload: int, flush_every: int) -> None:
+    """Write batch after batch until somebody ends it; report the number of each that is written and flushed."""
+    backend = supplier.open(directory)
+    done = sum(1 for _ in backend.scan(b"log", b"lop"))
+    for number in count(done + 1):
+        backend.write(batch(number, payload))
+        report(number)
+        if number % flush_every == 0:
+            backend.flush()
+            report(f"flushed {number}")
+
+
+def hold(supplier: BackendSupplier, directory: Path) -> None:
+    """Open, write, and keep open until the parent has looked; then write again and tell what the parent wrote."""
+    with supplier.open(directory) as backend:
+        backend.write({b"child": b"1"})
+        backend.flush()
+        report("open")
+        wait_for_parent()
+        backend.write({b"child": b"2"})
+        report(backend.get(b"parent"))
+        wait_for_parent()
+
+
+def write_beside(supplier: BackendSupplier, directory: Path, name: bytes, writes: int) -> None:
+    """Write own keys beside another process that does the same, and check that they stay."""
+    with supplier.open(directory) as backend:
+        report("open")
+        wait_for_parent()
+        for number in range(writes):
+            backend.write({b"%s%06d.%d" % (name, number, part): bytes(500) for part in range(20)})
+            assert backend.get(b"%s%06d.0" % (name, number)) == bytes(500)
+        assert sum(1 for _ in backend.scan(name, name + b"\xff")) == writes * 20
+    report("done")
+
+
+def fill_up(supplier: BackendSupplier, directory: Path, limit: int) -> None:
+    """Write until the system refuses, as it does with a full disk; report what came of it."""
+    backend = supplier.open(directory)
+    backend.flush()
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+    kind = ""
+    for number in range(limit // 1_000):
+        kind = kind or _kind_of_error(lambda: backend.write(pair(number)))  # noqa: B023 (called at once)
+    report(kind)
+
+
+def pair(number: int) -> dict[bytes, bytes | None]:
+    """The ``number``-th write of ``fill_up``: two entries that must both be there or neither."""
+    return {b"left%06d" % number: bytes(2_000), b"right%06d" % number: bytes(2_000)}
+
+
+def _kind_of_error(call: Callable[[], object]) -> str:
+    try:
+        call()
+    except Exception as error:
+        return " ".join(cls.__name__ for cls in type(error).__mro__)
+    return ""
