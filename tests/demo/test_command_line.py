@@ -1,0 +1,78 @@
+"""``millpond demo`` refuses what cannot work before it writes or starts anything, and says what to do."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from millpond.cli import main
+from millpond.demo import session
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    """The exit code of ``millpond`` with these arguments."""
+    monkeypatch.setattr(sys, "argv", ["millpond", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    return int(ended.value.code or 0)
+
+
+def test_the_version_is_printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(monkeypatch, "--version") == 0
+    assert capsys.readouterr().out.startswith("millpond 0.")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--backend", "rocksdv"], "rocksdb"),
+        (["--backend", "lmdb://?no_such_option=1"], "no_such_option"),
+        (["--batch-rows", "0"], "--batch-rows is 0; give a number of at least 1"),
+        (["--max-batches", "-1"], "--max-batches is -1"),
+    ],
+)
+def test_an_option_that_makes_no_sense_is_refused_by_name(
+    arguments: list[str],
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    assert run(monkeypatch, "demo", "--out", str(tmp_path / "out"), *arguments) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_without_java_the_message_names_the_package_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert run(monkeypatch, "demo", "--out", str(tmp_path / "out")) == 2
+    assert "apt-get install openjdk-17-jre-headless" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_java_that_is_too_old_is_refused_with_its_release(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\" 2019-01-15' >&2\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert run(monkeypatch, "demo", "--out", str(tmp_path / "out")) == 2
+    assert "is release 11" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("said", "release"),
+    [
+        ('openjdk version "17.0.15" 2025-04-15', 17),
+        ('java version "1.8.0_292"', 1),
+        ('openjdk version "21" 2023-09-19', 21),
+        ('openjdk version "24-ea" 2025-03-18', 24),
+        ("command not found", 0),
+    ],
+)
+def test_javas_release_is_read_from_what_it_says(said: str, release: int) -> None:
+    assert session.java_release(said) == release
