@@ -26,12 +26,11 @@ from millpond.errors import (
     BackendInUseError,
     CorruptStoreError,
     InvalidKeyError,
-    StoreClosedError,
     StoreError,
     StoreFullError,
 )
 from millpond.stores.backend import Backend, BackendSupplier, Changes, Entries
-from millpond.stores.cursor import Cursor, Entry, OpenCursors, nothing
+from millpond.stores.engine import ClosedEngine, Cursor, Entry, OpenCursors, nothing
 from millpond.stores.options import parse_bool, parse_options, parse_size
 
 _CORRUPT = ("CorruptedError", "PageNotFoundError", "InvalidError", "VersionMismatchError", "PanicError")
@@ -100,10 +99,9 @@ class LmdbBackend(Backend):
         self._snapshot: Any = None
         self._read: Callable[[bytes], bytes | None] | None = None
         self._finder: Any = None
-        self._env: Any = None
         directory.mkdir(parents=True, exist_ok=True)
         with self._errors:
-            self._env = lmdb.open(
+            self._env: Any = lmdb.open(
                 str(directory),
                 map_size=map_size,
                 sync=sync,
@@ -187,41 +185,36 @@ class LmdbBackend(Backend):
             self._update(partial(_append, chunk))
 
     def checkpoint(self, directory: Path) -> None:
-        env = self._opened()
+        copy = self._env.copy
         directory.mkdir(parents=True)
         with self._errors:
-            env.copy(str(directory))
+            copy(str(directory))
 
     def entry_count(self) -> int:
         with self._errors:
-            entries: int = self._opened().stat()["entries"]
+            entries: int = self._env.stat()["entries"]
         return entries
 
     def size_on_disk(self) -> int:
         with self._errors:
-            env = self._opened()
-            pages: int = env.info()["last_pgno"] + 1
-            size: int = pages * env.stat()["psize"]
+            pages: int = self._env.info()["last_pgno"] + 1
+            size: int = pages * self._env.stat()["psize"]
         return size
 
     def flush(self) -> None:
         with self._errors:
-            self._opened().sync(True)
+            self._env.sync(True)
         self._stop_reading()
 
     def close(self) -> None:
-        env, self._env = self._env, None
-        if env is None:
+        env, where = self._env, f"LMDB in {self._directory}"
+        if isinstance(env, ClosedEngine):
             return
-        self._cursors.end(f"the scan was open when the LMDB backend in {self._directory} was closed")
+        self._env = ClosedEngine(where)
+        self._cursors.end(f"{where} was closed while this scan was open; finish or close scans before")
         self._stop_reading()
         with self._errors:
             env.close()
-
-    def _opened(self) -> Any:
-        if self._env is None:
-            raise StoreClosedError(f"the LMDB backend in {self._directory} is closed; open a new one from its supplier")
-        return self._env
 
     def _begin_reading(self) -> Callable[[bytes], bytes | None]:
         with self._errors:
@@ -236,7 +229,6 @@ class LmdbBackend(Backend):
 
     def _update(self, apply: Callable[[Any], object]) -> None:
         """Do ``apply`` in a transaction of LMDB, as often as the map has to grow for it."""
-        self._opened()
         self._stop_reading()
         while True:
             with self._errors:
@@ -250,7 +242,7 @@ class LmdbBackend(Backend):
     def _begin(self, *, write: bool) -> Any:
         while True:
             try:
-                return self._opened().begin(write=write)
+                return self._env.begin(write=write)
             except lmdb.MapResizedError:
                 self._resize(0)
 

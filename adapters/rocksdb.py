@@ -21,12 +21,11 @@ from millpond.errors import (
     BackendInUseError,
     ConfigurationError,
     CorruptStoreError,
-    StoreClosedError,
     StoreError,
     StoreFullError,
 )
 from millpond.stores.backend import Backend, BackendSupplier, Changes, Entries
-from millpond.stores.cursor import Cursor, Entry, OpenCursors, nothing
+from millpond.stores.engine import ClosedEngine, Cursor, Entry, OpenCursors, nothing
 from millpond.stores.options import parse_bool, parse_choice, parse_int, parse_options, parse_size
 
 _COMPRESSIONS: dict[str, Callable[[], Any]] = {
@@ -58,11 +57,9 @@ class translate_errors:
 
     def translated(self, error: BaseException) -> StoreError | None:
         """The error to raise for ``error``, or None where it is not rocksdict's."""
-        if type(error) is not Exception and not isinstance(error, rocksdict.DbClosedError):
+        if type(error) is not Exception:
             return None
         where, text = f"RocksDB in {self._directory}", str(error)
-        if isinstance(error, rocksdict.DbClosedError):
-            return StoreClosedError(f"{where} is closed; open a new backend from its supplier")
         if _LOCKED.search(text):
             return BackendInUseError(f"{where} is in use by {self._holder(text)}; close it there first")
         if _FULL.search(text):
@@ -112,19 +109,17 @@ class RocksDbBackend(Backend):
         with self._errors:
             self._db: Any = rocksdict.Rdict(str(directory), options)
         self._finder: Any = None
-        self._closed = False
-        self._read: Callable[[Any], Any] = self._db.get
 
     def get(self, key: bytes) -> bytes | None:
         try:
-            value: bytes | None = self._read(key)
+            value: bytes | None = self._db.get(key)
         except Exception as error:
             raise self._errors.translated(error) or error from error
         return value
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         with self._errors:
-            values: list[bytes | None] = self._read(list(keys))
+            values: list[bytes | None] = self._db.get(list(keys))
         return values
 
     def last(self, start: bytes, stop: bytes) -> Entry | None:
@@ -142,12 +137,11 @@ class RocksDbBackend(Backend):
         return None
 
     def scan(self, start: bytes | None = None, stop: bytes | None = None, *, reverse: bool = False) -> Entries:
-        if self._closed:
-            raise self._closed_error()
+        items = self._db.items
         if stop is not None and (start or b"") >= stop:
             return nothing()
         with self._errors:
-            entries = self._db.items(reverse, None if reverse else start, _below(stop))
+            entries = items(reverse, None if reverse else start, _below(stop))
         bound = start if reverse else None
         # The engine's iterator compares with the very bytes of ``stop``, without a reference of its own to them.
         return self._cursors.walk(Cursor(entries, bound, reverse, self._errors.translated, keep=stop))
@@ -165,13 +159,12 @@ class RocksDbBackend(Backend):
             self._db.write(batch, self._writing)
 
     def delete_range(self, start: bytes, stop: bytes) -> None:
-        if self._closed:
-            raise self._closed_error()
+        delete_range = self._db.delete_range
         if start >= stop:
             return
         self._finder = None
         with self._errors:
-            self._db.delete_range(start, stop, self._writing)
+            delete_range(start, stop, self._writing)
 
     def load(self, entries: Iterable[Entry]) -> None:
         source, number = iter(entries), 0
@@ -192,8 +185,10 @@ class RocksDbBackend(Backend):
         self._db.ingest_external_file([str(path)], moving)
 
     def checkpoint(self, directory: Path) -> None:
-        directory.parent.mkdir(parents=True, exist_ok=True)
         with self._errors:
+            # Hands the log to the system before its file is copied.
+            self._db.flush_wal(False)
+            directory.parent.mkdir(parents=True, exist_ok=True)
             rocksdict.Checkpoint(self._db).create_checkpoint(str(directory))
 
     def entry_count(self) -> int:
@@ -214,16 +209,14 @@ class RocksDbBackend(Backend):
                 self._db.flush(True)
 
     def close(self) -> None:
-        if self._closed:
+        db, where = self._db, f"RocksDB in {self._directory}"
+        if isinstance(db, ClosedEngine):
             return
-        self._closed = True
+        self._db = ClosedEngine(where)
         self._finder = None
-        self._cursors.end(f"the scan was open when the RocksDB backend in {self._directory} was closed")
+        self._cursors.end(f"{where} was closed while this scan was open; finish or close scans before")
         with self._errors:
-            self._db.close()
-
-    def _closed_error(self) -> StoreClosedError:
-        return StoreClosedError(f"the RocksDB backend in {self._directory} is closed; open a new one from its supplier")
+            db.close()
 
 
 def _below(stop: bytes | None) -> rocksdict.ReadOptions | None:

@@ -8,21 +8,13 @@ from dataclasses import dataclass
 from itertools import starmap, tee
 from pathlib import Path
 from sys import getsizeof
-from typing import Any, ClassVar, NoReturn, Self
+from typing import Any, ClassVar, Self
 
 from sortedcontainers import SortedDict
 
-from millpond.errors import StoreClosedError
 from millpond.stores.backend import Backend, BackendSupplier, Changes, Entries
-from millpond.stores.cursor import Cursor, Entry, OpenCursors, nothing
+from millpond.stores.engine import ClosedEngine, Cursor, Entry, OpenCursors, nothing
 from millpond.stores.options import parse_options
-
-
-class _ClosedMap:
-    """What stands in the place of the map once the backend is closed, so that no method needs to ask."""
-
-    def __getattr__(self, name: str) -> NoReturn:
-        raise StoreClosedError("the memory backend is closed; open a new one from its supplier")
 
 
 class MemoryBackend(Backend):
@@ -76,8 +68,8 @@ class MemoryBackend(Backend):
         self._map.keys()
 
     def close(self) -> None:
-        self._cursors.end("the scan was open when the memory backend was closed")
-        self._map = _ClosedMap()
+        self._cursors.end("the memory backend was closed while this scan was open; finish or close scans before")
+        self._map = ClosedEngine("the memory backend")
 
     def entry_count(self) -> int:
         return len(self._map.keys())

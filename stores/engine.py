@@ -1,4 +1,4 @@
-"""The walk of one scan over an engine's own iterator, for adapters to build ``Backend.scan`` on.
+"""Parts that adapters are built of: the walk of a scan over an engine's own iterator, and what remains after close.
 
 Rule of this module: it knows no engine. A cursor stands between a scan that a caller holds and the engine's iterator
 under it, so that the backend can take the iterator away: because it closes, or because the engine is about to make all
@@ -9,7 +9,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Generator, Iterator
 from itertools import islice
 from operator import itemgetter
-from typing import TypeAlias
+from typing import NoReturn, TypeAlias
 from weakref import WeakSet
 
 from millpond.errors import StoreClosedError
@@ -120,3 +120,13 @@ class OpenCursors:
         """End each scan with a ``StoreClosedError``."""
         for cursor in list(self._cursors):
             cursor.end(message)
+
+
+class ClosedEngine:
+    """What stands in the place of an engine's handle once its backend is closed, so that no method needs to ask."""
+
+    def __init__(self, name: str) -> None:
+        self.__dict__["message"] = f"{name} is closed; open a new backend from its supplier"
+
+    def __getattr__(self, operation: str) -> NoReturn:
+        raise StoreClosedError(self.__dict__["message"])
