@@ -17,7 +17,8 @@ from millpond.processors.task import Task
 from millpond.processors.topology import Topology
 from millpond.stores.backend import Backend, BackendSupplier
 from millpond.stores.directory import store_directory
-from millpond.stores.registry import open_backend, supplier
+from millpond.stores.migration import open_directory
+from millpond.stores.registry import supplier
 from millpond.stores.specs import StoreSpec
 from millpond.stores.transaction import Transaction
 
@@ -77,7 +78,7 @@ class TopologyDriver:
 
     def _open(self, spec: StoreSpec, task_id: str) -> Any:
         chosen = self._default if spec.backend is None else supplier(spec.backend)
-        backend = open_backend(chosen, store_directory(self._directory, "driver", task_id, chosen.name, spec))
+        backend = open_directory(chosen, store_directory(self._directory, "driver", task_id, chosen.name, spec), spec)
         transaction = Transaction(backend)
         self._backends.append(backend)
         self._transactions.append(transaction)

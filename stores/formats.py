@@ -68,8 +68,10 @@ def check_store_name(name: str) -> None:
     Raises:
         ConfigurationError: the name is empty, not a plain file name, or looks like one with a format version.
     """
-    if not isinstance(name, str) or not name or name != name.strip() or name in {".", ".."}:
+    if not isinstance(name, str) or not name or name != name.strip():
         raise ConfigurationError(f"store name {name!r} is empty or blank; give a name such as 'counts'")
+    if name.startswith("."):
+        raise ConfigurationError(f"store name {name!r} begins with a dot, as what is half built does; choose another")
     if any(part in name for part in ("/", "\\", "\0")) or not name.isprintable():
         raise ConfigurationError(
             f"store name {name!r} must be a plain file name, without / or \\ or control characters"

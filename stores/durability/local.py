@@ -16,7 +16,7 @@ from millpond.stores.durability.position import encode_position, position_of
 from millpond.stores.durability.restore import replay, restore
 from millpond.stores.durability.storage import Storage
 from millpond.stores.keys import COMMIT_ROW
-from millpond.stores.registry import open_backend
+from millpond.stores.migration import open_directory
 from millpond.stores.specs import StoreSpec
 from millpond.stores.transaction import Transaction
 
@@ -74,7 +74,7 @@ class LocalCopy:
 
     def _opened(self) -> Backend:
         if self._backend is None:
-            self._backend = open_backend(self._supplier, self._directory)
+            self._backend = open_directory(self._supplier, self._directory, self.spec)
         return self._backend
 
     def release(self) -> None:

@@ -1,0 +1,92 @@
+"""Opening a store's directory in the format that its spec asks for, made of an older one where only that is there.
+
+Rule of this module: a directory is in one format from its first row to its last. A migration builds the new directory
+beside the old one, renames it when it is whole and on the disk, and only then removes the old one; killed at any point,
+the next opening begins again or goes on. Directories of an unknown version are refused before anything is touched.
+"""
+
+import logging
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from shutil import rmtree
+from typing import Final, TypeAlias
+
+from millpond.errors import FormatError
+from millpond.stores.backend import Backend, BackendSupplier, load
+from millpond.stores.formats import FormatVersion, unknown_versions
+from millpond.stores.keys import DATA
+from millpond.stores.registry import open_backend
+from millpond.stores.specs import StoreSpec
+from millpond.stores.timestamped import UNKNOWN_TIMESTAMP, pack_timestamp
+
+_log = logging.getLogger(__name__)
+
+Conversion: TypeAlias = Callable[[bytes, bytes], bytes]
+"""``(row, value) -> value`` in the new format."""
+
+
+def _with_unknown_timestamp(row: bytes, value: bytes) -> bytes:
+    return _UNKNOWN + value if row[:1] == DATA else value
+
+
+_UNKNOWN = pack_timestamp(UNKNOWN_TIMESTAMP)
+
+MIGRATIONS: Final[Mapping[FormatVersion, Conversion]] = {FormatVersion.TIMESTAMPED: _with_unknown_timestamp}
+"""How each version but the first is made of the one before it."""
+
+
+def open_directory(supplier: BackendSupplier, directory: Path, spec: StoreSpec) -> Backend:
+    """The backend on a store's directory; ``directory`` is what ``store_directory`` gives for ``spec``.
+
+    Where only the directory of the version before is there, it is migrated: every value comes over, with the timestamp
+    -1 where it had none, as Kafka Streams upgrades its stores.
+
+    Raises:
+        FormatError: the store has a directory of a version that is unknown, or later than its kind's.
+    """
+    if supplier.persistent:
+        _refuse_later(directory.parent, spec)
+        version = spec.format_version
+        if version in MIGRATIONS:
+            older = directory.with_name(FormatVersion(version - 1).directory_name(spec.name))
+            if older.is_dir():
+                _migrate(supplier, older, directory, MIGRATIONS[version])
+    return open_backend(supplier, directory)
+
+
+def _refuse_later(parent: Path, spec: StoreSpec) -> None:
+    for path in unknown_versions(parent, spec.name):
+        raise FormatError(
+            f"{path} is in a format version that this release does not know; use the release that wrote it, or delete "
+            f"the directory to have the store restored"
+        )
+    for version in FormatVersion:
+        path = parent / version.directory_name(spec.name)
+        if version > spec.format_version and path.is_dir():
+            raise FormatError(
+                f"{path} is in format version {int(version)}, but a store of kind {spec.kind.value} is kept in version "
+                f"{int(spec.format_version)}; choose a timestamped kind, or delete the directory to have it restored"
+            )
+
+
+def _migrate(supplier: BackendSupplier, older: Path, directory: Path, convert: Conversion) -> None:
+    if not directory.exists():
+        _log.info("migrating %s to %s", older, directory.name)
+        building = directory.with_name(f".{directory.name}.building")
+        rmtree(building, ignore_errors=True)
+        with open_backend(supplier, older) as source, open_backend(supplier, building) as target:
+            load(target, ((row, convert(row, value)) for row, value in source.scan()))
+            target.flush()
+        building.rename(directory)
+        _sync(directory.parent)
+    rmtree(older)
+
+
+def _sync(directory: Path) -> None:
+    """Make a rename in ``directory`` survive a loss of power."""
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,115 @@
+"""Format versions of store directories: refused where unknown, migrated where older."""
+
+from pathlib import Path
+from shutil import copytree
+from typing import Any
+
+import pytest
+
+from millpond.errors import FormatError
+from millpond.stores.backend import BackendSupplier
+from millpond.stores.directory import store_directory
+from millpond.stores.formats import FormatVersion
+from millpond.stores.migration import MIGRATIONS, open_directory
+from millpond.stores.registry import supplier
+from millpond.stores.serdes import INT64, STRING
+from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.timestamped import ValueAndTimestamp
+from millpond.stores.transaction import Transaction
+
+PLAIN = StoreSpec("counts", StoreKind.KEY_VALUE, STRING, INT64)
+TIMESTAMPED = StoreSpec("counts", StoreKind.TIMESTAMPED_KEY_VALUE, STRING, INT64)
+PLAIN_WINDOW = StoreSpec("counts", StoreKind.WINDOW, STRING, INT64, retention=1000, window_size=10)
+TIMESTAMPED_WINDOW = StoreSpec("counts", StoreKind.TIMESTAMPED_WINDOW, STRING, INT64, retention=1000, window_size=10)
+
+
+@pytest.fixture(params=["lmdb", "rocksdb"])
+def engine(request: pytest.FixtureRequest) -> BackendSupplier:
+    return supplier(request.param)
+
+
+def directory_of(tmp_path: Path, engine: BackendSupplier, spec: StoreSpec) -> Path:
+    return store_directory(tmp_path, "app", "0_0", engine.name, spec)
+
+
+def write_plain(tmp_path: Path, engine: BackendSupplier) -> Path:
+    directory = directory_of(tmp_path, engine, PLAIN)
+    with open_directory(engine, directory, PLAIN) as backend, Transaction(backend) as transaction:
+        store: Any = PLAIN.open(transaction)
+        store.put_many(["a", "b"], [1, 2])
+        store.put_metadata("mark", b"kept")
+        transaction.commit()
+    return directory
+
+
+def check_migrated(tmp_path: Path, engine: BackendSupplier) -> None:
+    directory = directory_of(tmp_path, engine, TIMESTAMPED)
+    with open_directory(engine, directory, TIMESTAMPED) as backend, Transaction(backend) as transaction:
+        store: Any = TIMESTAMPED.open(transaction)
+        assert list(store.scan()) == [
+            ("a", ValueAndTimestamp(1, -1)),
+            ("b", ValueAndTimestamp(2, -1)),
+        ]
+        assert store.get_metadata("mark") == b"kept"
+    assert [path.name for path in directory.parent.iterdir()] == ["counts-v2"]
+
+
+def test_a_plain_directory_becomes_a_timestamped_one_with_unknown_timestamps(
+    tmp_path: Path, engine: BackendSupplier
+) -> None:
+    write_plain(tmp_path, engine)
+    check_migrated(tmp_path, engine)
+    check_migrated(tmp_path, engine)
+
+
+def test_a_migration_killed_while_building_begins_again(tmp_path: Path, engine: BackendSupplier) -> None:
+    plain = write_plain(tmp_path, engine)
+    copytree(plain, plain.with_name(".counts-v2.building"))
+    check_migrated(tmp_path, engine)
+
+
+def test_a_migration_killed_after_the_rename_removes_the_old_directory(tmp_path: Path, engine: BackendSupplier) -> None:
+    plain = write_plain(tmp_path, engine)
+    copytree(plain, tmp_path / "backup")
+    check_migrated(tmp_path, engine)
+    copytree(tmp_path / "backup", plain)
+    check_migrated(tmp_path, engine)
+
+
+def test_windows_migrate_with_their_times_and_metadata(tmp_path: Path, engine: BackendSupplier) -> None:
+    directory = directory_of(tmp_path, engine, PLAIN_WINDOW)
+    with open_directory(engine, directory, PLAIN_WINDOW) as backend, Transaction(backend) as transaction:
+        store: Any = PLAIN_WINDOW.open(transaction)
+        store.put("a", 1, 500)
+        store.flush()
+        transaction.commit()
+    directory = directory_of(tmp_path, engine, TIMESTAMPED_WINDOW)
+    with open_directory(engine, directory, TIMESTAMPED_WINDOW) as backend, Transaction(backend) as transaction:
+        reopened: Any = TIMESTAMPED_WINDOW.open(transaction)
+        assert reopened.fetch("a", 500) == ValueAndTimestamp(1, -1)
+        assert reopened.observed_stream_time == 500
+        reopened.check()
+
+
+def test_a_directory_of_an_unknown_version_is_refused_by_number_and_left_alone(
+    tmp_path: Path, engine: BackendSupplier
+) -> None:
+    directory = directory_of(tmp_path, engine, TIMESTAMPED)
+    later = directory.with_name("counts-v7")
+    later.mkdir(parents=True)
+    with pytest.raises(FormatError, match="counts-v7"):
+        open_directory(engine, directory, TIMESTAMPED)
+    assert [path.name for path in directory.parent.iterdir()] == ["counts-v7"]
+
+
+def test_a_plain_store_does_not_start_empty_beside_a_timestamped_directory(
+    tmp_path: Path, engine: BackendSupplier
+) -> None:
+    write_plain(tmp_path, engine)
+    check_migrated(tmp_path, engine)
+    with pytest.raises(FormatError, match="format version 2"):
+        open_directory(engine, directory_of(tmp_path, engine, PLAIN), PLAIN)
+
+
+def test_every_version_but_the_first_has_a_migration() -> None:
+    assert set(MIGRATIONS) == set(FormatVersion) - {FormatVersion.PLAIN}
