@@ -1,10 +1,13 @@
-"""Aggregation of a stream by key, not windowed: count, reduce, aggregate.
+"""Aggregation by key, not windowed: count, reduce, aggregate of a grouped stream or table.
 
 Records without a key or a value are dropped and counted. The result's timestamp is the largest of the records that made
 it. A store that is versioned may refuse a result that is older than its retention; then nothing is forwarded.
+
+As in Kafka Streams, the value before a key's first update is the initializer's, not None (unless updates are cached).
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from millpond.processors.batch import Batch, BatchBuilder
@@ -12,41 +15,91 @@ from millpond.processors.processor import Processor, ProcessorContext
 from millpond.processors.table_source import TableConfig
 from millpond.processors.tables import NOT_PUT, VALID_TO_UNDEFINED, TableStore
 from millpond.processors.update_cache import UpdateCache
-from millpond.stores.serdes import BYTES, INT64, STRING
+from millpond.stores.serdes import BYTES, INT64, STRING, Serde
 from millpond.stores.specs import StoreSpec
 from millpond.stores.timestamped import TimestampedKeyValueStore
 
 Update = Callable[[Any, Any, Any], Any]
-"""``update(key, value, aggregate) -> aggregate``; the aggregate is None where the key has none yet."""
+"""``update(key, value, aggregate) -> aggregate``; the result None deletes the aggregate."""
 
 IMMUTABLE = frozenset((int, float, str, bytes, bool, type(None)))
 """Types whose values an update cannot change in place."""
 
+FOLDABLE = (BYTES, STRING, INT64)
+"""Serdes whose equal keys have equal bytes: a batch may be folded by key before it touches the store."""
 
-class StreamAggregate(Processor):
-    """Folds each record into its key's aggregate and forwards the update, or with ``caching`` each key's last update.
 
-    ``update`` may change the aggregate that it is given in place: whatever is not plainly immutable goes through the
-    store's serde before it is seen again.
+def _nothing() -> None:
+    return None
+
+
+@dataclass(frozen=True)
+class Aggregation:
+    """What is computed for each key, or for each key and window.
+
+    Attributes:
+        update: takes one more value in.
+        initializer: makes the aggregate that a key's first value is taken into; by default None.
+        merger: ``merger(key, left, right)`` joins the aggregates of two sessions.
     """
 
-    def __init__(self, config: TableConfig, spec: StoreSpec, update: Update, *, caching: bool = False) -> None:
+    update: Update
+    initializer: Callable[[], Any] = _nothing
+    merger: Update | None = None
+
+
+def counting() -> Aggregation:
+    """Counts values."""
+    return Aggregation(lambda key, value, count: count + 1, int, lambda key, left, right: left + right)
+
+
+def reducing(reducer: Callable[[Any, Any], Any]) -> Aggregation:
+    """Takes the first value as it is, then ``reducer(aggregate, value)``."""
+
+    def update(key: Any, value: Any, aggregate: Any) -> Any:
+        return value if aggregate is None else reducer(aggregate, value)
+
+    def merge(key: Any, left: Any, right: Any) -> Any:
+        return right if left is None else reducer(left, right)
+
+    return Aggregation(update, merger=merge)
+
+
+def copier(serde: Serde[Any]) -> Callable[[Any], Any]:
+    """A function that makes an equal value which shares nothing with the original that could be changed in place."""
+
+    def copy(value: Any) -> Any:
+        return value if type(value) in IMMUTABLE else serde.deserialize(serde.serialize(value))
+
+    return copy
+
+
+class Aggregate(Processor):
+    """Takes each record into its key's aggregate and forwards the update, or with ``caching`` each key's last update.
+
+    The functions may change the aggregate that they are given in place: whatever is not plainly immutable goes through
+    the store's serde before it is seen again.
+    """
+
+    def __init__(
+        self, config: TableConfig, spec: StoreSpec, aggregation: Aggregation, *, caching: bool = False
+    ) -> None:
         self._config = config
         self._spec = spec
-        self._update = update
+        self._update = aggregation.update
+        self._initializer = aggregation.initializer
         self._caching = caching
+        self._copy = copier(spec.value_serde)
 
     def init(self, context: ProcessorContext) -> None:
         super().init(context)
         store = context.store(self._spec.name)
         self._table = TableStore(store)
-        # Equal keys of these serdes have equal bytes, so a batch may be folded by key before it touches the store.
-        self._foldable = isinstance(store, TimestampedKeyValueStore) and self._spec.key_serde in (BYTES, STRING, INT64)
+        self._foldable = isinstance(store, TimestampedKeyValueStore) and self._spec.key_serde in FOLDABLE
         self._cache = UpdateCache(self._spec.key_serde) if self._caching else None
 
     def process(self, batch: Batch) -> None:
-        kept = batch.select([k is not None and v is not None for k, v in zip(batch.keys, batch.values, strict=True)])
-        self.context.count("dropped-null", len(batch) - len(kept))
+        kept = without_nulls(self.context, batch)
         if not len(kept):
             return
         updates = self._fold(kept) if self._foldable and len(kept) > 1 else self._one_by_one(kept)
@@ -59,20 +112,18 @@ class StreamAggregate(Processor):
         if self._cache is not None:
             self.context.forward(self._cache.take())
 
-    def _copy(self, value: Any) -> Any:
-        """An equal value that shares nothing with ``value``."""
-        return self._spec.value_serde.deserialize(self._spec.value_serde.serialize(value))
-
     def _one_by_one(self, batch: Batch) -> Batch:
-        send_olds = self._config.send_olds
-        out = BatchBuilder(olds=send_olds)
+        out = BatchBuilder(olds=self._config.send_olds)
         for key, value, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True):
             before = self._table.get(key)
-            old = None
-            if before is not None:
-                old = self._copy(before.value) if send_olds else None
+            if before is None:
+                aggregate = self._initializer()
+                old = None if self._caching else self._copy(aggregate)
+            else:
+                aggregate = before.value
                 timestamp = max(timestamp, before.timestamp)
-            new = self._update(key, value, None if before is None else before.value)
+                old = self._copy(aggregate) if self._config.send_olds else None
+            new = self._update(key, value, aggregate)
             valid_to = self._table.put(key, new, timestamp)
             if valid_to == NOT_PUT:
                 self.context.count("dropped-expired")
@@ -83,33 +134,59 @@ class StreamAggregate(Processor):
     def _fold(self, batch: Batch) -> Batch:
         """The same, with one read and one write of the store for each key of the batch."""
         store: Any = self._table.store
-        distinct = list(dict.fromkeys(batch.keys))
+        send_olds = self._config.send_olds
+        states: dict[Any, Any] = dict.fromkeys(batch.keys)
+        distinct = list(states)
         before = store.get_many(distinct)
-        states: dict[Any, tuple[Any, int] | None] = dict(zip(distinct, before, strict=True))
-        out = BatchBuilder(olds=self._config.send_olds)
-        self._fold_into(states, batch, None if self._caching else out)
-        values = [None if state is None else state[0] for state in states.values()]
-        timestamps = [0 if state is None else state[1] for state in states.values()]
+        states.update(zip(distinct, before, strict=True))
+        if self._caching:
+            olds = [None if b is None else self._copy(b.value) for b in before] if send_olds else None
+            self._fold_silently(states, batch)
+            values, timestamps = [s[0] for s in states.values()], [s[1] for s in states.values()]
+            updates = Batch(distinct, values, timestamps, olds)
+        else:
+            updates = self._fold_all(states, batch, [] if send_olds else None)
+            values, timestamps = [s[0] for s in states.values()], [s[1] for s in states.values()]
         store.put_many(distinct, values, timestamps)
-        if not self._caching:
-            return out.build()
-        olds = [None if state is None else state[0] for state in before] if self._config.send_olds else None
-        return Batch(distinct, values, timestamps, olds)
+        return updates
 
-    def _fold_into(self, states: dict[Any, tuple[Any, int] | None], batch: Batch, out: BatchBuilder | None) -> None:
-        update, copy, send_olds = self._update, self._copy, self._config.send_olds
+    def _fold_silently(self, states: dict[Any, Any], batch: Batch) -> None:
+        update, initializer = self._update, self._initializer
         for key, value, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True):
             state = states[key]
-            if state is None:
-                old = aggregate = None
+            if state is None or state[0] is None:
+                aggregate = initializer()
             else:
                 aggregate, last = state
                 if last > timestamp:
                     timestamp = last
-                old = copy(aggregate) if send_olds and type(aggregate) not in IMMUTABLE else aggregate
+            states[key] = (update(key, value, aggregate), timestamp)
+
+    def _fold_all(self, states: dict[Any, Any], batch: Batch, olds: list[Any] | None) -> Batch:
+        update, initializer, copy = self._update, self._initializer, self._copy
+        news: list[Any] = []
+        timestamps: list[int] = []
+        for key, value, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True):
+            state = states[key]
+            if state is None or state[0] is None:
+                aggregate = initializer()
+            else:
+                aggregate, last = state
+                if last > timestamp:
+                    timestamp = last
+            if olds is not None:
+                olds.append(copy(aggregate))
             new = update(key, value, aggregate)
-            if out is not None:
-                out.add(key, new, timestamp, old)
-                if type(new) not in IMMUTABLE:
-                    new = copy(new)
-            states[key] = (new, timestamp)
+            news.append(new)
+            timestamps.append(timestamp)
+            states[key] = (new if type(new) in IMMUTABLE else copy(new), timestamp)
+        return Batch(batch.keys, news, timestamps, olds)
+
+
+def without_nulls(context: ProcessorContext, batch: Batch) -> Batch:
+    """The records that have a key and a value; the others are counted."""
+    if None not in batch.keys and None not in batch.values:
+        return batch
+    kept = batch.select([k is not None and v is not None for k, v in zip(batch.keys, batch.values, strict=True)])
+    context.count("dropped-null", len(batch) - len(kept))
+    return kept

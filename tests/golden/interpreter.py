@@ -46,7 +46,12 @@ class Interpreter:
     def __init__(self, case: Mapping[str, Any]) -> None:
         self.case = case
         self.config = case.get("config", {})
-        self.builder = dsl.StreamsBuilder(key_serde=named.TEXT, value_serde=named.TEXT)
+        self.builder = dsl.StreamsBuilder(
+            key_serde=named.TEXT,
+            value_serde=named.TEXT,
+            upgrade_from=self.config.get("upgrade_from"),
+            optimize=self.config.get("optimization") == "all",
+        )
         self.nodes: dict[str, Any] = {}
         self.types: dict[str, str] = {}
         self.topics: list[str] = []
@@ -286,11 +291,10 @@ def _join_windows(window: Mapping[str, Any]) -> Any:
 
 def _suppressed(operator: Operator) -> Any:
     bounds = {name: operator[name] for name in ("max_records", "max_bytes") if name in operator}
-    if operator.get("when_full") == "shut_down":
-        bounds["emit_early"] = False
     if operator["until"] == "window_closes":
         return dsl.Suppressed.until_window_closes(**bounds)
-    return dsl.Suppressed.until_time_limit(operator["wait_ms"], **bounds)
+    emit_early = operator.get("when_full") != "shut_down"
+    return dsl.Suppressed.until_time_limit(operator["wait_ms"], emit_early=emit_early, **bounds)
 
 
 def run(case: Mapping[str, Any], backend: str) -> Run:
