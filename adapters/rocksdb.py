@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
@@ -37,7 +38,7 @@ _COMPRESSIONS: dict[str, Callable[[], Any]] = {
 _FULL = re.compile(r"no space left|quota exceeded|file too large", re.IGNORECASE)
 _LOCKED = re.compile(r"lock hold by current process|while lock file|/LOCK:", re.IGNORECASE)
 _CORRUPT = re.compile(r"corruption|checksum|not an sstable|no such file|bad table magic", re.IGNORECASE)
-_LOAD_CHUNK = 1_000_000
+_LOAD_CHUNK = 200_000
 
 
 class translate_errors:
@@ -169,12 +170,14 @@ class RocksDbBackend(Backend):
     def load(self, entries: Iterable[Entry]) -> None:
         source, number = iter(entries), 0
         self._finder = None
-        with self._errors:
-            while chunk := list(islice(source, _LOAD_CHUNK)):
+        while chunk := list(islice(source, _LOAD_CHUNK)):
+            with self._errors:
                 self._ingest(self._directory / f"load-{number}.sst", chunk)
-                number += 1
+            number += 1
 
     def _ingest(self, path: Path, chunk: list[Entry]) -> None:
+        """Write ``chunk`` as a table and make that a part of the tree, which costs no log and no memory table."""
+        ingest = self._db.ingest_external_file
         writer = rocksdict.SstFileWriter(self._options)
         writer.open(str(path))
         for key, value in chunk:
@@ -182,7 +185,7 @@ class RocksDbBackend(Backend):
         writer.finish()
         moving = rocksdict.IngestExternalFileOptions()
         moving.set_move_files(True)
-        self._db.ingest_external_file([str(path)], moving)
+        ingest([str(path)], moving)
 
     def checkpoint(self, directory: Path) -> None:
         with self._errors:
@@ -231,12 +234,18 @@ def _below(stop: bytes | None) -> rocksdict.ReadOptions | None:
     return options
 
 
+@cache
+def _shared_cache(size: int) -> rocksdict.Cache:
+    return rocksdict.Cache(size)
+
+
 @dataclass(frozen=True)
 class RocksDbSupplier(BackendSupplier):
     """``rocksdb``: one process at a time may have a directory open.
 
     Args:
-        block_cache: bytes of uncompressed blocks kept in memory, for each open directory.
+        block_cache: bytes of uncompressed blocks kept in memory. All directories that a process has open with the same
+            number share one cache, as a process has many stores open.
         bloom_bits: bits of the bloom filter per key; 0 for none. Ten let one absent key in a hundred through.
         write_buffer_size: bytes of a memory table before it is written out.
         compression: of the tables on disk.
@@ -288,7 +297,7 @@ class RocksDbSupplier(BackendSupplier):
 
     def _table_options(self) -> rocksdict.BlockBasedOptions:
         table = rocksdict.BlockBasedOptions()
-        table.set_block_cache(rocksdict.Cache(self.block_cache))
+        table.set_block_cache(_shared_cache(self.block_cache))
         table.set_format_version(5)
         if self.bloom_bits > 0:
             table.set_bloom_filter(self.bloom_bits, block_based=False)
