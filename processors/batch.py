@@ -4,8 +4,8 @@ Rule: a batch is written once. Whoever changes a column makes a new list; column
 they are, so that ``map_values`` costs one list and ``filter`` none of the others.
 """
 
-from collections.abc import Iterator
-from itertools import compress
+from collections.abc import Iterator, Sequence
+from itertools import chain, compress
 from typing import Any
 
 
@@ -83,6 +83,17 @@ class Batch:
     def latest_at(self, i: int) -> bool:
         """Whether update ``i`` is the newest of its key by timestamp."""
         return self.latest is None or self.latest[i]
+
+
+def concatenate(batches: Sequence[Batch]) -> Batch:
+    """The records of many stream batches as one batch."""
+    if len(batches) == 1:
+        return batches[0]
+    return Batch(
+        list(chain.from_iterable(batch.keys for batch in batches)),
+        list(chain.from_iterable(batch.values for batch in batches)),
+        list(chain.from_iterable(batch.timestamps for batch in batches)),
+    )
 
 
 class BatchBuilder:

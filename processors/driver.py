@@ -1,24 +1,24 @@
 """The in-process driver: runs a whole topology here, without Spark, for tests and small jobs.
 
 Every call of ``pipe`` is a micro-batch: what it triggers, also through repartition topics, is finished and committed
-before the next.
+before the next. One that fails leaves no trace in the stores.
 """
 
 import tempfile
-from collections import deque
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from millpond.errors import TopologyError
-from millpond.processors.batch import Batch
+from millpond.processors.batch import Batch, concatenate
+from millpond.processors.merge import merge
+from millpond.processors.repartition import Repartition
 from millpond.processors.task import Task
 from millpond.processors.topology import Topology
 from millpond.stores.backend import Backend, BackendSupplier
 from millpond.stores.directory import store_directory
-from millpond.stores.migration import open_directory
-from millpond.stores.registry import supplier
+from millpond.stores.registry import open_backend, supplier
 from millpond.stores.specs import StoreSpec
 from millpond.stores.transaction import Transaction
 
@@ -31,13 +31,22 @@ class Record(NamedTuple):
     timestamp: int
 
 
+class _Opened(NamedTuple):
+    """An open store's parts, of which the typed store can be made again."""
+
+    spec: StoreSpec
+    backend: Backend
+    transaction: Transaction
+
+
 class TopologyDriver:
     """Runs each sub-topology of a topology as one task.
 
     Args:
         topology: what to run.
         backend: the backend of the stores that name none themselves: a name, a URL or a supplier.
-        local_dir: where persistent backends keep their files; a temporary directory unless given.
+        local_dir: where persistent backends keep their files, and a later driver finds them again; a temporary
+            directory unless given.
 
     >>> from millpond.processors import Consumed, StreamsBuilder
     >>> builder = StreamsBuilder()
@@ -61,28 +70,38 @@ class TopologyDriver:
         self._default = supplier(backend)
         self._temporary = tempfile.TemporaryDirectory(prefix="millpond-") if local_dir is None else None
         self._directory = Path(self._temporary.name if self._temporary is not None else str(local_dir))
-        self._backends: list[Backend] = []
-        self._transactions: list[Transaction] = []
-        self._stores: dict[str, Any] = {}
+        self._opened: dict[str, _Opened] = {}
         self._outputs: dict[str, list[Batch]] = {topic: [] for topic in topology.sinks}
-        self._pending: dict[str, deque[Batch]] = {topic: deque() for topic in sorted(topology.internal_topics)}
+        self._repartitions = {
+            topic: Repartition.between(topic, node.produced, part.sources[topic].consumed)
+            for writer in topology.subtopologies
+            for topic, node in writer.sinks.items()
+            for part in topology.subtopologies
+            if topic in topology.internal_topics and topic in part.sources
+        }
         self._wall_clock = 0
-        self._tasks = [self._start(index) for index in range(len(topology.subtopologies))]
-        self._readers = {topic: task for task in self._tasks for topic in task.subtopology.sources}
+        try:
+            for part in topology.subtopologies:
+                for spec in part.stores.values():
+                    self._opened[spec.name] = self._open(spec, f"{part.index}_0")
+            self._start()
+        except BaseException:
+            self._close_backends()
+            raise
 
-    def _start(self, index: int) -> Task:
-        part = self._topology.subtopologies[index]
-        stores = {name: self._open(spec, f"{index}_0") for name, spec in part.stores.items()}
-        self._stores.update(stores)
-        return Task(part, stores)
-
-    def _open(self, spec: StoreSpec, task_id: str) -> Any:
+    def _open(self, spec: StoreSpec, task_id: str) -> _Opened:
         chosen = self._default if spec.backend is None else supplier(spec.backend)
-        backend = open_directory(chosen, store_directory(self._directory, "driver", task_id, chosen.name, spec), spec)
-        transaction = Transaction(backend)
-        self._backends.append(backend)
-        self._transactions.append(transaction)
-        return spec.open(transaction)
+        backend = open_backend(chosen, store_directory(self._directory, "driver", task_id, chosen.name, spec))
+        return _Opened(spec, backend, Transaction(backend))
+
+    def _start(self) -> None:
+        """Make the typed stores and the tasks, as they are after the last commit."""
+        self._stores = {name: opened.spec.open(opened.transaction) for name, opened in self._opened.items()}
+        self._pending: dict[str, list[Batch]] = {topic: [] for topic in self._repartitions}
+        self._tasks = [
+            Task(part, {name: self._stores[name] for name in part.stores}, wall_clock=self._wall_clock)
+            for part in self._topology.subtopologies
+        ]
 
     def pipe(self, topic: str, key: Any, value: Any, timestamp: int) -> None:
         """Process one record of a source topic; ``timestamp`` in int milliseconds."""
@@ -100,17 +119,23 @@ class TopologyDriver:
         Raises:
             TopologyError: the topology does not read ``topic``.
         """
-        if topic not in self._topology.sources:
-            raise TopologyError(f"the topology reads {sorted(self._topology.sources)}, not {topic!r}")
-        self._readers[topic].process(topic, batch)
-        self._settle()
+        self.pipe_inputs({topic: batch})
+
+    def pipe_inputs(self, inputs: Mapping[str, Batch]) -> None:
+        """Process batches of several topics as one micro-batch, in the order of ``millpond.processors.merge``.
+
+        Raises:
+            TopologyError: the topology does not read one of the topics.
+        """
+        for topic in inputs:
+            if topic not in self._topology.sources:
+                raise TopologyError(f"the topology reads {sorted(self._topology.sources)}, not {topic!r}")
+        self._micro_batch(inputs)
 
     def advance_wall_clock(self, milliseconds: int) -> None:
         """Move the driver's clock, which starts at 0 and moves in no other way, and fire what is due."""
         self._wall_clock += milliseconds
-        for task in self._tasks:
-            task.punctuate(self._wall_clock)
-        self._settle()
+        self._micro_batch({}, punctuate=True)
 
     def read(self, topic: str) -> list[Record]:
         """What has come out on a sink topic since the last read, in order."""
@@ -149,11 +174,15 @@ class TopologyDriver:
             task.close()
         for store in self._stores.values():
             store.close()
-        for backend in self._backends:
-            backend.close()
+        self._close_backends()
+        self._tasks, self._stores, self._opened = [], {}, {}
+
+    def _close_backends(self) -> None:
+        for opened in self._opened.values():
+            opened.transaction.close()
+            opened.backend.close()
         if self._temporary is not None:
             self._temporary.cleanup()
-        self._tasks, self._stores, self._backends = [], {}, []
 
     def __enter__(self) -> Self:
         return self
@@ -163,28 +192,43 @@ class TopologyDriver:
     ) -> None:
         self.close()
 
-    def _settle(self) -> None:
-        """Run the repartition topics dry, flush, run dry again, and commit."""
-        self._drain()
-        for task in self._tasks:
-            task.flush()
-            self._drain()
-        for store in self._stores.values():
-            store.flush()
-        for transaction in self._transactions:
-            transaction.commit()
+    def _micro_batch(self, inputs: Mapping[str, Batch], *, punctuate: bool = False) -> None:
+        """Process, flush and commit; each sub-topology after those that write the repartition topics it reads."""
+        outputs: dict[str, list[Batch]] = {topic: [] for topic in self._outputs}
+        try:
+            for task in self._tasks:
+                for topic, run in merge(self._waiting(task, inputs)):
+                    task.process(topic, run)
+                if punctuate:
+                    task.punctuate(self._wall_clock)
+                task.flush()
+                self._collect(task, outputs)
+            for store in self._stores.values():
+                store.flush()
+        except BaseException:
+            for opened in self._opened.values():
+                opened.transaction.rollback()
+            self._start()
+            raise
+        for opened in self._opened.values():
+            opened.transaction.commit()
+        for topic, batches in outputs.items():
+            self._outputs[topic].extend(batches)
 
-    def _drain(self) -> None:
-        self._collect()
-        while waiting := [topic for topic, batches in self._pending.items() if batches]:
-            topic = min(waiting, key=lambda name: self._pending[name][0].timestamps[0])
-            self._readers[topic].process(topic, self._pending[topic].popleft())
-            self._collect()
+    def _waiting(self, task: Task, inputs: Mapping[str, Batch]) -> dict[str, Batch]:
+        """What waits for ``task``, by topic."""
+        waiting = {}
+        for topic in task.subtopology.sources:
+            if topic in inputs:
+                waiting[topic] = inputs[topic]
+            elif self._pending.get(topic):
+                waiting[topic] = concatenate(self._pending[topic])
+                self._pending[topic] = []
+        return waiting
 
-    def _collect(self) -> None:
-        for task in self._tasks:
-            for topic, batches in task.take().items():
-                if topic in self._pending:
-                    self._pending[topic].extend(batches)
-                else:
-                    self._outputs[topic].extend(batches)
+    def _collect(self, task: Task, outputs: dict[str, list[Batch]]) -> None:
+        for topic, batches in task.take().items():
+            if topic in self._repartitions:
+                self._pending[topic].extend(map(self._repartitions[topic].transfer, batches))
+            else:
+                outputs[topic].extend(batches)
