@@ -1,32 +1,53 @@
 """What a stream does: records, topologies, the DSL, joins, aggregations, windows, tasks and the in-process driver."""
 
 from millpond.processors.batch import Batch
+from millpond.processors.branched import BranchedKStream
 from millpond.processors.builder import StreamsBuilder
-from millpond.processors.config import Consumed, Grouped, Joined, Materialized, Produced
+from millpond.processors.config import Consumed, Grouped, Joined, Materialized, Produced, Repartitioned, StreamJoined
 from millpond.processors.driver import Record, TopologyDriver
 from millpond.processors.grouped import KGroupedStream
+from millpond.processors.grouped_table import KGroupedTable
+from millpond.processors.join_windows import JoinWindows
 from millpond.processors.kstream import KStream
 from millpond.processors.ktable import KTable
-from millpond.processors.processor import Processor, ProcessorContext
+from millpond.processors.merge import merge
+from millpond.processors.process import RecordProcessor
+from millpond.processors.processor import Processor, ProcessorContext, Punctuation, PunctuationType
+from millpond.processors.suppressed import Suppressed
 from millpond.processors.task import Task
 from millpond.processors.topology import Subtopology, Topology
+from millpond.processors.windows import EmitStrategy, SessionWindows, SlidingWindows, TimeWindows
 
 __all__ = [
     "Batch",
+    "BranchedKStream",
     "Consumed",
+    "EmitStrategy",
     "Grouped",
+    "JoinWindows",
     "Joined",
     "KGroupedStream",
+    "KGroupedTable",
     "KStream",
     "KTable",
     "Materialized",
     "Processor",
     "ProcessorContext",
     "Produced",
+    "Punctuation",
+    "PunctuationType",
     "Record",
+    "RecordProcessor",
+    "Repartitioned",
+    "SessionWindows",
+    "SlidingWindows",
+    "StreamJoined",
     "StreamsBuilder",
     "Subtopology",
+    "Suppressed",
     "Task",
+    "TimeWindows",
     "Topology",
     "TopologyDriver",
+    "merge",
 ]

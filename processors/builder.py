@@ -7,7 +7,7 @@ from millpond.processors.kstream import KStream
 from millpond.processors.ktable import KTable, SourceKTable, table_source
 from millpond.processors.table_source import TableConfig
 from millpond.processors.topology import ProcessorNode, SourceNode, Topology, TopologyGraph
-from millpond.stores.specs import StoreKind
+from millpond.stores.specs import StoreKind, StoreSpec
 
 
 class StreamsBuilder:
@@ -15,19 +15,42 @@ class StreamsBuilder:
 
     Args:
         key_serde, value_serde: what sources use that name no serdes themselves.
+        upgrade_from: while a job is being upgraded from an older release: that release of Kafka Streams, whose formats
+            the internal topics are then still written in (KIP-904: ``"3.4"`` or older sends changes one by one).
+        optimize: keep the records of a stream that is joined with itself once instead of twice. It changes the stores,
+            so a job keeps the setting it began with.
     """
 
-    def __init__(self, *, key_serde: SerdeLike | None = "string", value_serde: SerdeLike | None = "msgpack") -> None:
-        self._graph = TopologyGraph()
+    def __init__(
+        self,
+        *,
+        key_serde: SerdeLike | None = "string",
+        value_serde: SerdeLike | None = "msgpack",
+        upgrade_from: str | None = None,
+        optimize: bool = False,
+    ) -> None:
+        self._graph = TopologyGraph(upgrade_from, optimize=optimize)
         self._key_serde = key_serde
         self._value_serde = value_serde
 
     def stream(self, topic: str, consumed: Consumed | None = None) -> KStream:
-        """The records of ``topic`` as a stream."""
+        """The records of ``topic`` as a stream. A topic may be asked for again in the same words."""
         consumed = self._complete(consumed)
+        same = self._graph.reader(topic)
+        if same is not None and same.consumed == consumed and same.stream:
+            return KStream(self._graph, same.name, consumed.key_serde, consumed.value_serde)
         node = consumed.name or self._graph.new_name("KSTREAM-SOURCE-")
-        self._graph.add(SourceNode(node, topic=topic, consumed=consumed))
+        self._graph.add(SourceNode(node, topic=topic, consumed=consumed, stream=True))
         return KStream(self._graph, node, consumed.key_serde, consumed.value_serde)
+
+    def add_state_store(self, spec: StoreSpec) -> str:
+        """Add a store for processors of one's own (``KStream.process(..., stores=[name])``); gives its name.
+
+        Raises:
+            TopologyError: the name is taken.
+        """
+        self._graph.add_store(spec)
+        return spec.name
 
     def table(self, topic: str, consumed: Consumed | None = None, materialized: Materialized | None = None) -> KTable:
         """The records of ``topic`` as a table: each sets the value of its key, a null value deletes it.

@@ -69,6 +69,35 @@ class Joined:
 
 
 @dataclass(frozen=True)
+class StreamJoined:
+    """How two streams are joined: the serdes of the records, and where they wait for each other.
+
+    Attributes:
+        key_serde: of both sides' keys.
+        value_serde, other_value_serde: of the left and the right values.
+        name: what the join's nodes and repartition topics are called after.
+        store_name: what the join's stores are called after; ``name`` unless given.
+        backend: a backend name or URL for the join's stores alone; None for the job's.
+    """
+
+    key_serde: SerdeLike | None = None
+    value_serde: SerdeLike | None = None
+    other_value_serde: SerdeLike | None = None
+    name: str | None = None
+    store_name: str | None = None
+    backend: str | None = None
+
+
+@dataclass(frozen=True)
+class Repartitioned:
+    """How records travel to the tasks of their keys; ``name`` names the repartition topic."""
+
+    key_serde: SerdeLike | None = None
+    value_serde: SerdeLike | None = None
+    name: str | None = None
+
+
+@dataclass(frozen=True)
 class Grouped:
     """How records are read after they were grouped by another key; ``name`` names the repartition topic."""
 
@@ -123,9 +152,16 @@ class Materialized:
         return self.name is not None or self.kind is not None
 
     def spec(
-        self, default_name: str, default_kind: StoreKind, key_serde: SerdeLike | None, value_serde: SerdeLike | None
+        self,
+        default_name: str,
+        default_kind: StoreKind,
+        key_serde: SerdeLike | None,
+        value_serde: SerdeLike | None,
+        *,
+        retention: int | None = None,
+        window_size: int | None = None,
     ) -> StoreSpec:
-        """The description of the store.
+        """The description of the store. ``retention`` is what a window or session store has unless this says otherwise.
 
         Raises:
             TopologyError: a serde is not known, here or from the input.
@@ -146,5 +182,6 @@ class Materialized:
             backend=self.backend,
             history_retention=None if self.history_retention is None else to_millis(self.history_retention),
             grace=None if self.grace is None else to_millis(self.grace),
-            retention=None if self.retention is None else to_millis(self.retention),
+            retention=retention if self.retention is None else to_millis(self.retention, "retention"),
+            window_size=window_size,
         )

@@ -18,6 +18,7 @@ from millpond.errors import TopologyError
 from millpond.processors.config import SerdeLike, StreamJoined
 from millpond.processors.copartition import check_copartitioned
 from millpond.processors.join_windows import JoinWindows
+from millpond.processors.stream_self_join import StreamSelfJoin
 from millpond.processors.stream_stream_join import StreamStreamJoin, StreamStreamJoinPlan
 from millpond.processors.waiting import Side
 from millpond.stores.serdes import BYTES, Serde, serde
@@ -58,6 +59,8 @@ def join_streams(
     left, right = _together(left, right, joined, kind)
     check_copartitioned(left, right)
     graph = left.graph
+    if graph.optimize and kind is JoinKind.INNER and left.node == right.node:
+        return _join_with_itself(left, joiner, windows, joined)
     names = {side: _node_name(left, joined, kind, side) for side in (Side.LEFT, Side.RIGHT)}
     specs = _specs(left, right, windows, joined, names)
     waiting = _waiting_spec(joined, names[Side.LEFT]) if kind is not JoinKind.INNER and not windows.eager else None
@@ -75,6 +78,17 @@ def join_streams(
         graph.add_store(spec, *names.values())
     result = sides[0].merge(sides[1], name=joined.name)
     result.key_serde, result.value_serde = specs[Side.LEFT].key_serde, None
+    return result
+
+
+def _join_with_itself(
+    stream: "KStream", joiner: Callable[[Any, Any, Any], Any], windows: JoinWindows, joined: StreamJoined
+) -> "KStream":
+    node = joined.name or stream.graph.new_name("KSTREAM-SELFJOIN-")
+    spec = _specs(stream, stream, windows, joined, {Side.LEFT: node, Side.RIGHT: node})[Side.LEFT]
+    result = stream.then("", lambda: StreamSelfJoin(joiner, windows, spec.name), node)
+    stream.graph.add_store(spec, node)
+    result.key_serde, result.value_serde = spec.key_serde, None
     return result
 
 

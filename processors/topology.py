@@ -11,6 +11,7 @@ from hashlib import blake2b
 from millpond.errors import TopologyError
 from millpond.processors.config import Consumed, Produced
 from millpond.processors.processor import Processor
+from millpond.processors.windows import Windows
 from millpond.stores.specs import StoreSpec
 
 
@@ -26,10 +27,11 @@ class Node:
 
 @dataclass
 class SourceNode(Node):
-    """Reads the records of one topic."""
+    """Reads the records of one topic; ``stream`` if they are facts of a stream, not updates of a table."""
 
     topic: str = ""
     consumed: Consumed = field(default_factory=Consumed)
+    stream: bool = False
 
 
 def _no_processor() -> Processor:
@@ -203,9 +205,18 @@ def _order(parts: Sequence[Subtopology]) -> tuple[Subtopology, ...]:
 
 
 class TopologyGraph:
-    """The graph while it is being built: names are checked as nodes come in."""
+    """The graph while it is being built: names are checked as nodes come in.
 
-    def __init__(self) -> None:
+    Attributes:
+        upgrade_from: the release whose formats internal topics must still be written in; None for this one's.
+        windows: by node, the windows of the aggregations, for operators below that ask when a window closes.
+        optimize: whether operators may share what they would otherwise keep twice.
+    """
+
+    def __init__(self, upgrade_from: str | None = None, *, optimize: bool = False) -> None:
+        self.upgrade_from = upgrade_from
+        self.optimize = optimize
+        self.windows: dict[str, Windows] = {}
         self.nodes: dict[str, Node] = {}
         self.stores: dict[str, StoreSpec] = {}
         self.internal_topics: set[str] = set()
@@ -229,7 +240,7 @@ class TopologyGraph:
             if parent not in self.nodes:
                 raise TopologyError(f"node {node.name!r} names the parent {parent!r}, which does not exist (yet)")
         if isinstance(node, SourceNode):
-            reader = next((n for n in self.nodes.values() if isinstance(n, SourceNode) and n.topic == node.topic), None)
+            reader = self.reader(node.topic)
             if reader is not None:
                 raise TopologyError(
                     f"topic {node.topic!r} is already read by {reader.name!r}; use that stream or table twice instead"
@@ -237,6 +248,10 @@ class TopologyGraph:
         self.nodes[node.name] = node
         for parent in node.parents:
             self.nodes[parent].children.append(node.name)
+
+    def reader(self, topic: str) -> SourceNode | None:
+        """The node that reads ``topic``."""
+        return next((n for n in self.nodes.values() if isinstance(n, SourceNode) and n.topic == topic), None)
 
     def add_store(self, spec: StoreSpec, *nodes: str) -> None:
         """Take a store in and connect it to ``nodes``.
@@ -257,6 +272,11 @@ class TopologyGraph:
                 raise TopologyError(f"node {node!r} uses store {store!r}, which was never added")
             if store not in self.nodes[node].stores:
                 self.nodes[node].stores.append(store)
+
+    def connected(self, one: str, other: str) -> bool:
+        """Whether two nodes are in the same part of the graph as it stands, and so in the same tasks."""
+        parts = _split(self.nodes, self.stores, frozenset(self.internal_topics))
+        return any(one in part.nodes and other in part.nodes for part in parts)
 
     def build(self) -> Topology:
         """The finished topology: a copy, which later additions do not touch."""
