@@ -1,17 +1,42 @@
 """``KStream``: a stream of records, each a fact of its own, and the operators on it."""
 
-from collections.abc import Callable
-from inspect import Parameter, signature
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from millpond.errors import TopologyError
-from millpond.processors.config import Consumed, Grouped, Joined, Produced, SerdeLike
+from millpond.processors.branched import BranchedKStream
+from millpond.processors.config import (
+    Consumed,
+    Grouped,
+    Joined,
+    Materialized,
+    Produced,
+    Repartitioned,
+    SerdeLike,
+    StreamJoined,
+)
+from millpond.processors.copartition import check_copartitioned
+from millpond.processors.functions import keyed_joiner
 from millpond.processors.grouped import KGroupedStream
+from millpond.processors.join_windows import JoinWindows
 from millpond.processors.ktable import KTable
 from millpond.processors.processor import Processor
-from millpond.processors.stateless import DropNullKeys, StreamFilter, StreamMapValues, StreamSelectKey
-from millpond.processors.stream_table_join import StreamTableJoin
+from millpond.processors.stateless import (
+    DropNullKeys,
+    Predicate,
+    StreamFilter,
+    StreamFlatMap,
+    StreamFlatMapValues,
+    StreamMap,
+    StreamMapValues,
+    StreamPass,
+    StreamPeek,
+    StreamSelectKey,
+)
+from millpond.processors.stream_stream_graph import JoinKind, join_streams
+from millpond.processors.stream_table_graph import join_stream_with_table, stream_to_table
 from millpond.processors.topology import ProcessorNode, SinkNode, SourceNode, TopologyGraph
+from millpond.stores.specs import StoreSpec
 
 
 class KStream:
@@ -36,51 +61,215 @@ class KStream:
         self.value_serde = value_serde
         self.repartition_required = repartition_required
 
-    def filter(self, predicate: Callable[[Any, Any], bool], *, name: str | None = None) -> "KStream":
+    def filter(self, predicate: Predicate, *, name: str | None = None) -> "KStream":
         """Keep the records for which ``predicate(key, value)`` is true."""
-        return self._then("KSTREAM-FILTER-", lambda: StreamFilter(predicate), name)
+        return self.then("KSTREAM-FILTER-", lambda: StreamFilter(predicate), name)
+
+    def filter_not(self, predicate: Predicate, *, name: str | None = None) -> "KStream":
+        """Drop the records for which ``predicate(key, value)`` is true."""
+        return self.then("KSTREAM-FILTER-", lambda: StreamFilter(predicate, wanted=False), name)
+
+    def map(
+        self,
+        mapper: Callable[[Any, Any], tuple[Any, Any]],
+        *,
+        key_serde: SerdeLike | None = None,
+        value_serde: SerdeLike | None = None,
+        name: str | None = None,
+    ) -> "KStream":
+        """Replace each record by the pair ``mapper(key, value)``. Serdes are the same unless given."""
+        stream = self.then("KSTREAM-MAP-", lambda: StreamMap(mapper), name)
+        return stream._retyped(key_serde, value_serde, rekeyed=True)
 
     def map_values(
-        self, mapper: Callable[[Any], Any], *, value_serde: SerdeLike | None = None, name: str | None = None
+        self, mapper: Callable[..., Any], *, value_serde: SerdeLike | None = None, name: str | None = None
     ) -> "KStream":
-        """Replace each value by ``mapper(value)``. ``value_serde`` is that of the new values; the same unless given."""
-        stream = self._then("KSTREAM-MAPVALUES-", lambda: StreamMapValues(mapper), name)
-        stream.value_serde = value_serde or self.value_serde
-        return stream
+        """Replace each value by ``mapper(value)``, or with two parameters by ``mapper(key, value)``.
+
+        ``value_serde`` is that of the new values; the same unless given.
+        """
+        stream = self.then("KSTREAM-MAPVALUES-", lambda: StreamMapValues(mapper), name)
+        return stream._retyped(None, value_serde)
+
+    def flat_map(
+        self,
+        mapper: Callable[[Any, Any], Iterable[tuple[Any, Any]]],
+        *,
+        key_serde: SerdeLike | None = None,
+        value_serde: SerdeLike | None = None,
+        name: str | None = None,
+    ) -> "KStream":
+        """Replace each record by the pairs that ``mapper(key, value)`` makes. Serdes are the same unless given."""
+        stream = self.then("KSTREAM-FLATMAP-", lambda: StreamFlatMap(mapper), name)
+        return stream._retyped(key_serde, value_serde, rekeyed=True)
+
+    def flat_map_values(
+        self, mapper: Callable[..., Iterable[Any]], *, value_serde: SerdeLike | None = None, name: str | None = None
+    ) -> "KStream":
+        """Replace each record by one for each value of ``mapper(value)``, or of ``mapper(key, value)``."""
+        stream = self.then("KSTREAM-FLATMAPVALUES-", lambda: StreamFlatMapValues(mapper), name)
+        return stream._retyped(None, value_serde)
 
     def select_key(
         self, selector: Callable[[Any, Any], Any], *, key_serde: SerdeLike | None = None, name: str | None = None
     ) -> "KStream":
         """Replace each key by ``selector(key, value)``; equal keys come together again where an operator needs it."""
-        stream = self._then("KSTREAM-KEY-SELECT-", lambda: StreamSelectKey(selector), name)
-        stream.key_serde = key_serde or self.key_serde
-        stream.repartition_required = True
-        return stream
+        stream = self.then("KSTREAM-KEY-SELECT-", lambda: StreamSelectKey(selector), name)
+        return stream._retyped(key_serde, None, rekeyed=True)
 
-    def join(self, table: KTable, joiner: Callable[..., Any], joined: Joined | None = None) -> "KStream":
-        """Join each record with the table's value of its key; without one the record is dropped (KIP-77).
+    def peek(self, action: Callable[[Any, Any], object], *, name: str | None = None) -> "KStream":
+        """Show each record to ``action(key, value)`` on its way. After a failure it may see a record again."""
+        return self.then("KSTREAM-PEEK-", lambda: StreamPeek(action), name)
 
-        Against a versioned table the value is the one that was valid at the record's timestamp (KIP-914).
+    def merge(self, *others: "KStream", name: str | None = None) -> "KStream":
+        """All records of this stream and of ``others`` as one stream; there is no order between the streams."""
+        streams = (self, *others)
+        node = name or self.graph.new_name("KSTREAM-MERGE-")
+        parents = list(dict.fromkeys(stream.node for stream in streams))
+        self.graph.add(ProcessorNode(node, parents, supplier=StreamPass))
+        return KStream(
+            self.graph,
+            node,
+            self.key_serde if all(stream.key_serde == self.key_serde for stream in others) else None,
+            self.value_serde if all(stream.value_serde == self.value_serde for stream in others) else None,
+            any(stream.repartition_required for stream in streams),
+        )
+
+    def split(self, *, name: str | None = None) -> BranchedKStream:
+        """Begin to split the stream: each record goes to the first branch that wants it.
+
+        >>> from millpond.processors import StreamsBuilder
+        >>> numbers = StreamsBuilder().stream("numbers")
+        >>> parts = (
+        ...     numbers.split(name="sign-")
+        ...     .branch(lambda key, value: value < 0, name="negative")
+        ...     .default_branch(name="positive")
+        ... )
+        >>> sorted(parts)
+        ['sign-negative', 'sign-positive']
+        """
+        return BranchedKStream(self, name)
+
+    def process(
+        self,
+        supplier: Callable[[], Processor],
+        *,
+        stores: Sequence[str | StoreSpec] = (),
+        name: str | None = None,
+        keeps_key: bool = False,
+        key_serde: SerdeLike | None = None,
+        value_serde: SerdeLike | None = None,
+    ) -> "KStream":
+        """Send the records through a processor of your own (``RecordProcessor``, or ``Processor`` for whole batches).
 
         Args:
-            table: the table to look up.
-            joiner: ``joiner(value, table_value)``, or with three parameters ``joiner(key, value, table_value)``.
-            joined: serdes and name.
+            supplier: makes the processor, one for each task; a class will do.
+            stores: what it may use: names of stores that are in the topology (``StreamsBuilder.add_state_store``, or a
+                table's), or descriptions of new ones.
+            name: the node's name.
+            keeps_key: promise that no record gets another key, so that nothing has to be repartitioned later.
+            key_serde, value_serde: of what it forwards; the same unless given.
         """
-        return self._join_table(table, joiner, joined or Joined(), left=False)
+        node = name or self.graph.new_name("KSTREAM-PROCESSOR-")
+        stream = self.then("KSTREAM-PROCESSOR-", supplier, node)
+        for store in stores:
+            if isinstance(store, StoreSpec):
+                self.graph.add_store(store, node)
+            else:
+                self.graph.connect(node, store)
+        return stream._retyped(key_serde, value_serde, rekeyed=not keeps_key)
 
-    def left_join(self, table: KTable, joiner: Callable[..., Any], joined: Joined | None = None) -> "KStream":
-        """As ``join``, but a record without a match is joined with None."""
-        return self._join_table(table, joiner, joined or Joined(), left=True)
+    def repartition(self, repartitioned: Repartitioned | None = None) -> "KStream":
+        """Send the records through a repartition topic in any case, so that all of a key come to the key's task."""
+        options = repartitioned or Repartitioned()
+        return self.through_topic(options.name, options.key_serde, options.value_serde)
+
+    def join(
+        self,
+        other: "KStream | KTable",
+        joiner: Callable[..., Any],
+        joined: Joined | StreamJoined | None = None,
+        *,
+        windows: JoinWindows | None = None,
+    ) -> "KStream":
+        """Join with another stream, record by record within ``windows``, or with a table.
+
+        A stream: each pair of records with the same key whose times are close enough comes out once, at the later of
+        the two times (KIP-77). A table: each record is joined with the table's value of its key, without one it is
+        dropped; against a versioned table the value is the one that was valid at the record's time (KIP-914).
+
+        Args:
+            other: the right side.
+            joiner: ``joiner(value, other_value)``, or with three parameters ``joiner(key, value, other_value)``.
+            joined: serdes and names; ``Joined`` for a table, ``StreamJoined`` for a stream.
+            windows: which records of two streams belong together.
+        """
+        return self._join(other, joiner, joined, windows, JoinKind.INNER)
+
+    def left_join(
+        self,
+        other: "KStream | KTable",
+        joiner: Callable[..., Any],
+        joined: Joined | StreamJoined | None = None,
+        *,
+        windows: JoinWindows | None = None,
+    ) -> "KStream":
+        """As ``join``, but a record without a match comes out too, joined with None.
+
+        With a stream that happens when its window and grace are over, or at once with ``JoinWindows(eager=True)``.
+        """
+        return self._join(other, joiner, joined, windows, JoinKind.LEFT)
+
+    def outer_join(
+        self,
+        other: "KStream",
+        joiner: Callable[..., Any],
+        joined: StreamJoined | None = None,
+        *,
+        windows: JoinWindows,
+    ) -> "KStream":
+        """As ``left_join`` with a stream, for the records of both sides."""
+        return self._join(other, joiner, joined, windows, JoinKind.OUTER)
+
+    def _join(
+        self,
+        other: "KStream | KTable",
+        joiner: Callable[..., Any],
+        joined: Joined | StreamJoined | None,
+        windows: JoinWindows | None,
+        kind: JoinKind,
+    ) -> "KStream":
+        where = f"the join of {self.node!r} with {other.node!r}"
+        if isinstance(other, KStream):
+            if windows is None or isinstance(joined, Joined):
+                raise TopologyError(
+                    f"{where} is one of two streams: it needs windows=JoinWindows(...) and StreamJoined"
+                )
+            return join_streams(self, other, keyed_joiner(joiner), windows, joined or StreamJoined(), kind)
+        if windows is not None or isinstance(joined, StreamJoined) or kind is JoinKind.OUTER:
+            raise TopologyError(
+                f"{where} is one with a table: it has no windows, takes Joined instead of StreamJoined, and is inner "
+                "or left, because only a record of the stream can make a result"
+            )
+        return self._join_table(other, joiner, joined or Joined(), left=kind is JoinKind.LEFT)
 
     def _join_table(self, table: KTable, joiner: Callable[..., Any], joined: Joined, *, left: bool) -> "KStream":
-        stream = self.repartitioned(joined.name, joined.key_serde, joined.value_serde)
-        getter = table.value_getter()
-        with_key = keyed_joiner(joiner)
-        prefix = "KSTREAM-LEFTJOIN-" if left else "KSTREAM-JOIN-"
-        result = stream._then(prefix, lambda: StreamTableJoin(getter, with_key, left=left), joined.name, getter.stores)
-        result.value_serde = None
-        return result
+        stream = self.repartitioned(joined.name, joined.key_serde, joined.value_serde, keep_null_keys=left)
+        check_copartitioned(stream, table)
+        return join_stream_with_table(stream, table, keyed_joiner(joiner), joined, left=left)
+
+    def to_table(self, materialized: Materialized | None = None, *, name: str | None = None) -> KTable:
+        """The stream read as a table: each record sets the value of its key, a null value deletes it.
+
+        The table gets a store if ``materialized`` asks for one, or else when an operator has to look it up. A table
+        that was turned into a stream and back is versioned only if it is materialized so here (KIP-914).
+        """
+        return stream_to_table(self, materialized or Materialized(), name)
+
+    def group_by(self, selector: Callable[[Any, Any], Any], grouped: Grouped | None = None) -> KGroupedStream:
+        """Group by ``selector(key, value)``: the same as ``select_key`` and ``group_by_key``."""
+        grouped = grouped or Grouped()
+        return self.select_key(selector, key_serde=grouped.key_serde).group_by_key(grouped)
 
     def group_by_key(self, grouped: Grouped | None = None) -> KGroupedStream:
         """Group by the records' own keys, for an aggregation."""
@@ -104,26 +293,45 @@ class KStream:
         self.graph.add(SinkNode(name, [self.node], topic=topic, produced=described))
 
     def repartitioned(
-        self, name: str | None = None, key_serde: SerdeLike | None = None, value_serde: SerdeLike | None = None
+        self,
+        name: str | None = None,
+        key_serde: SerdeLike | None = None,
+        value_serde: SerdeLike | None = None,
+        *,
+        keep_null_keys: bool = False,
     ) -> "KStream":
-        """This stream with equal keys together: itself, or read back from a repartition topic if the key changed."""
+        """This stream with equal keys together: itself, or read back from a repartition topic if the key changed.
+
+        A record without a key is dropped on the way unless ``keep_null_keys``, for operators that want it (KIP-962).
+        """
         if not self.repartition_required:
             return self
+        stream = self if keep_null_keys else self.then("KSTREAM-FILTER-", DropNullKeys, None)
+        return stream.through_topic(name, key_serde, value_serde)
+
+    def through_topic(
+        self, name: str | None = None, key_serde: SerdeLike | None = None, value_serde: SerdeLike | None = None
+    ) -> "KStream":
+        """This stream written to the repartition topic ``<name>-repartition`` and read back.
+
+        Raises:
+            TopologyError: a serde is not known.
+        """
         key, value = key_serde or self.key_serde, value_serde or self.value_serde
         if key is None or value is None:
             raise TopologyError(
                 f"the records of {self.node!r} must travel to the tasks of their new keys, but their "
-                f"{'key' if key is None else 'value'} serde is not known; name it in Grouped or Joined"
+                f"{'key' if key is None else 'value'} serde is not known; name it in Grouped, Joined, StreamJoined or "
+                "Repartitioned"
             )
         topic = f"{name or self.graph.new_name('KSTREAM-REPARTITION-')}-repartition"
-        checked = self._then("KSTREAM-FILTER-", DropNullKeys, None)
         sink, source = self.graph.new_name("KSTREAM-SINK-"), self.graph.new_name("KSTREAM-SOURCE-")
         self.graph.internal_topics.add(topic)
-        self.graph.add(SinkNode(sink, [checked.node], topic=topic, produced=Produced(key, value, name=sink)))
+        self.graph.add(SinkNode(sink, [self.node], topic=topic, produced=Produced(key, value, name=sink)))
         self.graph.add(SourceNode(source, topic=topic, consumed=Consumed(key, value, name=source)))
         return KStream(self.graph, source, key, value)
 
-    def _then(
+    def then(
         self, prefix: str, supplier: Callable[[], Processor], name: str | None, stores: tuple[str, ...] = ()
     ) -> "KStream":
         """The stream behind a new processor with this stream as its only parent."""
@@ -132,17 +340,11 @@ class KStream:
         self.graph.connect(node, *stores)
         return KStream(self.graph, node, self.key_serde, self.value_serde, self.repartition_required)
 
-
-def keyed_joiner(joiner: Callable[..., Any]) -> Callable[[Any, Any, Any], Any]:
-    """``joiner`` as a function of key, left value and right value; a joiner of two parameters does not see the key."""
-    try:
-        positional = [
-            p
-            for p in signature(joiner).parameters.values()
-            if p.kind in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD) and p.default is Parameter.empty
-        ]
-    except (TypeError, ValueError):
-        positional = []
-    if len(positional) == 3:
-        return joiner
-    return lambda key, left, right: joiner(left, right)
+    def _retyped(
+        self, key_serde: SerdeLike | None, value_serde: SerdeLike | None, *, rekeyed: bool = False
+    ) -> "KStream":
+        """This stream with other serdes where they are given; ``rekeyed`` if the key may have changed."""
+        self.key_serde = key_serde or self.key_serde
+        self.value_serde = value_serde or self.value_serde
+        self.repartition_required = self.repartition_required or rekeyed
+        return self

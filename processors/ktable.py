@@ -1,15 +1,25 @@
 """``KTable``: a table, which a stream of updates keeps current, and the operators on it."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from millpond.processors.config import Produced, SerdeLike
+from millpond.errors import TopologyError
+from millpond.processors.config import Grouped, Materialized, Produced, SerdeLike
+from millpond.processors.functions import keyed_joiner, keyed_mapper
+from millpond.processors.suppressed import Suppressed
+from millpond.processors.table_filter import FilterTable
+from millpond.processors.table_map_values import MapTableValues, TransformTableValues
+from millpond.processors.table_operator import OperationGetter, TableOperation, TableOperator
 from millpond.processors.table_source import TableConfig, TableSource
+from millpond.processors.table_table_join import TableJoinType
 from millpond.processors.tables import ValueGetterFactory, store_getter
-from millpond.processors.topology import TopologyGraph
-from millpond.stores.specs import StoreSpec
+from millpond.processors.topology import ProcessorNode, TopologyGraph
+from millpond.stores.specs import StoreKind, StoreSpec
 
 if TYPE_CHECKING:
+    from millpond.processors.grouped_table import KGroupedTable
     from millpond.processors.kstream import KStream
+    from millpond.processors.table_repartition import Selector
 
 
 class KTable:
@@ -44,6 +54,161 @@ class KTable:
         self.config.send_olds = True
         return True
 
+    def filter(
+        self,
+        predicate: Callable[[Any, Any], bool],
+        materialized: Materialized | None = None,
+        *,
+        name: str | None = None,
+    ) -> "KTable":
+        """The rows for which ``predicate(key, value)`` is true; a row for which it turns false is deleted.
+
+        A versioned table's repeated tombstones are kept (KIP-914); other tables' are dropped where the value before is
+        known.
+        """
+        return self._derive("KTABLE-FILTER-", FilterTable(predicate, True), materialized, self.value_serde, name)
+
+    def filter_not(
+        self,
+        predicate: Callable[[Any, Any], bool],
+        materialized: Materialized | None = None,
+        *,
+        name: str | None = None,
+    ) -> "KTable":
+        """The rows for which ``predicate(key, value)`` is false; otherwise as ``filter``."""
+        return self._derive("KTABLE-FILTER-", FilterTable(predicate, False), materialized, self.value_serde, name)
+
+    def map_values(
+        self,
+        mapper: Callable[..., Any],
+        materialized: Materialized | None = None,
+        *,
+        value_serde: SerdeLike | None = None,
+        name: str | None = None,
+    ) -> "KTable":
+        """Each value replaced by ``mapper(value)``, or with two parameters by ``mapper(key, value)``.
+
+        The mapper is not called for deleted rows. A result of None deletes the row. ``value_serde`` is that of the new
+        values; the same unless given here or in ``materialized``.
+        """
+        operation = MapTableValues(keyed_mapper(mapper))
+        return self._derive("KTABLE-MAPVALUES-", operation, materialized, value_serde or self.value_serde, name)
+
+    def transform_values(
+        self,
+        transformer: Callable[[Any, Any], Any],
+        materialized: Materialized | None = None,
+        *,
+        value_serde: SerdeLike | None = None,
+        name: str | None = None,
+    ) -> "KTable":
+        """As ``map_values`` with ``transformer(key, value)``, which is called for deleted and absent rows too."""
+        operation = TransformTableValues(transformer)
+        return self._derive("KTABLE-TRANSFORMVALUES-", operation, materialized, value_serde or self.value_serde, name)
+
+    def join(
+        self,
+        other: "KTable",
+        joiner: Callable[..., Any],
+        materialized: Materialized | None = None,
+        *,
+        foreign_key: Callable[..., Any] | None = None,
+        name: str | None = None,
+    ) -> "KTable":
+        """A row for each key that both tables have: ``joiner(value, other_value)``, current whichever side changes.
+
+        With versioned tables an update that is not its key's latest makes no result (KIP-914).
+
+        Args:
+            other: the table to join with. With ``foreign_key`` its keys are what that extracts, else they are this
+                table's keys.
+            joiner: ``joiner(value, other_value)``, or with three parameters ``joiner(key, value, other_value)``.
+            materialized: a store for the result, and its serdes.
+            foreign_key: ``foreign_key(value)``, or with two parameters ``foreign_key(key, value)``, gives the key of
+                the other table (KIP-213). None joins nothing.
+            name: what the join's nodes are called after.
+        """
+        return self._join(other, joiner, materialized, foreign_key, TableJoinType.INNER, name)
+
+    def left_join(
+        self,
+        other: "KTable",
+        joiner: Callable[..., Any],
+        materialized: Materialized | None = None,
+        *,
+        foreign_key: Callable[..., Any] | None = None,
+        name: str | None = None,
+    ) -> "KTable":
+        """As ``join``, but every row of this table has a result; what the other table lacks is None."""
+        return self._join(other, joiner, materialized, foreign_key, TableJoinType.LEFT, name)
+
+    def outer_join(
+        self,
+        other: "KTable",
+        joiner: Callable[..., Any],
+        materialized: Materialized | None = None,
+        *,
+        name: str | None = None,
+    ) -> "KTable":
+        """As ``join``, but every row of either table has a result; what one table lacks is None."""
+        return self._join(other, joiner, materialized, None, TableJoinType.OUTER, name)
+
+    def _join(
+        self,
+        other: "KTable",
+        joiner: Callable[..., Any],
+        materialized: Materialized | None,
+        foreign_key: Callable[..., Any] | None,
+        type_: TableJoinType,
+        name: str | None,
+    ) -> "KTable":
+        from millpond.processors.foreign_key_graph import join_on_foreign_key
+        from millpond.processors.table_join_graph import join_tables
+
+        with_key = keyed_joiner(joiner)
+        if foreign_key is None:
+            return join_tables(self, other, with_key, materialized or Materialized(), type_, name)
+        extract = keyed_mapper(foreign_key)
+        return join_on_foreign_key(self, other, with_key, extract, materialized or Materialized(), type_, name)
+
+    def _derive(
+        self,
+        prefix: str,
+        operation: TableOperation,
+        materialized: Materialized | None,
+        value_serde: SerdeLike | None,
+        name: str | None,
+    ) -> "KTable":
+        """The table behind a new operator with this table as its parent."""
+        materialized = materialized or Materialized()
+        node = name or self.graph.new_name(prefix)
+        versioned = self.versioned
+        config = TableConfig(versioned=versioned)
+        self.graph.add(
+            ProcessorNode(
+                node,
+                [self.node],
+                supplier=lambda: TableOperator(operation, config, versioned_parent=versioned),
+            )
+        )
+        return DerivedKTable(self, node, operation, config, materialized, value_serde)
+
+    def group_by(self, selector: "Selector", grouped: Grouped | None = None) -> "KGroupedTable":
+        """Group the rows by another key: ``selector(key, value)`` gives group key and grouped value (KIP-904)."""
+        from millpond.processors.grouped_table import KGroupedTable
+
+        return KGroupedTable(self, selector, grouped or Grouped())
+
+    def suppress(self, suppressed: Suppressed) -> "KTable":
+        """Hold updates back, for a time or until their windows close (KIP-328).
+
+        Raises:
+            TopologyError: the table is versioned, or comes from no windowed aggregation and should wait for one.
+        """
+        from millpond.processors.suppress import suppress
+
+        return suppress(self, suppressed)
+
     def to_stream(self) -> "KStream":
         """The table's updates as a stream; a deletion is a null value."""
         from millpond.processors.kstream import KStream
@@ -53,6 +218,72 @@ class KTable:
     def to(self, topic: str, produced: Produced | None = None) -> None:
         """Write the table's updates to a sink."""
         self.to_stream().to(topic, produced)
+
+
+class DerivedKTable(KTable):
+    """A table made of another, value by value; without a store of its own it is read through its parent."""
+
+    def __init__(
+        self,
+        parent: KTable,
+        node: str,
+        operation: TableOperation,
+        config: TableConfig,
+        materialized: Materialized,
+        value_serde: SerdeLike | None,
+    ) -> None:
+        super().__init__(
+            parent.graph,
+            node,
+            materialized.key_serde or parent.key_serde,
+            materialized.value_serde or value_serde,
+            config,
+        )
+        self._parent = parent
+        self._operation = operation
+        if materialized.has_store:
+            add_table_store(self, materialized, f"{node}-STATE-STORE")
+        if operation.drops_repeated_tombstones:
+            # As far as the values before are known without a new store, they save unnecessary tombstones.
+            self.config.send_olds = parent.enable_old_values(force=False)
+
+    def value_getter(self) -> ValueGetterFactory:
+        if self.config.store is not None:
+            return super().value_getter()
+        parent, operation = self._parent.value_getter(), self._operation
+        return ValueGetterFactory(parent.stores, lambda context: OperationGetter(parent.make(context), operation))
+
+    def enable_old_values(self, force: bool) -> bool:
+        if self.config.store is not None or self._parent.enable_old_values(force):
+            self.config.send_olds = True
+        return self.config.send_olds
+
+
+def add_table_store(table: KTable, materialized: Materialized, default_name: str) -> None:
+    """Give a table the store that ``materialized`` asks for; it decides whether the table is versioned.
+
+    Raises:
+        TopologyError: the store is of a kind that cannot hold a table, or versioned and cached.
+    """
+    spec = materialized.spec(default_name, StoreKind.TIMESTAMPED_KEY_VALUE, table.key_serde, table.value_serde)
+    check_table_store(spec, materialized)
+    table.graph.add_store(spec, table.node)
+    table.config.store = spec.name
+    table.config.versioned = spec.kind is StoreKind.VERSIONED
+    table.config.caching = materialized.caching
+
+
+def check_table_store(spec: StoreSpec, materialized: Materialized) -> None:
+    """Refuse a store that cannot hold a table."""
+    if spec.kind not in (StoreKind.TIMESTAMPED_KEY_VALUE, StoreKind.VERSIONED):
+        raise TopologyError(
+            f"store {spec.name!r} of kind {spec.kind.value} cannot hold a table; leave the kind out, or take "
+            f"Materialized.versioned"
+        )
+    if materialized.caching and spec.kind is StoreKind.VERSIONED:
+        raise TopologyError(
+            f"store {spec.name!r} is versioned and cannot be cached: a cache drops versions; leave caching out"
+        )
 
 
 class SourceKTable(KTable):
@@ -71,7 +302,7 @@ class SourceKTable(KTable):
         self._spec = spec
 
     def materialize(self) -> None:
-        """Give the table its store, if it has none yet."""
+        """Give the table its store, if it has none yet; for an operator that has to look the table up."""
         if self.config.store is None:
             self.graph.add_store(self._spec, self.node)
             self.config.store = self._spec.name

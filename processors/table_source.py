@@ -6,6 +6,12 @@ from typing import Any
 from millpond.processors.batch import Batch, BatchBuilder
 from millpond.processors.processor import Processor, ProcessorContext
 from millpond.processors.tables import NOT_PUT, VALID_TO_UNDEFINED, TableStore
+from millpond.processors.update_cache import UpdateCache
+from millpond.stores.serdes import BYTES, INT64, STRING
+from millpond.stores.timestamped import TimestampedKeyValueStore
+
+_PLAIN_KEYS = (BYTES, STRING, INT64)
+"""Serdes whose equal keys have equal bytes and can be looked up in a dict."""
 
 
 @dataclass
@@ -16,40 +22,109 @@ class TableConfig:
         store: the store that holds the table; None if it is not materialised.
         versioned: whether downstream processors apply the rules of KIP-914 to it.
         send_olds: whether somebody downstream needs the values before each update.
+        caching: whether only the last update of a key in each micro-batch is emitted.
     """
 
     store: str | None = None
     versioned: bool = False
     send_olds: bool = False
+    caching: bool = False
 
 
-class TableSource(Processor):
-    """Puts each record and forwards the update, with the value before it where somebody needs it."""
+class TableWriter:
+    """Puts a table's updates into its store and forwards them, with the values before them where somebody needs those.
 
-    def __init__(self, config: TableConfig) -> None:
-        self._config = config
+    What a versioned store refuses because it is older than its grace period is counted and not forwarded (KIP-914).
+    """
 
-    def init(self, context: ProcessorContext) -> None:
-        super().init(context)
-        store = self._config.store
-        self._table = None if store is None else TableStore(context.store(store))
+    def __init__(self, context: ProcessorContext, config: TableConfig) -> None:
+        assert config.store is not None
+        self._context = context
+        self._send_olds = config.send_olds
+        self._table = TableStore(context.store(config.store))
+        store = self._table.store
+        self._many = store if isinstance(store, TimestampedKeyValueStore) else None
+        self._plain_keys = store.key_serde in _PLAIN_KEYS
+        self._cache = UpdateCache(store.key_serde) if config.caching else None
 
-    def process(self, batch: Batch) -> None:
-        kept = batch.select([key is not None for key in batch.keys])
-        self.context.count("dropped-null-key", len(batch) - len(kept))
-        self.context.forward(kept if self._table is None else self._put(self._table, kept))
+    def write(self, batch: Batch, *, drop_repeated_tombstones: bool = False) -> None:
+        """Put and forward; with ``drop_repeated_tombstones`` not where there was no value and there still is none."""
+        if not len(batch):
+            return
+        if self._many is not None and not self._send_olds:
+            self._many.put_many(batch.keys, batch.values, batch.timestamps)
+            written = Batch(batch.keys, batch.values, batch.timestamps)
+        elif self._many is not None and self._plain_keys and len(batch) > 1:
+            written = self._write_many(self._many, batch)
+            if drop_repeated_tombstones:
+                written = without_repeated_tombstones(written)
+        else:
+            written = self._write_each(batch, drop_repeated_tombstones)
+        if self._cache is None:
+            self._context.forward(written)
+        else:
+            self._cache.add(written)
 
-    def _put(self, table: TableStore, batch: Batch) -> Batch:
-        send_olds = self._config.send_olds
+    def flush(self) -> None:
+        """Forward what the cache held back."""
+        if self._cache is not None:
+            self._context.forward(self._cache.take())
+
+    def _write_many(self, store: TimestampedKeyValueStore[Any, Any], batch: Batch) -> Batch:
+        distinct = list(dict.fromkeys(batch.keys))
+        values = [None if found is None else found.value for found in store.get_many(distinct)]
+        current = dict(zip(distinct, values, strict=True))
+        olds = []
+        for key, value in zip(batch.keys, batch.values, strict=True):
+            olds.append(current[key])
+            current[key] = value
+        store.put_many(batch.keys, batch.values, batch.timestamps)
+        return Batch(batch.keys, batch.values, batch.timestamps, olds)
+
+    def _write_each(self, batch: Batch, drop_repeated_tombstones: bool) -> Batch:
+        table, send_olds = self._table, self._send_olds
         out = BatchBuilder(olds=send_olds)
         expired = 0
         for key, value, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True):
             before: Any = table.get(key) if send_olds else None
+            if drop_repeated_tombstones and send_olds and value is None and before is None:
+                continue
             valid_to = table.put(key, value, timestamp)
             if valid_to == NOT_PUT:
                 expired += 1
                 continue
             old = None if before is None else before.value
             out.add(key, value, timestamp, old, valid_to == VALID_TO_UNDEFINED)
-        self.context.count("dropped-expired", expired)
+        self._context.count("dropped-expired", expired)
         return out.build()
+
+
+def without_repeated_tombstones(updates: Batch) -> Batch:
+    """The updates without those from nothing to nothing; all where the values before are not known."""
+    if updates.olds is None:
+        return updates
+    changed = [new is not None or old is not None for new, old in zip(updates.values, updates.olds, strict=True)]
+    return updates.select(changed)
+
+
+class TableSource(Processor):
+    """Turns each record into an update of its key; records without a key are dropped and counted."""
+
+    def __init__(self, config: TableConfig) -> None:
+        self._config = config
+
+    def init(self, context: ProcessorContext) -> None:
+        super().init(context)
+        self._writer = None if self._config.store is None else TableWriter(context, self._config)
+
+    def process(self, batch: Batch) -> None:
+        kept = batch.select([key is not None for key in batch.keys]) if None in batch.keys else batch
+        self.context.count("dropped-null-key", len(batch) - len(kept))
+        if self._writer is None:
+            self.context.forward(kept)
+        else:
+            self._writer.write(kept)
+
+    def flush(self) -> None:
+        if self._writer is not None:
+            self._writer.flush()

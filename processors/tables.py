@@ -60,6 +60,10 @@ class ValueGetter(ABC):
         """``get_as_of`` for many keys, in their order."""
         return list(map(self.get_as_of, keys, timestamps))
 
+    def horizon(self) -> int | None:
+        """The time before which as-of lookups may find nothing although there was a value; None where there is none."""
+        return None
+
 
 @dataclass(frozen=True)
 class ValueGetterFactory:
@@ -94,6 +98,11 @@ class StoreGetter(ValueGetter):
     def get_many_as_of(self, keys: Sequence[Any], timestamps: Sequence[int]) -> list[ValueAndTimestamp[Any] | None]:
         found: list[ValueAndTimestamp[Any] | None] = self._store.get_many_as_of(keys, timestamps)
         return found
+
+    def horizon(self) -> int | None:
+        if not isinstance(self._store, VersionedKeyValueStore) or self._store.observed_stream_time is None:
+            return None
+        return self._store.observed_stream_time - self._store.history_retention
 
 
 def store_getter(store: str) -> ValueGetterFactory:

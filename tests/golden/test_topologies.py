@@ -13,7 +13,8 @@ def concerns(case: Case) -> bool:
 def test_a_topology_does_what_was_recorded(case: Case, backend_name: str) -> None:
     run = interpreter.run(case.content, backend_name)
     if case.compare == "skip":
-        assert run.failed_at is None, run.error
+        # Not comparable; but only where the two differ in what they allow may there be an error.
+        assert run.failed_at in (None, "build"), run.error
         return
     error = case.content.get("error", {})
     assert run.failed_at == error.get("at"), run.error or f"no error, but Kafka Streams says: {error.get('message')}"

@@ -1,0 +1,159 @@
+"""The messages of the foreign-key join (KIP-213), as bytes: they travel through internal topics and lie in a store.
+
+A subscription and a combined key are byte for byte those of Kafka Streams::
+
+    combined key   length of the foreign key (4 bytes, big-endian), foreign key, primary key
+    subscription   version (0, or 1 with a partition; the highest bit says that there is no hash), instruction,
+                   hash (16 bytes), primary key, partition (4 bytes, version 1 only)
+
+A response is not: Kafka Streams' cannot tell a foreign value of no bytes from none. Ours says what it brings::
+
+    response       content (the highest bit says that there is no hash), hash (16 bytes), foreign value
+"""
+
+import struct
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from millpond.errors import SerdeError
+
+HASH_SIZE: Final = 16
+
+_NO_HASH: Final = 0x80
+_LENGTH = struct.Struct(">I")
+_PARTITION = struct.Struct(">i")
+_HASH = struct.Struct(">QQ")
+
+_MASK = (1 << 64) - 1
+_SEED = 104729
+_C1 = 0x87C37B91114253D5
+_C2 = 0x4CF5AD432745937F
+
+
+class Instruction(IntEnum):
+    """What the side of the foreign table does with a subscription; the numbers are Kafka Streams'."""
+
+    DELETE_KEY_NO_PROPAGATE = 0
+    """Forget the subscription."""
+    DELETE_KEY_AND_PROPAGATE = 1
+    """Forget the subscription and answer that there is no foreign value."""
+    PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE = 2
+    """Keep the subscription and answer, also if there is no foreign value."""
+    PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE = 3
+    """Keep the subscription and answer; if there is no foreign value, that matters only to a result that stands."""
+
+
+class Content(IntEnum):
+    """What a response brings."""
+
+    NOTHING = 0
+    """No foreign value: a left join's result has None there, an inner join's result is deleted."""
+    VALUE = 1
+    """The foreign value."""
+    RETRACTION = 2
+    """No foreign value either, but nobody needs to hear of it unless a result stands."""
+
+
+class Subscription(NamedTuple):
+    """What a row of the left table asks of the side of the foreign table.
+
+    Attributes:
+        hash: of the left value's bytes; None where the row was deleted.
+        instruction: what to do.
+        primary_key: the bytes of the left table's key.
+        partition: the left task's partition, if it has to be told (version 1).
+    """
+
+    hash: bytes | None
+    instruction: Instruction
+    primary_key: bytes
+    partition: int | None = None
+
+    def to_bytes(self) -> bytes:
+        version = 0 if self.partition is None else 1
+        head = bytes((version | (_NO_HASH if self.hash is None else 0), self.instruction))
+        tail = b"" if self.partition is None else _PARTITION.pack(self.partition)
+        return b"".join((head, self.hash or b"", self.primary_key, tail))
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "Subscription":
+        version, rest = data[0] & ~_NO_HASH, 2 + (0 if data[0] & _NO_HASH else HASH_SIZE)
+        if version > 1:
+            raise SerdeError(f"a subscription of version {version} cannot be read; this release knows 0 and 1")
+        end = len(data) - (_PARTITION.size if version else 0)
+        partition = _PARTITION.unpack_from(data, end)[0] if version else None
+        return cls(data[2:rest] or None, Instruction(data[1]), data[rest:end], partition)
+
+
+class Response(NamedTuple):
+    """What the side of the foreign table answers.
+
+    Attributes:
+        hash: of the left value that was subscribed with; an answer to any other than the current one is stale.
+        content: what it brings.
+        foreign_value: the bytes of the foreign value, empty where there is none.
+    """
+
+    hash: bytes | None
+    content: Content
+    foreign_value: bytes = b""
+
+    def to_bytes(self) -> bytes:
+        head = bytes((self.content | (_NO_HASH if self.hash is None else 0),))
+        return b"".join((head, self.hash or b"", self.foreign_value))
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "Response":
+        rest = 1 + (0 if data[0] & _NO_HASH else HASH_SIZE)
+        return cls(data[1:rest] or None, Content(data[0] & ~_NO_HASH), data[rest:])
+
+
+def combined_key(foreign_key: bytes, primary_key: bytes) -> bytes:
+    """The key of a subscription; without a primary key the prefix of all subscriptions of the foreign key."""
+    return _LENGTH.pack(len(foreign_key)) + foreign_key + primary_key
+
+
+def primary_key_of(combined: bytes) -> bytes:
+    """The primary key in a combined key."""
+    return combined[_LENGTH.size + _LENGTH.unpack_from(combined)[0] :]
+
+
+def murmur3_128(data: bytes) -> bytes:
+    """The 128-bit Murmur3 hash by which Kafka Streams tells a stale response.
+
+    >>> murmur3_128(b"hello").hex()
+    '30bfb3f5c2ef16ac5668a7a9e1c3dc9a'
+    """
+    h1 = h2 = _SEED
+    whole = len(data) & ~15
+    for k1, k2 in struct.iter_unpack("<QQ", data[:whole]):
+        h1 = ((_rotl(h1 ^ _mix1(k1), 27) + h2) * 5 + 0x52DCE729) & _MASK
+        h2 = ((_rotl(h2 ^ _mix2(k2), 31) + h1) * 5 + 0x38495AB5) & _MASK
+    tail = data[whole:]
+    h1 ^= _mix1(int.from_bytes(tail[:8], "little"))
+    h2 ^= _mix2(int.from_bytes(tail[8:], "little"))
+    h1 ^= len(data)
+    h2 ^= len(data)
+    h1 = (h1 + h2) & _MASK
+    h2 = (h2 + h1) & _MASK
+    h1, h2 = _finalised(h1), _finalised(h2)
+    h1 = (h1 + h2) & _MASK
+    return _HASH.pack(h1, (h2 + h1) & _MASK)
+
+
+def _rotl(value: int, bits: int) -> int:
+    return ((value << bits) | (value >> (64 - bits))) & _MASK
+
+
+def _mix1(k1: int) -> int:
+    return (_rotl((k1 * _C1) & _MASK, 31) * _C2) & _MASK
+
+
+def _mix2(k2: int) -> int:
+    return (_rotl((k2 * _C2) & _MASK, 33) * _C1) & _MASK
+
+
+def _finalised(value: int) -> int:
+    value = ((value ^ (value >> 33)) * 0xFF51AFD7ED558CCD) & _MASK
+    value = ((value ^ (value >> 33)) * 0xC4CEB9FE1A85EC53) & _MASK
+    return value ^ (value >> 33)
