@@ -196,13 +196,13 @@ class TopologyDriver:
         """Process, flush and commit; each sub-topology after those that write the repartition topics it reads."""
         outputs: dict[str, list[Batch]] = {topic: [] for topic in self._outputs}
         try:
+            self._run_dry(inputs, outputs)
             for task in self._tasks:
-                for topic, run in merge(self._waiting(task, inputs)):
-                    task.process(topic, run)
                 if punctuate:
                     task.punctuate(self._wall_clock)
                 task.flush()
                 self._collect(task, outputs)
+                self._run_dry({}, outputs)
             for store in self._stores.values():
                 store.flush()
         except BaseException:
@@ -214,6 +214,18 @@ class TopologyDriver:
             opened.transaction.commit()
         for topic, batches in outputs.items():
             self._outputs[topic].extend(batches)
+
+    def _run_dry(self, inputs: Mapping[str, Batch], outputs: dict[str, list[Batch]]) -> None:
+        """Run tasks until nothing waits for any of them."""
+        working = True
+        while working:
+            working = False
+            for task in self._tasks:
+                for topic, run in merge(self._waiting(task, inputs)):
+                    working = True
+                    task.process(topic, run)
+                self._collect(task, outputs)
+            inputs = {}
 
     def _waiting(self, task: Task, inputs: Mapping[str, Batch]) -> dict[str, Batch]:
         """What waits for ``task``, by topic."""

@@ -112,7 +112,19 @@ class Subtopology:
 
 
 class Topology:
-    """A finished graph. ``StreamsBuilder.build`` makes it; drivers run it."""
+    """A finished graph. ``StreamsBuilder.build`` makes it; drivers run it.
+
+    Attributes:
+        nodes: all nodes by name.
+        stores: all stores by name.
+        internal_topics: the repartition topics.
+        subtopologies: the connected parts; what writes a repartition topic comes before what reads it.
+        loops: the repartition topics for which that order is impossible: what a part writes comes back to it, because
+            both ends of the way use the same store.
+
+    Raises:
+        TopologyError: a topic is both written and read.
+    """
 
     def __init__(
         self, nodes: Mapping[str, Node], stores: Mapping[str, StoreSpec], internal_topics: Iterable[str]
@@ -120,7 +132,8 @@ class Topology:
         self.nodes = dict(nodes)
         self.stores = dict(stores)
         self.internal_topics = frozenset(internal_topics)
-        self.subtopologies = _order(_split(self.nodes, self.stores, self.internal_topics))
+        _check_topics(self.nodes, self.internal_topics)
+        self.subtopologies, self.loops = _order(_split(self.nodes, self.stores, self.internal_topics))
 
     @property
     def sources(self) -> dict[str, SourceNode]:
@@ -139,6 +152,19 @@ class Topology:
             for node in self.nodes.values()
             if isinstance(node, SinkNode) and node.topic not in self.internal_topics
         }
+
+    def describe(self) -> str:
+        """The topology as text: sub-topologies, stores (kind, backend, versioned or not), repartition topics."""
+        # The module reads this one's classes.
+        from millpond.processors.describe import as_text
+
+        return as_text(self)
+
+    def mermaid(self) -> str:
+        """The topology as a Mermaid flowchart, which Markdown viewers draw."""
+        from millpond.processors.describe import as_mermaid
+
+        return as_mermaid(self)
 
     @property
     def fingerprint(self) -> str:
@@ -182,26 +208,51 @@ def _split(
     ]
 
 
-def _order(parts: Sequence[Subtopology]) -> tuple[Subtopology, ...]:
-    """Parts that write a repartition topic before those that read it."""
+def _order(parts: Sequence[Subtopology]) -> tuple[tuple[Subtopology, ...], frozenset[str]]:
+    """Parts that write a repartition topic before those that read it, and the topics where that cannot be."""
     ordered: list[Subtopology] = []
+    loops: set[str] = set()
     waiting = list(parts)
     while waiting:
-        written_later = {topic for part in waiting for topic in part.sinks}
-        ready = [
-            part
-            for part in waiting
-            if not any(topic in written_later and topic in part.internal_topics for topic in part.sources)
-        ]
-        if not ready:
-            topics = sorted(topic for part in waiting for topic in part.sources if topic in part.internal_topics)
-            raise TopologyError(
-                f"the topology has a cycle through its repartition topics {topics}; break it with a topic"
-            )
+        written_later = {topic for part in waiting for topic in part.sinks if topic in part.internal_topics}
+        ready = [part for part in waiting if not written_later & part.sources.keys()] or waiting[:1]
         for part in ready:
+            loops |= written_later & part.sources.keys()
             ordered.append(replace(part, index=len(ordered)))
             waiting.remove(part)
-    return tuple(ordered)
+    return tuple(ordered), frozenset(loops)
+
+
+def _check_topics(nodes: Mapping[str, Node], internal_topics: frozenset[str]) -> None:
+    """Refuse a topic of the user's that is both written and read: what is written leaves the topology."""
+    readers = {node.topic: node.name for node in nodes.values() if isinstance(node, SourceNode)}
+    for sink in nodes.values():
+        if not isinstance(sink, SinkNode) or sink.topic in internal_topics or sink.topic not in readers:
+            continue
+        reader = readers[sink.topic]
+        path = _path(nodes, readers, reader, sink.name)
+        if path:
+            raise TopologyError(f"the topology has a cycle: topic {sink.topic!r} -> {' -> '.join(path)} -> the topic")
+        raise TopologyError(
+            f"topic {sink.topic!r} is written by {sink.name!r} and read by {reader!r} of the same topology; go on from "
+            "the stream that is written (repartition() moves its records), or make two topologies"
+        )
+
+
+def _path(nodes: Mapping[str, Node], readers: Mapping[str, str], start: str, stop: str) -> list[str]:
+    """The nodes of a way from ``start`` to ``stop``, through repartition topics too; none if there is no way."""
+    waiting, seen = [[start]], {start}
+    while waiting:
+        path = waiting.pop(0)
+        node = nodes[path[-1]]
+        if node.name == stop:
+            return path
+        behind = [readers[node.topic]] if isinstance(node, SinkNode) and node.topic in readers else []
+        for name in (*node.children, *behind):
+            if name not in seen:
+                seen.add(name)
+                waiting.append([*path, name])
+    return []
 
 
 class TopologyGraph:
@@ -254,13 +305,17 @@ class TopologyGraph:
         return next((n for n in self.nodes.values() if isinstance(n, SourceNode) and n.topic == topic), None)
 
     def add_store(self, spec: StoreSpec, *nodes: str) -> None:
-        """Take a store in and connect it to ``nodes``.
+        """Take a new store in and connect it to ``nodes``.
 
         Raises:
             TopologyError: the name is taken by another store.
         """
-        if self.stores.get(spec.name, spec) != spec:
-            raise TopologyError(f"the topology already has a store called {spec.name!r}; give this one another name")
+        if spec.name in self.stores:
+            users = [node.name for node in self.nodes.values() if spec.name in node.stores]
+            raise TopologyError(
+                f"the topology already has a store called {spec.name!r}, used by {users or 'nobody yet'}; give the one "
+                f"for {list(nodes) or 'your processors'} another name"
+            )
         self.stores[spec.name] = spec
         for node in nodes:
             self.connect(node, spec.name)

@@ -102,6 +102,12 @@ def make_plan(topology: Topology, sink: str | None, partitions: int) -> Plan:
     Raises:
         TopologyError: the topology has no such sink, or several and none was named, or one sink in several places.
     """
+    if topology.loops:
+        raise TopologyError(
+            f"records of the repartition topics {sorted(topology.loops)} come back to the tasks that wrote them, because "
+            "both ends of the way use the same store, but Spark's operators run one after the other; write the records "
+            "out at that point, and go on in a second query"
+        )
     chosen = _sink(topology, sink)
     writers = [part for part in topology.subtopologies if chosen in part.sinks]
     if len(writers) > 1:
