@@ -48,7 +48,7 @@ def open_backend(backend: str | BackendSupplier, directory: Path) -> Backend:
     """The backend on ``directory``, open, with keys of any length: this is how everybody opens one.
 
     Raises:
-        BackendInUseError: another process or handle has the directory open and the engine does not share.
+        BackendInUseError: another process or handle has the directory open, and the engine does not share it.
         CorruptStoreError: the files are damaged.
     """
     opened = supplier(backend).open(directory)

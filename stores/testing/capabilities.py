@@ -8,11 +8,6 @@ from pathlib import Path
 from millpond.stores.backend import (
     Backend,
     SupportsCheckpoint,
-    SupportsDeleteRange,
-    SupportsGetMany,
-    SupportsLast,
-    SupportsLoad,
-    SupportsSize,
     delete_range,
     entry_count,
     get_many,
@@ -20,8 +15,17 @@ from millpond.stores.backend import (
     load,
     size_on_disk,
 )
-from millpond.stores.testing.contract import says
 from millpond.stores.testing.oracle import Oracle
+from millpond.stores.testing.sentences import (
+    CHECKPOINT,
+    DELETE_RANGE,
+    ENTRY_COUNT,
+    GET_MANY,
+    LAST,
+    LOAD,
+    REPEATED_KEYS,
+    SIZE_ON_DISK,
+)
 from millpond.stores.testing.suite import EDGE_KEYS, Suite
 
 
@@ -30,26 +34,19 @@ class CapabilitySuite(Suite):
 
     def test_get_many_gives_the_values_in_the_order_of_the_keys(self, filled: Backend) -> None:
         keys = [b"nothing", *reversed(EDGE_KEYS), b"a\0a"]
-        with says(
-            SupportsGetMany.get_many, "The value of each key, in the order of ``keys``; None where there is none."
-        ):
+        with GET_MANY:
             assert get_many(filled, keys) == [None, *(b"<" + key + b">" for key in reversed(EDGE_KEYS)), None]
             assert get_many(filled, []) == []
-        with says(SupportsGetMany.get_many, "Keys may repeat."):
+        with REPEATED_KEYS:
             assert get_many(filled, [b"a", b"x", b"a", b"x", b"a"]) == [b"<a>", None, b"<a>", None, b"<a>"]
 
     def test_get_many_shows_what_was_just_written(self, filled: Backend) -> None:
-        with says(
-            SupportsGetMany.get_many, "The value of each key, in the order of ``keys``; None where there is none."
-        ):
+        with GET_MANY:
             assert get_many(filled, [b"a", b"b"]) == [b"<a>", b"<b>"]
             filled.write({b"a": None, b"b": b""})
             assert get_many(filled, (b"a", b"b")) == [None, b""]
 
-    @says(
-        SupportsLast.last,
-        "The entry with the greatest key in ``start <= key < stop``, or None where the range has none.",
-    )
+    @LAST
     def test_last_gives_the_last_entry_of_each_range(self, filled: Backend) -> None:
         oracle = Oracle(dict(filled.scan()))
         last = last_finder(filled)
@@ -63,7 +60,7 @@ class CapabilitySuite(Suite):
         filled.write(dict.fromkeys(EDGE_KEYS))
         assert last(b"\0", b"\xff\xff\xff") == (b"azz", b"newer")
 
-    @says(SupportsDeleteRange.delete_range, "Delete the entries with ``start <= key < stop``, atomically.")
+    @DELETE_RANGE
     def test_delete_range_deletes_each_range_and_nothing_else(self, backend: Backend) -> None:
         bounds = [*EDGE_KEYS, b"a\0a", b"zz"]
         for start in bounds:
@@ -74,7 +71,7 @@ class CapabilitySuite(Suite):
                 assert [key for key, _ in backend.scan()] == kept
                 assert [backend.get(key) for key in EDGE_KEYS] == [b"1" if key in kept else None for key in EDGE_KEYS]
 
-    @says(SupportsDeleteRange.delete_range, "Delete the entries with ``start <= key < stop``, atomically.")
+    @DELETE_RANGE
     def test_delete_range_of_many_entries_leaves_open_scans_alone(self, backend: Backend) -> None:
         entries = {b"%06d" % number: b"x" * 50 for number in range(10_000)}
         backend.write(entries)
@@ -86,7 +83,7 @@ class CapabilitySuite(Suite):
         backend.write(entries)
         assert dict(backend.scan()) == entries
 
-    @says(SupportsLoad.load, "Load entries that come in strictly ascending key order into a backend that is empty.")
+    @LOAD
     def test_load_brings_all_entries_and_the_backend_goes_on(self, backend: Backend) -> None:
         entries = sorted((b"%d" % (number * 31), b"%d" % number * 10) for number in range(60_000))
         load(backend, iter(entries))
@@ -95,7 +92,7 @@ class CapabilitySuite(Suite):
         assert next(backend.scan()) == (entries[1][0], b"new")
         assert next(backend.scan(reverse=True)) == (b"z", b"z")
 
-    @says(SupportsLoad.load, "Load entries that come in strictly ascending key order into a backend that is empty.")
+    @LOAD
     def test_what_was_loaded_and_flushed_is_there_after_a_reopen(self, directory: Path) -> None:
         entries = [(b"%04d" % number, b"") for number in range(1000)]
         for content in ([], entries):
@@ -110,10 +107,7 @@ class CapabilitySuite(Suite):
         assert before, "the suite has written entries"
         if isinstance(filled, SupportsCheckpoint):
             copy = tmp_path / "copies" / "first"
-            with says(
-                SupportsCheckpoint.checkpoint,
-                "Write a copy of the current content to ``directory``, which does not exist yet.",
-            ):
+            with CHECKPOINT:
                 filled.checkpoint(copy)
                 filled.write({b"a": b"changed", b"new": b"", b"b": None})
                 with self.supplier().open(copy) as copied:
@@ -122,13 +116,13 @@ class CapabilitySuite(Suite):
                 assert filled.get(b"a") == b"changed"
 
     def test_sizes_follow_the_content(self, backend: Backend) -> None:
-        with says(SupportsSize.entry_count, "The number of entries, which may be an estimate."):
+        with ENTRY_COUNT:
             assert entry_count(backend) == 0
         before = size_on_disk(backend)
         backend.write({b"%04d" % number: bytes(1000) for number in range(2000)})
         backend.flush()
-        with says(SupportsSize.entry_count, "The number of entries, which may be an estimate."):
+        with ENTRY_COUNT:
             assert 1000 <= entry_count(backend) <= 4000
-        with says(SupportsSize.size_on_disk, "Bytes on disk, or in memory for a backend without files."):
+        with SIZE_ON_DISK:
             assert before >= 0
             assert size_on_disk(backend) - before > 20_000

@@ -20,7 +20,8 @@ class ContractBroken(AssertionError):
 class says(ContextDecorator):
     """Marks a test, or a part of one, as the proof of ``sentence`` in the docstring of ``source``.
 
-    Whatever fails inside is raised again as ``ContractBroken`` with the sentence in front.
+    One quotation may serve any number of tests. Whatever fails inside is raised again as ``ContractBroken`` with the
+    sentence in front.
     """
 
     quoted: ClassVar[set[tuple[str, str]]] = set()

@@ -5,12 +5,12 @@ import time
 from pathlib import Path
 
 from millpond.errors import BackendInUseError
-from millpond.stores.backend import Backend, BackendSupplier
+from millpond.stores.backend import Backend
 from millpond.stores.testing.child import Child
-from millpond.stores.testing.contract import says
 from millpond.stores.testing.oracle import Oracle
 from millpond.stores.testing.programs import content_after, fill_up, hold, pair, write_beside, write_for_ever
-from millpond.stores.testing.suite import ATOMIC, IN_USE, PREFIX, SHARED, TRANSLATED, Suite, open_or_refusal
+from millpond.stores.testing.sentences import ATOMIC, FLUSHED, IN_USE, PREFIX, RELEASE, SHARED, TRANSLATED
+from millpond.stores.testing.suite import Suite, open_or_refusal
 
 _PAYLOADS = (20, 2_000, 200)
 _WRITES = 100
@@ -29,17 +29,13 @@ class ProcessSuite(Suite):
                 with self.supplier().open(place) as backend:
                     content = dict(backend.scan())
                 count = sum(key.startswith(b"log") for key in content)
-                with says(Backend.write, ATOMIC):
+                with ATOMIC:
                     rows = {value for key, value in content.items() if key.startswith(b"row")}
                     assert len(rows) <= 1, f"rows of {len(rows)} writes are mixed"
-                with says(Backend.write, PREFIX):
+                with PREFIX:
                     assert content == content_after(count, payload)
                     assert count <= written + 1
-                with says(
-                    Backend.flush,
-                    "Make everything that was written survive a kill of the process, and a loss of power before the "
-                    "next write.",
-                ):
+                with FLUSHED:
                     assert count >= flushed or not self.supplier().persistent
 
     def _write_and_kill(self, directory: Path, payload: int, chance: random.Random) -> tuple[int, int]:
@@ -60,7 +56,7 @@ class ProcessSuite(Suite):
             assert child.read() == "open"
             backend = open_or_refusal(supplier, directory)
             if isinstance(backend, BackendInUseError):
-                with says(BackendSupplier.open, IN_USE):
+                with IN_USE:
                     assert str(directory) in str(backend)
                 child.let_go_on()
                 assert child.read() == "None"
@@ -70,7 +66,7 @@ class ProcessSuite(Suite):
             child.let_go_on()
             assert child.wait() == 0
         with (
-            says(Backend.close, "Release the engine and its files."),
+            RELEASE,
             supplier.open(directory) as backend,
         ):
             assert backend.get(b"child") == (b"2" if supplier.persistent else None)
@@ -81,7 +77,7 @@ class ProcessSuite(Suite):
             child.let_go_on()
             assert child.read() == "None"
             return
-        with says(BackendSupplier.open, SHARED):
+        with SHARED:
             assert backend.get(b"child") == b"1"
             backend.write({b"parent": b"1"})
             child.let_go_on()
@@ -103,17 +99,17 @@ class ProcessSuite(Suite):
         assert done, "neither of two processes could open the directory"
         with supplier.open(directory) as backend:
             counts = [sum(1 for _ in backend.scan(name, name + b"\xff")) for name in done]
-        with says(BackendSupplier.open, SHARED):
+        with SHARED:
             assert counts == ([_WRITES * 20] * len(done) if supplier.persistent else [0] * len(done))
 
     def test_a_full_disk_raises_store_full_error_and_leaves_whole_writes(self, directory: Path) -> None:
         with Child(fill_up, self.supplier(), directory, 2_000_000) as child:
             kinds = child.read()
-        with says(Backend, TRANSLATED):
+        with TRANSLATED:
             assert "StoreFullError" in kinds or not self.supplier().persistent
         with self.supplier().open(directory) as backend:
             content = dict(backend.scan())
-        with says(Backend.write, ATOMIC):
+        with ATOMIC:
             assert len(content) % 2 == 0
             whole = Oracle()
             for number in range(len(content) // 2):

@@ -4,12 +4,18 @@ from itertools import product
 from pathlib import Path
 
 from millpond.stores.backend import Backend, Changes
-from millpond.stores.testing.contract import says
 from millpond.stores.testing.oracle import Oracle
+from millpond.stores.testing.sentences import (
+    CLOSE_SCAN,
+    EMPTY_RANGE,
+    OPEN_RANGE,
+    RANGE,
+    RELEASE,
+    REVERSE,
+    SEVERAL_SCANS,
+    SNAPSHOT,
+)
 from millpond.stores.testing.suite import EDGE_KEYS, Suite
-
-_CLOSE = "It has a ``close`` method, which frees what it holds; exhausting or dropping it does the same."
-_SNAPSHOT = "The iterator shows the content as it was when ``scan`` was called, whatever is written while it is open."
 
 
 def _numbered(count: int, value: bytes = b"old") -> dict[bytes, bytes | None]:
@@ -19,7 +25,7 @@ def _numbered(count: int, value: bytes = b"old") -> dict[bytes, bytes | None]:
 class ScanSuite(Suite):
     """``scan``."""
 
-    @says(Backend.scan, "The entries with ``start <= key < stop``, in key order.")
+    @RANGE
     def test_scan_gives_each_range_with_its_start_and_without_its_stop(self, filled: Backend) -> None:
         oracle = Oracle(dict(filled.scan()))
         assert len(oracle.content) == len(EDGE_KEYS)
@@ -27,7 +33,7 @@ class ScanSuite(Suite):
         for start, stop in product(bounds, bounds):
             assert list(filled.scan(start, stop)) == oracle.entries(start, stop)
 
-    @says(Backend.scan, "``None`` leaves that side open.")
+    @OPEN_RANGE
     def test_scan_without_a_bound_is_open_on_that_side(self, filled: Backend) -> None:
         oracle = Oracle(dict(filled.scan(None, None)))
         assert sorted(oracle.content) == EDGE_KEYS
@@ -35,20 +41,20 @@ class ScanSuite(Suite):
             assert list(filled.scan(bound, None)) == oracle.entries(bound, None)
             assert list(filled.scan(None, bound)) == oracle.entries(None, bound)
 
-    @says(Backend.scan, "``reverse`` gives the same entries in the opposite order.")
+    @REVERSE
     def test_scan_in_reverse_gives_the_same_entries_backwards(self, filled: Backend) -> None:
         bounds = [None, *EDGE_KEYS, b"a\0a", b"zz"]
         for start, stop in product(bounds, bounds):
             assert list(filled.scan(start, stop, reverse=True)) == list(filled.scan(start, stop))[::-1]
 
-    @says(Backend.scan, "A range whose start is not below its stop is empty.")
+    @EMPTY_RANGE
     def test_a_range_whose_start_is_not_below_its_stop_is_empty(self, filled: Backend) -> None:
         for reverse in (False, True):
             assert list(filled.scan(b"b", b"a", reverse=reverse)) == []
             assert list(filled.scan(b"b", b"b", reverse=reverse)) == []
             assert list(filled.scan(None, b"", reverse=reverse)) == []
 
-    @says(Backend.scan, "The entries with ``start <= key < stop``, in key order.")
+    @RANGE
     def test_an_empty_backend_has_no_entries(self, backend: Backend) -> None:
         for reverse in (False, True):
             assert list(backend.scan(reverse=reverse)) == []
@@ -61,13 +67,13 @@ class ScanSuite(Suite):
             for reverse in (False, True):
                 before = list(backend.scan(reverse=reverse))
                 untouched, begun = backend.scan(reverse=reverse), backend.scan(reverse=reverse)
-                with says(Backend.scan, _SNAPSHOT):
+                with SNAPSHOT:
                     assert [next(begun) for _ in range(10)] == before[:10]
                     backend.write(change)
                     assert list(begun) == before[10:]
                     assert list(untouched) == before
 
-    @says(Backend.scan, "Several may be open at once.")
+    @SEVERAL_SCANS
     def test_scans_that_are_open_together_do_not_disturb_each_other(self, backend: Backend) -> None:
         backend.write(_numbered(300))
         keys = sorted(_numbered(300))
@@ -83,7 +89,7 @@ class ScanSuite(Suite):
                 backend.write(_numbered(100))
                 for scan in (backend.scan(), backend.scan(reverse=True), backend.scan(b"x", b"x"), backend.scan(b"x")):
                     next(scan, None)
-                    with says(Backend.scan, _CLOSE):
+                    with CLOSE_SCAN:
                         if release == "close":
                             scan.close()  # type: ignore[attr-defined]
                             scan.close()  # type: ignore[attr-defined]
@@ -91,5 +97,5 @@ class ScanSuite(Suite):
                         elif release == "exhaust":
                             list(scan)
                 del scan
-            with says(Backend.close, "Release the engine and its files."):
+            with RELEASE:
                 self.supplier().open(directory).close()

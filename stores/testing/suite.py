@@ -34,18 +34,6 @@ EDGE_KEYS = sorted(
 """Keys whose order a backend gets wrong if it compares them as text, as signed bytes or up to a zero byte."""
 
 
-IN_USE = (
-    "An engine whose directory cannot be shared raises ``BackendInUseError`` while another process or handle has it "
-    "open; the message names the directory."
-)
-SHARED = "Where processes do share it, each sees what the others wrote after its own next write or flush."
-ATOMIC = "Apply all of ``changes`` or nothing of it, even if the process is killed on the way."
-PREFIX = "After the process was killed, a reopened backend shows the result of a prefix of the writes."
-TRANSLATED = (
-    "An engine's own exception never leaves its backend: it becomes a ``StoreError``, a full disk a ``StoreFullError``."
-)
-
-
 def open_or_refusal(supplier: BackendSupplier, directory: Path) -> Backend | BackendInUseError:
     """The backend, or the error that says that somebody else has it open."""
     try:

@@ -1,14 +1,14 @@
 """The part of the suite about ``write`` in one process."""
 
 from millpond.stores.backend import Backend
-from millpond.stores.testing.contract import says
+from millpond.stores.testing.sentences import DELETE_NOTHING, SEEN
 from millpond.stores.testing.suite import Suite
 
 
 class WriteSuite(Suite):
     """``write``."""
 
-    @says(Backend.write, "When ``write`` returns, ``get`` and ``scan`` show the changes.")
+    @SEEN
     def test_get_and_scan_show_a_write_at_once(self, backend: Backend) -> None:
         for number in range(20):
             backend.write({b"a": b"%d" % number, b"b%d" % number: b"", b"b%d" % (number - 1): None})
@@ -16,7 +16,7 @@ class WriteSuite(Suite):
             assert list(backend.scan()) == [(b"a", b"%d" % number), (b"b%d" % number, b"")]
             assert next(backend.scan(reverse=True)) == (b"b%d" % number, b"")
 
-    @says(Backend.write, "Deleting a key that does not exist is no error.")
+    @DELETE_NOTHING
     def test_deleting_a_key_that_does_not_exist_is_no_error(self, backend: Backend) -> None:
         backend.write({b"b": None})
         backend.write({b"a": b"1", b"b": None, b"c": None})
@@ -24,13 +24,13 @@ class WriteSuite(Suite):
         backend.write({b"a": None})
         assert list(backend.scan()) == []
 
-    @says(Backend.write, "When ``write`` returns, ``get`` and ``scan`` show the changes.")
+    @SEEN
     def test_a_write_without_changes_changes_nothing(self, backend: Backend) -> None:
         backend.write({b"a": b"1"})
         backend.write({})
         assert list(backend.scan()) == [(b"a", b"1")]
 
-    @says(Backend.write, "When ``write`` returns, ``get`` and ``scan`` show the changes.")
+    @SEEN
     def test_many_entries_in_one_write_and_in_many(self, backend: Backend) -> None:
         wanted = {b"%d" % (number * 7919 % 20_000): b"%d" % number for number in range(20_000)}
         backend.write(wanted)
@@ -41,7 +41,7 @@ class WriteSuite(Suite):
             wanted[b"%d" % (number + 1)] = b"again"
         assert list(backend.scan()) == sorted(wanted.items())
 
-    @says(Backend.write, "When ``write`` returns, ``get`` and ``scan`` show the changes.")
+    @SEEN
     def test_the_same_rows_written_over_and_over_stay_right(self, backend: Backend) -> None:
         for number in range(200):
             backend.write({b"%03d" % row: b"%d" % number * 50 for row in range(50)})

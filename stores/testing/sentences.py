@@ -1,0 +1,85 @@
+"""The sentences of the backend contract that the suite proves, as they stand in the docstrings.
+
+Rule of this module: nothing but quotations. Each is used as the decorator of a test or around a part of one.
+"""
+
+from millpond.stores.backend import (
+    Backend,
+    BackendSupplier,
+    SupportsCheckpoint,
+    SupportsDeleteRange,
+    SupportsGetMany,
+    SupportsLast,
+    SupportsLoad,
+    SupportsSize,
+)
+from millpond.stores.testing.contract import says
+
+KEY_ORDER = says(Backend, "Keys compare as unsigned bytes, shorter first where one is the prefix of the other.")
+EMPTY_VALUES = says(Backend, "Values may be empty.")
+CLOSED = says(Backend, "Every method but ``close`` raises ``StoreClosedError`` once the backend is closed.")
+TRANSLATED = says(
+    Backend,
+    "An engine's own exception never leaves its backend: it becomes a ``StoreError``, a full disk a "
+    "``StoreFullError``.",
+)
+GET = says(Backend.get, "The value of ``key``, or None where there is none.")
+RANGE = says(Backend.scan, "The entries with ``start <= key < stop``, in key order.")
+OPEN_RANGE = says(Backend.scan, "``None`` leaves that side open.")
+REVERSE = says(Backend.scan, "``reverse`` gives the same entries in the opposite order.")
+EMPTY_RANGE = says(Backend.scan, "A range whose start is not below its stop is empty.")
+SNAPSHOT = says(
+    Backend.scan,
+    "The iterator shows the content as it was when ``scan`` was called, whatever is written while it is open.",
+)
+SEVERAL_SCANS = says(Backend.scan, "Several may be open at once.")
+CLOSE_SCAN = says(
+    Backend.scan,
+    "It has a ``close`` method, which frees what it holds; exhausting or dropping it does the same.",
+)
+ATOMIC = says(Backend.write, "Apply all of ``changes`` or nothing of it, even if the process is killed on the way.")
+DELETE_NOTHING = says(Backend.write, "Deleting a key that does not exist is no error.")
+SEEN = says(Backend.write, "When ``write`` returns, ``get`` and ``scan`` show the changes.")
+PREFIX = says(
+    Backend.write, "After the process was killed, a reopened backend shows the result of a prefix of the writes."
+)
+FLUSHED = says(
+    Backend.flush,
+    "Make everything that was written survive a kill of the process, and a loss of power before the next write.",
+)
+FLUSH_IN_MEMORY = says(Backend.flush, "A backend in memory does nothing here.")
+RELEASE = says(Backend.close, "Release the engine and its files.")
+CLOSE_TWICE = says(Backend.close, "Closing twice is no error.")
+CLOSE_ENDS_SCANS = says(Backend.close, "Open scans end with ``StoreClosedError``.")
+GET_MANY = says(SupportsGetMany.get_many, "The value of each key, in the order of ``keys``; None where there is none.")
+REPEATED_KEYS = says(SupportsGetMany.get_many, "Keys may repeat.")
+LAST = says(
+    SupportsLast.last, "The entry with the greatest key in ``start <= key < stop``, or None where the range has none."
+)
+DELETE_RANGE = says(SupportsDeleteRange.delete_range, "Delete the entries with ``start <= key < stop``, atomically.")
+LOAD = says(SupportsLoad.load, "Load entries that come in strictly ascending key order into a backend that is empty.")
+CHECKPOINT = says(
+    SupportsCheckpoint.checkpoint, "Write a copy of the current content to ``directory``, which does not exist yet."
+)
+ENTRY_COUNT = says(SupportsSize.entry_count, "The number of entries, which may be an estimate.")
+SIZE_ON_DISK = says(SupportsSize.size_on_disk, "Bytes on disk, or in memory for a backend without files.")
+PICKLABLE = says(BackendSupplier, "A picklable description of a backend: which engine, with which options.")
+FROM_OPTIONS = says(BackendSupplier.from_options, "The supplier for options as they stand in a URL.")
+BAD_OPTION = says(
+    BackendSupplier.from_options,
+    "An option that is unknown, or whose value makes no sense, raises ``ConfigurationError``.",
+)
+BAD_OPTION_NAMED = says(BackendSupplier.from_options, "The message names it.")
+OPEN = says(BackendSupplier.open, "Open the backend on ``directory``, which is made if it does not exist.")
+IN_USE = says(
+    BackendSupplier.open,
+    "An engine whose directory cannot be shared raises ``BackendInUseError`` while another process or handle has it "
+    "open; the message names the directory.",
+)
+SHARED = says(
+    BackendSupplier.open,
+    "Where processes do share it, each sees what the others wrote after its own next write or flush.",
+)
+DAMAGED = says(
+    BackendSupplier.open, "Damaged files raise ``CorruptStoreError``, here or at the read that finds the damage."
+)

@@ -1,0 +1,92 @@
+"""The kit proves every sentence of the contract that can be proved."""
+
+import inspect
+import re
+
+import pytest
+
+from millpond.stores import backend as contract
+from millpond.stores.testing import BackendSuite
+from millpond.stores.testing import sentences as catalogue
+from millpond.stores.testing.contract import ContractBroken, says, sentences, unproved
+from millpond.stores.testing.suite import Suite
+
+SOURCES = (
+    contract.Backend,
+    contract.Backend.get,
+    contract.Backend.scan,
+    contract.Backend.write,
+    contract.Backend.flush,
+    contract.Backend.close,
+    contract.SupportsGetMany.get_many,
+    contract.SupportsLast.last,
+    contract.SupportsDeleteRange.delete_range,
+    contract.SupportsLoad.load,
+    contract.SupportsCheckpoint.checkpoint,
+    contract.SupportsSize.entry_count,
+    contract.SupportsSize.size_on_disk,
+    contract.BackendSupplier,
+    contract.BackendSupplier.from_options,
+    contract.BackendSupplier.open,
+)
+
+DEFINITIONS = {
+    ("Backend", "One ordered map of bytes to bytes."),
+    ("BackendSupplier", "It travels to the workers that open it."),
+    (
+        "BackendSupplier",
+        "Registered under the entry-point group ``millpond.backends``; see ``millpond.stores.registry``.",
+    ),
+}
+DUTIES_OF_THE_CALLER = {
+    ("Backend", "Keys are never empty."),
+    ("Backend", "A backend is used by one thread at a time."),
+    ("SupportsLoad.load", "Need not be atomic: after a failure the caller throws the backend's directory away."),
+}
+PROMISES_NOTHING = {
+    ("Backend.write", "A loss of power may lose or damage anything while there are writes that were not flushed."),
+}
+
+
+def test_every_sentence_of_the_contract_has_a_test_that_quotes_it() -> None:
+    assert unproved(*SOURCES) == DEFINITIONS | DUTIES_OF_THE_CALLER | PROMISES_NOTHING
+
+
+def test_every_quotation_is_used_by_a_test() -> None:
+    parts = [part for part in BackendSuite.__mro__ if issubclass(part, Suite)]
+    code = "".join(inspect.getsource(part) for part in parts)
+    quotations = [name for name, value in vars(catalogue).items() if isinstance(value, says)]
+    assert len(quotations) > 30
+    assert [name for name in quotations if not re.search(rf"\b{name}\b", code)] == []
+
+
+def test_every_method_of_the_contract_is_among_the_sources() -> None:
+    parts = [contract.Backend, contract.BackendSupplier]
+    parts += [part for name, part in vars(contract).items() if name.startswith("Supports")]
+    methods = {
+        f"{part.__name__}.{name}"
+        for part in parts
+        for name, member in vars(part).items()
+        if not name.startswith("_") and (callable(member) or isinstance(member, classmethod))
+    }
+    assert methods <= {source.__qualname__ for source in SOURCES}
+
+
+def test_a_sentence_that_the_contract_does_not_say_cannot_be_quoted() -> None:
+    with pytest.raises(LookupError, match=r"does not say 'Keys are sorted by length\.'"):
+        says(contract.Backend, "Keys are sorted by length.")
+
+
+def test_a_failure_begins_with_the_sentence_that_is_broken() -> None:
+    quote = says(contract.Backend.get, "The value of ``key``, or None where there is none.")
+    with pytest.raises(ContractBroken, match=r"^Backend.get says: The value of ``key``, .*\nKeyError: 'x'"), quote:
+        raise KeyError("x")
+
+
+def test_sentences_end_at_full_stops_before_a_capital_or_a_name_in_code() -> None:
+    def example() -> None:
+        """One thing, e.g. this. ``Two`` things:
+        with a list. Three.
+        """
+
+    assert sentences(example) == ["One thing, e.g. this.", "``Two`` things: with a list.", "Three."]
