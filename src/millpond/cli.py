@@ -56,7 +56,9 @@ def demo(
     """A year of real flights, each joined with the weather of its hour, on Spark, with the state in the BACKEND."""
     try:
         from millpond.demo import job, report
-    except ImportError as error:
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("millpond"):
+            raise
         raise ConfigurationError(f"the demo needs {error.name}: pip install 'millpond[demo]'") from error
     options = job.Options(
         backend=backend,

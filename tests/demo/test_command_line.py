@@ -64,6 +64,17 @@ def test_a_java_that_is_too_old_is_refused_with_its_release(
     assert "is release 11" in capsys.readouterr().err
 
 
+def test_a_missing_package_is_named_with_the_extra_that_brings_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    for module in ("report", "job", "truth"):
+        monkeypatch.delitem(sys.modules, f"millpond.demo.{module}", raising=False)
+        monkeypatch.delattr(f"millpond.demo.{module}", raising=False)
+    assert run(monkeypatch, "demo") == 2
+    assert "the demo needs pandas: pip install 'millpond[demo]'" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("said", "release"),
     [

@@ -119,7 +119,7 @@ def check(options: Options) -> None:
 
 def _run_queries(spark: "SparkSession", options: Options, inputs: data.Inputs, progress: Progress) -> dict[str, Pace]:
     running = {query.name: Meter(_start(spark, options, inputs, query), inputs.cut) for query in QUERIES}
-    return _watch(running, progress)
+    return _watch(running, inputs.arrived_rows, progress)
 
 
 def _start(spark: "SparkSession", options: Options, inputs: data.Inputs, query: Query) -> "StreamingQuery":
@@ -144,17 +144,17 @@ def _start(spark: "SparkSession", options: Options, inputs: data.Inputs, query: 
     )
 
 
-def _watch(running: dict[str, Meter], progress: Progress) -> dict[str, Pace]:
+def _watch(running: dict[str, Meter], arrived: int, progress: Progress) -> dict[str, Pace]:
     """Report the progress of the queries until all have ended."""
     paces: dict[str, Pace] = {}
     while len(paces) < len(running):
         for name in running.keys() - paces.keys():
             ended = running[name].ended
-            progress(name, running[name].rows_so_far)
+            progress(name, arrived if ended else running[name].rows_so_far)
             if ended:
                 paces[name] = running[name].pace()
         time.sleep(0.1)
-    return paces
+    return {name: paces[name] for name in running}
 
 
 def _read(spark: "SparkSession", directory: Path) -> "DataFrame":

@@ -13,15 +13,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Pace:
-    """How fast a query was in one run: the flights and micro-batches that it processed, and the seconds it took."""
+    """How fast a query was in one run.
+
+    Attributes:
+        rows, batches: the flights and micro-batches that it processed.
+        seconds: from its start to its end.
+        steady: flights per second without the first micro-batch, which loads classes and starts Python; None without
+            a second one.
+    """
 
     rows: int
     batches: int
     seconds: float
+    steady: float | None
 
-    @property
-    def rows_per_second(self) -> float:
-        return self.rows / self.seconds
+
+@dataclass(frozen=True)
+class _Batch:
+    """The files of each topic that had been read before and after a micro-batch, and its seconds."""
+
+    before: int
+    after: int
+    seconds: float
 
 
 class Meter:
@@ -31,8 +44,7 @@ class Meter:
         self._query = query
         self._cut = cut
         self._started = time.monotonic()
-        self._before: int | None = None
-        self._files = 0
+        self._batches: dict[int, _Batch] = {}
 
     @property
     def ended(self) -> bool:
@@ -51,25 +63,32 @@ class Meter:
     @property
     def rows_so_far(self) -> int:
         """The flights that the query has processed in this run and those before."""
-        self._look()
-        return self._cut.rows(self._files)
+        self._note(self._query.lastProgress)
+        return self._cut.rows(max((batch.after for batch in self._batches.values()), default=0))
 
     def pace(self) -> Pace:
-        """What the query did in this run, up to now."""
-        self._look()
-        before = self._files if self._before is None else self._before
-        rows = self._cut.rows(self._files) - self._cut.rows(before)
-        return Pace(rows, self._files - before, time.monotonic() - self._started)
+        """What the query did in this run, from its start up to now."""
+        seconds = time.monotonic() - self._started
+        for progress in self._query.recentProgress:
+            self._note(progress)
+        batches = [self._batches[number] for number in sorted(self._batches)]
+        later = batches[1:]
+        steady = self._rows(later) / sum(batch.seconds for batch in later) if later else None
+        return Pace(self._rows(batches), len(batches), seconds, steady)
 
-    def _look(self) -> None:
-        reported = self._query.recentProgress
-        if reported:
-            if self._before is None:
-                self._before = _files_read(reported[0], "startOffset")
-            self._files = _files_read(reported[-1], "endOffset")
+    def _rows(self, batches: list[_Batch]) -> int:
+        return sum(self._cut.rows(batch.after) - self._cut.rows(batch.before) for batch in batches)
+
+    def _note(self, progress: Any) -> None:
+        if progress is None or progress.batchId in self._batches:
+            return
+        report = json.loads(progress.json)
+        before, after = (_files_read(report["sources"], side) for side in ("startOffset", "endOffset"))
+        if after > before:
+            self._batches[progress.batchId] = _Batch(before, after, report["durationMs"]["triggerExecution"] / 1000)
 
 
-def _files_read(progress: Any, side: str) -> int:
+def _files_read(sources: list[dict[str, Any]], side: str) -> int:
     """The files of each topic that were read when a batch began or ended; the file source's offset is the last one."""
-    offsets = [source[side] for source in json.loads(progress.json)["sources"]]
+    offsets = [source[side] for source in sources]
     return min(0 if offset is None else offset["logOffset"] + 1 for offset in offsets)

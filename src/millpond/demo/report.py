@@ -33,14 +33,16 @@ def _run_with_bars(options: job.Options, inputs: data.Inputs, console: Console) 
 
 def _paces(options: job.Options, result: job.Result) -> Table:
     table = Table(title=f"state in {options.backend}", title_justify="left")
-    for heading in ("query", "flights", "batches", "seconds", "flights/s"):
-        table.add_column(heading, justify="left" if heading == "query" else "right")
+    table.add_column("query")
+    for heading in ("flights", "batches", "seconds", "flights/s", "after the first batch"):
+        table.add_column(heading, justify="right")
     for name, pace in result.paces.items():
         if pace.batches:
-            speed = f"{pace.rows_per_second:,.0f}"
-            table.add_row(name, f"{pace.rows:,}", str(pace.batches), f"{pace.seconds:.1f}", speed)
+            speed = f"{pace.rows / pace.seconds:,.0f}"
+            steady = "" if pace.steady is None else f"{pace.steady:,.0f}"
+            table.add_row(name, f"{pace.rows:,}", str(pace.batches), f"{pace.seconds:.1f}", speed, steady)
         else:
-            table.add_row(name, "0", "0", "done before", "")
+            table.add_row(name, "0", "0", "done before")
     return table
 
 
