@@ -12,6 +12,16 @@ from millpond.errors import ConfigurationError
 from millpond.stores.specs import StoreSpec
 
 
+def check_plain_name(what: str, name: str) -> None:
+    """Refuse what cannot be the name of a directory; ``what`` says in the message what it names.
+
+    Raises:
+        ConfigurationError: it cannot.
+    """
+    if not name or name in {".", ".."} or any(character in name for character in "/\\\0"):
+        raise ConfigurationError(f"{what} {name!r} must be a plain file name, because it is a directory's")
+
+
 def store_directory(local_dir: Path, application_id: str, task_id: str, backend_name: str, spec: StoreSpec) -> Path:
     """The directory of one store of one task on one backend. Nothing is made or read.
 
@@ -19,6 +29,5 @@ def store_directory(local_dir: Path, application_id: str, task_id: str, backend_
         ConfigurationError: one of the parts is not a plain file name.
     """
     for what, part in (("application id", application_id), ("task id", task_id), ("backend name", backend_name)):
-        if not part or part in {".", ".."} or any(character in part for character in "/\\\0"):
-            raise ConfigurationError(f"{what} {part!r} must be a plain file name, because it is a directory's")
+        check_plain_name(what, part)
     return local_dir / application_id / task_id / backend_name / spec.directory_name

@@ -104,9 +104,9 @@ def make_plan(topology: Topology, sink: str | None, partitions: int) -> Plan:
     """
     if topology.loops:
         raise TopologyError(
-            f"records of the repartition topics {sorted(topology.loops)} come back to the tasks that wrote them, because "
-            "both ends of the way use the same store, but Spark's operators run one after the other; write the records "
-            "out at that point, and go on in a second query"
+            f"records of the repartition topics {sorted(topology.loops)} come back to the tasks that wrote them, "
+            "because both ends of the way use the same store, but Spark's operators run one after the other; write the "
+            "records out at that point, and go on in a second query"
         )
     chosen = _sink(topology, sink)
     writers = [part for part in topology.subtopologies if chosen in part.sinks]

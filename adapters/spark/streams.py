@@ -21,6 +21,7 @@ from millpond.adapters.spark.worker import StateSettings
 from millpond.errors import ConfigurationError
 from millpond.processors.topology import Topology
 from millpond.stores.backend import BackendSupplier
+from millpond.stores.directory import check_plain_name
 from millpond.stores.durability.claim import claim
 from millpond.stores.durability.storage import Storage
 from millpond.stores.registry import supplier
@@ -63,6 +64,7 @@ class SparkStreams:
         backend: str | BackendSupplier | None = None,
         on_error: str | OnError = OnError.FAIL,
     ) -> None:
+        check_plain_name("application id", application_id)
         self._topology = topology
         self._application_id = application_id
         self._storage = Storage.from_uri(state_dir)

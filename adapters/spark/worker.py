@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
+from urllib.parse import quote
 
 from millpond.processors.topology import Subtopology
 from millpond.stores.backend import BackendSupplier
@@ -93,7 +94,8 @@ def _forget(settings: StateSettings, now: float) -> None:
 
 def local_directory(settings: StateSettings) -> Path:
     """The directory of the local copies: the user's, or one that Spark deletes with the executor."""
+    apart = quote(settings.sink, safe="")
     if settings.local_dir is not None:
-        return Path(settings.local_dir) / settings.sink
+        return Path(settings.local_dir) / apart
     spark_dirs = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")
-    return Path(spark_dirs[0] or tempfile.gettempdir()) / "millpond" / settings.sink
+    return Path(spark_dirs[0] or tempfile.gettempdir()) / "millpond" / apart

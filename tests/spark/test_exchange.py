@@ -1,0 +1,84 @@
+"""Records keep their order on the way from the splits to the tasks."""
+
+import random
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millpond.adapters.spark import exchange
+from millpond.adapters.spark.exchange import Blob, BlobWriter, gather
+from millpond.processors.batch import Batch
+from millpond.processors.merge import merge
+
+Queues = dict[tuple[int, int], list[int]]
+
+
+def _table(first: int, timestamps: list[int]) -> pa.Table:
+    keys = [f"k{first + i}" for i in range(len(timestamps))]
+    return pa.table({"key": keys, "value": keys, "timestamp": pa.array(timestamps, pa.int64())})
+
+
+def _expected(queues: Queues) -> list[tuple[int, str, int]]:
+    """By the merge of the in-process driver, each split being an input of its own."""
+    waiting = {
+        f"{input_}/{split}": Batch([f"k{i}" for i in range(len(times))], [None] * len(times), times)
+        for (input_, split), times in sorted(queues.items())
+    }
+    return [
+        (int(name.partition("/")[0]), key, timestamp)
+        for name, run in merge(waiting)
+        for key, timestamp in zip(run.keys, run.timestamps, strict=True)
+    ]
+
+
+QUEUES = st.dictionaries(
+    st.tuples(st.integers(0, 2), st.integers(0, 2)), st.lists(st.integers(0, 20), min_size=1, max_size=12), min_size=1
+)
+
+
+@given(QUEUES, st.integers(1, 5), st.randoms(use_true_random=False))
+def test_records_come_in_the_order_of_the_merge_whatever_the_shuffle_did(
+    queues: Queues, cut: int, shuffle: random.Random
+) -> None:
+    blobs: list[Blob] = []
+    for (input_, split), times in queues.items():
+        writer = BlobWriter(split * 10 + input_)
+        for start in range(0, len(times), cut):
+            blobs += writer.cut(_table(start, times[start : start + cut]), 0, input_)
+    shuffle.shuffle(blobs)
+    runs = list(gather(blobs))
+    taken = [(run.input, key, time) for run in runs for key, time in zip(run.keys, run.timestamps, strict=True)]
+    assert taken == _expected({(input_, split * 10 + input_): times for (input_, split), times in queues.items()})
+    assert all(run.keys == run.values for run in runs)
+
+
+def test_records_become_objects_a_window_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exchange, "WINDOW_ROWS", 4)
+    blobs = [*BlobWriter(0).cut(_table(0, list(range(10))), 0, 0), *BlobWriter(1).cut(_table(10, [4, 5]), 0, 1)]
+    runs = list(gather(blobs))
+    assert max(len(run.keys) for run in runs) <= 4
+    assert [key for run in runs for key in run.keys if run.input == 0] == [f"k{i}" for i in range(10)]
+
+
+def test_scattered_records_reach_their_partitions_in_order() -> None:
+    times = list(range(1000))
+    partitions = np.array([i * 7 % 3 for i in times], dtype=np.uint32)
+    blobs = list(BlobWriter(0).scatter(_table(0, times), partitions, [50, 60, 70], 0))
+    for partition, task in enumerate((50, 60, 70)):
+        runs = list(gather(blob for blob in blobs if blob.task == task))
+        assert [time for run in runs for time in run.timestamps] == [i for i in times if i * 7 % 3 == partition]
+
+
+def test_blobs_stay_near_their_limit() -> None:
+    table = pa.table({"key": ["k"] * 40, "value": ["x" * 100_000] * 40, "timestamp": list(range(40))})
+    blobs = list(BlobWriter(0).cut(table, 0, 0))
+    assert 4 <= len(blobs) <= 5
+    assert max(len(blob.records) for blob in blobs) < 1.2 * exchange.BLOB_BYTES
+
+
+def test_a_record_larger_than_a_blob_travels_alone() -> None:
+    table = pa.table({"key": ["a", "b"], "value": ["x" * 3_000_000] * 2, "timestamp": [1, 2]})
+    assert len(list(BlobWriter(0).cut(table, 0, 0))) == 2

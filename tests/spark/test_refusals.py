@@ -1,0 +1,131 @@
+"""What is known to be wrong is refused in the driver, before a query starts."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from pyspark.sql import DataFrame, SparkSession
+
+from millpond.adapters.spark import SparkStreams
+from millpond.errors import ConfigurationError, StateConflictError, TopologyError, UnknownBackendError
+from millpond.processors import Consumed, StreamsBuilder, Topology
+from tests.spark.orders import SCHEMAS, rated_orders
+
+pytestmark = pytest.mark.spark
+
+WORDS = "key string, value long, timestamp long"
+
+
+def counts(consumed: Consumed | None = None) -> Topology:
+    builder = StreamsBuilder()
+    builder.stream("words", consumed or Consumed("string", "int64")).group_by_key().count().to("counts")
+    return builder.build()
+
+
+@pytest.fixture
+def words(spark: SparkSession) -> DataFrame:
+    return spark.createDataFrame([], WORDS)
+
+
+@pytest.fixture
+def streams(tmp_path: Path) -> Callable[..., SparkStreams]:
+    def make(topology: Topology | None = None, **options: object) -> SparkStreams:
+        given = {"application_id": "refused", "state_dir": str(tmp_path / "state"), **options}
+        return SparkStreams(topology or counts(), **given)  # type: ignore[arg-type]
+
+    return make
+
+
+Make = Callable[..., SparkStreams]
+
+
+def test_an_unknown_backend_is_refused(streams: Make, words: DataFrame, spark: SparkSession) -> None:
+    with pytest.raises(UnknownBackendError, match="did you mean 'lmdb'"):
+        streams(backend="lmbd").transform({"words": words})
+    spark.conf.set("spark.millpond.backend", "cassandra")
+    try:
+        with pytest.raises(UnknownBackendError, match="'cassandra'"):
+            streams().transform({"words": words})
+    finally:
+        spark.conf.unset("spark.millpond.backend")
+
+
+def test_wrong_options_are_refused(streams: Make) -> None:
+    with pytest.raises(ConfigurationError, match="on_error is 'ignore'; give one of 'fail', 'skip'"):
+        streams(on_error="ignore")
+    with pytest.raises(ConfigurationError, match="partitions must be 1 or more, not 0"):
+        streams(partitions=0)
+    with pytest.raises(ConfigurationError, match="state directory is empty"):
+        streams(state_dir="")
+    with pytest.raises(ConfigurationError, match="application id 'a/b'"):
+        streams(application_id="a/b")
+
+
+def test_inputs_must_be_those_of_the_topology(streams: Make, words: DataFrame) -> None:
+    with pytest.raises(ConfigurationError, match="no inputs"):
+        streams().transform({})
+    with pytest.raises(ConfigurationError, match=r"no DataFrame for the topics \['words'\]"):
+        streams().transform({"sentences": words})
+    with pytest.raises(ConfigurationError, match=r"reads the topics \['words'\], not \['sentences'\]"):
+        streams().transform({"words": words, "sentences": words})
+
+
+def test_streaming_and_static_inputs_do_not_mix(streams: Make, spark: SparkSession, tmp_path: Path) -> None:
+    inputs = {topic: spark.createDataFrame([], ddl) for topic, ddl in SCHEMAS.items()}
+    (tmp_path / "in").mkdir()
+    inputs["orders"] = spark.readStream.schema(SCHEMAS["orders"]).parquet(str(tmp_path / "in"))
+    with pytest.raises(ConfigurationError, match="some inputs are streaming"):
+        streams(rated_orders()).transform(inputs, sink="totals")
+
+
+def test_a_missing_column_is_named_with_those_there_are(streams: Make, words: DataFrame) -> None:
+    with pytest.raises(ConfigurationError, match="no column 'word' for the key, only key, value, timestamp"):
+        streams(counts(Consumed("string", "int64", key="word"))).transform({"words": words})
+    with pytest.raises(ConfigurationError, match="no column 'at' for the timestamp"):
+        streams(counts(Consumed("string", "int64", timestamp="at"))).transform({"words": words})
+
+
+def test_a_column_of_a_type_that_its_serde_cannot_take_is_refused(streams: Make, words: DataFrame) -> None:
+    with pytest.raises(ConfigurationError, match="column 'key' is of type string, which the int64 serde cannot take"):
+        streams(counts(Consumed("int64", "int64"))).transform({"words": words})
+    with pytest.raises(ConfigurationError, match="column 'value' is of type bigint, which the string"):
+        streams(counts(Consumed("string", "string"))).transform({"words": words})
+    with pytest.raises(ConfigurationError, match="timestamp column 'key' is of type string"):
+        streams(counts(Consumed("string", "int64", timestamp="key"))).transform({"words": words})
+
+
+def test_a_session_with_another_state_store_provider_is_refused(
+    streams: Make, words: DataFrame, spark: SparkSession
+) -> None:
+    conf = "spark.sql.streaming.stateStore.providerClass"
+    before = spark.conf.get(conf)
+    spark.conf.unset(conf)
+    try:
+        with pytest.raises(ConfigurationError, match=f"set {conf} to org.apache.*RocksDBStateStoreProvider"):
+            streams().transform({"words": words})
+    finally:
+        spark.conf.set(conf, str(before))
+
+
+def test_the_sink_must_be_one_that_the_topology_has(streams: Make, spark: SparkSession) -> None:
+    inputs = {topic: spark.createDataFrame([], ddl) for topic, ddl in SCHEMAS.items()}
+    with pytest.raises(TopologyError, match=r"has the sinks \['rated', 'totals'\]; say which one"):
+        streams(rated_orders()).transform(inputs)
+    with pytest.raises(TopologyError, match="not 'sums'"):
+        streams(rated_orders()).transform(inputs, sink="sums")
+
+
+def test_another_topology_or_partition_count_on_the_same_state_is_refused(
+    streams: Make, words: DataFrame, spark: SparkSession
+) -> None:
+    streams(partitions=2).transform({"words": words})
+    streams(partitions=2).transform({"words": words})
+    with pytest.raises(StateConflictError, match="another topology"):
+        streams(partitions=3).transform({"words": words})
+    inputs = {topic: spark.createDataFrame([], ddl) for topic, ddl in SCHEMAS.items()}
+    with pytest.raises(StateConflictError, match="another topology"):
+        streams(rated_orders(), partitions=2).transform(inputs, sink="totals")
+    streams(rated_orders(), partitions=2, application_id="other").transform(inputs, sink="totals")

@@ -1,0 +1,143 @@
+"""Topologies on DataFrames give what the in-process driver gives."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from pyspark.sql import DataFrame, SparkSession
+
+from millpond.adapters.spark import SparkStreams
+from millpond.processors import Consumed, Produced, StreamsBuilder, Topology
+from tests.spark.orders import (
+    SCHEMAS,
+    Event,
+    expected_totals,
+    in_process,
+    random_events,
+    rated_orders,
+    read_files,
+    totals,
+    write_file,
+    write_files,
+)
+
+pytestmark = pytest.mark.spark
+
+RunStream = Callable[..., list[tuple[Any, ...]]]
+
+
+@pytest.mark.parametrize("backend", ["memory", "lmdb", "rocksdb"])
+def test_a_chain_of_operators_gives_what_the_driver_gives(
+    spark: SparkSession, tmp_path: Path, run_stream: RunStream, backend: str
+) -> None:
+    events = random_events(1, 900)
+    write_files(tmp_path / "in", events, 3)
+    streams = SparkStreams(
+        rated_orders(), application_id="totals", state_dir=str(tmp_path / "state"), partitions=3, backend=backend
+    )
+    rows = streams.transform(read_files(spark, tmp_path / "in"), sink="totals")
+    assert totals(run_stream(rows)) == expected_totals(events)
+
+
+def test_the_backend_may_change_from_run_to_run(spark: SparkSession, tmp_path: Path, run_stream: RunStream) -> None:
+    events = random_events(2, 600)
+    for number, backend in enumerate(["lmdb", "memory", "rocksdb://?block_cache=8MiB"]):
+        write_file(tmp_path / "in", number, events[number * 200 : (number + 1) * 200])
+        spark.conf.set("spark.millpond.backend", backend)
+        streams = SparkStreams(rated_orders(), application_id="moving", state_dir=str(tmp_path / "state"))
+        rows = run_stream(streams.transform(read_files(spark, tmp_path / "in"), sink="totals"))
+    spark.conf.unset("spark.millpond.backend")
+    assert totals(rows) == expected_totals(events)
+
+
+def test_static_dataframes_give_the_rows_of_one_sink(spark: SparkSession, tmp_path: Path) -> None:
+    events = random_events(3, 400)
+    frames = {topic: spark.createDataFrame(rows_of(topic, events), ddl).coalesce(1) for topic, ddl in SCHEMAS.items()}
+    streams = SparkStreams(rated_orders(), application_id="static", state_dir=str(tmp_path / "state"), backend="lmdb")
+    rows = [tuple(row) for row in streams.transform(frames, sink="rated").collect()]
+    expected = in_process("rated", events)
+    assert sorted(rows, key=str) == sorted(
+        ((key, v["item"], v["amount"], v["rate"], at) for key, v, at in expected), key=str
+    )
+
+
+def rows_of(topic: str, events: list[Event]) -> list[Any]:
+    return [row for name, row in events if name == topic]
+
+
+def stateless() -> Topology:
+    builder = StreamsBuilder()
+    numbers = builder.stream("numbers", Consumed("string", "int64"))
+    numbers.filter(lambda _, number: number % 2 == 0).map_values(lambda number: number * 10).to("tens")
+    return builder.build()
+
+
+def test_a_topology_without_stores_needs_no_operator(spark: SparkSession, tmp_path: Path) -> None:
+    frame = spark.createDataFrame([("a", 1, 5), (None, 2, 6), ("b", 4, 7)], "key string, value long, timestamp long")
+    streams = SparkStreams(stateless(), application_id="tens", state_dir=str(tmp_path / "state"))
+    rows = [(row.key, row.value, row.timestamp.timestamp()) for row in streams.transform({"numbers": frame}).collect()]
+    assert sorted(rows, key=str) == [("b", 40, 0.007), (None, 20, 0.006)]
+    assert not (tmp_path / "state").exists()
+
+
+def counted_words(**consumed: Any) -> Topology:
+    builder = StreamsBuilder()
+    words = builder.stream("words", Consumed("string", "json", **consumed))
+    words.group_by_key().count().to("counts", Produced(schema="key string, value long"))
+    return builder.build()
+
+
+BAD_WORDS = [
+    (b"good", b'"x"', 1),
+    (None, b'"null key"', 2),
+    (b"\xff", b'"key is no text"', 3),
+    (b"late", b'"negative time"', -4),
+    (b"good", b"{no json", 5),
+    (b"good", b'"y"', 6),
+    (b"untimed", b'"null time"', None),
+]
+
+
+def words_frame(spark: SparkSession) -> DataFrame:
+    return spark.createDataFrame(BAD_WORDS, "key binary, value binary, timestamp long").coalesce(1)
+
+
+def test_unusable_records_are_left_out_and_counted(spark: SparkSession, tmp_path: Path, run_stream: RunStream) -> None:
+    words_frame(spark).write.parquet(str(tmp_path / "in"))
+    source = spark.readStream.schema("key binary, value binary, timestamp long").parquet(str(tmp_path / "in"))
+    streams = SparkStreams(
+        counted_words(), application_id="skip", state_dir=str(tmp_path / "state"), on_error="skip", backend="memory"
+    )
+    query = (
+        streams.transform({"words": source})
+        .writeStream.format("memory")
+        .queryName("skipped_words")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    assert sorted(tuple(row) for row in spark.table("skipped_words").collect()) == [("good", 1), ("good", 2)]
+    counted = [json.loads(progress.json)["observedMetrics"]["millpond.words"] for progress in query.recentProgress]
+    assert counted == [{"null_key": 1, "bad_key": 1, "bad_timestamp": 2, "bad_value": 1}]
+
+
+def test_unusable_records_fail_the_query_with_topic_column_and_row(spark: SparkSession, tmp_path: Path) -> None:
+    streams = SparkStreams(counted_words(), application_id="fail", state_dir=str(tmp_path / "state"), backend="memory")
+    with pytest.raises(Exception, match=r"RecordError: topic 'words': column 'key': null key in row 1 of Spark"):
+        streams.transform({"words": words_frame(spark)}).collect()
+
+
+def test_a_value_that_its_column_cannot_hold_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    builder = StreamsBuilder()
+    numbers = builder.stream("numbers", Consumed("string", "int64"))
+    numbers.map_values(lambda number: "many").to("out", Produced(schema="key string, value long"))
+    frame = spark.createDataFrame([("a", 1, 5)], "key string, value long, timestamp long")
+    streams = SparkStreams(builder.build(), application_id="misfit", state_dir=str(tmp_path / "state"))
+    with pytest.raises(Exception, match=r"RecordError: sink 'out': column 'value' of type int64 cannot hold 'many'"):
+        streams.transform({"numbers": frame}).collect()
