@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from millpond.stores.testing.faults import FailingBackend as FailingBackend
     from millpond.stores.testing.faults import InjectedFault as InjectedFault
     from millpond.stores.testing.oracle import Oracle as Oracle
+    from millpond.stores.testing.stores import StoreSuite as StoreSuite
 
 _HOMES = {
     "BackendSuite": "backend",
@@ -31,8 +32,9 @@ _HOMES = {
     "FailingBackend": "faults",
     "InjectedFault": "faults",
     "Oracle": "oracle",
+    "StoreSuite": "stores",
 }
-_WITH_ASSERTIONS = ("capabilities", "lifecycle", "machines", "processes", "reads", "scans", "writes")
+_WITH_ASSERTIONS = ("capabilities", "lifecycle", "machines", "processes", "reads", "scans", "stores", "writes")
 
 if "pytest" in sys.modules:
     sys.modules["pytest"].register_assert_rewrite(*(f"{__name__}.{module}" for module in _WITH_ASSERTIONS))

@@ -12,6 +12,7 @@ import pytest
 
 from millpond.errors import BackendInUseError
 from millpond.stores.backend import Backend, BackendSupplier
+from millpond.stores.registry import open_backend
 
 EDGE_KEYS = sorted(
     (
@@ -37,7 +38,7 @@ EDGE_KEYS = sorted(
 def open_or_refusal(supplier: BackendSupplier, directory: Path) -> Backend | BackendInUseError:
     """The backend, or the error that says that somebody else has it open."""
     try:
-        return supplier.open(directory)
+        return open_backend(supplier, directory)
     except BackendInUseError as refusal:
         return refusal
 
@@ -50,6 +51,9 @@ class Suite(ABC):
 
     kills: ClassVar[int] = 3
     """How often a writing process is killed."""
+
+    fills_one_file: ClassVar[bool] = True
+    """Whether writes make one file grow, so that a limit on the size of files stops them as a full disk does."""
 
     @abstractmethod
     def supplier(self) -> BackendSupplier:

@@ -1,4 +1,4 @@
-"""The built-in backends pass the kit that is shipped for others."""
+"""The built-in backends pass the kit that is shipped for others, with their defaults and under strain."""
 
 from millpond.adapters.lmdb import LmdbSupplier
 from millpond.adapters.rocksdb import RocksDbSupplier
@@ -17,8 +17,23 @@ class TestLmdb(BackendSuite):
         return LmdbSupplier()
 
 
+class TestLmdbWhoseMapGrowsAllTheTime(BackendSuite):
+    def supplier(self) -> BackendSupplier:
+        return LmdbSupplier(map_size=2**15, sync=True, readahead=False)
+
+
 class TestRocksDb(BackendSuite):
     examples = 15
 
     def supplier(self) -> BackendSupplier:
         return RocksDbSupplier()
+
+
+class TestRocksDbWithoutALogAndWithTinyBuffers(BackendSuite):
+    examples = 15
+    fills_one_file = False
+
+    def supplier(self) -> BackendSupplier:
+        return RocksDbSupplier(
+            wal=False, write_buffer_size=2**16, block_cache=2**20, bloom_bits=0, compression="zstd", max_open_files=20
+        )

@@ -1,0 +1,152 @@
+"""Keys of any length on engines that limit them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millpond.adapters.lmdb import LmdbSupplier
+from millpond.errors import InvalidKeyError
+from millpond.stores.backend import BackendSupplier, Changes, Entries, SupportsCheckpoint
+from millpond.stores.longkeys import LongKeys
+from millpond.stores.memory import MemoryBackend, MemorySupplier
+from millpond.stores.registry import open_backend
+from millpond.stores.testing.capabilities import CapabilitySuite
+from millpond.stores.testing.lifecycle import LifecycleSuite
+from millpond.stores.testing.machines import MachineSuite
+from millpond.stores.testing.oracle import Oracle
+from millpond.stores.testing.reads import ReadSuite
+from millpond.stores.testing.scans import ScanSuite
+from millpond.stores.testing.writes import WriteSuite
+
+
+class ShortKeys(MemoryBackend):
+    """A backend that takes keys of one or two bytes, and refuses to be asked for longer ones."""
+
+    max_key_size = 2
+
+    def get(self, key: bytes) -> bytes | None:
+        return super().get(self._checked(key))
+
+    def get_many(self, keys: Any) -> list[bytes | None]:
+        return super().get_many([self._checked(key) for key in keys])
+
+    def last(self, start: bytes, stop: bytes) -> tuple[bytes, bytes] | None:
+        return super().last(self._checked(start), self._checked(stop))
+
+    def scan(self, start: bytes | None = None, stop: bytes | None = None, *, reverse: bool = False) -> Entries:
+        return super().scan(self._checked(start or b"\0") if start else None, self._checked(stop), reverse=reverse)
+
+    def write(self, changes: Changes) -> None:
+        super().write({self._checked(key): value for key, value in changes.items()})
+
+    def load(self, entries: Any) -> None:
+        super().load([(self._checked(key), value) for key, value in entries])
+
+    def _checked(self, key: Any) -> Any:
+        if key is not None and len(key) > self.max_key_size:
+            raise InvalidKeyError(f"{key!r} is longer than {self.max_key_size} bytes")
+        return key
+
+
+@dataclass(frozen=True)
+class ShortKeysSupplier(MemorySupplier):
+    def open(self, directory: Path) -> Any:
+        return LongKeys(ShortKeys())
+
+
+@dataclass(frozen=True)
+class WrappedLmdbSupplier(LmdbSupplier):
+    def open(self, directory: Path) -> Any:
+        return LongKeys(super().open(directory))
+
+
+class TestLongKeysOfAllLengths(ReadSuite, ScanSuite, WriteSuite, LifecycleSuite, CapabilitySuite, MachineSuite):
+    """With a limit of two bytes almost every key of the kit is a long one."""
+
+    examples = 150
+
+    def supplier(self) -> BackendSupplier:
+        return ShortKeysSupplier()
+
+
+class TestLongKeysOnLmdb(ReadSuite, ScanSuite, WriteSuite, LifecycleSuite, CapabilitySuite, MachineSuite):
+    def supplier(self) -> BackendSupplier:
+        return WrappedLmdbSupplier()
+
+
+@pytest.fixture
+def lmdb(tmp_path: Path) -> Iterator[LongKeys]:
+    backend = open_backend("lmdb", tmp_path)
+    assert isinstance(backend, LongKeys)
+    with backend:
+        yield backend
+
+
+def test_keys_around_the_limit_keep_their_order_and_their_values(lmdb: LongKeys) -> None:
+    keys = [b"k" * length + tail for length in (508, 509, 510, 511, 512, 5_000) for tail in (b"", b"\0", b"\xff")]
+    content = {key: b"%d" % number for number, key in enumerate(keys)}
+    lmdb.write(content)
+    oracle = Oracle(content)
+    assert list(lmdb.scan()) == oracle.entries()
+    for start in keys:
+        assert lmdb.get(start) == content[start]
+        for stop in keys:
+            assert list(lmdb.scan(start, stop)) == oracle.entries(start, stop)
+            assert lmdb.last(start, stop) == oracle.last(start, stop)
+
+
+def test_a_key_that_looks_like_a_bucket_is_a_key_of_its_own(lmdb: LongKeys) -> None:
+    prefix = b"p" * 510
+    lmdb.write({prefix: b"short", prefix + b"\0": b"looks like the bucket", prefix + b"\0\0": b"long"})
+    assert lmdb.get(prefix + b"\0") == b"looks like the bucket"
+    assert [value for _, value in lmdb.scan()] == [b"short", b"looks like the bucket", b"long"]
+
+
+def test_a_bucket_goes_when_its_last_key_goes(lmdb: LongKeys) -> None:
+    keys = [b"x" * 600 + bytes((number,)) for number in range(3)]
+    lmdb.write(dict.fromkeys(keys, b"1"))
+    assert lmdb.engine.get(b"x" * 510 + b"\0") is not None
+    lmdb.write(dict.fromkeys(keys))
+    assert list(lmdb.engine.scan()) == []
+
+
+def test_short_keys_are_stored_as_they_are(lmdb: LongKeys) -> None:
+    lmdb.write({b"a": b"1", b"b" * 510: b"2"})
+    assert list(lmdb.engine.scan()) == [(b"a", b"1"), (b"b" * 510, b"2")]
+
+
+def test_long_keys_of_bytes_ff_have_no_successor_and_are_found_all_the_same(lmdb: LongKeys) -> None:
+    keys = [b"\xff" * 510, b"\xff" * 511, b"\xff" * 700]
+    lmdb.write(dict.fromkeys(keys, b""))
+    assert [key for key, _ in lmdb.scan(keys[0], keys[2])] == keys[:2]
+    assert [key for key, _ in lmdb.scan(keys[1], keys[2] + b"\0", reverse=True)] == keys[:0:-1]
+    assert lmdb.last(keys[0], keys[2]) == (keys[1], b"")
+
+
+def test_checkpoint_is_offered_where_the_engine_has_it(lmdb: LongKeys, tmp_path: Path) -> None:
+    lmdb.write({b"k" * 1000: b"long"})
+    assert isinstance(lmdb, SupportsCheckpoint)
+    assert not isinstance(LongKeys(ShortKeys()), SupportsCheckpoint)
+    lmdb.checkpoint(tmp_path / "copy")
+    with open_backend("lmdb", tmp_path / "copy") as copy:
+        assert list(copy.scan()) == [(b"k" * 1000, b"long")]
+
+
+@given(st.dictionaries(st.binary(min_size=1, max_size=5), st.binary(max_size=3)), st.data())
+def test_load_packs_the_same_buckets_as_write(content: dict[bytes, bytes], data: st.DataObject) -> None:
+    written, loaded = LongKeys(ShortKeys()), LongKeys(ShortKeys())
+    for part in data.draw(st.permutations(list(content))):
+        written.write({part: content[part]})
+    loaded.load(sorted(content.items()))
+    assert list(loaded.engine.scan()) == list(written.engine.scan())
+    assert list(loaded.scan()) == sorted(content.items())
+
+
+def test_a_backend_without_a_limit_is_not_wrapped(tmp_path: Path) -> None:
+    with open_backend("memory", tmp_path) as backend:
+        assert type(backend) is MemoryBackend
