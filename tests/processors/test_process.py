@@ -1,0 +1,240 @@
+"""Processors of one's own: records, stores, named children, punctuations."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from millpond.errors import TopologyError
+from millpond.processors import (
+    Batch,
+    Processor,
+    ProcessorContext,
+    Produced,
+    PunctuationType,
+    RecordProcessor,
+    StreamsBuilder,
+    TopologyDriver,
+)
+from millpond.stores.keyvalue import KeyValueStore
+from millpond.stores.serdes import INT64, STRING
+from millpond.stores.specs import StoreKind, StoreSpec
+
+SUMS = StoreSpec("sums", StoreKind.KEY_VALUE, STRING, INT64)
+OUT = Produced("string", "msgpack")
+
+
+class RunningSum(RecordProcessor):
+    """Forwards the sum of each key's values so far."""
+
+    sums: KeyValueStore[str, int]
+
+    def open(self) -> None:
+        self.sums = self.context.store("sums")
+
+    def process_record(self, key: Any, value: Any, timestamp: int) -> None:
+        total = (self.sums.get(key) or 0) + value
+        self.sums.put(key, total)
+        self.forward(key, total, timestamp)
+
+
+class Ticker(RecordProcessor):
+    """Forwards the time of each punctuation."""
+
+    def __init__(self, interval: int, kind: PunctuationType) -> None:
+        self._interval = interval
+        self._kind = kind
+
+    def open(self) -> None:
+        self.schedule(self._interval, self._kind, lambda now: self.forward("tick", now, now))
+
+    def process_record(self, key: Any, value: Any, timestamp: int) -> None:
+        self.forward(key, value, timestamp)
+
+
+def _ticking(kind: PunctuationType, interval: int = 10, stores: list[StoreSpec] | None = None) -> StreamsBuilder:
+    builder = StreamsBuilder()
+    builder.stream("in").process(lambda: Ticker(interval, kind), stores=stores or []).to("out", OUT)
+    return builder
+
+
+def _values(driver: TopologyDriver) -> list[Any]:
+    return [record.value for record in driver.read("out")]
+
+
+def test_a_processor_reads_and_writes_its_store() -> None:
+    builder = StreamsBuilder()
+    builder.add_state_store(SUMS)
+    builder.stream("in").process(RunningSum, stores=["sums"]).to("out", OUT)
+    with TopologyDriver(builder.build()) as driver:
+        driver.pipe_all("in", [("a", 1, 1), ("b", 10, 2), ("a", 2, 3)])
+        assert _values(driver) == [1, 10, 3]
+        assert driver.store("sums").get("a") == 3
+
+
+def test_a_store_may_be_described_where_the_processor_is_added() -> None:
+    builder = StreamsBuilder()
+    builder.stream("in").process(RunningSum, stores=[SUMS]).to("out", OUT)
+    with TopologyDriver(builder.build()) as driver:
+        driver.pipe("in", "a", 1, 1)
+        assert _values(driver) == [1]
+
+
+def test_two_processors_may_share_a_store_and_see_each_other_s_writes_record_by_record() -> None:
+    builder = StreamsBuilder()
+    builder.add_state_store(SUMS)
+    source = builder.stream("in")
+    source.process(RunningSum, stores=["sums"]).to("first", OUT)
+    source.process(RunningSum, stores=["sums"]).to("second", OUT)
+    with TopologyDriver(builder.build()) as driver:
+        driver.pipe_all("in", [("a", 1, 1), ("a", 1, 2)])
+        assert [record.value for record in driver.read("first")] == [1, 3]
+        assert [record.value for record in driver.read("second")] == [2, 4]
+
+
+def test_a_store_that_is_not_connected_is_refused_by_name() -> None:
+    builder = StreamsBuilder()
+    builder.add_state_store(SUMS)
+    builder.stream("in").process(RunningSum, name="summing").to("out", OUT)
+    with pytest.raises(TopologyError, match=r"'summing' asked for store 'sums', which is not connected"):
+        TopologyDriver(builder.build())
+
+
+def test_a_processor_of_whole_batches_may_be_used_as_well() -> None:
+    class Sizes(Processor):
+        def process(self, batch: Batch) -> None:
+            self.context.forward(Batch(["size"], [len(batch)], [max(batch.timestamps)]))
+
+    builder = StreamsBuilder()
+    builder.stream("in").process(Sizes).to("out", OUT)
+    with TopologyDriver(builder.build()) as driver:
+        driver.pipe_all("in", [("a", 1, 1), ("b", 2, 2)])
+        assert _values(driver) == [2]
+
+
+def test_a_processor_may_choose_the_child() -> None:
+    class Route(RecordProcessor):
+        def process_record(self, key: Any, value: Any, timestamp: int) -> None:
+            self.forward(key, value, timestamp, to=key)
+
+    builder = StreamsBuilder()
+    routed = builder.stream("in").process(Route)
+    routed.peek(lambda key, value: None, name="left").to("out-left", OUT)
+    routed.peek(lambda key, value: None, name="right").to("out-right", OUT)
+    with TopologyDriver(builder.build()) as driver:
+        driver.pipe_all("in", [("left", 1, 1), ("right", 2, 2), ("left", 3, 3)])
+        assert [record.value for record in driver.read("out-left")] == [1, 3]
+        assert [record.value for record in driver.read("out-right")] == [2]
+        with pytest.raises(TopologyError, match=r"forwards to 'middle', but its children are \['left', 'right'\]"):
+            driver.pipe("in", "middle", 4, 4)
+
+
+def test_records_are_repartitioned_behind_a_processor_unless_it_keeps_the_key() -> None:
+    class Same(RecordProcessor):
+        def process_record(self, key: Any, value: Any, timestamp: int) -> None:
+            self.forward(key, value, timestamp)
+
+    for keeps_key in (True, False):
+        builder = StreamsBuilder()
+        builder.stream("in").process(Same, keeps_key=keeps_key).group_by_key().count().to("out")
+        assert bool(builder.build().internal_topics) is not keeps_key
+
+
+def test_stream_time_fires_with_the_first_record_and_then_on_the_grid_once_however_far_it_jumps() -> None:
+    with TopologyDriver(_ticking(PunctuationType.STREAM_TIME).build()) as driver:
+        for timestamp, expected in ((3, [0, 3]), (9, [0]), (10, [0, 10]), (5, [0]), (44, [0, 44]), (50, [0, 50])):
+            driver.pipe("in", "a", 0, timestamp)
+            assert _values(driver) == expected
+
+
+def test_stream_time_fires_between_the_records_of_a_batch() -> None:
+    with TopologyDriver(_ticking(PunctuationType.STREAM_TIME).build()) as driver:
+        driver.pipe_all("in", [("a", -1, 3), ("a", -2, 12), ("a", -3, 13)])
+        assert _values(driver) == [-1, 3, -2, 12, -3]
+
+
+def test_wall_clock_time_fires_when_the_clock_is_moved_and_not_by_records() -> None:
+    with TopologyDriver(_ticking(PunctuationType.WALL_CLOCK_TIME).build()) as driver:
+        driver.pipe("in", "a", 0, 1000)
+        driver.advance_wall_clock(9)
+        assert _values(driver) == [0]
+        driver.advance_wall_clock(1)
+        assert _values(driver) == [10]
+        driver.advance_wall_clock(35)
+        assert _values(driver) == [45]
+        driver.advance_wall_clock(5)
+        assert _values(driver) == [50]
+
+
+def test_a_cancelled_punctuation_does_not_fire_again() -> None:
+    class Once(RecordProcessor):
+        def open(self) -> None:
+            self.timer = self.schedule(10, PunctuationType.WALL_CLOCK_TIME, self.fire)
+
+        def fire(self, now: int) -> None:
+            self.forward("tick", now, now)
+            self.timer.cancel()
+
+        def process_record(self, key: Any, value: Any, timestamp: int) -> None:
+            raise AssertionError
+
+    builder = StreamsBuilder()
+    builder.stream("in").process(Once).to("out", OUT)
+    with TopologyDriver(builder.build()) as driver:
+        for _ in range(3):
+            driver.advance_wall_clock(10)
+        assert _values(driver) == [10]
+
+
+def test_with_a_store_the_grid_goes_on_after_a_restart(tmp_path: Path) -> None:
+    def topology() -> TopologyDriver:
+        builder = _ticking(PunctuationType.STREAM_TIME, 100, [SUMS])
+        return TopologyDriver(builder.build(), backend="lmdb", local_dir=tmp_path)
+
+    with topology() as driver:
+        driver.pipe("in", "a", -1, 120)
+        assert _values(driver) == [-1, 120]
+    with topology() as driver:
+        driver.pipe("in", "a", -2, 130)
+        assert _values(driver) == [-2]
+        driver.pipe("in", "a", -3, 200)
+        assert _values(driver) == [-3, 200]
+
+
+def test_a_stream_time_schedule_after_the_beginning_is_refused() -> None:
+    class Late(RecordProcessor):
+        def process_record(self, key: Any, value: Any, timestamp: int) -> None:
+            self.schedule(10, PunctuationType.STREAM_TIME, print)
+
+    builder = StreamsBuilder()
+    builder.stream("in").process(Late, name="late").to("out", OUT)
+    with TopologyDriver(builder.build()) as driver, pytest.raises(TopologyError, match=r"'late' .* do it in init"):
+        driver.pipe("in", "a", 1, 1)
+
+
+def test_an_interval_that_is_not_positive_is_refused() -> None:
+    with pytest.raises(TopologyError, match="must be positive, not 0 ms"):
+        TopologyDriver(_ticking(PunctuationType.WALL_CLOCK_TIME, 0).build())
+
+
+def test_a_processor_counts_what_it_drops_and_is_closed_at_the_end() -> None:
+    closed: list[str] = []
+
+    class Dropping(RecordProcessor):
+        def init(self, context: ProcessorContext) -> None:
+            super().init(context)
+            assert context.task_id == "0_0"
+
+        def process_record(self, key: Any, value: Any, timestamp: int) -> None:
+            self.context.count("dropped")
+
+        def close(self) -> None:
+            closed.append(self.context.node)
+
+    builder = StreamsBuilder()
+    builder.stream("in").process(Dropping, name="dropping").to("out", OUT)
+    with TopologyDriver(builder.build()) as driver:
+        driver.pipe_all("in", [("a", 1, 1), ("a", 1, 2)])
+        assert driver.counters == {"dropping:dropped": 2}
+        assert not closed
+    assert closed == ["dropping"]
