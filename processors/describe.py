@@ -54,7 +54,8 @@ def _role(node: Node, topology: Topology) -> str:
 
 def _properties(spec: StoreSpec) -> Iterator[str]:
     yield spec.kind.value
-    yield "versioned" if spec.kind is StoreKind.VERSIONED else "not versioned"
+    if spec.kind is not StoreKind.VERSIONED:
+        yield "not versioned"
     yield f"backend {spec.backend or 'of the job'}"
     for name in ("history_retention", "grace", "retention", "window_size"):
         length = getattr(spec, name)

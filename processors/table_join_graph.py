@@ -1,6 +1,7 @@
 """How a table-table join enters the graph, and the table that comes out."""
 
 from millpond.processors.config import Materialized
+from millpond.processors.copartition import check_copartitioned
 from millpond.processors.ktable import KTable, add_table_store
 from millpond.processors.processor import Processor, ProcessorContext
 from millpond.processors.table_source import TableConfig
@@ -45,6 +46,7 @@ def join_tables(
     left: KTable, right: KTable, joiner: Joiner, materialized: Materialized, type_: TableJoinType, name: str | None
 ) -> KTable:
     """Add both sides of the join and the node where their results come together."""
+    check_copartitioned(left, right)
     graph = left.graph
     node = name or graph.new_name("KTABLE-MERGE-")
     if type_ is not TableJoinType.INNER:
