@@ -31,7 +31,7 @@ from millpond.errors import (
 )
 from millpond.stores.backend import Backend, BackendSupplier, Changes, Entries
 from millpond.stores.engine import ClosedEngine, Cursor, Entry, OpenCursors, nothing
-from millpond.stores.options import parse_bool, parse_options, parse_size
+from millpond.stores.options import check_least, parse_bool, parse_options, parse_size
 
 _CORRUPT = ("CorruptedError", "PageNotFoundError", "InvalidError", "VersionMismatchError", "PanicError")
 _CORRUPT_ERRORS = tuple(
@@ -41,6 +41,7 @@ _FULL_CODES = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOMEM})
 _BUSY_CODES = frozenset({errno.EAGAIN, errno.EBUSY})
 _LOAD_CHUNK = 50_000
 _PROBE = 2**20
+_LEAST_MAP = 2**15
 
 
 class translate_errors:
@@ -273,6 +274,9 @@ class LmdbSupplier(BackendSupplier):
     map_size: int = 2**30
     sync: bool = False
     readahead: bool = True
+
+    def __post_init__(self) -> None:
+        check_least(self.name, "map_size", self.map_size, _LEAST_MAP)
 
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> Self:

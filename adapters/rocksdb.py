@@ -20,14 +20,21 @@ import rocksdict
 from millpond.errors import (
     BackendError,
     BackendInUseError,
-    ConfigurationError,
     CorruptStoreError,
     StoreError,
     StoreFullError,
 )
 from millpond.stores.backend import Backend, BackendSupplier, Changes, Entries
 from millpond.stores.engine import ClosedEngine, Cursor, Entry, OpenCursors, nothing
-from millpond.stores.options import parse_bool, parse_choice, parse_int, parse_options, parse_size
+from millpond.stores.options import (
+    check_least,
+    check_option,
+    parse_bool,
+    parse_choice,
+    parse_int,
+    parse_options,
+    parse_size,
+)
 
 _COMPRESSIONS: dict[str, Callable[[], Any]] = {
     "none": rocksdict.DBCompressionType.none,
@@ -264,10 +271,20 @@ class RocksDbSupplier(BackendSupplier):
     wal: bool = True
 
     def __post_init__(self) -> None:
-        if self.compression not in _COMPRESSIONS:
-            raise ConfigurationError(
-                f"the compression {self.compression!r} of the backend 'rocksdb' is none of {', '.join(_COMPRESSIONS)}"
-            )
+        check_option(
+            self.name,
+            "compression",
+            self.compression,
+            self.compression in _COMPRESSIONS,
+            f"one of {', '.join(_COMPRESSIONS)}",
+        )
+        for option, least in (
+            ("block_cache", 0),
+            ("bloom_bits", 0),
+            ("write_buffer_size", 2**16),
+            ("max_open_files", -1),
+        ):
+            check_least(self.name, option, getattr(self, option), least)
 
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> Self:

@@ -90,7 +90,24 @@ def parse_options(backend: str, options: Mapping[str, str], parsers: Mapping[str
         try:
             values[name] = parsers[name](text)
         except ValueError as error:
-            raise ConfigurationError(
-                f"option {name!r} of the backend {backend!r} is {text!r}, but must be {error}"
-            ) from None
+            check_option(backend, name, text, False, str(error))
     return values
+
+
+def check_option(backend: str, option: str, value: object, allowed: bool, form: str) -> None:
+    """Refuse a value that a supplier was made with, in the words that ``parse_options`` has for text.
+
+    Raises:
+        ConfigurationError: it is not ``allowed``.
+    """
+    if not allowed:
+        raise ConfigurationError(f"option {option!r} of the backend {backend!r} is {value!r}, but must be {form}")
+
+
+def check_least(backend: str, option: str, value: int, least: int) -> None:
+    """Refuse a number that is too small.
+
+    Raises:
+        ConfigurationError: it is less than ``least``.
+    """
+    check_option(backend, option, value, value >= least, f"at least {least}")

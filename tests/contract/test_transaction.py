@@ -1,0 +1,111 @@
+"""What the state machine of the kit does not show about transactions."""
+
+from collections.abc import Callable
+
+import pytest
+
+from millpond.errors import StoreClosedError
+from millpond.stores.memory import MemoryBackend
+from millpond.stores.testing import FailingBackend, InjectedFault
+from millpond.stores.transaction import Transaction
+
+
+def test_the_changes_are_the_changelog_of_the_batch_compacted_by_key() -> None:
+    transaction = Transaction(MemoryBackend())
+    transaction.put(b"a", b"1")
+    transaction.put(b"a", b"2")
+    transaction.put(b"b", b"1")
+    transaction.delete(b"b")
+    transaction.delete(b"never")
+    assert transaction.changes == {b"a": b"2", b"b": None, b"never": None}
+
+
+def test_a_commit_is_one_write_and_an_empty_commit_is_none() -> None:
+    backend = FailingBackend(MemoryBackend(), fail_at=0)
+    transaction = Transaction(backend)
+    transaction.commit()
+    transaction.put_many({b"a": b"1", b"b": b"2"})
+    transaction.commit()
+    transaction.commit()
+    assert backend.writes == 1
+
+
+@pytest.mark.parametrize("applied", [False, True])
+def test_a_commit_that_fails_keeps_the_changes_so_that_it_can_be_tried_again(applied: bool) -> None:
+    backend = FailingBackend(MemoryBackend(), fail_at=1, applied=applied)
+    transaction = Transaction(backend)
+    transaction.put(b"a", b"1")
+    with pytest.raises(InjectedFault, match="write 1 fails"):
+        transaction.commit()
+    assert backend.get(b"a") == (b"1" if applied else None)
+    assert transaction.get(b"a") == b"1"
+    transaction.commit()
+    assert backend.get(b"a") == b"1"
+    assert transaction.changes == {}
+
+
+def test_leaving_the_with_block_drops_what_was_not_committed() -> None:
+    backend = MemoryBackend()
+    with Transaction(backend) as transaction:
+        transaction.put(b"a", b"1")
+        transaction.commit()
+        transaction.put(b"a", b"2")
+    assert backend.get(b"a") == b"1"
+
+
+def test_a_scan_shows_the_changes_as_they_were_when_it_began() -> None:
+    backend = MemoryBackend()
+    backend.write({b"a": b"1", b"c": b"1", b"e": b"1"})
+    transaction = Transaction(backend)
+    transaction.put_many({b"b": b"2", b"c": None})
+    scan = transaction.scan()
+    transaction.put_many({b"a": None, b"d": b"3", b"e": b"3"})
+    transaction.commit()
+    assert list(scan) == [(b"a", b"1"), (b"b", b"2"), (b"e", b"1")]
+
+
+def test_last_passes_over_many_deleted_entries() -> None:
+    backend = MemoryBackend()
+    backend.write({b"k%03d" % number: b"1" for number in range(100)})
+    transaction = Transaction(backend)
+    transaction.put_many({b"k%03d" % number: None for number in range(3, 100)})
+    assert transaction.last(b"k", b"l") == (b"k002", b"1")
+    transaction.put(b"k050", b"2")
+    assert transaction.last(b"k", b"l") == (b"k050", b"2")
+    assert transaction.last(b"k003", b"k050") is None
+
+
+USES: dict[str, Callable[[Transaction], object]] = {
+    "get": lambda transaction: transaction.get(b"a"),
+    "get_many": lambda transaction: transaction.get_many([b"a"]),
+    "put": lambda transaction: transaction.put(b"a", b"1"),
+    "put_many": lambda transaction: transaction.put_many({b"a": b"1"}),
+    "delete": lambda transaction: transaction.delete(b"a"),
+    "delete_range": lambda transaction: transaction.delete_range(b"a", b"b"),
+    "scan": lambda transaction: transaction.scan(),
+    "last": lambda transaction: transaction.last(b"a", b"b"),
+    "commit": lambda transaction: transaction.commit(),
+    "rollback": lambda transaction: transaction.rollback(),
+}
+
+
+@pytest.mark.parametrize("use", USES)
+def test_every_use_of_a_closed_transaction_raises_store_closed_error(use: str) -> None:
+    backend = MemoryBackend()
+    backend.write({b"a": b"1"})
+    transaction = Transaction(backend)
+    transaction.put(b"b", b"1")
+    transaction.close()
+    transaction.close()
+    with pytest.raises(StoreClosedError, match="the transaction is closed"):
+        USES[use](transaction)
+
+
+def test_a_transaction_over_a_closed_backend_raises_store_closed_error() -> None:
+    backend = MemoryBackend()
+    backend.write({b"a": b"1"})
+    transaction = Transaction(backend)
+    backend.close()
+    for use in ("get", "get_many", "scan", "last"):
+        with pytest.raises(StoreClosedError, match="the memory backend is closed"):
+            USES[use](transaction)
