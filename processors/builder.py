@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from millpond.processors.config import Consumed, Materialized, SerdeLike
+from millpond.processors.global_table import GlobalKTable, add_global_table
 from millpond.processors.kstream import KStream
 from millpond.processors.ktable import KTable, SourceKTable, table_source
 from millpond.processors.table_source import TableConfig
@@ -71,6 +72,19 @@ class StreamsBuilder:
         if materialized.has_store:
             table.materialize()
         return table
+
+    def global_table(
+        self, topic: str, consumed: Consumed | None = None, materialized: Materialized | None = None
+    ) -> GlobalKTable:
+        """The records of ``topic`` as a table that every task holds as a whole, for ``KStream.join`` by any key.
+
+        All parts of a topology that use it become one part. To use it on both sides of a repartition, read a copy of
+        the topic for the other side.
+
+        Raises:
+            TopologyError: ``materialized`` is versioned (KIP-914).
+        """
+        return add_global_table(self._graph, topic, self._complete(consumed), materialized or Materialized())
 
     def build(self) -> Topology:
         """The finished topology.

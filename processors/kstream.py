@@ -6,7 +6,6 @@ from typing import Any
 from millpond.errors import TopologyError
 from millpond.processors.branched import BranchedKStream
 from millpond.processors.config import (
-    Consumed,
     Grouped,
     Joined,
     Materialized,
@@ -17,12 +16,13 @@ from millpond.processors.config import (
 )
 from millpond.processors.copartition import check_copartitioned
 from millpond.processors.functions import keyed_joiner
+from millpond.processors.global_table import GlobalKTable
 from millpond.processors.grouped import KGroupedStream
 from millpond.processors.join_windows import JoinWindows
 from millpond.processors.ktable import KTable
 from millpond.processors.processor import Processor
+from millpond.processors.repartition_graph import send_through_topic
 from millpond.processors.stateless import (
-    DropNullKeys,
     Predicate,
     StreamFilter,
     StreamFlatMap,
@@ -34,8 +34,12 @@ from millpond.processors.stateless import (
     StreamSelectKey,
 )
 from millpond.processors.stream_stream_graph import JoinKind, join_streams
-from millpond.processors.stream_table_graph import join_stream_with_table, stream_to_table
-from millpond.processors.topology import ProcessorNode, SinkNode, SourceNode, TopologyGraph
+from millpond.processors.stream_table_graph import (
+    join_stream_with_global_table,
+    join_stream_with_table,
+    stream_to_table,
+)
+from millpond.processors.topology import ProcessorNode, SinkNode, TopologyGraph
 from millpond.stores.specs import StoreSpec
 
 
@@ -182,15 +186,16 @@ class KStream:
     def repartition(self, repartitioned: Repartitioned | None = None) -> "KStream":
         """Send the records through a repartition topic in any case, so that all of a key come to the key's task."""
         options = repartitioned or Repartitioned()
-        return self.through_topic(options.name, options.key_serde, options.value_serde)
+        return send_through_topic(self, options.name, options.key_serde, options.value_serde)
 
     def join(
         self,
-        other: "KStream | KTable",
+        other: "KStream | KTable | GlobalKTable",
         joiner: Callable[..., Any],
         joined: Joined | StreamJoined | None = None,
         *,
         windows: JoinWindows | None = None,
+        selector: Callable[[Any, Any], Any] | None = None,
     ) -> "KStream":
         """Join with another stream, record by record within ``windows``, or with a table.
 
@@ -203,22 +208,41 @@ class KStream:
             joiner: ``joiner(value, other_value)``, or with three parameters ``joiner(key, value, other_value)``.
             joined: serdes and names; ``Joined`` for a table, ``StreamJoined`` for a stream.
             windows: which records of two streams belong together.
+            selector: ``selector(key, value)`` gives the key to look up in a global table; without it the record's own.
+
+        With ``Joined(grace=...)`` a record waits until stream time has passed its own by that much, and so sees the
+        table's late records too (KIP-923). What is later than that is joined at once. The table must be versioned.
+
+        >>> from millpond.processors import Joined, Materialized, Produced, StreamsBuilder, TopologyDriver
+        >>> builder = StreamsBuilder(value_serde="string")
+        >>> prices = builder.table("prices", materialized=Materialized.versioned(history_retention=60_000))
+        >>> orders = builder.stream("orders")
+        >>> priced = orders.join(prices, lambda order, price: f"{order} at {price}", Joined(grace=10))
+        >>> priced.to("priced", Produced(value_serde="string"))
+        >>> with TopologyDriver(builder.build()) as driver:
+        ...     driver.pipe("prices", "tea", "3.10", 0)
+        ...     driver.pipe("orders", "tea", "one", 100)
+        ...     driver.pipe("prices", "tea", "2.90", 95)
+        ...     driver.pipe("orders", "tea", "two", 110)
+        ...     driver.read("priced")
+        [Record(key='tea', value='one at 2.90', timestamp=100)]
         """
-        return self._join(other, joiner, joined, windows, JoinKind.INNER)
+        return self._join(other, joiner, joined, windows, JoinKind.INNER, selector)
 
     def left_join(
         self,
-        other: "KStream | KTable",
+        other: "KStream | KTable | GlobalKTable",
         joiner: Callable[..., Any],
         joined: Joined | StreamJoined | None = None,
         *,
         windows: JoinWindows | None = None,
+        selector: Callable[[Any, Any], Any] | None = None,
     ) -> "KStream":
         """As ``join``, but a record without a match comes out too, joined with None.
 
         With a stream that happens when its window and grace are over, or at once with ``JoinWindows(eager=True)``.
         """
-        return self._join(other, joiner, joined, windows, JoinKind.LEFT)
+        return self._join(other, joiner, joined, windows, JoinKind.LEFT, selector)
 
     def outer_join(
         self,
@@ -229,17 +253,20 @@ class KStream:
         windows: JoinWindows,
     ) -> "KStream":
         """As ``left_join`` with a stream, for the records of both sides."""
-        return self._join(other, joiner, joined, windows, JoinKind.OUTER)
+        return self._join(other, joiner, joined, windows, JoinKind.OUTER, None)
 
     def _join(
         self,
-        other: "KStream | KTable",
+        other: "KStream | KTable | GlobalKTable",
         joiner: Callable[..., Any],
         joined: Joined | StreamJoined | None,
         windows: JoinWindows | None,
         kind: JoinKind,
+        selector: Callable[[Any, Any], Any] | None,
     ) -> "KStream":
         where = f"the join of {self.node!r} with {other.node!r}"
+        if selector is not None and not isinstance(other, GlobalKTable):
+            raise TopologyError(f"{where} is not one with a global table, so it looks up the record's key: no selector")
         if isinstance(other, KStream):
             if windows is None or isinstance(joined, Joined):
                 raise TopologyError(
@@ -251,6 +278,9 @@ class KStream:
                 f"{where} is one with a table: it has no windows, takes Joined instead of StreamJoined, and is inner "
                 "or left, because only a record of the stream can make a result"
             )
+        if isinstance(other, GlobalKTable):
+            left, with_key = kind is JoinKind.LEFT, keyed_joiner(joiner)
+            return join_stream_with_global_table(self, other, with_key, selector, joined or Joined(), left=left)
         return self._join_table(other, joiner, joined or Joined(), left=kind is JoinKind.LEFT)
 
     def _join_table(self, table: KTable, joiner: Callable[..., Any], joined: Joined, *, left: bool) -> "KStream":
@@ -306,30 +336,7 @@ class KStream:
         """
         if not self.repartition_required:
             return self
-        stream = self if keep_null_keys else self.then("KSTREAM-FILTER-", DropNullKeys, None)
-        return stream.through_topic(name, key_serde, value_serde)
-
-    def through_topic(
-        self, name: str | None = None, key_serde: SerdeLike | None = None, value_serde: SerdeLike | None = None
-    ) -> "KStream":
-        """This stream written to the repartition topic ``<name>-repartition`` and read back.
-
-        Raises:
-            TopologyError: a serde is not known.
-        """
-        key, value = key_serde or self.key_serde, value_serde or self.value_serde
-        if key is None or value is None:
-            raise TopologyError(
-                f"the records of {self.node!r} must travel to the tasks of their new keys, but their "
-                f"{'key' if key is None else 'value'} serde is not known; name it in Grouped, Joined, StreamJoined or "
-                "Repartitioned"
-            )
-        topic = f"{name or self.graph.new_name('KSTREAM-REPARTITION-')}-repartition"
-        sink, source = self.graph.new_name("KSTREAM-SINK-"), self.graph.new_name("KSTREAM-SOURCE-")
-        self.graph.internal_topics.add(topic)
-        self.graph.add(SinkNode(sink, [self.node], topic=topic, produced=Produced(key, value, name=sink)))
-        self.graph.add(SourceNode(source, topic=topic, consumed=Consumed(key, value, name=source)))
-        return KStream(self.graph, source, key, value)
+        return send_through_topic(self, name, key_serde, value_serde, keep_null_keys=keep_null_keys)
 
     def then(
         self, prefix: str, supplier: Callable[[], Processor], name: str | None, stores: tuple[str, ...] = ()

@@ -19,6 +19,7 @@ from millpond.stores.specs import StoreKind, StoreSpec
 if TYPE_CHECKING:
     from millpond.processors.grouped_table import KGroupedTable
     from millpond.processors.kstream import KStream
+    from millpond.processors.table_join_graph import History
     from millpond.processors.table_repartition import Selector
 
 
@@ -113,6 +114,7 @@ class KTable:
         materialized: Materialized | None = None,
         *,
         foreign_key: Callable[..., Any] | None = None,
+        history: "History" = "latest",
         name: str | None = None,
     ) -> "KTable":
         """A row for each key that both tables have: ``joiner(value, other_value)``, current whichever side changes.
@@ -126,9 +128,24 @@ class KTable:
             materialized: a store for the result, and its serdes.
             foreign_key: ``foreign_key(value)``, or with two parameters ``foreign_key(key, value)``, gives the key of
                 the other table (KIP-213). None joins nothing.
+            history: ``"latest"``, or of two versioned tables ``"complete"``: then an update makes a result for every
+                time at which it changes one, so that the results, taken by their timestamps, are right for all times.
+                The joined table counts as versioned (KIP-914, "Attempt 2").
             name: what the join's nodes are called after.
+
+        >>> from millpond.processors import Materialized, Produced, StreamsBuilder, TopologyDriver
+        >>> builder = StreamsBuilder(value_serde="string")
+        >>> a, b = (builder.table(t, materialized=Materialized.versioned(history_retention=60_000)) for t in "ab")
+        >>> a.join(b, "{}-{}".format, history="complete").to("joined", Produced(value_serde="string"))
+        >>> with TopologyDriver(builder.build()) as driver:
+        ...     driver.pipe("a", "k", "a0", 0)
+        ...     driver.pipe("b", "k", "b2", 2)
+        ...     driver.pipe("b", "k", "b4", 4)
+        ...     driver.pipe("a", "k", "a1", 1)
+        ...     [(value, timestamp) for _, value, timestamp in driver.read("joined")]
+        [('a0-b2', 2), ('a0-b4', 4), ('a1-b2', 2), ('a1-b4', 4)]
         """
-        return self._join(other, joiner, materialized, foreign_key, TableJoinType.INNER, name)
+        return self._join(other, joiner, materialized, foreign_key, TableJoinType.INNER, history, name)
 
     def left_join(
         self,
@@ -137,10 +154,11 @@ class KTable:
         materialized: Materialized | None = None,
         *,
         foreign_key: Callable[..., Any] | None = None,
+        history: "History" = "latest",
         name: str | None = None,
     ) -> "KTable":
         """As ``join``, but every row of this table has a result; what the other table lacks is None."""
-        return self._join(other, joiner, materialized, foreign_key, TableJoinType.LEFT, name)
+        return self._join(other, joiner, materialized, foreign_key, TableJoinType.LEFT, history, name)
 
     def outer_join(
         self,
@@ -148,10 +166,11 @@ class KTable:
         joiner: Callable[..., Any],
         materialized: Materialized | None = None,
         *,
+        history: "History" = "latest",
         name: str | None = None,
     ) -> "KTable":
         """As ``join``, but every row of either table has a result; what one table lacks is None."""
-        return self._join(other, joiner, materialized, None, TableJoinType.OUTER, name)
+        return self._join(other, joiner, materialized, None, TableJoinType.OUTER, history, name)
 
     def _join(
         self,
@@ -160,6 +179,7 @@ class KTable:
         materialized: Materialized | None,
         foreign_key: Callable[..., Any] | None,
         type_: TableJoinType,
+        history: "History",
         name: str | None,
     ) -> "KTable":
         from millpond.processors.foreign_key_graph import join_on_foreign_key
@@ -167,7 +187,9 @@ class KTable:
 
         with_key = keyed_joiner(joiner)
         if foreign_key is None:
-            return join_tables(self, other, with_key, materialized or Materialized(), type_, name)
+            return join_tables(self, other, with_key, materialized or Materialized(), type_, history, name)
+        if history != "latest":
+            raise TopologyError(f"the foreign-key join of {self.node!r} with {other.node!r} has no complete history")
         extract = keyed_mapper(foreign_key)
         return join_on_foreign_key(self, other, with_key, extract, materialized or Materialized(), type_, name)
 

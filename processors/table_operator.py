@@ -52,6 +52,9 @@ class OperationGetter(ValueGetter):
     def get_many_as_of(self, keys: Sequence[Any], timestamps: Sequence[int]) -> list[Found]:
         return list(map(self._read, keys, self._parent.get_many_as_of(keys, timestamps)))
 
+    def steps(self, key: Any, earliest: int, until: int | None) -> list[tuple[int, Found]]:
+        return [(time, self._read(key, found)) for time, found in self._parent.steps(key, earliest, until)]
+
     def horizon(self) -> int | None:
         return self._parent.horizon()
 

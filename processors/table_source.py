@@ -48,12 +48,15 @@ class TableWriter:
         self._cache = UpdateCache(store.key_serde) if config.caching else None
 
     def write(self, batch: Batch, *, drop_repeated_tombstones: bool = False) -> None:
-        """Put and forward; with ``drop_repeated_tombstones`` not where there was no value and there still is none."""
+        """Put and forward, with the values before them that the updates bring or else those in the store.
+
+        With ``drop_repeated_tombstones`` not where there was no value and there still is none.
+        """
         if not len(batch):
             return
-        if self._many is not None and not self._send_olds:
+        if self._many is not None and (not self._send_olds or batch.olds is not None):
             self._many.put_many(batch.keys, batch.values, batch.timestamps)
-            written = Batch(batch.keys, batch.values, batch.timestamps)
+            written = Batch(batch.keys, batch.values, batch.timestamps, batch.olds if self._send_olds else None)
         elif self._many is not None and self._plain_keys and len(batch) > 1:
             written = self._write_many(self._many, batch)
             if drop_repeated_tombstones:
@@ -85,18 +88,21 @@ class TableWriter:
         table, send_olds = self._table, self._send_olds
         out = BatchBuilder(olds=send_olds)
         expired = 0
-        for key, value, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True):
-            before: Any = table.get(key) if send_olds else None
-            if drop_repeated_tombstones and send_olds and value is None and before is None:
+        for i, (key, value, timestamp) in enumerate(zip(batch.keys, batch.values, batch.timestamps, strict=True)):
+            old = None if not send_olds else self._value_before(key) if batch.olds is None else batch.olds[i]
+            if drop_repeated_tombstones and send_olds and value is None and old is None:
                 continue
             valid_to = table.put(key, value, timestamp)
             if valid_to == NOT_PUT:
                 expired += 1
                 continue
-            old = None if before is None else before.value
             out.add(key, value, timestamp, old, valid_to == VALID_TO_UNDEFINED)
         self._context.count("dropped-expired", expired)
         return out.build()
+
+    def _value_before(self, key: Any) -> Any:
+        found = self._table.get(key)
+        return None if found is None else found.value
 
 
 def without_repeated_tombstones(updates: Batch) -> Batch:

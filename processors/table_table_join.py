@@ -125,7 +125,9 @@ class JoinGetter(ValueGetter):
         self._type = type_
 
     def get(self, key: Any) -> ValueAndTimestamp[Any] | None:
-        sides = self._left.get(key), self._right.get(key)
+        return self._joined(key, self._left.get(key), self._right.get(key))
+
+    def _joined(self, key: Any, *sides: ValueAndTimestamp[Any] | None) -> ValueAndTimestamp[Any] | None:
         left, right = (None if side is None else side.value for side in sides)
         if not self._type.joins(left, right):
             return None

@@ -60,6 +60,13 @@ class ValueGetter(ABC):
         """``get_as_of`` for many keys, in their order."""
         return list(map(self.get_as_of, keys, timestamps))
 
+    def steps(self, key: Any, earliest: int, until: int | None) -> list[tuple[int, ValueAndTimestamp[Any] | None]]:
+        """The value of ``key`` at ``earliest``, and from when on it was another, up to but not including ``until``.
+
+        None for ``until`` means no end. Of times before the history retention nothing is known; they count as None.
+        """
+        raise TopologyError("histories need a table that is materialised in a versioned store (KIP-914)")
+
     def horizon(self) -> int | None:
         """The time before which as-of lookups may find nothing although there was a value; None where there is none."""
         return None
@@ -98,6 +105,20 @@ class StoreGetter(ValueGetter):
     def get_many_as_of(self, keys: Sequence[Any], timestamps: Sequence[int]) -> list[ValueAndTimestamp[Any] | None]:
         found: list[ValueAndTimestamp[Any] | None] = self._store.get_many_as_of(keys, timestamps)
         return found
+
+    def steps(self, key: Any, earliest: int, until: int | None) -> list[tuple[int, ValueAndTimestamp[Any] | None]]:
+        steps: list[tuple[int, ValueAndTimestamp[Any] | None]] = [(earliest, None)]
+        if until is not None and until <= earliest:
+            return steps
+        for version in self._store.history(key, earliest, None if until is None else until - 1):
+            found = ValueAndTimestamp(version.value, version.timestamp)
+            if version.timestamp <= steps[-1][0]:
+                steps[-1] = steps[-1][0], found
+            else:
+                steps.append((version.timestamp, found))
+            if version.valid_to is not None and (until is None or version.valid_to < until):
+                steps.append((version.valid_to, None))
+        return steps
 
     def horizon(self) -> int | None:
         if not isinstance(self._store, VersionedKeyValueStore) or self._store.observed_stream_time is None:

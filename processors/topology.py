@@ -27,11 +27,17 @@ class Node:
 
 @dataclass
 class SourceNode(Node):
-    """Reads the records of one topic; ``stream`` if they are facts of a stream, not updates of a table."""
+    """Reads the records of one topic.
+
+    Attributes:
+        stream: whether they are facts of a stream, not updates of a table.
+        broadcast: whether every task needs all of them, not only those of its own keys.
+    """
 
     topic: str = ""
     consumed: Consumed = field(default_factory=Consumed)
     stream: bool = False
+    broadcast: bool = False
 
 
 def _no_processor() -> Processor:
