@@ -3,6 +3,7 @@
 from millpond.processors.batch import Batch
 from millpond.processors.branched import BranchedKStream
 from millpond.processors.builder import StreamsBuilder
+from millpond.processors.cogroup import CogroupedKStream
 from millpond.processors.config import Consumed, Grouped, Joined, Materialized, Produced, Repartitioned, StreamJoined
 from millpond.processors.driver import Record, TopologyDriver
 from millpond.processors.grouped import KGroupedStream
@@ -16,11 +17,13 @@ from millpond.processors.processor import Processor, ProcessorContext, Punctuati
 from millpond.processors.suppressed import Suppressed
 from millpond.processors.task import Task
 from millpond.processors.topology import Subtopology, Topology
+from millpond.processors.windowed_stream import SessionWindowedKStream, TimeWindowedKStream
 from millpond.processors.windows import EmitStrategy, SessionWindows, SlidingWindows, TimeWindows
 
 __all__ = [
     "Batch",
     "BranchedKStream",
+    "CogroupedKStream",
     "Consumed",
     "EmitStrategy",
     "Grouped",
@@ -40,12 +43,14 @@ __all__ = [
     "RecordProcessor",
     "Repartitioned",
     "SessionWindows",
+    "SessionWindowedKStream",
     "SlidingWindows",
     "StreamJoined",
     "StreamsBuilder",
     "Subtopology",
     "Suppressed",
     "Task",
+    "TimeWindowedKStream",
     "TimeWindows",
     "Topology",
     "TopologyDriver",

@@ -48,6 +48,25 @@ class Aggregation:
     merger: Update | None = None
 
 
+@dataclass(frozen=True)
+class AggregateSetup:
+    """What a processor that aggregates is made with.
+
+    Attributes:
+        config: what downstream wants of the table that comes out.
+        spec: of the store.
+        aggregation: what is computed.
+        caching: forward only the last update of each key in a micro-batch.
+        number: which of the processors on this store it is.
+    """
+
+    config: TableConfig
+    spec: StoreSpec
+    aggregation: Aggregation
+    caching: bool = False
+    number: int = 0
+
+
 def counting() -> Aggregation:
     """Counts values."""
     return Aggregation(lambda key, value, count: count + 1, int, lambda key, left, right: left + right)
@@ -75,21 +94,19 @@ def copier(serde: Serde[Any]) -> Callable[[Any], Any]:
 
 
 class Aggregate(Processor):
-    """Takes each record into its key's aggregate and forwards the update, or with ``caching`` each key's last update.
+    """Takes each record into its key's aggregate and forwards the update, or with caching each key's last update.
 
     The functions may change the aggregate that they are given in place: whatever is not plainly immutable goes through
     the store's serde before it is seen again.
     """
 
-    def __init__(
-        self, config: TableConfig, spec: StoreSpec, aggregation: Aggregation, *, caching: bool = False
-    ) -> None:
-        self._config = config
-        self._spec = spec
-        self._update = aggregation.update
-        self._initializer = aggregation.initializer
-        self._caching = caching
-        self._copy = copier(spec.value_serde)
+    def __init__(self, setup: AggregateSetup) -> None:
+        self._config = setup.config
+        self._spec = setup.spec
+        self._update = setup.aggregation.update
+        self._initializer = setup.aggregation.initializer
+        self._caching = setup.caching
+        self._copy = copier(setup.spec.value_serde)
 
     def init(self, context: ProcessorContext) -> None:
         super().init(context)

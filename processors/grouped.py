@@ -1,13 +1,16 @@
 """``KGroupedStream``: a stream grouped by key, on its way to an aggregation."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from millpond.processors.aggregate import Aggregation, Update, counting, reducing
 from millpond.processors.aggregation_graph import add_key_aggregation
+from millpond.processors.cogroup import CogroupedKStream
 from millpond.processors.config import Grouped, Materialized, SerdeLike
 from millpond.processors.ktable import KTable
 from millpond.processors.topology import TopologyGraph
+from millpond.processors.windowed_stream import SessionWindowedKStream, TimeWindowedKStream
+from millpond.processors.windows import SessionWindows, SlidingWindows, TimeWindows
 
 if TYPE_CHECKING:
     from millpond.processors.kstream import KStream
@@ -56,6 +59,22 @@ class KGroupedStream:
     ) -> KTable:
         """Fold the values of each key: ``aggregator(key, value, aggregate)``, beginning with ``initializer()``."""
         return self._aggregate(Aggregation(aggregator, initializer), materialized, None)
+
+    def cogroup(self, aggregator: Update) -> CogroupedKStream:
+        """Begin an aggregate of several streams; ``aggregator(key, value, aggregate)`` takes this one's values in."""
+        return CogroupedKStream(((self, aggregator),))
+
+    @overload
+    def windowed_by(self, windows: TimeWindows | SlidingWindows) -> TimeWindowedKStream: ...
+    @overload
+    def windowed_by(self, windows: SessionWindows) -> SessionWindowedKStream: ...
+    def windowed_by(
+        self, windows: TimeWindows | SlidingWindows | SessionWindows
+    ) -> TimeWindowedKStream | SessionWindowedKStream:
+        """Group by windows of time, or by sessions, as well."""
+        if isinstance(windows, SessionWindows):
+            return SessionWindowedKStream(self, windows)
+        return TimeWindowedKStream(self, windows)
 
     def _aggregate(
         self, aggregation: Aggregation, materialized: Materialized | None, value_serde: SerdeLike | None

@@ -246,7 +246,7 @@ class Interpreter:
         self._like_input(operator)
         windowed = self._input(operator).windowed_by(_windows(operator["window"]))
         if operator.get("emit") == "window_close":
-            return windowed.emit_on_window_close()
+            return windowed.emit_strategy(dsl.EmitStrategy.ON_WINDOW_CLOSE)
         return windowed
 
     def _stored(self, operator: Operator, type_: str) -> dsl.Materialized:
@@ -351,8 +351,8 @@ def _content(store: Any, kind: str) -> list[Any]:
     if kind == "kv":
         return [{"key": key, "value": value.value, "ts": value.timestamp} for key, value in store.scan()]
     if kind == "session":
-        return [_written(key) | {"value": entry.value} for key, entry in store.scan()]
-    return [_written(key) | {"value": entry.value, "ts": entry.timestamp} for key, entry in store.scan()]
+        return [_written(key) | {"value": value} for key, value in store.fetch_keys()]
+    return [_written(key) | {"value": entry.value, "ts": entry.timestamp} for key, entry in store.fetch_all()]
 
 
 def _versioned_content(store: VersionedKeyValueStore[Any, Any]) -> list[Any]:
