@@ -5,10 +5,11 @@ from dataclasses import replace
 from millpond.processors.config import Consumed, Materialized, SerdeLike
 from millpond.processors.global_table import GlobalKTable, add_global_table
 from millpond.processors.kstream import KStream
-from millpond.processors.ktable import KTable, SourceKTable, table_source
+from millpond.processors.ktable import KTable, SourceKTable, check_table_store, reordered, table_source
 from millpond.processors.table_source import TableConfig
 from millpond.processors.topology import ProcessorNode, SourceNode, Topology, TopologyGraph
 from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.timestamps import Duration
 
 
 class StreamsBuilder:
@@ -53,11 +54,30 @@ class StreamsBuilder:
         self._graph.add_store(spec)
         return spec.name
 
-    def table(self, topic: str, consumed: Consumed | None = None, materialized: Materialized | None = None) -> KTable:
+    def table(
+        self,
+        topic: str,
+        consumed: Consumed | None = None,
+        materialized: Materialized | None = None,
+        *,
+        grace: Duration | None = None,
+    ) -> KTable:
         """The records of ``topic`` as a table: each sets the value of its key, a null value deletes it.
 
         The table gets a store if ``materialized`` asks for one, or else when an operator has to look it up. With
         ``Materialized.versioned`` it keeps a history of each key (KIP-889, KIP-914).
+
+        With ``grace`` records wait until stream time, the greatest timestamp in the topic so far, has passed their own
+        by that much, and reach the table in the order of their timestamps. What comes later than that reaches it at
+        once, out of order, and is counted as ``late``.
+
+        >>> from millpond.processors import StreamsBuilder, TopologyDriver
+        >>> builder = StreamsBuilder(value_serde="string")
+        >>> builder.table("prices", grace=10).to("in-order")
+        >>> with TopologyDriver(builder.build()) as driver:
+        ...     driver.pipe_all("prices", [("tea", "third", 30), ("tea", "second", 25), ("tea", "fourth", 45)])
+        ...     [(value, timestamp) for _, value, timestamp in driver.read("in-order")]
+        [('second', 25), ('third', 30)]
         """
         consumed = self._complete(consumed)
         materialized = materialized or Materialized()
@@ -65,9 +85,11 @@ class StreamsBuilder:
         node = consumed.name or self._graph.new_name("KTABLE-SOURCE-")
         store = self._graph.new_name(f"{topic}-STATE-STORE-")
         spec = materialized.spec(store, StoreKind.TIMESTAMPED_KEY_VALUE, consumed.key_serde, consumed.value_serde)
-        config = TableConfig(versioned=spec.kind is StoreKind.VERSIONED)
+        check_table_store(spec, materialized)
+        config = TableConfig(versioned=spec.kind is StoreKind.VERSIONED, caching=materialized.caching)
         self._graph.add(SourceNode(source, topic=topic, consumed=consumed))
-        self._graph.add(ProcessorNode(node, [source], supplier=table_source(config)))
+        first = reordered(self._graph, source, grace, spec)
+        self._graph.add(ProcessorNode(node, [first], supplier=table_source(config)))
         table = SourceKTable(self._graph, node, spec.key_serde, spec.value_serde, config, spec)
         if materialized.has_store:
             table.materialize()

@@ -41,6 +41,7 @@ from millpond.processors.stream_table_graph import (
 )
 from millpond.processors.topology import ProcessorNode, SinkNode, TopologyGraph
 from millpond.stores.specs import StoreSpec
+from millpond.stores.timestamps import Duration
 
 
 class KStream:
@@ -288,13 +289,16 @@ class KStream:
         check_copartitioned(stream, table)
         return join_stream_with_table(stream, table, keyed_joiner(joiner), joined, left=left)
 
-    def to_table(self, materialized: Materialized | None = None, *, name: str | None = None) -> KTable:
+    def to_table(
+        self, materialized: Materialized | None = None, *, grace: Duration | None = None, name: str | None = None
+    ) -> KTable:
         """The stream read as a table: each record sets the value of its key, a null value deletes it.
 
         The table gets a store if ``materialized`` asks for one, or else when an operator has to look it up. A table
-        that was turned into a stream and back is versioned only if it is materialized so here (KIP-914).
+        that was turned into a stream and back is versioned only if it is materialized so here (KIP-914). ``grace``
+        brings records into order first, as in ``StreamsBuilder.table``.
         """
-        return stream_to_table(self, materialized or Materialized(), name)
+        return stream_to_table(self, materialized or Materialized(), grace, name)
 
     def group_by(self, selector: Callable[[Any, Any], Any], grouped: Grouped | None = None) -> KGroupedStream:
         """Group by ``selector(key, value)``: the same as ``select_key`` and ``group_by_key``."""

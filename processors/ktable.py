@@ -10,11 +10,14 @@ from millpond.processors.suppressed import Suppressed
 from millpond.processors.table_filter import FilterTable
 from millpond.processors.table_map_values import MapTableValues, TransformTableValues
 from millpond.processors.table_operator import OperationGetter, TableOperation, TableOperator
+from millpond.processors.table_reorder import TableReorder
 from millpond.processors.table_source import TableConfig, TableSource
 from millpond.processors.table_table_join import TableJoinType
 from millpond.processors.tables import ValueGetterFactory, store_getter
+from millpond.processors.time_ordered_buffer import buffer_spec
 from millpond.processors.topology import ProcessorNode, TopologyGraph
 from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.timestamps import Duration
 
 if TYPE_CHECKING:
     from millpond.processors.grouped_table import KGroupedTable
@@ -343,3 +346,14 @@ class SourceKTable(KTable):
 def table_source(config: TableConfig) -> Any:
     """The supplier of a source table's processor."""
     return lambda: TableSource(config)
+
+
+def reordered(graph: TopologyGraph, node: str, grace: Duration | None, spec: StoreSpec) -> str:
+    """The node from which a table takes its records: ``node``, or one behind it that brings them into order."""
+    if grace is None:
+        return node
+    reorder = graph.new_name("KTABLE-REORDER-")
+    buffer = buffer_spec(f"{reorder}-Buffer", grace, spec.key_serde, spec.value_serde, f"the table of {node!r}")
+    graph.add(ProcessorNode(reorder, [node], supplier=lambda: TableReorder(buffer)))
+    graph.add_store(buffer.store_spec, reorder)
+    return reorder

@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING, Any
 from millpond.errors import TopologyError
 from millpond.processors.config import Joined, Materialized
 from millpond.processors.global_table import GlobalKTable
-from millpond.processors.ktable import KTable, SourceKTable, check_table_store, table_source
+from millpond.processors.ktable import KTable, SourceKTable, check_table_store, reordered, table_source
 from millpond.processors.stream_table_join import StreamTableJoin
 from millpond.processors.table_source import TableConfig
 from millpond.processors.tables import ValueGetterFactory, store_getter
 from millpond.processors.time_ordered_buffer import buffer_spec
 from millpond.processors.topology import ProcessorNode
 from millpond.stores.specs import StoreKind
-from millpond.stores.timestamps import to_millis
+from millpond.stores.timestamps import Duration, to_millis
 
 if TYPE_CHECKING:
     from millpond.processors.kstream import KStream
 
 
-def stream_to_table(stream: "KStream", materialized: Materialized, name: str | None) -> KTable:
-    """Read ``stream`` as a table; equal keys are brought together first."""
+def stream_to_table(stream: "KStream", materialized: Materialized, grace: Duration | None, name: str | None) -> KTable:
+    """Read ``stream`` as a table; equal keys are brought together first, and records into order within ``grace``."""
     graph = stream.graph
     stream = stream.repartitioned(name, materialized.key_serde, materialized.value_serde)
     node = name or graph.new_name("KSTREAM-TOTABLE-")
@@ -29,7 +29,8 @@ def stream_to_table(stream: "KStream", materialized: Materialized, name: str | N
     )
     check_table_store(spec, materialized)
     config = TableConfig(versioned=spec.kind is StoreKind.VERSIONED, caching=materialized.caching)
-    graph.add(ProcessorNode(node, [stream.node], supplier=table_source(config)))
+    source = reordered(graph, stream.node, grace, spec)
+    graph.add(ProcessorNode(node, [source], supplier=table_source(config)))
     table = SourceKTable(graph, node, spec.key_serde, spec.value_serde, config, spec)
     if materialized.has_store:
         table.materialize()
