@@ -134,14 +134,22 @@ def _specs(
             kind=StoreKind.WINDOW,
             key_serde=key,
             value_serde=value,
-            # A store shows what is younger than its retention: with 0 not even records of one time would meet.
-            retention=max(windows.size + windows.grace, 1),
+            retention=_retention(windows),
             window_size=windows.size,
             retain_duplicates=True,
             backend=joined.backend,
         )
         for side, value in values.items()
     }
+
+
+def _retention(windows: JoinWindows) -> int:
+    """How long a record is kept for the other side; a store shows what is younger than that.
+
+    Where the window does not hold a record's own time, even records in order are apart by up to its far end.
+    """
+    apart = max(windows.before, windows.after) if min(windows.before, windows.after) < 0 else 0
+    return max(windows.size + windows.grace, apart + 1)
 
 
 def _waiting_spec(joined: StreamJoined, this: str) -> StoreSpec:

@@ -166,7 +166,7 @@ def test_a_cycle_through_a_repartition_topic_is_a_cycle(builder: StreamsBuilder)
 def test_a_topic_that_is_written_and_read_without_a_cycle(builder: StreamsBuilder) -> None:
     builder.stream("in").to("between", Produced(name="writer"))
     builder.stream("between", Consumed(name="reader")).to("out")
-    with pytest.raises(TopologyError, match=r"'between' is written by 'writer' and read by 'reader'.* repartition"):
+    with pytest.raises(TopologyError, match=r"'between' is written by 'writer' and read by 'reader'.*repartition"):
         builder.build()
 
 
