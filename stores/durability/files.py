@@ -7,7 +7,9 @@ Rule of this module: it writes and reads whole files and knows nothing of backen
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from io import RawIOBase
 from typing import Any, Final
+from zlib import crc32
 
 import pyarrow as pa
 from pyarrow import parquet as pq
@@ -21,6 +23,11 @@ FILE_FORMAT: Final = 1
 
 _FORMAT_KEY = b"millpond.format"
 _COMMIT_KEY = b"millpond.commit"
+_FOOTER_LENGTH = 4
+_FOOTER_END = 8
+"""A Parquet file ends with its footer, the footer's length, and four bytes of magic."""
+_WHOLE = 1 << 23
+"""Files up to this size are read at once: an object store takes longer to answer than to send."""
 _LOCAL_COLUMNS = ["key", "timestamp", "value"]
 
 
@@ -34,12 +41,31 @@ def write_file(
     """
     rows = 0
     with storage.writing(f"{directory}/{file_name(kind, sequence, commit)}") as stream:
-        with _writer(stream, commit) as writer:
+        sink = _Sink(stream)
+        with _writer(sink, commit) as writer:
             for table in tables:
                 writer.write_table(table, row_group_size=max(1, table.num_rows))
                 rows += table.num_rows
-        size = stream.tell()
-    return DurableFile(kind, sequence, commit, rows, size)
+            sink.checksum = 0
+    return DurableFile(kind, sequence, commit, rows, sink.size, sink.checksum)
+
+
+class _Sink(RawIOBase):
+    """Passes on what is written, counts it, and computes its checksum from when that was last set to 0."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self.size = 0
+        self.checksum = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self._stream.write(data)
+        self.checksum = crc32(data, self.checksum)
+        self.size += len(data)
+        return len(data)
 
 
 def _writer(stream: Any, commit: str) -> Any:
@@ -78,7 +104,7 @@ def read_tables(storage: Storage, manifest: Manifest, file: DurableFile, store: 
 def _opened(storage: Storage, manifest: Manifest, file: DurableFile) -> Iterator[Any]:
     path = manifest.path(file)
     try:
-        source = storage.reading(path)
+        source = pa.BufferReader(storage.read(path)) if file.size <= _WHOLE else storage.reading(path)
     except MissingFileError as error:
         raise MissingFileError(
             f"the file {storage.describe(path)} is gone, but the manifest of task {manifest.task_id!r} of application "
@@ -87,15 +113,20 @@ def _opened(storage: Storage, manifest: Manifest, file: DurableFile) -> Iterator
         ) from error
     with source:
         with _blaming(storage, manifest, file):
-            _check_size(source, file)
+            _check_footer(source, file)
             parquet = pq.ParquetFile(source, page_checksum_verification=True, pre_buffer=False)
             _check_metadata(parquet, file, storage.describe(path))
         yield parquet
 
 
-def _check_size(source: Any, file: DurableFile) -> None:
+def _check_footer(source: Any, file: DurableFile) -> None:
+    """Every page has a checksum of its own; what tells where they are, and whose, has this one."""
     if source.size() != file.size:
         raise pa.ArrowInvalid(f"it has {source.size()} bytes instead of {file.size}")
+    length = int.from_bytes(source.read_at(_FOOTER_LENGTH, file.size - _FOOTER_END), "little")
+    footer = source.read_at(length + _FOOTER_END, max(0, file.size - _FOOTER_END - length))
+    if crc32(footer) != file.checksum:
+        raise pa.ArrowInvalid("its footer fails its checksum")
 
 
 def _check_metadata(parquet: Any, file: DurableFile, where: str) -> None:

@@ -6,8 +6,8 @@ module: a manifest's JSON has a version number from the first day, and a version
 Version 1::
 
     {"millpond":1,"application":"flights","task":"0_3","fingerprint":"9f…","lineage":"4c…",
-     "snapshot":[sequence,"commit id",rows,bytes] or null,
-     "deltas":[[sequence,"commit id",rows,bytes],…],
+     "snapshot":[sequence,"commit id",rows,bytes,checksum] or null,
+     "deltas":[[sequence,"commit id",rows,bytes,checksum],…],
      "bases":[sequence,…]}
 
 The state is the snapshot and then each delta over it, in order; its commit id and sequence are those of the last file.
@@ -38,13 +38,14 @@ class FileKind(StrEnum):
 
 
 class DurableFile(NamedTuple):
-    """One file of a manifest: the commit that wrote it, how many rows and bytes it has."""
+    """One file of a manifest: the commit that wrote it, how many rows and bytes it has, the CRC-32 of its footer."""
 
     kind: FileKind
     sequence: int
     commit: str
     rows: int
     size: int
+    checksum: int
 
     @property
     def name(self) -> str:
@@ -171,8 +172,8 @@ class Manifest:
 
 
 def _file(kind: FileKind, fields: Any) -> DurableFile:
-    sequence, commit, rows, size = fields
-    return DurableFile(kind, int(sequence), str(commit), int(rows), int(size))
+    sequence, commit, rows, size, checksum = fields
+    return DurableFile(kind, int(sequence), str(commit), int(rows), int(size), int(checksum))
 
 
 def _parsed(text: str) -> dict[str, Any]:
