@@ -6,6 +6,7 @@ it. A store that is versioned may refuse a result that is older than its retenti
 As in Kafka Streams, the value before a key's first update is the initializer's, not None (unless updates are cached).
 """
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -41,11 +42,13 @@ class Aggregation:
         update: takes one more value in.
         initializer: makes the aggregate that a key's first value is taken into; by default None.
         merger: ``merger(key, left, right)`` joins the aggregates of two sessions.
+        tally: ``tally(aggregate, n)`` takes n values in at once, where only their number matters.
     """
 
     update: Update
     initializer: Callable[[], Any] = _nothing
     merger: Update | None = None
+    tally: Callable[[Any, int], Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,7 @@ class AggregateSetup:
 
 def counting() -> Aggregation:
     """Counts values."""
-    return Aggregation(lambda key, value, count: count + 1, int, lambda key, left, right: left + right)
+    return Aggregation(lambda key, value, count: count + 1, int, lambda key, left, right: left + right, int.__add__)
 
 
 def reducing(reducer: Callable[[Any, Any], Any]) -> Aggregation:
@@ -104,6 +107,7 @@ class Aggregate(Processor):
         self._config = setup.config
         self._spec = setup.spec
         self._update = setup.aggregation.update
+        self._tally = setup.aggregation.tally
         self._initializer = setup.aggregation.initializer
         self._caching = setup.caching
         self._copy = copier(setup.spec.value_serde)
@@ -150,6 +154,8 @@ class Aggregate(Processor):
 
     def _fold(self, batch: Batch) -> Batch:
         """The same, with one read and one write of the store for each key of the batch."""
+        if self._caching and self._tally is not None:
+            return self._fold_tallied(batch, self._tally)
         store: Any = self._table.store
         send_olds = self._config.send_olds
         states: dict[Any, Any] = dict.fromkeys(batch.keys)
@@ -166,6 +172,23 @@ class Aggregate(Processor):
             values, timestamps = [s[0] for s in states.values()], [s[1] for s in states.values()]
         store.put_many(distinct, values, timestamps)
         return updates
+
+    def _fold_tallied(self, batch: Batch, tally: Callable[[Any, int], Any]) -> Batch:
+        """The last update of each key, where only the number of values matters."""
+        store: Any = self._table.store
+        counts = Counter(batch.keys)
+        distinct, times = list(counts), _latest_times(batch)
+        before = store.get_many(distinct)
+        values = [
+            tally(self._initializer() if state is None else state[0], more)
+            for state, more in zip(before, counts.values(), strict=True)
+        ]
+        timestamps = [
+            time if state is None or state[1] < time else state[1] for state, time in zip(before, times, strict=True)
+        ]
+        olds = [None if state is None else state[0] for state in before] if self._config.send_olds else None
+        store.put_many(distinct, values, timestamps)
+        return Batch(distinct, values, timestamps, olds)
 
     def _fold_silently(self, states: dict[Any, Any], batch: Batch) -> None:
         update, initializer = self._update, self._initializer
@@ -198,6 +221,17 @@ class Aggregate(Processor):
             timestamps.append(timestamp)
             states[key] = (new if type(new) in IMMUTABLE else copy(new), timestamp)
         return Batch(batch.keys, news, timestamps, olds)
+
+
+def _latest_times(batch: Batch) -> list[int]:
+    """The largest timestamp of each key, in the order in which the keys first come."""
+    keys, timestamps = batch.keys, batch.timestamps
+    latest = dict(zip(keys, timestamps, strict=True))
+    if timestamps != sorted(timestamps):
+        for key, timestamp in zip(keys, timestamps, strict=True):
+            if timestamp > latest[key]:
+                latest[key] = timestamp
+    return list(latest.values())
 
 
 def without_nulls(context: ProcessorContext, batch: Batch) -> Batch:

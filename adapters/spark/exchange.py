@@ -26,7 +26,7 @@ EXCHANGE_SCHEMA: Final[pa.Schema] = pa.schema([*_NUMBERS, ("records", pa.binary(
 BLOB_BYTES: Final = 1 << 20
 """About how large a blob may get."""
 
-WINDOW_ROWS: Final = 1 << 16
+WINDOW_ROWS: Final = 1 << 18
 """How many records become Python objects at a time."""
 
 
