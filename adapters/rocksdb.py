@@ -46,6 +46,7 @@ _FULL = re.compile(r"no space left|quota exceeded|file too large", re.IGNORECASE
 _LOCKED = re.compile(r"lock hold by current process|while lock file|/LOCK:", re.IGNORECASE)
 _CORRUPT = re.compile(r"corruption|checksum|not an sstable|no such file|bad table magic", re.IGNORECASE)
 _LOAD_CHUNK = 200_000
+_LEAST = {"block_cache": 0, "bloom_bits": 0, "write_buffer_size": 2**16, "max_open_files": -1}
 
 
 class translate_errors:
@@ -115,7 +116,9 @@ class RocksDbBackend(Backend):
         self._wal = wal
         directory.mkdir(parents=True, exist_ok=True)
         with self._errors:
-            self._db: Any = rocksdict.Rdict(str(directory), options)
+            # Named for the column family too: for a directory that exists, rocksdict would take that one's options
+            # from the files, which know neither the size of the block cache nor the filter.
+            self._db: Any = rocksdict.Rdict(str(directory), options, {"default": options})
         self._finder: Any = None
 
     def get(self, key: bytes) -> bytes | None:

@@ -1,0 +1,145 @@
+"""What is peculiar to RocksDB through rocksdict: options, locks, iterators and errors."""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from millpond.adapters.rocksdb import RocksDbBackend, RocksDbSupplier, lock_holder, translate_errors
+from millpond.errors import BackendError, BackendInUseError, CorruptStoreError, StoreFullError
+from millpond.stores.testing import Child
+from millpond.stores.testing.programs import hold
+
+OPTIONS = RocksDbSupplier(
+    block_cache=7 * 2**20, bloom_bits=13, write_buffer_size=5 * 2**20, compression="zstd", max_open_files=321
+)
+
+
+def effective(backend: RocksDbBackend, directory: Path) -> dict[str, str]:
+    """The options that the engine itself says it works with."""
+    newest = max(directory.glob("OPTIONS-*"), key=lambda path: path.name)
+    written = dict(re.findall(r"^\s*(\w+)=(.*)$", newest.read_text(), flags=re.MULTILINE))
+    written["block_cache"] = str(backend._db.property_int_value("rocksdb.block-cache-capacity"))
+    return written
+
+
+def test_the_effective_options_are_those_asked_for_and_the_same_after_each_reopen(tmp_path: Path) -> None:
+    for _ in range(3):
+        with OPTIONS.open(tmp_path) as backend:
+            options = effective(backend, tmp_path)
+            backend.write({b"a": bytes(1000)})
+        assert options["block_cache"] == str(7 * 2**20)
+        assert options["filter_policy"] == "bloomfilter"
+        assert options["write_buffer_size"] == str(5 * 2**20)
+        assert options["compression"] == "kZSTD"
+        assert options["max_open_files"] == "321"
+
+
+def test_options_may_change_at_a_reopen(tmp_path: Path) -> None:
+    with OPTIONS.open(tmp_path) as backend:
+        backend.write({b"a": b"1"})
+    with RocksDbSupplier(bloom_bits=0, compression="none").open(tmp_path) as backend:
+        options = effective(backend, tmp_path)
+        assert backend.get(b"a") == b"1"
+    assert options["filter_policy"] == "nullptr"
+    assert options["compression"] == "kNoCompression"
+
+
+def test_a_bloom_filter_saves_reads_of_keys_that_are_not_there_before_and_after_a_reopen(tmp_path: Path) -> None:
+    for bits in (0, 10):
+        with RocksDbSupplier(bloom_bits=bits).open(tmp_path / str(bits)) as backend:
+            backend.load((b"%06d" % number, bytes(100)) for number in range(0, 10_000, 2))
+        for first in (10_000, 20_000):
+            options = RocksDbSupplier(bloom_bits=bits).engine_options()
+            options.enable_statistics()
+            with RocksDbBackend(tmp_path / str(bits), options, wal=True) as backend:
+                backend.write({b"%06d" % number: bytes(100) for number in range(first, first + 10_000, 2)})
+                backend._db.flush(True)
+                for number in range(first + 1, first + 10_000, 2):
+                    assert backend.get(b"%06d" % number) is None
+            found = re.search(r"rocksdb\.bloom\.filter\.useful COUNT : (\d+)", options.get_statistics() or "")
+            assert found is not None
+            assert (int(found[1]) > 4_500) == (bits == 10)
+
+
+def test_stores_of_one_process_share_one_block_cache(tmp_path: Path) -> None:
+    supplier = RocksDbSupplier(block_cache=3 * 2**20)
+    with supplier.open(tmp_path / "one") as one, supplier.open(tmp_path / "two") as two:
+        for backend in (one, two):
+            backend.load((b"%05d" % number, os.urandom(100)) for number in range(2_000))
+        used_before = two._db.property_int_value("rocksdb.block-cache-usage")
+        list(one.scan())
+        assert two._db.property_int_value("rocksdb.block-cache-usage") > used_before
+
+
+def test_a_directory_in_use_names_itself_and_the_process_that_holds_it(tmp_path: Path) -> None:
+    with Child(hold, RocksDbSupplier(), tmp_path) as child:
+        assert child.read() == "open"
+        with pytest.raises(BackendInUseError, match=rf"{tmp_path} is in use by process {child.pid};"):
+            RocksDbSupplier().open(tmp_path)
+        assert lock_holder(tmp_path / "LOCK") == child.pid
+    with RocksDbSupplier().open(tmp_path):
+        with pytest.raises(BackendInUseError, match=rf"{tmp_path} is in use by this process \({os.getpid()}\)"):
+            RocksDbSupplier().open(tmp_path)
+        assert lock_holder(tmp_path / "LOCK") == os.getpid()
+
+
+def test_nobody_holds_the_lock_of_a_file_that_is_not_locked_or_not_there(tmp_path: Path) -> None:
+    (tmp_path / "LOCK").touch()
+    assert lock_holder(tmp_path / "LOCK") is None
+    assert lock_holder(tmp_path / "none") is None
+
+
+def test_a_scan_with_a_bound_survives_that_its_caller_drops_the_bound(tmp_path: Path) -> None:
+    with RocksDbSupplier().open(tmp_path) as backend:
+        backend.write({b"a%05d" % number: bytes(500) for number in range(2_000)})
+        for reverse in (False, True):
+            scan = backend.scan(b"a", bytes([97, 255]), reverse=reverse)
+            others = [bytes([number % 251 + 1, number % 256]) for number in range(10_000)]
+            assert sum(1 for _ in scan) == 2_000
+            assert len(others) == 10_000
+
+
+def test_load_leaves_only_the_files_of_the_engine(tmp_path: Path) -> None:
+    with RocksDbSupplier().open(tmp_path) as backend:
+        backend.load((b"%06d" % number, b"") for number in range(1_000))
+        assert not list(tmp_path.glob("load-*"))
+        assert backend.entry_count() == 1_000
+
+
+def test_the_last_entry_is_found_past_many_deleted_ones(tmp_path: Path) -> None:
+    with RocksDbSupplier().open(tmp_path) as backend:
+        backend.write({b"%06d" % number: b"" for number in range(5_000)})
+        assert backend.last(b"0", b"1") == (b"004999", b"")
+        backend.delete_range(b"000010", b"1")
+        assert backend.last(b"0", b"1") == (b"000009", b"")
+        backend.write({b"000009": None})
+        assert backend.last(b"000005", b"1") == (b"000008", b"")
+        assert backend.last(b"000009", b"1") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("Corruption: block checksum mismatch", CorruptStoreError),
+        ("IO error: No such file or directory: While open a file for random read: 000009.sst", CorruptStoreError),
+        ("IO error: No space left on device: While appending to file: 000004.log", StoreFullError),
+        ("IO error: Disk quota exceeded: While appending to file: 000004.log", StoreFullError),
+        ("IO error: While lock file: /x/LOCK: Resource temporarily unavailable", BackendInUseError),
+        ("Invalid argument: anything else", BackendError),
+    ],
+)
+def test_each_error_of_rocksdict_becomes_one_of_millponds_that_names_the_directory(
+    tmp_path: Path, text: str, kind: type[BackendError]
+) -> None:
+    error = Exception(text)
+    with pytest.raises(BackendError, match=str(tmp_path)) as raised, translate_errors(tmp_path):
+        raise error
+    assert type(raised.value) is kind
+    assert raised.value.__cause__ is error
+
+
+def test_errors_that_are_not_rocksdicts_pass_as_they_are(tmp_path: Path) -> None:
+    with pytest.raises(KeyError), translate_errors(tmp_path):
+        raise KeyError("x")
