@@ -173,6 +173,6 @@ def test_a_job_moves_from_backend_to_backend_and_its_outputs_stay_the_same(
     undisturbed: dict[str, list[dict[str, object]]], tmp_path: Path
 ) -> None:
     demo = Demo(tmp_path)
-    for backend, batches in (("memory", 1), ("lmdb", 1), ("rocksdb", 1), ("memory", 1)):
+    for backend, batches in (("memory", 1), ("lmdb", 1), ("rocksdb", 2)):
         demo.run(backend, batches)
     assert demo.rows() == undisturbed
