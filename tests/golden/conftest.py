@@ -1,8 +1,7 @@
 """One parameter per golden case and backend.
 
 A test module says which cases it runs with a function ``concerns(case) -> bool``. A test that takes ``case`` runs once
-for each of them; one that takes ``backend_name`` as well runs once for each on each backend, or on those that the
-module names in ``BACKENDS``.
+for each of them; one that takes ``backend_name`` as well runs once for each on each backend.
 """
 
 from collections.abc import Iterator
@@ -30,8 +29,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         ]
         metafunc.parametrize("case", found, ids=[case.id for case in found])
     if "backend_name" in metafunc.fixturenames:
-        default = getattr(metafunc.module, "BACKENDS", BACKENDS)
-        metafunc.parametrize("backend_name", metafunc.config.getoption("backend", None) or default)
+        metafunc.parametrize("backend_name", metafunc.config.getoption("backend", None) or BACKENDS)
 
 
 @pytest.fixture

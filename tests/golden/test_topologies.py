@@ -1,26 +1,39 @@
-"""Every golden topology behaves as Kafka Streams was recorded to, or as its own contract says where it broke that."""
+"""Every golden topology behaves as Kafka Streams was recorded to, or as its own contract says where it broke that.
+
+Without ``--backend`` all cases run on memory and on LMDB, and a spread of them on RocksDB, which takes long to open.
+"""
+
+import pytest
 
 from tests.golden import comparison, interpreter
-from tests.golden.loader import Case
+from tests.golden.loader import Case, cases
 
-BACKENDS = ("memory",)
-
-
-def concerns(case: Case) -> bool:
-    return "topology" in case.content
+ROCKSDB_STEP = 6
+"""One of so many cases runs on RocksDB."""
 
 
-def test_a_topology_does_what_was_recorded(case: Case, backend_name: str) -> None:
-    run = interpreter.run(case.content, backend_name)
-    if case.compare == "skip":
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    recorded = [case for case in cases(metafunc.config.getoption("golden_dir", None)) if "topology" in case.content]
+    backends = metafunc.config.getoption("backend", None)
+    if backends is None:
+        runs = [(case, backend) for backend in ("memory", "lmdb") for case in recorded]
+        runs += [(case, "rocksdb") for case in recorded[::ROCKSDB_STEP]]
+    else:
+        runs = [(case, backend) for backend in backends for case in recorded]
+    metafunc.parametrize(("recorded", "engine"), runs, ids=[f"{case.id}-{backend}" for case, backend in runs])
+
+
+def test_a_topology_does_what_was_recorded(recorded: Case, engine: str) -> None:
+    run = interpreter.run(recorded.content, engine)
+    if recorded.compare == "skip":
         # Not comparable; but only where the two differ in what they allow may there be an error.
         assert run.failed_at in (None, "build"), run.error
         return
-    error = case.content.get("error", {})
+    error = recorded.content.get("error", {})
     assert run.failed_at == error.get("at"), run.error or f"no error, but Kafka Streams says: {error.get('message')}"
     assert run.after == error.get("after")
     if run.failed_at in (None, "run"):
-        assert comparison.compare_output(case, run.output) == []
-        assert comparison.compare_versioned(case, run.versioned) == []
+        assert comparison.compare_output(recorded, run.output) == []
+        assert comparison.compare_versioned(recorded, run.versioned) == []
     if run.failed_at is None:
-        assert comparison.compare_stores(case, run.stores) == []
+        assert comparison.compare_stores(recorded, run.stores) == []
