@@ -1,0 +1,214 @@
+"""Durable files that are gone, damaged, or not what they should be: found out and named, never taken for state."""
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet as pq
+
+from millpond.errors import CorruptFileError, CorruptStoreError, DurabilityError, FormatError, MissingFileError
+from millpond.stores.durability import DurabilityPolicy, Manifest, Storage, TaskState, read_rows
+from millpond.stores.durability.gc import try_collect_garbage
+from millpond.stores.durability.position import boot_id
+from millpond.stores.keys import COMMIT_ROW
+from millpond.stores.memory import MemorySupplier
+from millpond.stores.registry import supplier
+from millpond.stores.serdes import INT64, STRING
+from millpond.stores.specs import StoreKind, StoreSpec
+
+SPEC = StoreSpec("times", StoreKind.TIMESTAMPED_KEY_VALUE, STRING, INT64)
+
+
+def task(directory: Path, backend: str = "memory", **options: Any) -> TaskState:
+    options = {"local_dir": directory / "local", "storage": Storage.from_uri(directory / "state"), **options}
+    return TaskState([SPEC], supplier(backend), application_id="app", task_id="0_0", **options)
+
+
+def commit(state: TaskState, manifest: Manifest | None, number: int) -> Manifest:
+    store: Any = state.open(manifest)["times"]
+    for key in range(20):
+        store.put(f"key {key + number}", number, number)
+    return state.commit()
+
+
+def rows(directory: Path, manifest: Manifest) -> list[tuple[Any, Any, int | None]]:
+    return list(read_rows(Storage.from_uri(directory / "state"), manifest, SPEC))
+
+
+def paths(directory: Path, manifest: Manifest) -> list[Path]:
+    return [directory / "state" / manifest.path(file) for file in manifest.files]
+
+
+@pytest.fixture
+def manifest(tmp_path: Path) -> Manifest:
+    manifest: Manifest | None = None
+    with task(tmp_path) as state:
+        for number in range(3):
+            manifest = commit(state, manifest, number)
+    assert manifest is not None
+    return manifest
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_missing_file_is_named_with_the_manifest_that_needs_it(
+    tmp_path: Path, manifest: Manifest, place: int
+) -> None:
+    path = paths(tmp_path, manifest)[place]
+    path.unlink()
+    with task(tmp_path) as state, pytest.raises(MissingFileError) as caught:
+        state.open(manifest)
+    for part in (str(path), "task '0_0'", "application 'app'", manifest.commit, "put it back"):
+        assert part in str(caught.value)
+
+
+@pytest.mark.parametrize("place", [0, 2])
+@pytest.mark.parametrize("kept", [0, 3, 0.5, -1])
+def test_a_truncated_file_is_damaged(tmp_path: Path, manifest: Manifest, place: int, kept: float) -> None:
+    path = paths(tmp_path, manifest)[place]
+    size = path.stat().st_size
+    os.truncate(path, int(size * kept) if 0 < kept < 1 else int(kept) % size)
+    with pytest.raises(CorruptFileError, match="damaged"):
+        rows(tmp_path, manifest)
+
+
+def test_a_flipped_bit_is_found_or_harmless(tmp_path: Path, manifest: Manifest) -> None:
+    expected, path = rows(tmp_path, manifest), paths(tmp_path, manifest)[1]
+    original = path.read_bytes()
+    found = 0
+    for place in range(0, len(original), 5):
+        path.write_bytes(original[:place] + bytes([original[place] ^ (1 << place % 8)]) + original[place + 1 :])
+        try:
+            assert rows(tmp_path, manifest) == expected
+        except CorruptFileError:
+            found += 1
+    assert found > len(original) / 5 * 0.8
+
+
+def test_a_file_under_the_name_of_another_is_damaged(tmp_path: Path, manifest: Manifest) -> None:
+    _, one, other = paths(tmp_path, manifest)
+    shutil.copy(one, other)
+    with pytest.raises(CorruptFileError):
+        rows(tmp_path, manifest)
+
+
+def test_damage_found_by_the_engine_in_a_batch_makes_the_next_open_restore(tmp_path: Path, manifest: Manifest) -> None:
+    with task(tmp_path, "lmdb") as state:
+        state.open(manifest)
+        state.rollback()
+        marker = next((tmp_path / "local").rglob("data.mdb")).parent / "mine"
+        marker.touch()
+        state.open(manifest)
+        state.rollback(ValueError("something else"))
+        assert marker.exists()
+        state.open(manifest)
+        state.rollback(CorruptStoreError("a block fails its checksum"))
+        assert not marker.exists()
+        store: Any = state.open(manifest)["times"]
+        assert store.get("key 0") is not None
+
+
+@pytest.mark.parametrize("backend", ["lmdb", "rocksdb"])
+def test_a_damaged_local_copy_is_restored(tmp_path: Path, manifest: Manifest, backend: str) -> None:
+    expected = rows(tmp_path, manifest)
+    with task(tmp_path, backend) as state:
+        state.open(manifest)
+    for path in (tmp_path / "local").rglob("*"):
+        if path.name in {"data.mdb", "CURRENT"}:
+            path.write_bytes(b"rubbish" * 1000)
+    with task(tmp_path, backend) as state:
+        store: Any = state.open(manifest)["times"]
+        assert [(key, found.value, found.timestamp) for key, found in store.scan()] == expected
+
+
+def test_a_local_copy_of_another_boot_is_restored(tmp_path: Path, manifest: Manifest) -> None:
+    with task(tmp_path, "lmdb") as state:
+        state.open(manifest)
+    directory = next((tmp_path / "local").rglob("data.mdb")).parent
+    with supplier("lmdb").open(directory) as backend:
+        assert backend.get(COMMIT_ROW) == f"{manifest.commit} {boot_id()}".encode()
+        backend.write({COMMIT_ROW: f"{manifest.commit} another-boot".encode(), b"\x01stray": b"\x00" * 16})
+    with task(tmp_path, "lmdb") as state:
+        store: Any = state.open(manifest)["times"]
+        assert store.get("stray") is None
+        assert store.get("key 0") is not None
+
+
+def test_rows_without_a_position_are_not_trusted(tmp_path: Path, manifest: Manifest) -> None:
+    with task(tmp_path, "lmdb") as state:
+        state.open(manifest)
+    directory = next((tmp_path / "local").rglob("data.mdb")).parent
+    with supplier("lmdb").open(directory) as backend:
+        backend.write({COMMIT_ROW: None, b"\x01stray": b"\x00" * 16})
+    with task(tmp_path, "lmdb") as state:
+        store: Any = state.open(manifest)["times"]
+        assert store.get("stray") is None
+        assert store.get("key 0") is not None
+
+
+def test_a_file_of_a_later_format_is_refused_by_number(tmp_path: Path) -> None:
+    with task(tmp_path) as state:
+        manifest = commit(state, None, 1)
+    (path,) = paths(tmp_path, manifest)
+    table = pq.read_table(path)
+    metadata = {b"millpond.format": b"2", b"millpond.commit": manifest.commit.encode()}
+    pq.write_table(table.replace_schema_metadata(metadata), path)
+    changed = manifest.with_snapshot(_described(manifest, path), ())
+    with pytest.raises(FormatError, match="format 2, but this release of Millpond knows format 1"):
+        rows(tmp_path, changed)
+
+
+def _described(manifest: Manifest, path: Path) -> Any:
+    """The snapshot's entry in the manifest, as if the file had been written as it is now."""
+    content = path.read_bytes()
+    length = int.from_bytes(content[-8:-4], "little")
+    assert manifest.snapshot is not None
+    return manifest.snapshot._replace(size=len(content), checksum=crc32(content[-8 - length :]))
+
+
+def test_a_storage_that_refuses_changes_nothing(tmp_path: Path, manifest: Manifest) -> None:
+    (tmp_path / "state").rename(tmp_path / "away")
+    (tmp_path / "state").write_text("a file where the directory should be")
+    with task(tmp_path, local_dir=tmp_path / "local") as state:
+        with pytest.raises(DurabilityError, match="cannot write"):
+            commit(state, None, 7)
+        (tmp_path / "state").unlink()
+        (tmp_path / "away").rename(tmp_path / "state")
+        store: Any = state.open(manifest)["times"]
+        assert store.get("key 21").value == 2
+
+
+def test_a_garbage_collection_that_fails_fails_no_commit(
+    tmp_path: Path, manifest: Manifest, caplog: pytest.LogCaptureFixture
+) -> None:
+    directory = tmp_path / "state" / manifest.directory
+    shutil.rmtree(directory)
+    directory.write_text("a file where the directory should be")
+    policy = DurabilityPolicy(retained_commits=1, retained_age=0)
+    try_collect_garbage(Storage.from_uri(tmp_path / "state"), manifest, policy)
+    assert "garbage of task '0_0' stays for now" in caplog.text
+
+
+def test_pages_have_checksums(tmp_path: Path, manifest: Manifest) -> None:
+    path = paths(tmp_path, manifest)[0]
+    content = bytearray(path.read_bytes())
+    first_page = pq.ParquetFile(path).metadata.row_group(0).column(1).data_page_offset
+    content[first_page + 40] ^= 1
+    with pytest.raises(OSError, match="CRC"):
+        pq.ParquetFile(pa.BufferReader(bytes(content)), page_checksum_verification=True).read()
+
+
+def test_the_memory_backend_is_restored_in_every_new_task(tmp_path: Path, manifest: Manifest) -> None:
+    state = TaskState(
+        [SPEC],
+        MemorySupplier(),
+        application_id="app",
+        task_id="0_0",
+        local_dir=tmp_path / "local",
+        storage=Storage.from_uri(tmp_path / "state"),
+    )
+    store: Any = state.open(manifest)["times"]
+    assert len(list(store.scan())) == 22

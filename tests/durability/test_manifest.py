@@ -1,0 +1,118 @@
+"""Manifests: their JSON never changes its meaning, and unknown versions are refused."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millpond.errors import FormatError
+from millpond.stores.durability import DurabilityPolicy, Manifest
+from millpond.stores.durability.gc import garbage_base
+from millpond.stores.durability.manifest import DurableFile, FileKind, file_name, new_commit_id, sequence_of
+
+SNAPSHOT = DurableFile(FileKind.SNAPSHOT, 3, "a" * 32, 10, 1000, 7)
+DELTA = DurableFile(FileKind.DELTA, 4, "b" * 32, 2, 300, 8)
+MANIFEST = Manifest("app", "0_1", "print", "c" * 32, SNAPSHOT, (DELTA,), (1,))
+
+VERSION_1 = (
+    '{"millpond":1,"application":"app","task":"0_1","fingerprint":"print","lineage":"cccccccccccccccccccccccccccccccc",'
+    '"snapshot":[3,"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",10,1000,7],'
+    '"deltas":[[4,"bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb",2,300,8]],"bases":[1]}'
+)
+
+
+def delta(sequence: int) -> DurableFile:
+    return DurableFile(FileKind.DELTA, sequence, new_commit_id(), 1, 100, 0)
+
+
+def snapshot(sequence: int) -> DurableFile:
+    return DurableFile(FileKind.SNAPSHOT, sequence, new_commit_id(), 1, 100, 0)
+
+
+def test_version_1_is_written_as_ever() -> None:
+    assert MANIFEST.to_json() == VERSION_1
+
+
+def test_version_1_is_read_as_ever() -> None:
+    assert Manifest.from_json(VERSION_1) == MANIFEST
+
+
+def test_the_empty_manifest_survives_the_round_trip() -> None:
+    empty = Manifest.empty("app", "0_1", "print")
+    assert Manifest.from_json(empty.to_json()) == empty
+    assert (empty.commit, empty.sequence, empty.files) == ("", 0, ())
+
+
+def test_an_unknown_version_is_refused_by_number() -> None:
+    with pytest.raises(FormatError, match="version 2, but this release of Millpond knows version 1"):
+        Manifest.from_json(VERSION_1.replace('"millpond":1', '"millpond":2'))
+
+
+@pytest.mark.parametrize("text", ["", "rubbish", "[]", "{}", "17", '"text"'])
+def test_what_is_no_manifest_is_refused(text: str) -> None:
+    with pytest.raises(FormatError):
+        Manifest.from_json(text)
+
+
+@pytest.mark.parametrize("field", ["application", "task", "fingerprint", "lineage", "snapshot", "deltas", "bases"])
+def test_a_manifest_without_one_of_its_fields_is_damaged(field: str) -> None:
+    content = json.loads(VERSION_1)
+    del content[field]
+    with pytest.raises(FormatError, match="damaged"):
+        Manifest.from_json(json.dumps(content))
+
+
+@pytest.mark.parametrize("field", ["snapshot", "deltas", "bases"])
+@pytest.mark.parametrize("damage", ["rubbish", [[1, 2]], 17])
+def test_a_manifest_with_a_field_of_another_shape_is_damaged(field: str, damage: object) -> None:
+    with pytest.raises(FormatError, match="damaged"):
+        Manifest.from_json(json.dumps(json.loads(VERSION_1) | {field: damage}))
+
+
+def test_names_of_files_tell_their_sequence() -> None:
+    assert sequence_of(file_name(FileKind.DELTA, 17, "a" * 32)) == 17
+    assert DELTA.name == "000000000004-bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb.delta.parquet"
+    for name in ("notes.txt", "17.delta.parquet", "topology-1"):
+        assert sequence_of(name) is None
+
+
+def test_what_follows_a_commit_is_known_for_commits_of_the_manifest_only() -> None:
+    assert MANIFEST.after(SNAPSHOT.commit) == (DELTA,)
+    assert MANIFEST.after(DELTA.commit) == ()
+    assert MANIFEST.after("d" * 32) is None
+    assert MANIFEST.after("") is None
+    assert Manifest.empty("app", "0_1", "").after("") == ()
+
+
+def test_a_manifest_is_small() -> None:
+    manifest = Manifest.empty("application", "0_1", "f" * 64).with_snapshot(snapshot(1), tuple(range(16)))
+    for sequence in range(2, 66):
+        manifest = manifest.with_delta(delta(sequence))
+    assert len(manifest.to_json()) < 5_000
+
+
+@given(st.lists(st.booleans(), max_size=120), st.integers(1, 20))
+def test_garbage_is_older_than_all_that_retained_manifests_name(snapshots: list[bool], retained: int) -> None:
+    policy = DurabilityPolicy(retained_commits=retained)
+    manifest, history = Manifest.empty("app", "0_1", ""), []
+    for sequence, is_snapshot in enumerate(snapshots, start=1):
+        if is_snapshot or sequence == 1:
+            manifest = manifest.with_snapshot(snapshot(sequence), policy.bases_after(manifest))
+        else:
+            manifest = manifest.with_delta(delta(sequence))
+        history.append(manifest)
+        base = garbage_base(manifest, policy) or 0
+        assert all(file.sequence >= base for kept in history[-retained - 1 :] for file in kept.files)
+        assert len(manifest.bases) <= 18 + retained % 16
+
+
+def test_garbage_does_not_pile_up() -> None:
+    policy = DurabilityPolicy(retained_commits=160)
+    manifest = Manifest.empty("app", "0_1", "")
+    for sequence in range(1, 1000):
+        manifest = manifest.with_snapshot(snapshot(sequence), policy.bases_after(manifest))
+    base = garbage_base(manifest, policy)
+    assert base is not None
+    assert manifest.sequence - base <= 160 + 10
+    assert len(manifest.bases) <= 18

@@ -1,0 +1,103 @@
+"""Rows between the local format and the durable one, and the merging of runs."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millpond.errors import CorruptStoreError
+from millpond.stores.durability.merge import Rows, merged
+from millpond.stores.durability.rows import ROWS_PER_TABLE, local_rows, tables_of_changes, tables_of_entries
+from millpond.stores.formats import FormatVersion
+from millpond.stores.keys import COMMIT_ROW
+
+PLAIN, TIMESTAMPED = FormatVersion.PLAIN, FormatVersion.TIMESTAMPED
+
+keys = st.one_of(
+    st.binary(max_size=4).map(lambda key: b"\x01" + key), st.binary(max_size=2).map(lambda key: b"\x00" + key)
+)
+changes_of_plain = st.dictionaries(keys, st.none() | st.binary(max_size=20))
+
+
+def local(tables: list[Any], version: FormatVersion) -> dict[bytes, bytes | None]:
+    return {
+        key: value for table in tables for part in local_rows(table, version) for key, value in zip(*part, strict=True)
+    }
+
+
+@given(changes_of_plain)
+def test_plain_rows_come_back_in_key_order(changes: dict[bytes, bytes | None]) -> None:
+    changes.pop(COMMIT_ROW, None)
+    found = local(list(tables_of_changes("s", PLAIN, changes)), PLAIN)
+    assert found == changes
+    assert list(found) == sorted(changes)
+
+
+@given(st.dictionaries(st.binary(max_size=4), st.none() | st.tuples(st.integers(-(2**63), 2**63 - 1), st.binary())))
+def test_timestamped_rows_come_back(entries: dict[bytes, tuple[int, bytes] | None]) -> None:
+    changes = {
+        b"\x01" + key: None if entry is None else entry[0].to_bytes(8, "big", signed=True) + entry[1]
+        for key, entry in entries.items()
+    }
+    tables = list(tables_of_changes("s", TIMESTAMPED, changes))
+    assert local(tables, TIMESTAMPED) == changes
+    stored = {row["key"][1:]: row for table in tables for row in table.to_pylist()}
+    for key, entry in entries.items():
+        assert (stored[key]["timestamp"], stored[key]["value"]) == (entry or (None, None))
+
+
+def test_timestamped_rows_restored_as_plain_lose_their_timestamp() -> None:
+    changes: dict[bytes, bytes | None] = {
+        b"\x01a": (5).to_bytes(8, "big") + b"value",
+        b"\x01b": None,
+        b"\x00meta": b"m",
+    }
+    found = local(list(tables_of_changes("s", TIMESTAMPED, changes)), PLAIN)
+    assert found == {b"\x01a": b"value", b"\x01b": None, b"\x00meta": b"m"}
+
+
+def test_plain_rows_restored_as_timestamped_get_the_unknown_timestamp() -> None:
+    changes: dict[bytes, bytes | None] = {b"\x01a": b"value", b"\x01b": None, b"\x00meta": b"m", b"\x02index": b""}
+    found = local(list(tables_of_changes("s", PLAIN, changes)), TIMESTAMPED)
+    unknown = (-1).to_bytes(8, "big", signed=True)
+    assert found == {b"\x01a": unknown + b"value", b"\x01b": None, b"\x00meta": b"m", b"\x02index": b""}
+
+
+def test_the_position_of_the_local_copy_is_never_durable() -> None:
+    entries = [(COMMIT_ROW, b"here"), (b"\x01a", b"1")]
+    assert local(list(tables_of_changes("s", PLAIN, dict(entries))), PLAIN) == {b"\x01a": b"1"}
+    assert local(list(tables_of_entries("s", PLAIN, iter(entries))), PLAIN) == {b"\x01a": b"1"}
+    assert list(tables_of_entries("s", PLAIN, [(COMMIT_ROW, b"here")])) == []
+
+
+def test_a_value_too_short_for_its_timestamp_is_corrupt() -> None:
+    with pytest.raises(CorruptStoreError, match="without the timestamp"):
+        list(tables_of_changes("s", TIMESTAMPED, {b"\x01a": b"short"}))
+
+
+def test_tables_are_bounded_in_rows_and_bytes() -> None:
+    many: dict[bytes, bytes | None] = {b"\x01%08d" % number: b"" for number in range(ROWS_PER_TABLE * 2 + 1)}
+    assert [table.num_rows for table in tables_of_changes("s", PLAIN, many)] == [ROWS_PER_TABLE, ROWS_PER_TABLE, 1]
+    value = bytes(1 << 25)
+    big: dict[bytes, bytes | None] = {b"\x01%d" % number: value for number in range(3)}
+    assert [table.num_rows for table in tables_of_changes("s", PLAIN, big)] == [1, 1, 1]
+
+
+runs = st.lists(st.dictionaries(st.binary(max_size=2), st.none() | st.binary(max_size=2), max_size=30), max_size=5)
+
+
+@given(runs, st.integers(1, 7))
+def test_a_later_run_wins(contents: list[dict[bytes, bytes | None]], part: int) -> None:
+    def run(content: dict[bytes, bytes | None]) -> list[Rows]:
+        order = sorted(content)
+        parts = [order[start : start + part] for start in range(0, len(order), part)]
+        return [(keys, [content[key] for key in keys]) for keys in parts]
+
+    expected: dict[bytes, bytes | None] = {}
+    for content in contents:
+        expected |= content
+    with_deletions = [pair for chunk in merged([iter(run(c)) for c in contents], deletions=True) for pair in chunk]
+    without = [pair for chunk in merged([iter(run(c)) for c in contents], deletions=False) for pair in chunk]
+    assert with_deletions == sorted(expected.items())
+    assert without == sorted((key, value) for key, value in expected.items() if value is not None)

@@ -1,0 +1,148 @@
+"""Storages, leases and claims."""
+
+import os
+import pickle
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from millpond.errors import (
+    BackendInUseError,
+    ConfigurationError,
+    DurabilityError,
+    MissingFileError,
+    StateConflictError,
+    StoreError,
+)
+from millpond.stores.durability import Storage, claim
+from millpond.stores.durability.lease import Lease
+
+
+def write(storage: Storage, path: str, content: bytes) -> None:
+    with storage.writing(path) as stream:
+        stream.write(content)
+
+
+@pytest.mark.parametrize("as_uri", [False, True])
+def test_files_are_written_read_listed_and_deleted(tmp_path: Path, as_uri: bool) -> None:
+    storage = Storage.from_uri(f"file://{tmp_path}/deep" if as_uri else tmp_path / "deep")
+    write(storage, "a/b/one", b"1")
+    write(storage, "a/b/two", b"22")
+    assert storage.read("a/b/two") == b"22"
+    listed = storage.list("a/b")
+    assert [(file.path, file.size) for file in listed] == [("a/b/one", 1), ("a/b/two", 2)]
+    assert all(abs(file.modified_ms / 1000 - time.time()) < 60 for file in listed)
+    storage.delete("a/b/one")
+    storage.delete("a/b/one")
+    assert [file.path for file in storage.list("a/b")] == ["a/b/two"]
+    assert storage.list("nowhere") == []
+
+
+def test_a_storage_travels(tmp_path: Path) -> None:
+    storage = Storage.from_uri(tmp_path)
+    write(storage, "file", b"1")
+    assert pickle.loads(pickle.dumps(storage)).read("file") == b"1"
+
+
+def test_a_relative_path_means_the_same_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert Storage.from_uri("state").uri == str(tmp_path / "state")
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(MissingFileError, match="nowhere/file"):
+        Storage.from_uri(tmp_path).read("nowhere/file")
+
+
+def test_a_file_that_was_not_written_to_its_end_is_dropped(tmp_path: Path) -> None:
+    storage = Storage.from_uri(tmp_path)
+
+    def fail() -> None:
+        with storage.writing("file") as stream:
+            stream.write(b"half")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert storage.list("") == []
+
+
+def test_a_storage_that_cannot_be_written_says_so(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a directory")
+    with pytest.raises(DurabilityError, match="cannot write"):
+        write(Storage.from_uri(tmp_path / "file"), "one", b"1")
+
+
+@pytest.mark.parametrize("uri", ["", "unheard-of://host/path"])
+def test_a_storage_that_nobody_knows_is_refused(uri: str) -> None:
+    with pytest.raises(ConfigurationError, match="state directory"):
+        Storage.from_uri(uri)
+
+
+def test_hadoops_names_for_s3_are_understood() -> None:
+    uri = "s3a://key:secret@bucket/prefix?region=eu-west-1&endpoint_override=localhost:1"
+    assert Storage.from_uri(uri).uri == uri.replace("s3a", "s3", 1)
+
+
+def test_a_lease_has_one_holder_at_a_time(tmp_path: Path) -> None:
+    one, two = Lease(tmp_path / "task", 0.05), Lease(tmp_path / "task", 0.05)
+    one.acquire()
+    one.acquire()
+    with pytest.raises(BackendInUseError, match=f"process {os.getpid()}"):
+        two.acquire()
+    one.release()
+    one.release()
+    two.acquire()
+    assert (one.held, two.held) == (False, True)
+    two.release()
+
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from millpond.stores.durability.lease import Lease
+lease = Lease(Path(sys.argv[1]), 5)
+lease.acquire()
+print("held", flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_lease_ends_with_its_holder_however_that_ends(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True) as holder:
+        try:
+            assert holder.stdout is not None
+            assert holder.stdout.readline() == "held\n"
+            with pytest.raises(BackendInUseError, match=f"process {holder.pid}"):
+                Lease(tmp_path, 0.05).acquire()
+        finally:
+            holder.kill()
+    lease = Lease(tmp_path, 0.05)
+    lease.acquire()
+    lease.release()
+
+
+def test_a_local_directory_that_cannot_be_made_says_so(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a directory")
+    with pytest.raises(StoreError, match="cannot be used"):
+        Lease(tmp_path / "file" / "task", 1).acquire()
+
+
+def test_one_topology_claims_an_application_again_and_again(tmp_path: Path) -> None:
+    storage = Storage.from_uri(tmp_path)
+    for _ in range(3):
+        claim(storage, "app", "one")
+    claim(storage, "other app", "two")
+    assert len(storage.list("app")) == 1
+
+
+def test_another_topology_is_refused_and_leaves_no_trace(tmp_path: Path) -> None:
+    storage = Storage.from_uri(tmp_path)
+    claim(storage, "app", "one")
+    with pytest.raises(StateConflictError, match="another application id"):
+        claim(storage, "app", "two")
+    claim(storage, "app", "one")
+    assert len(storage.list("app")) == 1
