@@ -7,8 +7,6 @@ from millpond.processors import Consumed, Materialized, StreamsBuilder, Topology
 
 RECORDS = st.tuples(st.sampled_from("abc"), st.just("x"), st.integers(0, 50))
 BATCHES = st.lists(st.lists(RECORDS, max_size=20), max_size=4)
-    st.lists(st.tuples(st.sampled_from("abc"), st.just("x"), st.integers(0, 50)), max_size=20), max_size=4
-)
 
 
 def counts(*, caching: bool) -> Topology:
