@@ -1,0 +1,214 @@
+"""Random topologies for hypothesis: a program is a list of steps, each of which adds one operator to what is there.
+
+Keys are letters, values are short strings, so that every stream can be joined, merged or grouped with every other.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import strategies as st
+
+from millpond.processors import (
+    Grouped,
+    JoinWindows,
+    KStream,
+    KTable,
+    Materialized,
+    Produced,
+    RecordProcessor,
+    SessionWindows,
+    SlidingWindows,
+    StreamsBuilder,
+    Suppressed,
+    TimeWindows,
+    Topology,
+)
+from millpond.stores.serdes import STRING
+from millpond.stores.specs import StoreKind, StoreSpec
+
+Step = tuple[str, int, int, int]
+"""Operator, first input, second input, variant; the numbers count round the inputs and variants that there are."""
+
+SOURCES = ("stream-0", "stream-1", "table-0", "table-1")
+SHARED = "shared"
+TEXT = Materialized.with_serdes(None, "string")
+
+
+def short(*parts: Any) -> str:
+    return "".join(map(str, parts))[-6:]
+
+
+class LastSeen(RecordProcessor):
+    """Forwards the value that its store has of the key together with the new one, which takes its place."""
+
+    def __init__(self, store: str) -> None:
+        self._name = store
+
+    def open(self) -> None:
+        self._last = self.context.store(self._name)
+
+    def process_record(self, key: Any, value: Any, timestamp: int) -> None:
+        if key is not None:
+            self.forward(key, short(self._last.get(key), value), timestamp)
+            self._last.put(key, value)
+
+
+class RandomTopology:
+    """What the steps so far have made."""
+
+    def __init__(self) -> None:
+        self.builder = StreamsBuilder(key_serde="string", value_serde="string")
+        self.streams: list[KStream] = [self.builder.stream("stream-0"), self.builder.stream("stream-1")]
+        self.tables: list[KTable] = [
+            self.builder.table("table-0"),
+            self.builder.table("table-1", materialized=Materialized.versioned(history_retention=20)),
+        ]
+        self.builder.add_state_store(StoreSpec(SHARED, StoreKind.KEY_VALUE, STRING, STRING))
+
+    def build(self, program: list[Step]) -> Topology:
+        for number, (operator, first, second, variant) in enumerate(program):
+            OPERATORS[operator](self, first, second, variant, number)
+        written = Produced("string", "string")
+        for number, stream in enumerate(self.streams):
+            stream.to(f"stream-out-{number % 5}", written)
+        for number, table in enumerate(self.tables):
+            table.to(f"table-out-{number}", written)
+        return self.builder.build()
+
+    def stream(self, number: int) -> KStream:
+        return self.streams[number % len(self.streams)]
+
+    def table(self, number: int) -> KTable:
+        return self.tables[number % len(self.tables)]
+
+
+def _filter(made: RandomTopology, first: int, second: int, variant: int, number: int) -> None:
+    made.streams.append(made.stream(first).filter(lambda k, v: k != "abc"[variant % 3]))
+
+
+def _map_values(made: RandomTopology, first: int, second: int, variant: int, number: int) -> None:
+    made.streams.append(made.stream(first).map_values(lambda v: None if v is None else short(v, variant)))
+
+
+def _flat_map_values(made: RandomTopology, first: int, second: int, variant: int, number: int) -> None:
+    made.streams.append(made.stream(first).flat_map_values(lambda v: [v, short(v, "'")][: variant % 3]))
+
+
+def _rekey(made: RandomTopology, first: int, second: int, variant: int, number: int) -> None:
+    made.streams.append(made.stream(first).select_key(lambda k, v: "abc"[len(v or "") % 3]))
+
+
+def _split(made: RandomTopology, first: int, second: int, variant: int, number: int) -> None:
+    parts = made.stream(first).split().branch(lambda k, v: k == "a").default_branch()
+    made.streams.extend(parts.values())
+
+
+def _merge(made: RandomTopology, first: int, second: int, variant: int, number: int) -> None:
+    made.streams.append(made.stream(first).merge(made.stream(second)))
+
+
+def _process(made: RandomTopology, first: int, second: int, variant: int, number: int) -> None:
+    store = SHARED if variant % 2 else StoreSpec(f"own-{number}", StoreKind.KEY_VALUE, STRING, STRING)
+    name = SHARED if variant % 2 else f"own-{number}"
+    made.streams.append(made.stream(first).process(lambda: LastSeen(name), stores=[store], keeps_key=True))
+
+
+def _join_streams(made: RandomTopology, first: int, second: int, variant: int, number: int) -> None:
+    windows = JoinWindows(before=5, after=variant % 7, grace=variant % 3, eager=variant % 2 == 0)
+    join = (KStream.join, KStream.left_join, KStream.outer_join)[variant % 3]
+    joined = join(made.stream(first), made.stream(second), short, windows=windows)
+    joined.value_serde = "string"
+    made.streams.append(joined)
+
+
+def _join_table(made: RandomTopology, first: int, second: int, variant: int, number: int) -> None:
+    join = (KStream.join, KStream.left_join)[variant % 2]
+    joined = join(made.stream(first), made.table(second), short)
+    joined.value_serde = "string"
+    made.streams.append(joined)
+
+
+def _aggregate(made: RandomTopology, first: int, second: int, variant: int, number: int) -> None:
+    grouped = made.stream(first).group_by_key(Grouped("string", "string"))
+    store = Materialized.versioned(history_retention=15, value_serde="string") if variant % 2 else TEXT
+    made.tables.append(grouped.aggregate(lambda: "", lambda k, v, total: short(total, v), store))
+
+
+def _window(made: RandomTopology, first: int, second: int, variant: int, number: int) -> None:
+    grouped = made.stream(first).group_by_key(Grouped("string", "string"))
+    if variant % 4 == 0:
+        counted = grouped.windowed_by(SessionWindows(4, grace=3)).count()
+    elif variant % 4 == 1:
+        counted = grouped.windowed_by(SlidingWindows(5, grace=3)).count()
+    else:
+        counted = grouped.windowed_by(TimeWindows(6, grace=3)).count()
+    if variant % 3 == 0:
+        counted = counted.suppress(Suppressed.until_window_closes())
+    flat = counted.to_stream().map(
+        lambda key, count: (key.key, None if count is None else f"{key.start}:{count}"),
+        key_serde="string",
+        value_serde="string",
+    )
+    made.streams.append(flat)
+
+
+def _to_table(made: RandomTopology, first: int, second: int, variant: int, number: int) -> None:
+    made.tables.append(made.stream(first).to_table())
+
+
+def _table_filter(made: RandomTopology, first: int, second: int, variant: int, number: int) -> None:
+    made.tables.append(made.table(first).filter(lambda k, v: k != "abc"[variant % 3]))
+
+
+def _table_map_values(made: RandomTopology, first: int, second: int, variant: int, number: int) -> None:
+    made.tables.append(made.table(first).map_values(lambda v: short(v, variant), Materialized(f"mapped-{number}")))
+
+
+def _join_tables(made: RandomTopology, first: int, second: int, variant: int, number: int) -> None:
+    join = (KTable.join, KTable.left_join, KTable.outer_join)[variant % 3]
+    made.tables.append(join(made.table(first), made.table(second), short, TEXT))
+
+
+def _table_to_stream(made: RandomTopology, first: int, second: int, variant: int, number: int) -> None:
+    made.streams.append(made.table(first).to_stream())
+
+
+def _table_group_by(made: RandomTopology, first: int, second: int, variant: int, number: int) -> None:
+    grouped = made.table(first).group_by(lambda k, v: (v[:1], v), Grouped("string", "string"))
+    made.tables.append(grouped.aggregate(lambda: "", lambda k, v, t: short(t, v), lambda k, v, t: short(t, "-"), TEXT))
+
+
+OPERATORS: dict[str, Callable[[RandomTopology, int, int, int, int], None]] = {
+    "filter": _filter,
+    "map_values": _map_values,
+    "flat_map_values": _flat_map_values,
+    "rekey": _rekey,
+    "split": _split,
+    "merge": _merge,
+    "process": _process,
+    "join_streams": _join_streams,
+    "join_table": _join_table,
+    "aggregate": _aggregate,
+    "window": _window,
+    "to_table": _to_table,
+    "table_filter": _table_filter,
+    "table_map_values": _table_map_values,
+    "join_tables": _join_tables,
+    "table_to_stream": _table_to_stream,
+    "table_group_by": _table_group_by,
+}
+
+NO_REPARTITION = sorted(set(OPERATORS) - {"rekey", "table_group_by"})
+
+
+def programs(operators: list[str], most: int = 6) -> st.SearchStrategy[list[Step]]:
+    numbers = st.integers(0, 11)
+    return st.lists(st.tuples(st.sampled_from(operators), numbers, numbers, numbers), max_size=most)
+
+
+def histories() -> st.SearchStrategy[list[tuple[str, list[tuple[Any, Any, int]]]]]:
+    """Runs of records, each of one source topic; times jump about."""
+    record = st.tuples(
+        st.sampled_from(["a", "b", "c", "a", None]), st.sampled_from(["x", "yy", "zzz", None]), st.integers(0, 25)
+    )
+    return st.lists(st.tuples(st.sampled_from(SOURCES), st.lists(record, min_size=1, max_size=7)), max_size=8)
