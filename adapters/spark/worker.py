@@ -67,8 +67,10 @@ def task_state(settings: StateSettings, part: Subtopology, partition: int) -> It
     _states[key] = entry._replace(used=now)
     try:
         yield entry.state
-    finally:
-        entry.state.rollback()
+    except BaseException as error:
+        entry.state.rollback(error)
+        raise
+    entry.state.rollback()
 
 
 def _make(settings: StateSettings, part: Subtopology, task_id: str) -> TaskState:
