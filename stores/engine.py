@@ -54,21 +54,34 @@ class Cursor:
         if self._error is not None:
             raise StoreClosedError(self._error)
         try:
+            if count == _FIRST_CHUNK and self._bound is not None:
+                return self._take_singly(count, self._bound)
             chunk = list(islice(self._entries, count))
         except Exception as error:
             translated = self._translate(error)
             if translated is None:
                 raise
             raise translated from error
-        bound = self._bound
-        if bound is not None and chunk:
-            last = chunk[-1][0]
-            if last < bound if self._reverse else last >= bound:
+        return chunk if self._bound is None else self._inside(chunk, self._bound)
+
+    def _take_singly(self, count: int, bound: bytes) -> list[Entry]:
+        """Most scans of a range are short: here nothing is read past the bound but the entry that tells so."""
+        chunk: list[Entry] = []
+        reverse = self._reverse
+        for entry in self._entries:
+            if entry[0] < bound if reverse else entry[0] >= bound:
                 self._entries = iter(())
-                return self._inside(chunk, bound)
+                break
+            chunk.append(entry)
+            if len(chunk) == count:
+                break
         return chunk
 
     def _inside(self, chunk: list[Entry], bound: bytes) -> list[Entry]:
+        """Those of ``chunk`` that come before the bound; where one does not, the walk is over."""
+        if not chunk or not (chunk[-1][0] < bound if self._reverse else chunk[-1][0] >= bound):
+            return chunk
+        self._entries = iter(())
         if not self._reverse:
             return chunk[: bisect_left(chunk, bound, key=_KEY)]
         chunk.reverse()

@@ -5,6 +5,7 @@ collected *is* the changelog of the batch, compacted by key. So every backend ge
 change capture from this one class.
 """
 
+import warnings
 from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import NoReturn, Self
@@ -19,7 +20,7 @@ class Transaction:
     """A view on ``backend`` with changes that only this object sees until ``commit``.
 
     After ``commit`` or ``rollback`` the same object carries on with an empty set of changes. Closing it drops what was
-    not committed; the backend stays open.
+    not committed; the backend stays open. One that goes without, changes and all, is reported: a ``ResourceWarning``.
     """
 
     def __init__(self, backend: Backend) -> None:
@@ -113,6 +114,12 @@ class Transaction:
         """Drop what was not committed. Closing twice is no error; using the transaction afterwards is one."""
         self._changes = _Closed()
         self._order = None
+
+    def __del__(self) -> None:
+        changes = getattr(self, "_changes", None)
+        if type(changes) is dict and changes:
+            message = f"a transaction with {len(changes)} uncommitted changes was dropped: commit it or close it"
+            warnings.warn(message, ResourceWarning, source=self, stacklevel=2)
 
     def __enter__(self) -> Self:
         return self

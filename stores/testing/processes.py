@@ -4,6 +4,7 @@ Rule of this module: backends are opened as everybody opens them, with keys of a
 """
 
 import random
+import signal
 import time
 from pathlib import Path
 
@@ -12,11 +13,20 @@ from millpond.stores.backend import Backend
 from millpond.stores.registry import open_backend
 from millpond.stores.testing.child import Child
 from millpond.stores.testing.oracle import Oracle
-from millpond.stores.testing.programs import content_after, fill_up, hold, pair, write_beside, write_for_ever
+from millpond.stores.testing.programs import (
+    content_after,
+    fill_up,
+    hold,
+    pair,
+    write_beside,
+    write_for_ever,
+    write_until_cut,
+)
 from millpond.stores.testing.sentences import ATOMIC, FLUSHED, IN_USE, PREFIX, RELEASE, SHARED, TRANSLATED
 from millpond.stores.testing.suite import Suite, open_or_refusal
 
 _PAYLOADS = (20, 2_000, 200)
+_CUT_PAYLOAD = 2_000
 _WRITES = 100
 
 
@@ -41,6 +51,21 @@ class ProcessSuite(Suite):
                     assert count <= written + 1
                 with FLUSHED:
                     assert count >= flushed or not self.supplier().persistent
+
+    def test_a_write_that_is_cut_off_at_any_byte_leaves_a_prefix_of_whole_writes(self, directory: Path) -> None:
+        for cut in range(self.cuts):
+            place, limit = directory / str(cut), 100_000 + cut * 34_567
+            with Child(write_until_cut, self.supplier(), place, _CUT_PAYLOAD, limit) as child:
+                written = max(map(int, child.read_rest()), default=0)
+                was_cut = child.wait() == -signal.SIGXFSZ
+            with open_backend(self.supplier(), place) as backend:
+                content = dict(backend.scan())
+            count = sum(key.startswith(b"log") for key in content)
+            with ATOMIC:
+                assert content == content_after(count, _CUT_PAYLOAD)
+            with PREFIX:
+                assert count <= written + 1
+            assert was_cut or not (self.supplier().persistent and self.fills_one_file)
 
     def _write_and_kill(self, directory: Path, payload: int, chance: random.Random) -> tuple[int, int]:
         """The numbers of the last write and the last flush that a killed process has reported."""

@@ -4,6 +4,7 @@ Rule of this module: it imports what a child needs and no more, neither pytest n
 """
 
 import resource
+import signal
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
@@ -47,6 +48,18 @@ def write_for_ever(supplier: BackendSupplier, directory: Path, payload: int, flu
         if number % flush_every == 0:
             backend.flush()
             report(f"flushed {number}")
+
+
+def write_until_cut(supplier: BackendSupplier, directory: Path, payload: int, limit: int) -> None:
+    """Write batch after batch until the system kills this process at the byte that no file may have any more."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+    backend = open_backend(supplier, directory)
+    report(0)
+    for number in range(1, limit // payload + 2):
+        backend.write(batch(number, payload))
+        report(number)
 
 
 def hold(supplier: BackendSupplier, directory: Path) -> None:

@@ -52,6 +52,9 @@ class Suite(ABC):
     kills: ClassVar[int] = 3
     """How often a writing process is killed."""
 
+    cuts: ClassVar[int] = 4
+    """At how many sizes of a file a writing process is cut off by the system."""
+
     fills_one_file: ClassVar[bool] = True
     """Whether writes make one file grow, so that a limit on the size of files stops them as a full disk does."""
 

@@ -1,5 +1,7 @@
 """What the state machine of the kit does not show about transactions."""
 
+import gc
+import warnings
 from collections.abc import Callable
 
 import pytest
@@ -109,3 +111,21 @@ def test_a_transaction_over_a_closed_backend_raises_store_closed_error() -> None
     for use in ("get", "get_many", "scan", "last"):
         with pytest.raises(StoreClosedError, match="the memory backend is closed"):
             USES[use](transaction)
+
+
+def test_a_transaction_that_is_dropped_with_changes_is_reported_with_their_number() -> None:
+    transaction = Transaction(MemoryBackend())
+    transaction.put_many({b"a": b"1", b"b": b"2"})
+    with pytest.warns(ResourceWarning, match="a transaction with 2 uncommitted changes was dropped"):
+        del transaction
+
+
+def test_a_transaction_that_was_committed_rolled_back_or_closed_is_not_reported() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for end in (Transaction.commit, Transaction.rollback, Transaction.close):
+            transaction = Transaction(MemoryBackend())
+            transaction.put(b"a", b"1")
+            end(transaction)
+            del transaction
+            gc.collect()
