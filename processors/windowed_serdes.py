@@ -34,6 +34,7 @@ class TimeWindowedSerde(Serde[Windowed[K]], Generic[K]):
         self._size = size
 
     def serialize(self, value: Windowed[K]) -> bytes:
+        _check_windowed(value)
         if value.end - value.start != self._size:
             raise SerdeError(f"{value} is no window of {self._size} ms; its table has other windows than the serde")
         return self._key_serde.serialize(value.key) + _ONE.pack(value.start)
@@ -53,12 +54,21 @@ class SessionWindowedSerde(Serde[Windowed[K]], Generic[K]):
         self._key_serde = key_serde
 
     def serialize(self, value: Windowed[K]) -> bytes:
+        _check_windowed(value)
         return self._key_serde.serialize(value.key) + _TWO.pack(value.end, value.start)
 
     def deserialize(self, data: bytes) -> Windowed[K]:
         _check_size(data, _TWO.size)
         end, start = _TWO.unpack_from(data, len(data) - _TWO.size)
         return Windowed(self._key_serde.deserialize(data[: -_TWO.size]), start, end)
+
+
+def _check_windowed(value: object) -> None:
+    if not isinstance(value, Windowed):
+        raise SerdeError(
+            f"{value!r} is no windowed key; where a windowed table gets other keys, name their serde, as in "
+            f"Grouped(key_serde=...)"
+        )
 
 
 def _check_size(data: bytes, least: int) -> None:
