@@ -113,7 +113,13 @@ class SessionAggregate(WindowedProcessor):
         start, end = span
         self._forward(sessions.key, span, value, None)
         self._newest = max(self._newest, end)
-        if end <= self._newest - self._retention or value is None:
+        if value is None:
+            if span in sessions.values:
+                sessions.remove(span, before)
+            return
+        if end <= self._newest - self._retention:
+            if self._caching and self._closing is None:
+                self._out.add(Windowed(sessions.key, start, end), value, end, before)
             return
         sessions.put(span, self._copy(value), before)
         if self._closing is not None:
