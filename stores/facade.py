@@ -5,7 +5,6 @@ back as ``UNKNOWN_TIMESTAMP``. Whoever can, migrates instead; see ``millpond.sto
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from millpond.stores.keys import DATA
 from millpond.stores.serdes import Serde
@@ -26,7 +25,7 @@ class TimestampedFacade(TimestampedKeyValueStore[K, V]):
     ValueAndTimestamp(value=1, timestamp=-1)
     """
 
-    def __init__(self, name: str, transaction: Transaction, key_serde: Serde[K], value_serde: Serde[Any]) -> None:
+    def __init__(self, name: str, transaction: Transaction, key_serde: Serde[K], value_serde: Serde[V]) -> None:
         super().__init__(name, transaction, key_serde, value_serde)
         self._encode_value = lambda stamped: self._encode_plain(stamped.value)
         self._decode_value = lambda data: ValueAndTimestamp(self._decode_plain(data), UNKNOWN_TIMESTAMP)

@@ -18,7 +18,7 @@ import struct
 from typing import Final
 
 from millpond.errors import CorruptStoreError
-from millpond.stores.timestamps import MIN_TIME
+from millpond.stores.timestamps import MIN_TIME, to_millis
 
 METADATA: Final = b"\x00"
 DATA: Final = b"\x01"
@@ -53,7 +53,10 @@ def unterminated(encoded: bytes) -> bytes:
 
 def pack_time(time: int) -> bytes:
     """``time`` as eight bytes that compare as the times do."""
-    return _TIME.pack(time - MIN_TIME)
+    try:
+        return _TIME.pack(time - MIN_TIME)
+    except struct.error:
+        return _TIME.pack(to_millis(time) - MIN_TIME)  # which says that it does not fit
 
 
 def unpack_time(row: bytes, offset: int = 0) -> int:

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Final
 
-from millpond.errors import CorruptStoreError, SerdeError
 from millpond.stores.backend import entry_count
 from millpond.stores.iterators import Scan
 from millpond.stores.keys import DATA, INDEX, after_prefix
@@ -53,18 +52,9 @@ class ReadOnlyKeyValueStore(Store[K, V]):
         counted = sum(1 for _ in islice(self._scan_rows(DATA, INDEX), _COUNTED))
         return counted if counted < _COUNTED else max(counted, entry_count(self._transaction.backend))
 
-    def check(self) -> None:
-        for row, data in self._scan_rows(DATA, None):
-            try:
-                if row[:1] != DATA or self._encode_key(self._decode_key(row[1:])) != row[1:]:
-                    raise CorruptStoreError(
-                        f"store {self._name!r} has a row {row!r} that is none of its own; restore it"
-                    )
-                self._check_value(data)
-            except SerdeError as error:
-                raise CorruptStoreError(f"store {self._name!r} cannot read its row {row!r}: {error}") from error
-
-    def _check_value(self, data: bytes) -> None:
+    def _check_row(self, row: bytes, data: bytes) -> None:
+        if row[:1] != DATA or self._encode_key(self._decode_key(row[1:])) != row[1:]:
+            raise ValueError("it is none of this store's")
         self._decode_value(data)
 
     def _entries(self, start: bytes, stop: bytes | None, reverse: bool) -> Scan[tuple[K, V]]:

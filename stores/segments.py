@@ -99,6 +99,14 @@ class Segments:
         )
         return (entry for entry in rows if earliest <= unpack_time(entry[0], len(entry[0]) + time_at) <= latest)
 
+    def check(self, row: bytes, rest: int) -> None:
+        """Raise ``ValueError`` if ``row`` does not lie where its time belongs, which is ``rest`` bytes from its end."""
+        time = unpack_time(row, len(row) - rest)
+        if not row.startswith(self.row(key_part(row, rest), time)):
+            raise ValueError(f"it does not lie in the segment of its time {time}")
+        if self.observed.time is None or time > self.observed.time:
+            raise ValueError(f"it is newer than the observed stream time {self.observed.time}")
+
     def save(self) -> None:
         """Write what is only remembered into the metadata."""
         self.observed.save()

@@ -6,14 +6,13 @@ The layout is that of ``millpond.stores.segments``, by the session's end::
     value  value
 """
 
-import struct
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
-from millpond.errors import ConfigurationError, CorruptStoreError
+from millpond.errors import ConfigurationError
 from millpond.stores.backend import Entries
 from millpond.stores.iterators import Scan
-from millpond.stores.keys import DATA, INDEX, TIME_SIZE, last_time, pack_time, terminated, unpack_time, unterminated
+from millpond.stores.keys import TIME_SIZE, last_time, pack_time, terminated, unpack_time, unterminated
 from millpond.stores.segments import Segments, key_part
 from millpond.stores.serdes import Serde
 from millpond.stores.store import K, Store, V
@@ -46,7 +45,7 @@ class ReadOnlySessionStore(Store[K, V]):
         name: str,
         transaction: Transaction,
         key_serde: Serde[K],
-        value_serde: Serde[Any],
+        value_serde: Serde[V],
         *,
         retention: Duration,
     ) -> None:
@@ -113,21 +112,12 @@ class ReadOnlySessionStore(Store[K, V]):
         rows = self._segments.rows_of_keys(b"", None, first, last, -_REST, reverse=reverse)
         return self._scans.begin(self._sessions(rows, MAX_TIME))
 
-    def check(self) -> None:
-        observed = self._segments.observed.time
-        for row, data in self._scan_rows(DATA, INDEX):
-            try:
-                end = unpack_time(row, len(row) - _REST)
-                expected = self._segments.row(key_part(row, _REST), end)
-                self._decode_key(unterminated(key_part(row, _REST)))
-                self._decode_value(data)
-            except (ValueError, struct.error) as error:
-                raise self._damaged(row, str(error)) from error
-            if not row.startswith(expected) or observed is None or last_time(row) > end or end > observed:
-                raise self._damaged(row, f"it does not belong where it is; observed stream time {observed}")
-
-    def _damaged(self, row: bytes, reason: str) -> CorruptStoreError:
-        return CorruptStoreError(f"store {self._name!r} has a damaged row {row!r}: {reason}; restore the store")
+    def _check_row(self, row: bytes, data: bytes) -> None:
+        self._segments.check(row, _REST)
+        self._decode_key(unterminated(key_part(row, _REST)))
+        self._decode_value(data)
+        if last_time(row) > unpack_time(row, len(row) - _REST):
+            raise ValueError("the session ends before it starts")
 
     def _row(self, key: K, start: int, end: int) -> tuple[bytes, int]:
         return self._segments.row(terminated(self._key_bytes(key)), end) + pack_time(start), end

@@ -4,14 +4,15 @@ Rule of this module: it knows nothing of what the rows of a kind mean. A store w
 everything goes through the transaction, and becomes real with its commit.
 """
 
+import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any, Generic, NoReturn, Self, TypeVar
 
-from millpond.errors import ConfigurationError, InvalidKeyError, StoreClosedError
+from millpond.errors import ConfigurationError, CorruptStoreError, InvalidKeyError, StoreClosedError
 from millpond.stores.iterators import OpenScans
-from millpond.stores.keys import COMMIT_ROW, METADATA
+from millpond.stores.keys import COMMIT_ROW, DATA, METADATA
 from millpond.stores.serdes import Serde
 from millpond.stores.transaction import Transaction
 
@@ -32,11 +33,11 @@ class Store(ABC, Generic[K, V]):
         value_serde: how its values become bytes.
     """
 
-    def __init__(self, name: str, transaction: Transaction, key_serde: Serde[K], value_serde: Serde[Any]) -> None:
+    def __init__(self, name: str, transaction: Transaction, key_serde: Serde[K], value_serde: Serde[V]) -> None:
         self._name = name
         self._transaction = transaction
         self._key_serde = key_serde
-        self._value_serde = value_serde
+        self._value_serde: Serde[Any] = value_serde
         self._encode_key = key_serde.serialize
         self._decode_key = key_serde.deserialize
         self._encode_value: Callable[[V], bytes] = value_serde.serialize
@@ -73,17 +74,30 @@ class Store(ABC, Generic[K, V]):
     def flush(self) -> None:
         """Write what the store only remembers (observed stream time, ...) into the transaction, before its commit."""
 
-    @abstractmethod
     def check(self) -> None:
         """Read every row and raise ``CorruptStoreError`` where one breaks the layout. For tests and for doubt."""
+        for row, data in self._scan_rows(DATA, None):
+            try:
+                self._check_row(row, data)
+            except (ValueError, struct.error, CorruptStoreError) as error:
+                raise CorruptStoreError(
+                    f"store {self._name!r} has a damaged row {row!r}: {error}; restore the store"
+                ) from error
+
+    @abstractmethod
+    def _check_row(self, row: bytes, data: bytes) -> None:
+        """Raise ``ValueError``, or what reading the row raises, if it breaks the layout."""
 
     def close(self) -> None:
         """Let go of the transaction, which stays open, and report scans that were left open.
 
         Closing twice is no error; any other use afterwards is a ``StoreClosedError``.
         """
-        for operation in ("_read", "_read_many", "_write", "_write_many", "_scan_rows", "_last_row"):
-            setattr(self, operation, self._raise_closed)
+        closed: Any = _Closed(f"store {self._name!r} is closed; open it again from its spec")
+        for attribute, value in vars(self).items():
+            if not isinstance(value, str | int | Serde | OpenScans):
+                setattr(self, attribute, closed)
+        self._keys_bytes = closed  # type: ignore[method-assign]
         self._scans.close()
 
     def __enter__(self) -> Self:
@@ -96,9 +110,6 @@ class Store(ABC, Generic[K, V]):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._name!r}>"
-
-    def _raise_closed(self, *args: object, **options: object) -> NoReturn:
-        raise StoreClosedError(f"store {self._name!r} is closed; open it again from its spec")
 
     def _null_key(self) -> InvalidKeyError:
         return InvalidKeyError(f"store {self._name!r} cannot hold the key None; drop such records, or give them a key")
@@ -113,6 +124,19 @@ class Store(ABC, Generic[K, V]):
         if None in keys:
             raise self._null_key()
         return list(map(self._encode_key, keys))
+
+
+class _Closed:
+    """What stands in the place of all that a store works with once it is closed, so that no method needs to ask."""
+
+    def __init__(self, message: str) -> None:
+        self.__dict__["message"] = message
+
+    def __call__(self, *arguments: object, **options: object) -> NoReturn:
+        raise StoreClosedError(self.__dict__["message"])
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise StoreClosedError(self.__dict__["message"])
 
 
 def _metadata_row(name: str) -> bytes:

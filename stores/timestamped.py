@@ -73,10 +73,8 @@ class ReadOnlyTimestampedKeyValueStore(ReadOnlyKeyValueStore[K, ValueAndTimestam
     """The reading half of ``TimestampedKeyValueStore``: what ``ReadOnlyKeyValueStore`` does, with timestamps."""
 
     def __init__(self, name: str, transaction: Transaction, key_serde: Serde[K], value_serde: Serde[V]) -> None:
-        super().__init__(name, transaction, key_serde, value_serde)
-        whole = ValueAndTimestampSerde(value_serde)
-        self._encode_value = whole.serialize
-        self._decode_value = whole.deserialize
+        super().__init__(name, transaction, key_serde, ValueAndTimestampSerde(value_serde))
+        self._value_serde = value_serde
         self._encode_plain = value_serde.serialize
         self._decode_plain = value_serde.deserialize
 

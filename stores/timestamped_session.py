@@ -3,8 +3,6 @@
 The rows are those of ``SessionStore``; the value is a timestamp (8 bytes, big-endian, signed) and the value.
 """
 
-from typing import Any
-
 from millpond.stores.serdes import Serde
 from millpond.stores.session import ReadOnlySessionStore, WritableSessionStore
 from millpond.stores.store import K, V
@@ -22,12 +20,12 @@ class ReadOnlyTimestampedSessionStore(ReadOnlySessionStore[K, ValueAndTimestamp[
         name: str,
         transaction: Transaction,
         key_serde: Serde[K],
-        value_serde: Serde[Any],
+        value_serde: Serde[V],
         *,
         retention: Duration,
     ) -> None:
-        super().__init__(name, transaction, key_serde, value_serde, retention=retention)
-        self._decode_value = ValueAndTimestampSerde(value_serde).deserialize
+        super().__init__(name, transaction, key_serde, ValueAndTimestampSerde(value_serde), retention=retention)
+        self._value_serde = value_serde
         self._encode_plain = value_serde.serialize
 
 

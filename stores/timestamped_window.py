@@ -3,8 +3,6 @@
 The rows are those of ``WindowStore``; the value is a timestamp (8 bytes, big-endian, signed) and the value.
 """
 
-from typing import Any
-
 from millpond.stores.serdes import Serde
 from millpond.stores.store import K, V
 from millpond.stores.timestamped import ValueAndTimestamp, ValueAndTimestampSerde, pack_timestamp
@@ -21,7 +19,7 @@ class ReadOnlyTimestampedWindowStore(ReadOnlyWindowStore[K, ValueAndTimestamp[V]
         name: str,
         transaction: Transaction,
         key_serde: Serde[K],
-        value_serde: Serde[Any],
+        value_serde: Serde[V],
         *,
         retention: Duration,
         window_size: Duration,
@@ -31,12 +29,12 @@ class ReadOnlyTimestampedWindowStore(ReadOnlyWindowStore[K, ValueAndTimestamp[V]
             name,
             transaction,
             key_serde,
-            value_serde,
+            ValueAndTimestampSerde(value_serde),
             retention=retention,
             window_size=window_size,
             retain_duplicates=retain_duplicates,
         )
-        self._decode_value = ValueAndTimestampSerde(value_serde).deserialize
+        self._value_serde = value_serde
         self._encode_plain = value_serde.serialize
 
 

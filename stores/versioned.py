@@ -17,12 +17,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from millpond.errors import ConfigurationError, CorruptStoreError
+from millpond.errors import ConfigurationError
 from millpond.stores.backend import Entries
 from millpond.stores.expiry import SupersededIndex
 from millpond.stores.iterators import Scan
 from millpond.stores.keys import (
-    BEYOND,
     DATA,
     INDEX,
     TERMINATOR,
@@ -188,13 +187,6 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
         end = INDEX if stop is None else self._prefix(stop)
         return self._scans.begin(self._all_versions(self._scan_rows(first, end)))
 
-    def check(self) -> None:
-        for row, data in self._scan_rows(DATA, BEYOND):
-            try:
-                self._check_row(row, data)
-            except ValueError as error:
-                raise self._corrupt(row, str(error)) from error
-
     def _check_row(self, row: bytes, data: bytes) -> None:
         if row[:1] == INDEX:
             self._decode_key(unterminated(row[1 + TIME_SIZE :]))
@@ -203,12 +195,9 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
         if data[:1] == _LIVE:
             self._decode_value(data[1:])
         elif data != _TOMBSTONE:
-            raise self._corrupt(row, "its value is neither a version nor a tombstone")
+            raise ValueError("its value is neither a version nor a tombstone")
         if self._observed.time is None or last_time(row) > self._observed.time:
-            raise self._corrupt(row, f"it is newer than the observed stream time {self._observed.time}")
-
-    def _corrupt(self, row: bytes, reason: str) -> CorruptStoreError:
-        return CorruptStoreError(f"store {self._name!r} has a damaged row {row!r}: {reason}; restore the store")
+            raise ValueError(f"it is newer than the observed stream time {self._observed.time}")
 
     def _prefix(self, key: K) -> bytes:
         return DATA + terminated(self._key_bytes(key))

@@ -9,12 +9,12 @@ The layout is that of ``millpond.stores.segments``, by the window's start::
 
 import struct
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
-from millpond.errors import ConfigurationError, CorruptStoreError
+from millpond.errors import ConfigurationError
 from millpond.stores.backend import Entries
 from millpond.stores.iterators import Scan
-from millpond.stores.keys import DATA, INDEX, TIME_SIZE, terminated, unpack_time, unterminated
+from millpond.stores.keys import TIME_SIZE, terminated, unpack_time, unterminated
 from millpond.stores.segments import Segments, key_part
 from millpond.stores.serdes import Serde
 from millpond.stores.store import K, Store, V
@@ -49,7 +49,7 @@ class ReadOnlyWindowStore(Store[K, V]):
         name: str,
         transaction: Transaction,
         key_serde: Serde[K],
-        value_serde: Serde[Any],
+        value_serde: Serde[V],
         *,
         retention: Duration,
         window_size: Duration,
@@ -133,21 +133,10 @@ class ReadOnlyWindowStore(Store[K, V]):
         """The windows of all keys that start from ``earliest`` to ``latest``, both included; None leaves it open."""
         return self.fetch_keys(None, None, earliest, latest, reverse=reverse)
 
-    def check(self) -> None:
-        observed = self._segments.observed.time
-        for row, data in self._scan_rows(DATA, INDEX):
-            try:
-                time = unpack_time(row, len(row) - self._rest)
-                expected = self._segments.row(key_part(row, self._rest), time)
-                self._decode_key(unterminated(key_part(row, self._rest)))
-                self._decode_value(data)
-            except (ValueError, struct.error) as error:
-                raise self._damaged(row, str(error)) from error
-            if not row.startswith(expected) or observed is None or time > observed:
-                raise self._damaged(row, f"it does not belong where it is; observed stream time {observed}")
-
-    def _damaged(self, row: bytes, reason: str) -> CorruptStoreError:
-        return CorruptStoreError(f"store {self._name!r} has a damaged row {row!r}: {reason}; restore the store")
+    def _check_row(self, row: bytes, data: bytes) -> None:
+        self._segments.check(row, self._rest)
+        self._decode_key(unterminated(key_part(row, self._rest)))
+        self._decode_value(data)
 
     def _starts(self, rows: Entries) -> Iterator[tuple[int, V]]:
         decode, rest = self._decode_value, self._rest

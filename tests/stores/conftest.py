@@ -1,0 +1,12 @@
+"""What tests of typed stores share."""
+
+import pytest
+
+from millpond.stores.memory import MemoryBackend
+from millpond.stores.transaction import Transaction
+
+
+@pytest.fixture
+def transaction() -> Transaction:
+    """An empty transaction over an empty backend in memory."""
+    return Transaction(MemoryBackend())

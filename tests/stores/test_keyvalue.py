@@ -1,0 +1,93 @@
+"""``KeyValueStore`` and ``TimestampedKeyValueStore``: what random histories do not say plainly."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from millpond.errors import ConfigurationError, CorruptStoreError, SerdeError
+from millpond.stores.facade import TimestampedFacade
+from millpond.stores.keyvalue import KeyValueStore
+from millpond.stores.serdes import BYTES, INT64, STRING
+from millpond.stores.timestamped import TimestampedKeyValueStore, ValueAndTimestamp
+from millpond.stores.transaction import Transaction
+
+
+def test_a_row_is_the_mark_of_data_and_the_key(transaction: Transaction) -> None:
+    KeyValueStore("s", transaction, STRING, STRING).put("a", "v")
+    assert dict(transaction.changes) == {b"\x01a": b"v"}
+
+
+def test_a_timestamped_value_is_eight_bytes_and_the_value(transaction: Transaction) -> None:
+    TimestampedKeyValueStore("s", transaction, STRING, STRING).put("a", "v", 258)
+    assert dict(transaction.changes) == {b"\x01a": b"\x00\x00\x00\x00\x00\x00\x01\x02v"}
+
+
+def test_a_prefix_scan_stops_where_the_prefix_does(transaction: Transaction) -> None:
+    store = KeyValueStore("s", transaction, BYTES, BYTES)
+    keys = [b"a", b"a\xff", b"a\xff\xff", b"b", b"\xff", b"\xff\xff"]
+    store.put_all((key, b"") for key in keys)
+    assert [key for key, _ in store.prefix_scan(b"a\xff")] == [b"a\xff", b"a\xff\xff"]
+    assert [key for key, _ in store.prefix_scan(b"\xff", reverse=True)] == [b"\xff\xff", b"\xff"]
+    assert [key for key, _ in store.prefix_scan(b"")] == keys
+
+
+def test_a_scan_shows_what_was_there_when_it_began(transaction: Transaction) -> None:
+    store = KeyValueStore("s", transaction, STRING, INT64)
+    store.put_many(["a", "b"], [1, 2])
+    with store.scan() as scan:
+        store.put("b", 3)
+        store.put("c", 4)
+        assert list(scan) == [("a", 1), ("b", 2)]
+
+
+def test_columns_of_different_length_are_refused_and_nothing_is_put(transaction: Transaction) -> None:
+    with pytest.raises(ValueError, match="shorter"):
+        KeyValueStore("s", transaction, STRING, INT64).put_many(["a", "b"], [1])
+    with pytest.raises(ValueError, match="shorter"):
+        TimestampedKeyValueStore("s", transaction, STRING, INT64).put_many(["a", "b"], [1, 2], [0])
+    assert not transaction.changes
+
+
+def test_put_all_puts_nothing_when_one_value_is_refused(transaction: Transaction) -> None:
+    store = KeyValueStore("s", transaction, STRING, INT64)
+    with pytest.raises(SerdeError):
+        store.put_all([("a", 1), ("b", "two")])  # type: ignore[list-item]
+    assert not transaction.changes
+
+
+def test_the_length_is_exact_while_small_and_the_engines_when_large(transaction: Transaction) -> None:
+    store = KeyValueStore("s", transaction, INT64, INT64)
+    store.put_many(range(1000), list(range(1000)))
+    assert store.len_estimate() == 1000
+    store.put_many(range(1000, 2000), list(range(1000)))
+    transaction.commit()
+    assert store.len_estimate() == 2000
+
+
+def test_a_timestamp_may_be_a_datetime_with_a_zone_and_nothing_vague(transaction: Transaction) -> None:
+    store = TimestampedKeyValueStore("s", transaction, STRING, INT64)
+    store.put("a", 1, datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC))
+    assert store.get("a") == ValueAndTimestamp(1, 1000)
+    for vague in (datetime(1970, 1, 1), 1.5, "1", 2**63):
+        with pytest.raises(ConfigurationError):
+            store.put("a", 1, vague)  # type: ignore[arg-type]
+
+
+def test_a_value_too_short_for_a_timestamp_is_damage(transaction: Transaction) -> None:
+    transaction.put(b"\x01a", b"1234567")
+    store = TimestampedKeyValueStore("s", transaction, STRING, BYTES)
+    with pytest.raises(CorruptStoreError):
+        store.check()
+
+
+def test_the_facade_keeps_a_plain_stores_bytes_and_knows_no_timestamps(transaction: Transaction) -> None:
+    facade = TimestampedFacade("s", transaction, STRING, INT64)
+    facade.put("a", 1, 5)
+    facade.put_many(["b", "c"], [2, None], [6, 7])
+    assert list(KeyValueStore("s", transaction, STRING, INT64).scan()) == [("a", 1), ("b", 2)]
+    unknown = [ValueAndTimestamp(1, -1), None, ValueAndTimestamp(2, -1)]
+    assert facade.get_many(["a", "x", "b"]) == [facade.get("a"), None, facade.get("b")] == unknown
+    assert facade.get_value("b") == 2
+    assert facade.put_if_absent("a", 9, 9) == facade.delete("a") == ValueAndTimestamp(1, -1)
+    assert list(facade.scan()) == [("b", ValueAndTimestamp(2, -1))]
+    facade.check()

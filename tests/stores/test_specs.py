@@ -1,0 +1,83 @@
+"""Specs: checked when they are made, picklable, and the directory that follows from them."""
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from millpond.errors import ConfigurationError
+from millpond.stores.directory import store_directory
+from millpond.stores.serdes import INT64, STRING
+from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.transaction import Transaction
+
+LIMITS: dict[StoreKind, dict[str, int]] = {
+    StoreKind.KEY_VALUE: {},
+    StoreKind.TIMESTAMPED_KEY_VALUE: {},
+    StoreKind.VERSIONED: {"history_retention": 1000},
+    StoreKind.WINDOW: {"retention": 1000, "window_size": 10},
+    StoreKind.TIMESTAMPED_WINDOW: {"retention": 1000, "window_size": 10},
+    StoreKind.SESSION: {"retention": 1000},
+    StoreKind.TIMESTAMPED_SESSION: {"retention": 1000},
+}
+
+
+def spec(kind: StoreKind, name: str = "counts", **options: Any) -> StoreSpec:
+    return StoreSpec(name, kind, STRING, INT64, **{**LIMITS[kind], **options})
+
+
+@pytest.mark.parametrize("kind", StoreKind)
+def test_a_spec_survives_pickling_and_opens_its_kind(kind: StoreKind, transaction: Transaction) -> None:
+    travelled = pickle.loads(pickle.dumps(spec(kind)))
+    assert travelled == spec(kind)
+    store = travelled.open(transaction)
+    assert type(store).__name__.removesuffix("Store").lower() in kind.value.replace("-", "") + "keyvalue"
+    assert (store.name, store.key_serde, store.value_serde) == ("counts", STRING, INT64)
+    store.check()
+
+
+@pytest.mark.parametrize("kind", StoreKind)
+def test_the_directory_carries_the_format_version(kind: StoreKind) -> None:
+    expected = "counts-v2" if kind.value.startswith("timestamped") else "counts"
+    assert store_directory(Path("/state"), "app", "0_1", "lmdb", spec(kind)) == Path("/state/app/0_1/lmdb") / expected
+
+
+@pytest.mark.parametrize(
+    "name", ["", " ", " counts", "a/b", "a\\b", "a\0b", "a\nb", ".", "..", ".hidden", "counts-v2", "counts-v17"]
+)
+def test_a_name_that_is_no_plain_file_name_is_refused(name: str) -> None:
+    with pytest.raises(ConfigurationError, match="store name"):
+        spec(StoreKind.KEY_VALUE, name)
+
+
+@pytest.mark.parametrize("name", ["counts-v", "v2", "counts-v2-old", "é", "a b", "KSTREAM-AGGREGATE-0001"])
+def test_a_plain_file_name_is_taken(name: str) -> None:
+    assert spec(StoreKind.KEY_VALUE, name).directory_name == name
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "reason"),
+    [
+        (StoreKind.VERSIONED, {"history_retention": None}, "needs history_retention"),
+        (StoreKind.WINDOW, {"window_size": None}, "needs window_size"),
+        (StoreKind.SESSION, {"retention": None}, "needs retention"),
+        (StoreKind.KEY_VALUE, {"retention": 1}, "has no retention"),
+        (StoreKind.WINDOW, {"grace": 1}, "has no grace"),
+        (StoreKind.WINDOW, {"retention": -1}, "not negative"),
+        (StoreKind.WINDOW, {"retention": 1.5}, "milliseconds as an int"),
+        (StoreKind.VERSIONED, {"grace": 1001}, "longer than its history retention"),
+        (StoreKind.SESSION, {"retain_duplicates": True}, "cannot retain duplicates"),
+        (StoreKind.KEY_VALUE, {"key_serde": "string"}, "not a serde"),
+    ],
+)
+def test_limits_that_make_no_sense_are_refused(kind: StoreKind, options: dict[str, Any], reason: str) -> None:
+    arguments: dict[str, Any] = {"key_serde": STRING, "value_serde": INT64, **LIMITS[kind], **options}
+    with pytest.raises(ConfigurationError, match=reason):
+        StoreSpec("counts", kind, **arguments)
+
+
+@pytest.mark.parametrize("part", ["", ".", "..", "a/b"])
+def test_a_directory_part_that_is_no_plain_file_name_is_refused(part: str) -> None:
+    with pytest.raises(ConfigurationError, match="plain file name"):
+        store_directory(Path("/state"), part, "0_1", "lmdb", spec(StoreKind.KEY_VALUE))

@@ -1,0 +1,140 @@
+"""What all typed stores promise: null keys, closing, leaked scans, metadata, transactions."""
+
+from typing import Any
+
+import pytest
+
+from millpond.errors import ConfigurationError, CorruptStoreError, InvalidKeyError, StoreClosedError
+from millpond.stores.keys import COMMIT_ROW
+from millpond.stores.keyvalue import KeyValueStore
+from millpond.stores.serdes import INT64, STRING
+from millpond.stores.testing.store_calls import KINDS, Call, KindUnderTest, Seeded
+from millpond.stores.transaction import Transaction
+from millpond.stores.windowed import Windowed
+
+each_kind = pytest.mark.parametrize("kind", KINDS, ids=[kind.id for kind in KINDS])
+
+
+class WithValues(Seeded):
+    """Choices that never delete."""
+
+    def value(self) -> str | None:
+        return "v"
+
+
+def calls_of_every_method(kind: KindUnderTest) -> list[Call]:
+    choices = WithValues(1)
+    return [Call(name, arguments(choices), {}) for name, arguments in {**kind.reads, **kind.writes}.items()]
+
+
+def with_null_key(call: Call) -> Call:
+    first: Any = call.arguments[0]
+    null: Any = [None] if isinstance(first, list) else Windowed(None, *first[1:]) if isinstance(first, tuple) else None
+    if call.method == "put_all":
+        null = [(None, None)]
+    rest = [argument[:1] if isinstance(argument, list) else argument for argument in call.arguments[1:]]
+    return call._replace(arguments=(null, *rest))
+
+
+@each_kind
+def test_a_null_key_is_refused_by_every_method_that_takes_one(kind: KindUnderTest, transaction: Transaction) -> None:
+    store = kind.spec.open(transaction)
+    optional = {"scan", "len_estimate", "fetch_keys", "fetch_all", "find_sessions_of_keys", "find_sessions_ended"}
+    if kind.spec.kind.value.endswith("window"):
+        optional.add("fetch_keys")
+    for call in calls_of_every_method(kind):
+        if call.method not in optional:
+            with pytest.raises(InvalidKeyError, match="'tested' cannot hold the key None"):
+                with_null_key(call)(store)
+    assert not transaction.changes
+
+
+@each_kind
+def test_a_closed_store_raises_the_same_error_from_every_method(kind: KindUnderTest, transaction: Transaction) -> None:
+    store = kind.spec.open(transaction)
+    store.close()
+    store.close()
+    for call in calls_of_every_method(kind):
+        with pytest.raises(StoreClosedError, match="'tested' is closed"):
+            call(store)
+    with pytest.raises(StoreClosedError):
+        store.check()
+    with pytest.raises(StoreClosedError):
+        store.get_metadata("mark")
+
+
+@each_kind
+def test_a_store_is_a_context_manager_and_names_itself(kind: KindUnderTest, transaction: Transaction) -> None:
+    with kind.spec.open(transaction) as store:
+        assert "'tested'" in repr(store)
+    with pytest.raises(StoreClosedError):
+        store.check()
+
+
+@each_kind
+def test_nothing_reaches_the_backend_before_the_commit(kind: KindUnderTest, transaction: Transaction) -> None:
+    store = kind.spec.open(transaction)
+    for call in calls_of_every_method(kind):
+        call(store)
+    store.flush()
+    assert list(transaction.backend.scan()) == []
+    transaction.commit()
+    kind.spec.open(transaction).check()
+    assert list(transaction.backend.scan()) != []
+
+
+@each_kind
+def test_an_idle_store_flushes_nothing(kind: KindUnderTest, transaction: Transaction) -> None:
+    store = kind.spec.open(transaction)
+    for call in calls_of_every_method(kind):
+        call(store)
+    store.flush()
+    transaction.commit()
+    store.flush()
+    kind.spec.open(transaction).flush()
+    assert not transaction.changes
+
+
+@each_kind
+def test_a_scan_left_open_is_reported_when_the_store_closes(kind: KindUnderTest, transaction: Transaction) -> None:
+    store: Any = kind.spec.open(transaction)
+    scan = store.scan() if hasattr(store, "scan") else store.fetch_keys()
+    with pytest.warns(ResourceWarning, match="store 'tested'.*1 open scan"):
+        store.close()
+    with pytest.raises(StoreClosedError):
+        next(scan)
+
+
+@each_kind
+def test_a_damaged_row_is_found_by_check(kind: KindUnderTest, transaction: Transaction) -> None:
+    store = kind.spec.open(transaction)
+    for call in calls_of_every_method(kind):
+        call(store)
+    transaction.put(b"\x01\xff", b"\xff")
+    with pytest.raises(CorruptStoreError, match=r"'tested'.*restore"):
+        store.check()
+
+
+def test_metadata_is_a_row_that_commits_with_the_entries_and_is_no_entry(transaction: Transaction) -> None:
+    store: Any = KINDS[0].spec.open(transaction)
+    assert store.get_metadata("mark") is None
+    store.put_metadata("mark", b"1")
+    assert store.get_metadata("mark") == b"1"
+    assert dict(transaction.changes) == {b"\x00mark": b"1"}
+    assert list(store.scan()) == []
+    assert store.len_estimate() == 0
+
+
+def test_metadata_cannot_take_the_row_of_the_local_position(transaction: Transaction) -> None:
+    store = KINDS[0].spec.open(transaction)
+    name = COMMIT_ROW[1:].decode()
+    with pytest.raises(ConfigurationError, match="taken"):
+        store.put_metadata(name, b"")
+    with pytest.raises(ConfigurationError, match="taken"):
+        store.get_metadata(name)
+
+
+def test_a_key_that_its_serde_cannot_read_back_is_found_by_check(transaction: Transaction) -> None:
+    KeyValueStore("other", transaction, STRING, STRING).put("abc", "1")
+    with pytest.raises(CorruptStoreError):
+        KeyValueStore("tested", transaction, INT64, STRING).check()
