@@ -7,6 +7,7 @@ from ``open`` to the end of ``commit`` or ``rollback``.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any, Final, Self
@@ -152,21 +153,22 @@ class TaskState:
     def _write(self, manifest: Manifest) -> Manifest:
         """Write the durable file of the version after ``manifest``."""
         due = self._policy.snapshot_due(manifest)
-        kind, tables = (FileKind.SNAPSHOT, self._content()) if due else (FileKind.DELTA, self._changes())
+        kind = FileKind.SNAPSHOT if due else FileKind.DELTA
+        tables = chain.from_iterable(self._tables(name, kind, manifest) for name in sorted(self._transactions))
         file = write_file(self._storage, manifest.directory, kind, manifest.sequence + 1, new_commit_id(), tables)
         if due:
             return manifest.with_snapshot(file, self._policy.bases_after(manifest))
         return manifest.with_delta(file)
 
-    def _changes(self) -> Iterator[Table]:
-        for name in sorted(self._transactions):
-            version = self._copies[name].spec.format_version
-            yield from tables_of_changes(name, version, self._transactions[name].changes)
-
-    def _content(self) -> Iterator[Table]:
-        for name in sorted(self._transactions):
-            version = self._copies[name].spec.format_version
-            yield from tables_of_entries(name, version, self._transactions[name].scan())
+    def _tables(self, name: str, kind: FileKind, manifest: Manifest) -> Iterator[Table]:
+        """What a file of that kind holds of one store."""
+        version, transaction = self._copies[name].spec.format_version, self._transactions[name]
+        if kind is FileKind.DELTA:
+            return tables_of_changes(name, version, transaction.changes)
+        if not manifest.files:
+            present = {key: value for key, value in transaction.changes.items() if value is not None}
+            return tables_of_changes(name, version, present)
+        return tables_of_entries(name, version, transaction.scan())
 
     def rollback(self, cause: BaseException | None = None) -> None:
         """Forget the changes since ``open`` and end the batch: the stores are closed. Without a batch, do nothing.
