@@ -1,0 +1,89 @@
+"""A disk without room for the local copy: a clear error, and everything committed stays.
+
+The child may write no file of more than a mebibyte. The values repeat at a distance that Zstandard sees and engines do
+not, so that the durable file fits and the local copy does not.
+"""
+
+import random
+import resource
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from millpond.stores.durability import Manifest, Storage, TaskState
+from millpond.stores.registry import supplier
+from millpond.stores.serdes import BYTES, INT64
+from millpond.stores.specs import StoreKind, StoreSpec
+
+LIMITED = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from pathlib import Path
+from tests.crash.test_durability_full import act
+act(Path(sys.argv[2]), sys.argv[3], sys.argv[4], sys.argv[5])
+"""
+VALUE = random.Random(0).randbytes(100_000)
+
+
+def task(directory: Path, backend: str) -> TaskState:
+    return TaskState(
+        [StoreSpec("big", StoreKind.KEY_VALUE, INT64, BYTES)],
+        supplier(backend),
+        application_id="app",
+        task_id="0_0",
+        local_dir=directory / "local",
+        storage=Storage.from_uri(directory / "state"),
+    )
+
+
+def fill(state: TaskState, manifest: Manifest | None) -> Manifest:
+    store: Any = state.open(manifest)["big"]
+    store.put_all([(number, VALUE) for number in range(40)])
+    return state.commit()
+
+
+def act(directory: Path, backend: str, what: str, manifest: str) -> None:
+    """In the child: restore or commit more than there is room for, and tell what came of it."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+    state = task(directory, backend)
+    opened = Manifest.from_json(manifest)
+    try:
+        if what == "restore":
+            state.open(opened)
+        else:
+            fill(state, opened)
+    except Exception as error:
+        print(type(error).__name__, flush=True)
+    state.close()
+
+
+def report(directory: Path, backend: str, what: str, manifest: Manifest) -> str:
+    root = str(Path(__file__).parents[2])
+    command = [sys.executable, "-c", LIMITED, root, str(directory), backend, what, manifest.to_json()]
+    return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=60).stdout.strip()
+
+
+@pytest.mark.parametrize("backend", ["lmdb", "rocksdb"])
+def test_no_room_for_a_restore(tmp_path: Path, backend: str) -> None:
+    with task(tmp_path, "memory") as state:
+        manifest = fill(state, None)
+    assert report(tmp_path, backend, "restore", manifest) == "StoreFullError"
+    with task(tmp_path, backend) as state:
+        store: Any = state.open(manifest)["big"]
+        assert [key for key, value in store.scan() if value == VALUE] == list(range(40))
+
+
+@pytest.mark.parametrize("backend", ["lmdb", "rocksdb"])
+def test_no_room_for_a_commit(tmp_path: Path, backend: str) -> None:
+    with task(tmp_path, backend) as state:
+        store: Any = state.open(None)["big"]
+        store.put(7, b"committed")
+        manifest = state.commit()
+    assert report(tmp_path, backend, "commit", manifest) == "StoreFullError"
+    with task(tmp_path, backend) as state:
+        store = state.open(manifest)["big"]
+        assert list(store.scan()) == [(7, b"committed")]
+        fill(state, manifest)
