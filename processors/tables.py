@@ -61,9 +61,10 @@ class ValueGetter(ABC):
         return list(map(self.get_as_of, keys, timestamps))
 
     def steps(self, key: Any, earliest: int, until: int | None) -> list[tuple[int, ValueAndTimestamp[Any] | None]]:
-        """The value of ``key`` at ``earliest``, and from when on it was another, up to but not including ``until``.
+        """The value of ``key`` at ``earliest``, and when it was set anew, up to but not including ``until``.
 
-        None for ``until`` means no end. Of times before the history retention nothing is known; they count as None.
+        A tombstone counts, even where there was no value before. None for ``until`` means no end. Of times before the
+        history retention nothing is known; they count as None.
         """
         raise TopologyError("histories need a table that is materialised in a versioned store (KIP-914)")
 
@@ -107,18 +108,14 @@ class StoreGetter(ValueGetter):
         return found
 
     def steps(self, key: Any, earliest: int, until: int | None) -> list[tuple[int, ValueAndTimestamp[Any] | None]]:
-        steps: list[tuple[int, ValueAndTimestamp[Any] | None]] = [(earliest, None)]
         if until is not None and until <= earliest:
-            return steps
-        for version in self._store.history(key, earliest, None if until is None else until - 1):
-            found = ValueAndTimestamp(version.value, version.timestamp)
-            if version.timestamp <= steps[-1][0]:
-                steps[-1] = steps[-1][0], found
-            else:
-                steps.append((version.timestamp, found))
-            if version.valid_to is not None and (until is None or version.valid_to < until):
-                steps.append((version.valid_to, None))
-        return steps
+            return [(earliest, None)]
+        latest = None if until is None else until - 1
+        steps: dict[int, ValueAndTimestamp[Any] | None] = {earliest: None}
+        steps.update(dict.fromkeys(self._store.version_times(key, earliest, latest)))
+        for version in self._store.history(key, earliest, latest):
+            steps[max(version.timestamp, earliest)] = ValueAndTimestamp(version.value, version.timestamp)
+        return list(steps.items())
 
     def horizon(self) -> int | None:
         if not isinstance(self._store, VersionedKeyValueStore) or self._store.observed_stream_time is None:

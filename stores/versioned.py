@@ -178,6 +178,24 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
             raise ConfigurationError(f"history from {first} to {last}: earliest must not be after latest")
         return self._scans.begin(self._versions(prefix, first, last, reverse))
 
+    def version_times(self, key: K, earliest: Instant, latest: Instant | None = None) -> list[int]:
+        """The timestamps of ``key``'s versions, tombstones too, from ``earliest`` to ``latest``, both included.
+
+        >>> from millpond.stores.memory import MemoryBackend
+        >>> from millpond.stores.serdes import STRING
+        >>> store = VersionedKeyValueStore("prices", Transaction(MemoryBackend()), STRING, STRING, history_retention=9)
+        >>> for value, timestamp in ((None, 3), ("3.10", 5), (None, 7)):
+        ...     _ = store.put("tea", value, timestamp)
+        >>> store.version_times("tea", 3), store.version_times("tea", 4, 6)
+        ([3, 5, 7], [5])
+        """
+        prefix = self._prefix(key)
+        last = MAX_TIME if latest is None else to_millis(latest, "latest")
+        rows = self._scan_rows(
+            prefix + pack_time(to_millis(earliest, "earliest")), prefix + pack_time(last) + _JUST_ABOVE
+        )
+        return [last_time(row) for row, _ in rows]
+
     def scan(self, start: K | None = None, stop: K | None = None) -> Scan[tuple[K, VersionedRecord[V]]]:
         """Every version within the history retention of the keys with ``start <= key < stop``, oldest first per key.
 

@@ -1,0 +1,231 @@
+"""The three options beyond Kafka Streams, each against an oracle that knows all records and tries them by brute force.
+
+Every history is random: few keys, many equal and out-of-order times, tombstones. The batches are random too.
+"""
+
+import random
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import pytest
+
+from millpond.processors import Joined, KTable, Materialized, Produced, StreamsBuilder, Topology, TopologyDriver
+
+HISTORIES = 1000
+"""How many each option is tried on, at least; where a test comes in several kinds, each takes its share."""
+KEYS = "ab"
+LAST_TIME = 24
+
+
+class Arrival(NamedTuple):
+    """A record of a source topic, in order of arrival."""
+
+    topic: str
+    key: str
+    value: str | None
+    timestamp: int
+
+
+def _history(seed: int, topics: Sequence[str], *, tombstones: bool = True) -> list[Arrival]:
+    rng = random.Random(seed)
+    return [
+        Arrival(
+            rng.choice(topics),
+            rng.choice(KEYS),
+            None if tombstones and rng.random() < 0.25 else f"v{i}",
+            rng.randrange(LAST_TIME),
+        )
+        for i in range(rng.randrange(1, 25))
+    ]
+
+
+def _pipe(driver: TopologyDriver, seed: int, arrivals: Sequence[Arrival]) -> None:
+    """In batches of random sizes, each of one topic."""
+    rng = random.Random(-seed)
+    start = 0
+    while start < len(arrivals):
+        topic, stop = arrivals[start].topic, start + rng.randrange(1, 6)
+        batch = []
+        while start < min(stop, len(arrivals)) and arrivals[start].topic == topic:
+            batch.append(arrivals[start][1:])
+            start += 1
+        driver.pipe_all(topic, batch)
+
+
+def _as_of(arrivals: Iterable[Arrival], key: str, time: int) -> str | None:
+    """The value that was valid at ``time``: of the greatest timestamp up to it the last arrival."""
+    known = [arrival for arrival in arrivals if arrival.key == key and arrival.timestamp <= time]
+    return max(known, key=lambda arrival: arrival.timestamp).value if known else None
+
+
+def _as_of_latest_arrival(arrivals: Sequence[Arrival], key: str, time: int) -> str | None:
+    return _as_of(reversed(arrivals), key, time)
+
+
+class TestCompleteHistoryOfTableTableJoins:
+    """Taken as versioned puts, the results are right for every key at every time, after every record."""
+
+    @staticmethod
+    def _topology(kind: str, mapped: bool, stored: bool, retention: int) -> Topology:
+        builder = StreamsBuilder(value_serde="string")
+        a, b = (builder.table(t, materialized=Materialized.versioned(history_retention=retention)) for t in "ab")
+        if mapped:
+            b = b.filter(lambda key, value: not value.endswith("3")).map_values(str.upper)
+        join = {"inner": KTable.join, "left": KTable.left_join, "outer": KTable.outer_join}[kind]
+        store = Materialized.versioned("joined", history_retention=retention, value_serde="string") if stored else None
+        join(a, b, lambda left, right: f"{left}-{right}", store, history="complete").to("out", Produced(None, "string"))
+        return builder.build()
+
+    @staticmethod
+    def _expected(kind: str, mapped: bool, arrivals: Sequence[Arrival], key: str, time: int) -> str | None:
+        left = _as_of_latest_arrival([arrival for arrival in arrivals if arrival.topic == "a"], key, time)
+        right = _as_of_latest_arrival([arrival for arrival in arrivals if arrival.topic == "b"], key, time)
+        if mapped and right is not None:
+            right = None if right.endswith("3") else right.upper()
+        missing = {
+            "inner": left is None or right is None,
+            "left": left is None,
+            "outer": left is None and right is None,
+        }
+        return None if missing[kind] else f"{left}-{right}"
+
+    @pytest.mark.parametrize("mapped", [False, True], ids=["plain", "mapped"])
+    @pytest.mark.parametrize("kind", ["inner", "left", "outer"])
+    def test_results_are_right_at_all_times(self, kind: str, mapped: bool) -> None:
+        topology = self._topology(kind, mapped, False, 1000)
+        for seed in range(HISTORIES // 6 + 1):
+            arrivals = _history(seed, "ab")
+            results: dict[tuple[str, int], str | None] = {}
+            with TopologyDriver(topology) as driver:
+                for i, (topic, *record) in enumerate(arrivals):
+                    driver.pipe(topic, *record)
+                    results.update({(row.key, row.timestamp): row.value for row in driver.read("out")})
+                    self._compare(kind, mapped, seed, arrivals[: i + 1], results)
+
+    def _compare(
+        self,
+        kind: str,
+        mapped: bool,
+        seed: int,
+        arrivals: Sequence[Arrival],
+        results: dict[tuple[str, int], str | None],
+    ) -> None:
+        for key in KEYS:
+            value = None
+            for time in range(LAST_TIME):
+                value = results.get((key, time), value)
+                assert value == self._expected(kind, mapped, arrivals, key, time), (seed, len(arrivals), key, time)
+
+    @pytest.mark.parametrize("kind", ["inner", "left", "outer"])
+    def test_a_versioned_store_of_the_results_can_be_read_at_all_times_it_keeps(self, kind: str) -> None:
+        retention = 8
+        topology = self._topology(kind, False, True, retention)
+        for seed in range(HISTORIES // 3):
+            arrivals = _history(seed, "ab")
+            with TopologyDriver(topology) as driver:
+                _pipe(driver, seed, arrivals)
+                taken = _within_grace(arrivals, retention)
+                newest = max((arrival.timestamp for arrival in taken), default=0)
+                for key in KEYS:
+                    for time in range(newest - retention, LAST_TIME):
+                        found = driver.store("joined").get_value(key, as_of=time)
+                        assert found == self._expected(kind, False, taken, key, time), (seed, key, time)
+
+
+def _within_grace(arrivals: Sequence[Arrival], retention: int) -> list[Arrival]:
+    """The records that versioned stores of one topic each accept."""
+    newest: dict[str, int] = {}
+    taken = []
+    for arrival in arrivals:
+        newest[arrival.topic] = max(arrival.timestamp, newest.get(arrival.topic, arrival.timestamp))
+        if arrival.timestamp >= newest[arrival.topic] - retention:
+            taken.append(arrival)
+    return taken
+
+
+def _released(arrivals: Sequence[Arrival], grace: int) -> list[Arrival]:
+    """The order in which a grace period lets records go, by looking at all of them anew after each."""
+    waiting: list[tuple[int, bytes, int, Arrival]] = []
+    gone: list[Arrival] = []
+    stream_time: int | None = None
+    for i, arrival in enumerate(arrivals):
+        if stream_time is not None and arrival.timestamp < stream_time - grace:
+            gone.append(arrival)
+            continue
+        stream_time = arrival.timestamp if stream_time is None else max(stream_time, arrival.timestamp)
+        waiting.append((arrival.timestamp, arrival.key.encode(), i, arrival))
+        ready = sorted(entry for entry in waiting if entry[0] <= stream_time - grace)
+        gone.extend(entry[3] for entry in ready)
+        waiting = [entry for entry in waiting if entry not in ready]
+    return gone
+
+
+class TestGraceOfTableSources:
+    """Records reach the table in the order of time, unless they are later than the grace period."""
+
+    @pytest.mark.parametrize("restart", [False, True], ids=["in one go", "with a restart"])
+    def test_records_reach_the_table_as_the_oracle_lets_them_go(
+        self, restart: bool, tmp_path_factory: pytest.TempPathFactory
+    ) -> None:
+        for seed in range(100 if restart else HISTORIES):
+            grace = seed % 9
+            arrivals = _history(seed, ["t"])
+            builder = StreamsBuilder(value_serde="string")
+            builder.table("t", materialized=Materialized("table"), grace=grace).to("out")
+            topology = builder.build()
+            output: list[Any] = []
+            middle = len(arrivals) // 2
+            directory = tmp_path_factory.mktemp("state") if restart else None
+            for part in (arrivals[:middle], arrivals[middle:]) if restart else (arrivals,):
+                with TopologyDriver(topology, backend="lmdb" if restart else "memory", local_dir=directory) as driver:
+                    _pipe(driver, seed, part)
+                    output.extend(driver.read("out"))
+                    rows = {key: (row.value, row.timestamp) for key, row in driver.store("table").scan()}
+            expected = _released(arrivals, grace)
+            assert output == [arrival[1:] for arrival in expected], seed
+            last = {arrival.key: (arrival.value, arrival.timestamp) for arrival in expected}
+            assert rows == {key: row for key, row in last.items() if row[0] is not None}, seed
+
+    def test_a_long_enough_grace_makes_an_unversioned_table_as_right_as_a_versioned_one(self) -> None:
+        for seed in range(HISTORIES // 3):
+            arrivals = [*_history(seed, ["t"]), *(Arrival("t", key, f"end-{key}", 1000) for key in (*KEYS, "z"))]
+            builder = StreamsBuilder(value_serde="string")
+            builder.table("t", materialized=Materialized("table"), grace=LAST_TIME).to("out")
+            with TopologyDriver(builder.build()) as driver:
+                _pipe(driver, seed, arrivals)
+                rows = {key: row.value for key, row in driver.store("table").scan()}
+            expected = {key: _as_of_latest_arrival(arrivals, key, LAST_TIME) for key in KEYS}
+            assert rows == {key: value for key, value in expected.items() if value is not None}, seed
+
+
+class TestGraceOfStreamTableJoins:
+    """A record is joined when the grace period lets it go, with what the table then knows of the record's time."""
+
+    @pytest.mark.parametrize("left", [False, True], ids=["inner", "left"])
+    def test_results_are_those_of_the_oracle(self, left: bool) -> None:
+        for seed in range(HISTORIES // 2):
+            grace = seed % 9
+            arrivals = _history(seed, "st")
+            builder = StreamsBuilder(value_serde="string")
+            table = builder.table("t", materialized=Materialized.versioned(history_retention=1000))
+            stream = builder.stream("s")
+            join = stream.left_join if left else stream.join
+            join(table, lambda own, found: f"{own}-{found}", Joined(grace=grace)).to("out", Produced(None, "string"))
+            with TopologyDriver(builder.build()) as driver:
+                _pipe(driver, seed, arrivals)
+                assert driver.read("out") == self._expected(arrivals, grace, left), seed
+
+    @staticmethod
+    def _expected(arrivals: Sequence[Arrival], grace: int, left: bool) -> list[tuple[str, str, int]]:
+        expected: list[tuple[str, str, int]] = []
+        done = 0
+        for i in range(1, len(arrivals) + 1):
+            known = [arrival for arrival in arrivals[:i] if arrival.topic == "t"]
+            stream = [arrival for arrival in arrivals[:i] if arrival.topic == "s" and arrival.value is not None]
+            released = _released(stream, grace)
+            for arrival in released[done:]:
+                found = _as_of_latest_arrival(known, arrival.key, arrival.timestamp)
+                if left or found is not None:
+                    expected.append((arrival.key, f"{arrival.value}-{found}", arrival.timestamp))
+            done = len(released)
+        return expected
