@@ -34,7 +34,7 @@ def _run_with_bars(options: job.Options, inputs: data.Inputs, console: Console) 
 def _paces(options: job.Options, result: job.Result) -> Table:
     table = Table(title=f"state in {options.backend}", title_justify="left")
     table.add_column("query")
-    for heading in ("flights", "batches", "seconds", "flights/s", "after the first batch"):
+    for heading in ("flights", "batches", "seconds", "flights/s", "steady flights/s"):
         table.add_column(heading, justify="right")
     for name, pace in result.paces.items():
         if pace.batches:
