@@ -158,16 +158,17 @@ class LmdbBackend(Backend):
         return self._cursors.walk(Cursor(entries, bound, reverse, self._errors.translated))
 
     def write(self, changes: Changes) -> None:
-        entries = sorted(changes.items())
-        puts = [entry for entry in entries if entry[1] is not None]
+        keys, deleted = sorted(changes), []
+        if None in changes.values():
+            deleted = [key for key in keys if changes[key] is None]
+            keys = [key for key in keys if changes[key] is not None]
 
         def apply(transaction: Any) -> None:
-            if puts:
-                transaction.cursor().putmulti(puts)
-            if len(puts) < len(entries):
-                for key, value in entries:
-                    if value is None:
-                        transaction.delete(key)
+            if keys:
+                # Pairs that are made one by one cost a fraction of a list of them, and sorting them is dearer still.
+                transaction.cursor().putmulti(zip(keys, map(changes.__getitem__, keys), strict=True))
+            for key in deleted:
+                transaction.delete(key)
 
         self._update(apply)
 

@@ -91,14 +91,17 @@ def lock_holder(path: Path) -> int | None:
     every lock that this process itself has on the file.
     """
     try:
-        inode = str(path.stat().st_ino)
+        file = path.stat()
         table = Path("/proc/locks").read_text().splitlines()
     except OSError:
         return None
+    name = f"{os.major(file.st_dev):02x}:{os.minor(file.st_dev):02x}:{file.st_ino}"
     for line in table:
         fields = line.split()
-        if "POSIX" in fields and len(fields) > 5 and fields[5].rpartition(":")[2] == inode:
-            return int(fields[4])
+        if "POSIX" in fields and name in fields:
+            holder = int(fields[fields.index(name) - 1])
+            # The system has no number for a process of another namespace.
+            return holder if holder > 0 else None
     return None
 
 
