@@ -8,14 +8,17 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from millpond.stores.backend import Backend, load
+from millpond.stores.durability.ahead import ahead
 from millpond.stores.durability.files import read_tables
 from millpond.stores.durability.manifest import DurableFile, Manifest
 from millpond.stores.durability.merge import Rows, merged
 from millpond.stores.durability.position import encode_position
-from millpond.stores.durability.rows import local_rows
+from millpond.stores.durability.rows import local_columns, parts
 from millpond.stores.durability.storage import Storage
 from millpond.stores.formats import FormatVersion
 from millpond.stores.keys import COMMIT_ROW
+
+_WORTH_A_THREAD = 1 << 20
 
 
 def replay(
@@ -50,5 +53,6 @@ def entries(storage: Storage, manifest: Manifest, store: str, version: FormatVer
 def _rows(
     storage: Storage, manifest: Manifest, file: DurableFile, store: str, version: FormatVersion
 ) -> Iterator[Rows]:
-    for table in read_tables(storage, manifest, file, store):
-        yield from local_rows(table, version)
+    columns = (local_columns(table, version) for table in read_tables(storage, manifest, file, store))
+    for keys, values in ahead(columns) if file.size > _WORTH_A_THREAD else columns:
+        yield from parts(keys, values)

@@ -1,5 +1,6 @@
 """Rows between the local format and the durable one, and the merging of runs."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -7,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millpond.errors import CorruptStoreError
+from millpond.stores.durability.ahead import ahead
 from millpond.stores.durability.merge import Rows, merged
-from millpond.stores.durability.rows import ROWS_PER_TABLE, local_rows, tables_of_changes, tables_of_entries
+from millpond.stores.durability.rows import ROWS_PER_TABLE, local_columns, parts, tables_of_changes, tables_of_entries
 from millpond.stores.formats import FormatVersion
 from millpond.stores.keys import COMMIT_ROW
 
@@ -22,7 +24,10 @@ changes_of_plain = st.dictionaries(keys, st.none() | st.binary(max_size=20))
 
 def local(tables: list[Any], version: FormatVersion) -> dict[bytes, bytes | None]:
     return {
-        key: value for table in tables for part in local_rows(table, version) for key, value in zip(*part, strict=True)
+        key: value
+        for table in tables
+        for part in parts(*local_columns(table, version))
+        for key, value in zip(*part, strict=True)
     }
 
 
@@ -101,3 +106,22 @@ def test_a_later_run_wins(contents: list[dict[bytes, bytes | None]], part: int) 
     without = [pair for chunk in merged([iter(run(c)) for c in contents], deletions=False) for pair in chunk]
     assert with_deletions == sorted(expected.items())
     assert without == sorted((key, value) for key, value in expected.items() if value is not None)
+
+
+def test_one_step_ahead_gives_the_same_items_and_errors() -> None:
+    def source() -> Iterator[int]:
+        yield from range(3)
+        raise ZeroDivisionError
+
+    found = []
+    items = ahead(source())
+    with pytest.raises(ZeroDivisionError):
+        found.extend(iter(items))
+    assert found == [0, 1, 2]
+    assert list(ahead(iter(()))) == []
+
+
+def test_one_step_ahead_can_be_left_early() -> None:
+    items = ahead(iter(range(100)))
+    assert next(items) == 0
+    del items
