@@ -148,9 +148,10 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
         for place, (key, _) in enumerate(zip(self._keys_bytes(keys), timestamps, strict=True)):
             places[key].append(place)
         found: list[ValueAndTimestamp[V] | None] = [None] * len(timestamps)
+        all_recent = not timestamps or not self._beyond_history(min(timestamps))
         for key, wanted in places.items():
             prefix = DATA + terminated(key)
-            recent = [place for place in wanted if not self._beyond_history(timestamps[place])]
+            recent = wanted if all_recent else [p for p in wanted if not self._beyond_history(timestamps[p])]
             if recent:
                 self._look_up(prefix, recent, timestamps, found)
             if len(recent) < len(wanted):
@@ -244,8 +245,12 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
         self, prefix: bytes, places: list[int], timestamps: Sequence[int], found: list[ValueAndTimestamp[V] | None]
     ) -> None:
         """Fill ``found`` for one key, newest first, in one walk back through its versions."""
-        if len(places) > 1:
-            places.sort(key=timestamps.__getitem__, reverse=True)
+        if len(places) == 1:
+            place = places[0]
+            row = self._last_row(prefix, prefix + pack_time(timestamps[place]) + _JUST_ABOVE)
+            found[place] = self._value_and_timestamp(row)
+            return
+        places.sort(key=timestamps.__getitem__, reverse=True)
         walk = VersionWalk(self._scan_rows, prefix)
         version: tuple[bytes, bytes] | None = None
         decoded: ValueAndTimestamp[V] | None = None
