@@ -20,6 +20,7 @@ from millpond.stores.registry import open_backend
 from millpond.stores.serdes import BYTES, STRING
 from millpond.stores.specs import StoreKind, StoreSpec
 from millpond.stores.transaction import Transaction
+from millpond.stores.windowed import Windowed
 
 BATCH = 10_000
 VALUE_SIZE = 100
@@ -94,8 +95,8 @@ class Subject:
         if self.kind is StoreKind.TIMESTAMPED_WINDOW:
             return lambda key, value: store.put(key, value, time, time)
         if self.kind is StoreKind.SESSION:
-            return lambda key, value: store.put(key, time, time, value)
-        return lambda key, value: store.put(key, time, time, value, time)
+            return lambda key, value: store.put(Windowed(key, time, time), value)
+        return lambda key, value: store.put(Windowed(key, time, time), value, time)
 
     def _rows(self, keys: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
         return [(key, self._value) for key in keys]
@@ -179,7 +180,7 @@ class Subject:
             fetch(key, time)
 
     def _fetch_range(self, keys: list[str]) -> None:
-        fetch, time = self.store.fetch, self._time
+        fetch, time = self.store.fetch_range, self._time
         for key in keys:
             list(fetch(key, time - HOUR, time))
 

@@ -39,6 +39,7 @@ class Store(ABC, Generic[K, V]):
         self._key_serde = key_serde
         self._value_serde: Serde[Any] = value_serde
         self._encode_key = key_serde.serialize
+        self._encode_keys = key_serde.column_serialize
         self._decode_key = key_serde.deserialize
         self._encode_value: Callable[[V], bytes] = value_serde.serialize
         self._decode_value: Callable[[bytes], V] = value_serde.deserialize
@@ -121,6 +122,11 @@ class Store(ABC, Generic[K, V]):
 
     def _keys_bytes(self, keys: Iterable[K]) -> list[bytes]:
         keys = keys if isinstance(keys, list) else list(keys)
+        if self._encode_keys is not None:
+            try:
+                return list(map(self._encode_keys, keys))
+            except Exception:  # whatever it is: the slow way below says what is wrong
+                pass
         if None in keys:
             raise self._null_key()
         return list(map(self._encode_key, keys))

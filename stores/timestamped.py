@@ -124,10 +124,11 @@ class TimestampedKeyValueStore(ReadOnlyTimestampedKeyValueStore[K, V]):
         """Set each of ``keys`` to the value and timestamp at the same place; of a repeated key the last one counts."""
         encode = self._encode_plain
         rows = [DATA + key for key in self._keys_bytes(keys)]
-        data = [
-            None if value is None else pack_timestamp(timestamp) + encode(value)
-            for value, timestamp in zip(values, timestamps, strict=True)
-        ]
+        try:
+            heads = list(map(_pack, timestamps))
+        except struct.error:
+            heads = list(map(pack_timestamp, timestamps))
+        data = [None if value is None else head + encode(value) for head, value in zip(heads, values, strict=True)]
         self._write_many(dict(zip(rows, data, strict=True)))
 
     def put_all(self, items: Iterable[tuple[K, ValueAndTimestamp[V] | None]]) -> None:
