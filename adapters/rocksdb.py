@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Self
@@ -181,14 +181,13 @@ class RocksDbBackend(Backend):
             delete_range(start, stop, self._writing)
 
     def load(self, entries: Iterable[Entry]) -> None:
-        source, number = iter(entries), 0
+        source = iter(entries)
         self._finder = None
-        while chunk := list(islice(source, _LOAD_CHUNK)):
+        for number, first in enumerate(source):
             with self._errors:
-                self._ingest(self._directory / f"load-{number}.sst", chunk)
-            number += 1
+                self._ingest(self._directory / f"load-{number}.sst", chain((first,), islice(source, _LOAD_CHUNK - 1)))
 
-    def _ingest(self, path: Path, chunk: list[Entry]) -> None:
+    def _ingest(self, path: Path, chunk: Iterable[Entry]) -> None:
         """Write ``chunk`` as a table and make that a part of the tree, which costs no log and no memory table."""
         ingest = self._db.ingest_external_file
         writer = rocksdict.SstFileWriter(self._options)

@@ -23,9 +23,13 @@ for _name, _code in BLOCKS.items():
 sys.path.insert(0, _place.name)
 
 if TYPE_CHECKING:
-    TestSqlite = BackendSuite
+    FromThePage = BackendSuite
 else:
-    TestSqlite = import_module("test_sqlite_backend").TestSqlite
+    FromThePage = import_module("test_sqlite_backend").TestSqlite
+
+
+class TestSqlite(FromThePage):
+    examples = 15
 
 
 def test_the_page_has_the_backend_its_registration_and_its_test() -> None:

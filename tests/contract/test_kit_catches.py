@@ -29,7 +29,17 @@ def failures(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The messages of all failures of the kit, by the backend that is broken."""
     results = tmp_path_factory.mktemp("kit") / "results.xml"
     here = Path(__file__).with_name("broken.py")
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={results}", str(here)]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "--tb=line",
+        "-p",
+        "no:cacheprovider",
+        f"--junitxml={results}",
+        str(here),
+    ]
     subprocess.run(command, cwd=here.parents[2], capture_output=True, check=False)
     messages = dict.fromkeys([*MISTAKES, "NothingWrong"], "")
     for case in ElementTree.parse(results).iter("testcase"):

@@ -68,7 +68,7 @@ class WrappedLmdbSupplier(LmdbSupplier):
 class TestLongKeysOfAllLengths(ReadSuite, ScanSuite, WriteSuite, LifecycleSuite, CapabilitySuite, MachineSuite):
     """With a limit of two bytes almost every key of the kit is a long one."""
 
-    examples = 150
+    examples = 80
 
     def supplier(self) -> BackendSupplier:
         return ShortKeysSupplier()
