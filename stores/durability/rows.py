@@ -28,7 +28,7 @@ SCHEMA: Final = pa.schema(_COLUMNS)
 
 ROWS_PER_TABLE: Final = 65_536
 _BYTES_PER_TABLE = 1 << 26
-_ROWS_PER_PART = 8192
+_ROWS_PER_PART = 2048
 _TO_THE_END = 2**31 - 1
 _NOTHING: Any = pa.scalar(b"", pa.binary())
 
