@@ -12,6 +12,11 @@ SerdeLike = str | Serde[Any]
 """A serde, or the name of one: ``bytes``, ``string``, ``int64``, ``float64``, ``json``, ``msgpack``, ``pickle``."""
 
 
+def same_serde(one: SerdeLike | None, other: SerdeLike | None) -> bool:
+    """Whether both are known and write the same bytes."""
+    return one is not None and other is not None and serde(one).name == serde(other).name
+
+
 def _serde(value: SerdeLike | None) -> Serde[Any] | None:
     return None if value is None else serde(value)
 

@@ -7,7 +7,7 @@ so they are co-partitioned as soon as equal keys have equal bytes, and records w
 from typing import Protocol
 
 from millpond.errors import TopologyError
-from millpond.processors.config import SerdeLike
+from millpond.processors.config import SerdeLike, same_serde
 from millpond.stores.serdes import serde
 
 
@@ -26,8 +26,8 @@ def check_copartitioned(left: Keyed, right: Keyed) -> None:
     """
     if left.key_serde is None or right.key_serde is None:
         return
-    this, other = serde(left.key_serde).name, serde(right.key_serde).name
-    if this != other:
+    if not same_serde(left.key_serde, right.key_serde):
+        this, other = serde(left.key_serde).name, serde(right.key_serde).name
         raise TopologyError(
             f"the inputs of the join of {left.node!r} with {right.node!r} are not co-partitioned: the keys of "
             f"{left.node!r} are written as {this!r}, those of {right.node!r} as {other!r}, so that equal keys would go "

@@ -13,6 +13,7 @@ from millpond.processors.config import (
     Repartitioned,
     SerdeLike,
     StreamJoined,
+    same_serde,
 )
 from millpond.processors.copartition import check_copartitioned
 from millpond.processors.functions import keyed_joiner
@@ -135,8 +136,8 @@ class KStream:
         return KStream(
             self.graph,
             node,
-            self.key_serde if all(stream.key_serde == self.key_serde for stream in others) else None,
-            self.value_serde if all(stream.value_serde == self.value_serde for stream in others) else None,
+            self.key_serde if all(same_serde(stream.key_serde, self.key_serde) for stream in others) else None,
+            self.value_serde if all(same_serde(stream.value_serde, self.value_serde) for stream in others) else None,
             any(stream.repartition_required for stream in streams),
         )
 

@@ -6,6 +6,7 @@ import pytest
 
 from millpond.errors import TopologyError
 from millpond.processors import KStream, Produced, StreamsBuilder, TopologyDriver
+from millpond.stores.serdes import MSGPACK
 
 INPUT = [("a", "one", 1), ("b", "two", 2), ("a", None, 3), (None, "four", 4)]
 
@@ -93,6 +94,11 @@ def test_merge_keeps_the_serdes_that_all_streams_have_and_forgets_the_others(bui
     merged = source.merge(source.map_values(len, value_serde="int64"))
     assert merged.key_serde == "string"
     assert merged.value_serde is None
+
+
+def test_a_serde_and_its_name_are_the_same_to_merge(builder: StreamsBuilder) -> None:
+    source = builder.stream("in")
+    assert source.merge(source.map_values(str, value_serde=MSGPACK)).value_serde == "msgpack"
 
 
 def test_a_merged_stream_has_to_be_repartitioned_if_one_of_its_parts_has(builder: StreamsBuilder) -> None:
