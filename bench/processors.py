@@ -1,0 +1,350 @@
+"""Records per second through the in-process driver, one core, and where the time goes.
+
+Rule of this module: input batches are made before the clock starts; what is timed is a micro-batch as the driver runs
+it: processing, commit to the backend, and taking the results. Values are dicts of five fields. Beside each figure
+stands the same work on plain dicts in this process: no bytes, no store, nothing that would survive.
+"""
+
+import cProfile
+import pstats
+import random
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from millpond.bench.measure import rate, seconds, without_gc
+from millpond.processors import (
+    Batch,
+    Consumed,
+    JoinWindows,
+    KStream,
+    Materialized,
+    Produced,
+    StreamsBuilder,
+    TimeWindows,
+    Topology,
+    TopologyDriver,
+)
+
+TOP_FUNCTIONS = 12
+VERSIONS = 4
+"""How many versions of each key a versioned table has."""
+
+HOUR = 3_600_000
+JSON_OUT = Produced("string", "msgpack")
+
+Value = dict[str, Any]
+Peer = Callable[[Sequence[Batch]], object]
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What is sent: ``records`` records of ``keys`` keys, ``batch_rows`` in a micro-batch.
+
+    Times go up by one second a record; ``seed`` makes it repeatable.
+    """
+
+    records: int
+    keys: int
+    batch_rows: int
+    seed: int = 1
+
+    def batches(self, records: int | None = None) -> list[Batch]:
+        """The records, in micro-batches."""
+        made = random.Random(self.seed)
+        rows = ((f"key-{made.randrange(self.keys):07d}", _value(made), time) for time in self._times(records))
+        return list(_batched(rows, self.batch_rows))
+
+    def table(self, versions: int) -> list[Batch]:
+        """Every key ``versions`` times, spread over the time of the records."""
+        made = random.Random(self.seed + 1)
+        step = self.records * 1000 // max(versions, 1)
+        rows = ((f"key-{i:07d}", _value(made), step * version) for version in range(versions) for i in range(self.keys))
+        return list(_batched(rows, self.batch_rows))
+
+    def _times(self, records: int | None) -> Iterator[int]:
+        return (i * 1000 for i in range(records or self.records))
+
+
+@dataclass(frozen=True)
+class Case:
+    """One topology.
+
+    Attributes:
+        name: what it is called.
+        build: the topology; it reads ``in``, and ``table`` if there is one, and writes ``out``.
+        peer: the same on dicts.
+        versions: how many versions of each key go into ``table`` first; 0 if there is no table.
+    """
+
+    name: str
+    build: Callable[[], Topology]
+    peer: Callable[[Sequence[Batch]], Peer]
+    versions: int = 0
+
+
+def run(
+    backends: Sequence[str] = ("memory", "lmdb"),
+    *,
+    records: int = 200_000,
+    keys: int = 20_000,
+    batch_rows: int = 10_000,
+    rounds: int = 3,
+    profile: bool = True,
+    directory: Path | None = None,
+) -> dict[str, Any]:
+    """Measure every case on every backend; ``directory`` is where the backends' files go."""
+    workload = Workload(records, keys, batch_rows)
+    report: dict[str, Any] = {
+        "workload": {"records": records, "keys": keys, "batch_rows": batch_rows, "rounds": rounds},
+        "results": [],
+        "profiles": [],
+    }
+    for case in CASES:
+        table, batches = workload.table(case.versions), workload.batches()
+        plain = rate(records, [seconds(lambda: case.peer(table)(batches)) for _ in range(rounds)])  # noqa: B023
+        for backend in backends:
+            taken = [_measure(case, backend, table, batches, directory) for _ in range(rounds)]
+            per_second = rate(records, taken)
+            report["results"].append(
+                {
+                    "case": case.name,
+                    "backend": backend,
+                    "per_second": per_second,
+                    "dicts_per_second": plain,
+                    "us_per_record": 1e6 / per_second,
+                }
+            )
+            if profile:
+                report["profiles"].append(
+                    {
+                        "case": case.name,
+                        "backend": backend,
+                        "functions": _profile(case, backend, table, batches, directory),
+                    }
+                )
+    return report
+
+
+def print_results(console: Console, report: Mapping[str, Any]) -> None:
+    """The figures, and for each the functions in which the time went."""
+    table = Table(title="records through the driver, one core")
+    for column in ("case", "backend", "records/s", "us/record", "plain dicts/s"):
+        table.add_column(column, justify="left" if column in ("case", "backend") else "right")
+    for row in report["results"]:
+        table.add_row(
+            row["case"],
+            row["backend"],
+            f"{row['per_second']:,.0f}",
+            f"{row['us_per_record']:.2f}",
+            f"{row['dicts_per_second']:,.0f}",
+        )
+    console.print(table)
+    for profile in report["profiles"]:
+        console.print(_profile_table(profile))
+
+
+def _profile_table(profile: Mapping[str, Any]) -> Table:
+    table = Table(title=f"profile: {profile['case']} on {profile['backend']} (the profiler slows calls down)")
+    for column in ("function", "calls/record", "us/record", "with callees"):
+        table.add_column(column, justify="left" if column == "function" else "right")
+    for row in profile["functions"]:
+        table.add_row(
+            row["function"],
+            f"{row['calls_per_record']:.2f}",
+            f"{row['own_us']:.2f}",
+            f"{row['cumulative_us']:.2f}",
+        )
+    return table
+
+
+def _driven(
+    case: Case, backend: str, table: Sequence[Batch], batches: Sequence[Batch], directory: Path | None
+) -> Iterator[Callable[[], None]]:
+    """The timed part as a function, once, with the driver open and the table loaded."""
+    with (
+        tempfile.TemporaryDirectory(dir=directory) as local_dir,
+        TopologyDriver(case.build(), backend=backend, local_dir=local_dir) as driver,
+    ):
+        for batch in table if case.versions else ():
+            driver.pipe_batch("table", batch)
+        driver.read_batches("out")
+
+        def work() -> None:
+            for batch in batches:
+                driver.pipe_batch("in", batch)
+                driver.read_batches("out")
+
+        yield work
+
+
+def _measure(
+    case: Case, backend: str, table: Sequence[Batch], batches: Sequence[Batch], directory: Path | None
+) -> float:
+    for work in _driven(case, backend, table, batches, directory):
+        with without_gc():
+            return seconds(work)
+    raise AssertionError("there is one round")
+
+
+def _profile(
+    case: Case, backend: str, table: Sequence[Batch], batches: Sequence[Batch], directory: Path | None
+) -> list[dict[str, Any]]:
+    profiler = cProfile.Profile()
+    for work in _driven(case, backend, table, batches, directory):
+        profiler.runcall(work)
+    records = sum(map(len, batches))
+    stats: Any = pstats.Stats(profiler)
+    rows = sorted(stats.stats.items(), key=lambda entry: entry[1][2], reverse=True)
+    return [
+        {
+            "function": _function_name(*where),
+            "calls_per_record": calls / records,
+            "own_us": own * 1e6 / records,
+            "cumulative_us": cumulative * 1e6 / records,
+        }
+        for where, (_, calls, own, cumulative, _) in rows[:TOP_FUNCTIONS]
+    ]
+
+
+def _function_name(file: str, line: int, name: str) -> str:
+    return name if file == "~" else f"{'/'.join(Path(file).parts[-2:])}:{line} {name}"
+
+
+def _value(made: random.Random) -> Value:
+    return {
+        "carrier": made.choice(("UA", "B6", "DL", "AA")),
+        "flight": made.randrange(10_000),
+        "distance": made.random() * 3000,
+        "delayed": made.random() < 0.2,
+        "tail": f"N{made.randrange(99_999)}",
+    }
+
+
+def _batched(rows: Iterator[tuple[str, Value, int]], size: int) -> Iterator[Batch]:
+    while some := list(islice(rows, size)):
+        keys, values, timestamps = (list(column) for column in zip(*some, strict=True))
+        yield Batch(keys, values, timestamps)
+
+
+def _join(left: Value, right: Value) -> Value:
+    return {**left, "other": right["tail"]}
+
+
+def _source(builder: StreamsBuilder) -> KStream:
+    return builder.stream("in", Consumed("string", "msgpack"))
+
+
+def _stream_table(materialized: Materialized) -> Callable[[], Topology]:
+    def build() -> Topology:
+        builder = StreamsBuilder()
+        table = builder.table("table", Consumed("string", "msgpack"), materialized)
+        _source(builder).join(table, _join).to("out", JSON_OUT)
+        return builder.build()
+
+    return build
+
+
+def _table_table() -> Topology:
+    builder = StreamsBuilder()
+    left = builder.table("in", materialized=Materialized("left"))
+    joined = left.join(builder.table("table", materialized=Materialized("right")), _join)
+    joined.to("out", JSON_OUT)
+    return builder.build()
+
+
+def _count() -> Topology:
+    builder = StreamsBuilder()
+    _source(builder).group_by_key().count().to("out")
+    return builder.build()
+
+
+def _windowed_count() -> Topology:
+    builder = StreamsBuilder()
+    _source(builder).group_by_key().windowed_by(TimeWindows(HOUR)).count().to("out")
+    return builder.build()
+
+
+def _stream_stream() -> Topology:
+    builder = StreamsBuilder()
+    stream = _source(builder)
+    joined = stream.left_join(
+        stream.filter(lambda k, v: bool(v["delayed"])), _join_or_none, windows=JoinWindows.of(HOUR)
+    )
+    joined.to("out", JSON_OUT)
+    return builder.build()
+
+
+def _join_or_none(left: Value, right: Value | None) -> Value:
+    return {**left, "other": None if right is None else right["tail"]}
+
+
+def _rows(batches: Sequence[Batch]) -> Iterator[tuple[str, Value, int]]:
+    for batch in batches:
+        yield from zip(batch.keys, batch.values, batch.timestamps, strict=True)
+
+
+def _dict_join(table: Sequence[Batch]) -> Peer:
+    rows = {key: value for key, value, _ in _rows(table)}
+    return lambda batches: [(k, _join(v, rows[k]), t) for k, v, t in _rows(batches)]
+
+
+def _dict_count(table: Sequence[Batch]) -> Peer:
+    def work(batches: Sequence[Batch]) -> list[tuple[str, int, int]]:
+        counts: dict[str, int] = {}
+        out = []
+        for key, _, time in _rows(batches):
+            counts[key] = counts.get(key, 0) + 1
+            out.append((key, counts[key], time))
+        return out
+
+    return work
+
+
+def _dict_windowed_count(table: Sequence[Batch]) -> Peer:
+    def work(batches: Sequence[Batch]) -> list[tuple[tuple[str, int], int, int]]:
+        counts: dict[tuple[str, int], int] = {}
+        out = []
+        for key, _, time in _rows(batches):
+            window = key, time - time % HOUR
+            counts[window] = counts.get(window, 0) + 1
+            out.append((window, counts[window], time))
+        return out
+
+    return work
+
+
+def _dict_stream_stream(table: Sequence[Batch]) -> Peer:
+    def work(batches: Sequence[Batch]) -> list[tuple[str, Value, int]]:
+        kept: dict[str, list[tuple[int, Value]]] = {}
+        out: list[tuple[str, Value, int]] = []
+        for key, value, time in _rows(batches):
+            partners = [other for at, other in kept.get(key, ()) if time - at <= HOUR]
+            out.extend((key, _join(value, other), time) for other in partners)
+            if value["delayed"]:
+                kept.setdefault(key, []).append((time, value))
+        return out
+
+    return work
+
+
+CASES = (
+    Case("stream-table join", _stream_table(Materialized("rates")), _dict_join, 1),
+    Case(
+        "stream-table join, versioned",
+        _stream_table(Materialized.versioned("rates", history_retention=365 * 24 * HOUR)),
+        _dict_join,
+        VERSIONS,
+    ),
+    Case("table-table join", _table_table, _dict_join, 1),
+    Case("count", _count, _dict_count),
+    Case("windowed count", _windowed_count, _dict_windowed_count),
+    Case("stream-stream left join", _stream_stream, _dict_stream_stream),
+)
+"""What is measured."""
