@@ -18,7 +18,7 @@ from millpond.adapters.spark.pack import Router, decoded, joined
 from millpond.adapters.spark.plan import Plan
 from millpond.adapters.spark.sink import Sink
 from millpond.adapters.spark.source import Source
-from millpond.adapters.spark.worker import StateSettings, task_state
+from millpond.adapters.spark.worker import StateSettings, task_state, tune
 from millpond.errors import FormatError
 from millpond.processors.task import Task
 from millpond.processors.topology import Subtopology
@@ -59,6 +59,7 @@ class TaskOperator(StatefulProcessor):
         self._manifest = handle.getValueState(STATE_NAME, STATE_DDL)
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[pd.DataFrame]:
+        tune()
         number = int(key[0])
         index, partition = self._stage.plan.tasks[number]
         part = self._stage.parts.get(index)

@@ -26,6 +26,7 @@ from millpond.adapters.spark.partitions import partitions_of
 from millpond.adapters.spark.plan import Plan
 from millpond.adapters.spark.sink import Sink
 from millpond.adapters.spark.source import SKIP_REASONS, RecordReader, Records, Source
+from millpond.adapters.spark.worker import tune
 from millpond.processors.batch import Batch
 from millpond.processors.task import Task
 from millpond.processors.topology import Subtopology
@@ -48,6 +49,7 @@ class Pack:
         self._tasks = plan.group_keys_of(plan.readers[source.topic])
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        tune()
         split = _split()
         writer = BlobWriter(split)
         skipped: Counter[str] = Counter()
@@ -66,6 +68,7 @@ class PackThrough:
         self._router = Router(plan, part)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        tune()
         split = _split()
         writer = BlobWriter(split)
         skipped: Counter[str] = Counter()
@@ -83,6 +86,7 @@ class MapOnly:
         self._sink = sink
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        tune()
         split = _split()
         skipped: Counter[str] = Counter()
         for outputs in _run(self._part, _read(batches, self._source, split, skipped), self._source, split):
