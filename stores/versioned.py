@@ -129,7 +129,13 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
         return self._record(row, valid_to)
 
     def get_value(self, key: K, as_of: Instant | None = None) -> V | None:
-        """The value alone of what ``get`` finds."""
+        """The value alone of what ``get`` finds, and found faster."""
+        if as_of is not None:
+            time = to_millis(as_of, "as_of")
+            if not self._beyond_history(time):
+                prefix = self._prefix(key)
+                found = self._value_and_timestamp(self._last_row(prefix, prefix + pack_time(time) + _JUST_ABOVE))
+                return None if found is None else found.value
         record = self.get(key, as_of)
         return None if record is None else record.value
 
