@@ -6,25 +6,19 @@ it. A store that is versioned may refuse a result that is older than its retenti
 As in Kafka Streams, the value before a key's first update is the initializer's, not None (unless updates are cached).
 """
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from millpond.processors.batch import Batch, BatchBuilder
+from millpond.processors.fold import Fold, Update, copier
 from millpond.processors.processor import Processor, ProcessorContext
 from millpond.processors.table_source import TableConfig
 from millpond.processors.tables import NOT_PUT, VALID_TO_UNDEFINED, TableStore
 from millpond.processors.update_cache import UpdateCache
-from millpond.stores.serdes import BYTES, INT64, STRING, Serde
+from millpond.stores.serdes import BYTES, INT64, STRING
 from millpond.stores.specs import StoreSpec
 from millpond.stores.timestamped import TimestampedKeyValueStore
-
-Update = Callable[[Any, Any, Any], Any]
-"""``update(key, value, aggregate) -> aggregate``; the result None deletes the aggregate."""
-
-IMMUTABLE = frozenset((int, float, str, bytes, bool, type(None)))
-"""Types whose values an update cannot change in place."""
 
 FOLDABLE = (BYTES, STRING, INT64)
 """Serdes whose equal keys have equal bytes: a batch may be folded by key before it touches the store."""
@@ -87,15 +81,6 @@ def reducing(reducer: Callable[[Any, Any], Any]) -> Aggregation:
     return Aggregation(update, merger=merge)
 
 
-def copier(serde: Serde[Any]) -> Callable[[Any], Any]:
-    """A function that makes an equal value which shares nothing with the original that could be changed in place."""
-
-    def copy(value: Any) -> Any:
-        return value if type(value) in IMMUTABLE else serde.deserialize(serde.serialize(value))
-
-    return copy
-
-
 class Aggregate(Processor):
     """Takes each record into its key's aggregate and forwards the update, or with caching each key's last update.
 
@@ -111,6 +96,7 @@ class Aggregate(Processor):
         self._initializer = setup.aggregation.initializer
         self._caching = setup.caching
         self._copy = copier(setup.spec.value_serde)
+        self._folding = Fold(self._initializer, self._update, self._copy)
 
     def init(self, context: ProcessorContext) -> None:
         super().init(context)
@@ -154,84 +140,22 @@ class Aggregate(Processor):
 
     def _fold(self, batch: Batch) -> Batch:
         """The same, with one read and one write of the store for each key of the batch."""
-        if self._caching and self._tally is not None:
-            return self._fold_tallied(batch, self._tally)
         store: Any = self._table.store
-        send_olds = self._config.send_olds
         states: dict[Any, Any] = dict.fromkeys(batch.keys)
         distinct = list(states)
         before = store.get_many(distinct)
         states.update(zip(distinct, before, strict=True))
+        olds: list[Any] | None = [] if self._config.send_olds else None
         if self._caching:
-            olds = [None if b is None else self._copy(b.value) for b in before] if send_olds else None
-            self._fold_silently(states, batch)
-            values, timestamps = [s[0] for s in states.values()], [s[1] for s in states.values()]
-            updates = Batch(distinct, values, timestamps, olds)
-        else:
-            updates = self._fold_all(states, batch, [] if send_olds else None)
-            values, timestamps = [s[0] for s in states.values()], [s[1] for s in states.values()]
-        store.put_many(distinct, values, timestamps)
-        return updates
-
-    def _fold_tallied(self, batch: Batch, tally: Callable[[Any, int], Any]) -> Batch:
-        """The last update of each key, where only the number of values matters."""
-        store: Any = self._table.store
-        counts = Counter(batch.keys)
-        distinct, times = list(counts), _latest_times(batch)
-        before = store.get_many(distinct)
-        values = [
-            tally(self._initializer() if state is None else state[0], more)
-            for state, more in zip(before, counts.values(), strict=True)
-        ]
-        timestamps = [
-            time if state is None or state[1] < time else state[1] for state, time in zip(before, times, strict=True)
-        ]
-        olds = [None if state is None else state[0] for state in before] if self._config.send_olds else None
-        store.put_many(distinct, values, timestamps)
-        return Batch(distinct, values, timestamps, olds)
-
-    def _fold_silently(self, states: dict[Any, Any], batch: Batch) -> None:
-        update, initializer = self._update, self._initializer
-        for key, value, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True):
-            state = states[key]
-            if state is None or state[0] is None:
-                aggregate = initializer()
-            else:
-                aggregate, last = state
-                if last > timestamp:
-                    timestamp = last
-            states[key] = (update(key, value, aggregate), timestamp)
-
-    def _fold_all(self, states: dict[Any, Any], batch: Batch, olds: list[Any] | None) -> Batch:
-        update, initializer, copy = self._update, self._initializer, self._copy
-        news: list[Any] = []
-        timestamps: list[int] = []
-        for key, value, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True):
-            state = states[key]
-            if state is None or state[0] is None:
-                aggregate = initializer()
-            else:
-                aggregate, last = state
-                if last > timestamp:
-                    timestamp = last
             if olds is not None:
-                olds.append(copy(aggregate))
-            new = update(key, value, aggregate)
-            news.append(new)
-            timestamps.append(timestamp)
-            states[key] = (new if type(new) in IMMUTABLE else copy(new), timestamp)
-        return Batch(batch.keys, news, timestamps, olds)
-
-
-def _latest_times(batch: Batch) -> list[int]:
-    """The largest timestamp of each key, in the order in which the keys first come."""
-    keys, timestamps = batch.keys, batch.timestamps
-    latest = dict(zip(keys, timestamps, strict=True))
-    if timestamps != sorted(timestamps):
-        for key, timestamp in zip(keys, timestamps, strict=True):
-            if timestamp > latest[key]:
-                latest[key] = timestamp
-    return list(latest.values())
+                olds.extend(None if state is None else self._copy(state.value) for state in before)
+            self._folding.silently(states, batch.keys, batch.keys, batch.values, batch.timestamps)
+        else:
+            columns = batch.keys, batch.values, batch.timestamps
+            news, times = self._folding.updates(states, batch.keys, *columns, olds)
+        values, timestamps = [state[0] for state in states.values()], [state[1] for state in states.values()]
+        store.put_many(distinct, values, timestamps)
+        return Batch(distinct, values, timestamps, olds) if self._caching else Batch(batch.keys, news, times, olds)
 
 
 def without_nulls(context: ProcessorContext, batch: Batch) -> Batch:

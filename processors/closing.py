@@ -36,9 +36,13 @@ class Closing:
             self._seen.add(window[:3])
             heappush(self._waiting, (time, window.start, raw_key, window))
 
+    def is_due(self, time: int) -> bool:
+        """Whether there is a window whose time is ``time`` or earlier."""
+        return bool(self._waiting) and self._waiting[0][0] <= time
+
     def due(self, time: int) -> list[Window]:
         """Take out the windows whose time is ``time`` or earlier, in order."""
         found = []
-        while self._waiting and self._waiting[0][0] <= time:
+        while self.is_due(time):
             found.append(heappop(self._waiting)[3])
         return found

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, overload
 
 from millpond.errors import TopologyError
-from millpond.processors.aggregate import Aggregation, Update
+from millpond.processors.aggregate import Aggregation
 from millpond.processors.aggregation_graph import (
     Input,
     add_key_aggregation,
@@ -15,6 +15,7 @@ from millpond.processors.aggregation_graph import (
     add_window_aggregation,
 )
 from millpond.processors.config import Materialized
+from millpond.processors.fold import Update
 from millpond.processors.ktable import KTable
 from millpond.processors.windows import EmitStrategy, SessionWindows, SlidingWindows, TimeWindows
 

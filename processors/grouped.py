@@ -3,10 +3,11 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, overload
 
-from millpond.processors.aggregate import Aggregation, Update, counting, reducing
+from millpond.processors.aggregate import Aggregation, counting, reducing
 from millpond.processors.aggregation_graph import add_key_aggregation
 from millpond.processors.cogroup import CogroupedKStream
 from millpond.processors.config import Grouped, Materialized, SerdeLike
+from millpond.processors.fold import Update
 from millpond.processors.ktable import KTable
 from millpond.processors.topology import TopologyGraph
 from millpond.processors.windowed_stream import SessionWindowedKStream, TimeWindowedKStream

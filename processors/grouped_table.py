@@ -4,9 +4,10 @@ from collections.abc import Callable
 from typing import Any
 
 from millpond.errors import TopologyError
-from millpond.processors.aggregate import Aggregation, Update
+from millpond.processors.aggregate import Aggregation
 from millpond.processors.aggregation_graph import add_key_aggregation
 from millpond.processors.config import Grouped, Materialized, SerdeLike
+from millpond.processors.fold import Update
 from millpond.processors.ktable import KTable
 from millpond.processors.table_aggregate import table_aggregation, table_count, table_reduction
 from millpond.processors.table_repartition import Selector, TableRepartition

@@ -207,12 +207,15 @@ class SlidingWindowAggregate(WindowedProcessor):
 
     def _write(self) -> None:
         """Write what changed, and with caching forward it."""
+        rows: list[tuple[Any, Any, int, int]] = []
         for windows in self._touched.values():
             for start, (before, timestamp) in windows.changed.items():
                 state = windows.states.get(start, State(None, timestamp))
-                self._store.put(windows.key, state.value, state.timestamp, start)
+                rows.append((windows.key, state.value, state.timestamp, start))
                 if self._caching and self._closing is None:
                     self._out.add(self._windowed(windows, start), state.value, timestamp, before)
+        if rows:
+            self._store.put_many(*map(list, zip(*rows, strict=True)))
 
     def _load_closing(self, batch: Batch) -> Closing:
         return self.load_closing(batch, self._difference + self._grace + 1, self._store.fetch_all, by_end=False)

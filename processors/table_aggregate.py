@@ -7,7 +7,8 @@ from an aggregate that does not exist. A subtractor that returns None deletes th
 from collections.abc import Callable
 from typing import Any
 
-from millpond.processors.aggregate import Aggregation, Update
+from millpond.processors.aggregate import Aggregation
+from millpond.processors.fold import Update
 from millpond.stores.change import Change
 
 

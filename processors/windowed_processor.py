@@ -11,9 +11,10 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from millpond.processors.aggregate import FOLDABLE, AggregateSetup, copier, without_nulls
+from millpond.processors.aggregate import FOLDABLE, AggregateSetup, without_nulls
 from millpond.processors.batch import Batch
 from millpond.processors.closing import Closing, Window
+from millpond.processors.fold import copier
 from millpond.processors.processor import Processor, ProcessorContext
 from millpond.processors.update_cache import UpdateCache
 from millpond.processors.windows import EmitStrategy

@@ -3,9 +3,10 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from millpond.processors.aggregate import Aggregation, Update, counting, reducing
+from millpond.processors.aggregate import Aggregation, counting, reducing
 from millpond.processors.aggregation_graph import add_session_aggregation, add_window_aggregation
 from millpond.processors.config import Materialized, SerdeLike
+from millpond.processors.fold import Update
 from millpond.processors.ktable import KTable
 from millpond.processors.windows import EmitStrategy, SessionWindows, SlidingWindows, TimeWindows
 

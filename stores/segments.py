@@ -9,7 +9,7 @@ expired segment is one range; within it the rows of a key are one range, in the 
 is chosen when the store is first written, and kept as metadata: it must stay, whatever the retention becomes later.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from millpond.stores.backend import Entries
@@ -62,6 +62,21 @@ class Segments:
     def row(self, encoded_key: bytes, time: int) -> bytes:
         """The row of a terminated key and a time, without ``rest``."""
         return DATA + pack_time(self._start(time)) + encoded_key + pack_time(time)
+
+    def rows(self, encoded_keys: Iterable[bytes], times: Iterable[int]) -> list[bytes]:
+        """``row`` for many keys and times: each time's own bytes are made once."""
+        parts: dict[int, tuple[bytes, bytes]] = {}
+        rows = []
+        for encoded_key, time in zip(encoded_keys, times, strict=True):
+            part = parts.get(time)
+            if part is None:
+                part = parts[time] = (DATA + pack_time(self._start(time)), pack_time(time))
+            rows.append(part[0] + encoded_key + part[1])
+        return rows
+
+    def begin_writing(self, times: Iterable[int]) -> None:
+        """Note that rows of those times are going to be put."""
+        self._live.update(map(self._start, times))
 
     def row_to_write(self, encoded_key: bytes, time: int) -> bytes:
         """The same, for a row that is going to be put."""

@@ -3,6 +3,8 @@
 The rows are those of ``WindowStore``; the value is a timestamp (8 bytes, big-endian, signed) and the value.
 """
 
+from collections.abc import Iterable, Sequence
+
 from millpond.stores.serdes import Serde
 from millpond.stores.store import K, V
 from millpond.stores.timestamped import ValueAndTimestamp, ValueAndTimestampSerde, pack_timestamp
@@ -48,3 +50,17 @@ class TimestampedWindowStore(ReadOnlyTimestampedWindowStore[K, V], WritableWindo
         """
         data = None if value is None else pack_timestamp(timestamp) + self._encode_plain(value)
         self._put(key, data, window_start)
+
+    def put_many(
+        self, keys: Iterable[K], values: Sequence[V | None], timestamps: Sequence[int], window_starts: Sequence[int]
+    ) -> None:
+        """``put`` for many keys, each with what is at the same place.
+
+        Windows that expire by one of the others are not put.
+        """
+        encode = self._encode_plain
+        data = [
+            None if value is None else pack_timestamp(timestamp) + encode(value)
+            for value, timestamp in zip(values, timestamps, strict=True)
+        ]
+        self._put_many(keys, data, window_starts)

@@ -8,7 +8,8 @@ The layout is that of ``millpond.stores.segments``, by the window's start::
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import compress
 from typing import Final
 
 from millpond.errors import ConfigurationError
@@ -95,6 +96,17 @@ class ReadOnlyWindowStore(Store[K, V]):
         data = self._read(row + _SEQUENCE.pack(self._sequence) if self._duplicates else row)
         return None if data is None else self._decode_value(data)
 
+    def fetch_many(self, keys: Iterable[K], window_starts: Sequence[int]) -> list[V | None]:
+        """``fetch`` for many keys, each with the window start at the same place, in their order."""
+        if self._duplicates:
+            return list(map(self.fetch, keys, window_starts))
+        rows = self._segments.rows(map(terminated, self._keys_bytes(keys)), window_starts)
+        horizon, decode = self._segments.horizon(), self._decode_value
+        return [
+            None if data is None or start <= horizon else decode(data)
+            for data, start in zip(self._read_many(rows), window_starts, strict=True)
+        ]
+
     def fetch_range(
         self, key: K, earliest: Instant | None = None, latest: Instant | None = None, *, reverse: bool = False
     ) -> Scan[tuple[int, V]]:
@@ -158,6 +170,19 @@ class WritableWindowStore(ReadOnlyWindowStore[K, V]):
             self.put_metadata(_SEQUENCE_NAME, _SEQUENCE.pack(self._sequence))
             self._saved_sequence = self._sequence
         self._segments.save()
+
+    def _put_many(self, keys: Iterable[K], data: Sequence[bytes | None], window_starts: Sequence[int]) -> None:
+        if self._duplicates:
+            for key, value, start in zip(keys, data, window_starts, strict=True):
+                self._put(key, value, start)
+        elif window_starts:
+            encoded = self._keys_bytes(keys)
+            self._segments.advance(max(window_starts))
+            horizon = self._segments.horizon()
+            rows = self._segments.rows(map(terminated, encoded), window_starts)
+            kept = [start > horizon for start in window_starts]
+            self._segments.begin_writing(set(compress(window_starts, kept)))
+            self._write_many(dict(compress(zip(rows, data, strict=True), kept)))
 
     def _put(self, key: K, data: bytes | None, window_start: Instant) -> None:
         encoded = terminated(self._key_bytes(key))

@@ -1,0 +1,90 @@
+"""Folding columns of values into aggregates: the loops that all records of an aggregation go through.
+
+Rule of this module: it knows neither stores nor windows. A *slot* is whatever has an aggregate of its own: a key, or a
+key and a window. A state is an aggregate and the greatest timestamp of what made it; None, or an aggregate None, where
+there is none. States are changed in place of their dict, and in place only.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+from millpond.stores.serdes import Serde
+
+Update = Callable[[Any, Any, Any], Any]
+"""``update(key, value, aggregate) -> aggregate``; the result None deletes the aggregate."""
+
+IMMUTABLE: Final = frozenset((int, float, str, bytes, bool, type(None)))
+"""Types whose values an update cannot change in place."""
+
+
+def copier(serde: Serde[Any]) -> Callable[[Any], Any]:
+    """A function that makes an equal value which shares nothing with the original that could be changed in place."""
+
+    def copy(value: Any) -> Any:
+        return value if type(value) in IMMUTABLE else serde.deserialize(serde.serialize(value))
+
+    return copy
+
+
+class Fold:
+    """One aggregation, ready to be applied to columns.
+
+    Args:
+        initializer: makes the aggregate that a slot's first value is taken into.
+        update: takes one more value in; may change the aggregate that it is given.
+        copy: makes a value that shares nothing with the original.
+    """
+
+    def __init__(self, initializer: Callable[[], Any], update: Update, copy: Callable[[Any], Any]) -> None:
+        self._initializer = initializer
+        self._update = update
+        self._copy = copy
+
+    def updates(
+        self,
+        states: dict[Any, Any],
+        slots: Iterable[Any],
+        keys: Sequence[Any],
+        values: Sequence[Any],
+        timestamps: Sequence[int],
+        olds: list[Any] | None,
+    ) -> tuple[list[Any], list[int]]:
+        """Take all values in; the aggregate and its timestamp after each, and in ``olds`` the aggregate before it."""
+        initializer, update, copy = self._initializer, self._update, self._copy
+        news: list[Any] = []
+        times: list[int] = []
+        for slot, key, value, timestamp in zip(slots, keys, values, timestamps, strict=True):
+            state = states[slot]
+            if state is None or state[0] is None:
+                aggregate = initializer()
+            else:
+                aggregate, latest = state
+                if latest > timestamp:
+                    timestamp = latest
+            if olds is not None:
+                olds.append(copy(aggregate))
+            new = update(key, value, aggregate)
+            news.append(new)
+            times.append(timestamp)
+            states[slot] = (new if type(new) in IMMUTABLE else copy(new), timestamp)
+        return news, times
+
+    def silently(
+        self,
+        states: dict[Any, Any],
+        slots: Iterable[Any],
+        keys: Sequence[Any],
+        values: Sequence[Any],
+        timestamps: Sequence[int],
+    ) -> None:
+        """Take all values in where nobody wants to see each update."""
+        initializer, update = self._initializer, self._update
+        for slot, key, value, timestamp in zip(slots, keys, values, timestamps, strict=True):
+            state = states[slot]
+            if state is None or state[0] is None:
+                aggregate = initializer()
+            else:
+                aggregate, latest = state
+                if latest > timestamp:
+                    timestamp = latest
+            states[slot] = (update(key, value, aggregate), timestamp)
