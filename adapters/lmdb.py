@@ -183,8 +183,11 @@ class LmdbBackend(Backend):
 
     def load(self, entries: Iterable[Entry]) -> None:
         source = iter(entries)
-        while chunk := list(islice(source, _LOAD_CHUNK)):
+        chunk_is_full = True
+        while chunk_is_full:
+            chunk = list(islice(source, _LOAD_CHUNK))
             self._update(partial(_append, chunk))
+            chunk_is_full = len(chunk) == _LOAD_CHUNK
 
     def checkpoint(self, directory: Path) -> None:
         copy = self._env.copy

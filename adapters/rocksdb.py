@@ -181,23 +181,23 @@ class RocksDbBackend(Backend):
             delete_range(start, stop, self._writing)
 
     def load(self, entries: Iterable[Entry]) -> None:
-        source = iter(entries)
+        ingest, source = self._db.ingest_external_file, iter(entries)
+        moving = rocksdict.IngestExternalFileOptions()
+        moving.set_move_files(True)
         self._finder = None
         for number, first in enumerate(source):
+            path = self._directory / f"load-{number}.sst"
             with self._errors:
-                self._ingest(self._directory / f"load-{number}.sst", chain((first,), islice(source, _LOAD_CHUNK - 1)))
+                self._write_table(path, chain((first,), islice(source, _LOAD_CHUNK - 1)))
+                # It becomes a part of the tree as it is, which costs no log and no memory table.
+                ingest([str(path)], moving)
 
-    def _ingest(self, path: Path, chunk: Iterable[Entry]) -> None:
-        """Write ``chunk`` as a table and make that a part of the tree, which costs no log and no memory table."""
-        ingest = self._db.ingest_external_file
+    def _write_table(self, path: Path, chunk: Iterable[Entry]) -> None:
         writer = rocksdict.SstFileWriter(self._options)
         writer.open(str(path))
         for key, value in chunk:
             writer[key] = value
         writer.finish()
-        moving = rocksdict.IngestExternalFileOptions()
-        moving.set_move_files(True)
-        ingest([str(path)], moving)
 
     def checkpoint(self, directory: Path) -> None:
         with self._errors:

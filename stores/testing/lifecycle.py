@@ -53,6 +53,7 @@ _CAPABILITY_CALLS: list[tuple[type, str, Callable[[Any, Path], object]]] = [
     (SupportsDeleteRange, "delete_range", lambda backend, _: backend.delete_range(b"a", b"b")),
     (SupportsDeleteRange, "delete_range of nothing", lambda backend, _: backend.delete_range(b"b", b"a")),
     (SupportsLoad, "load", lambda backend, _: backend.load([(b"a", b"1")])),
+    (SupportsLoad, "load of nothing", lambda backend, _: backend.load([])),
     (SupportsCheckpoint, "checkpoint", lambda backend, directory: backend.checkpoint(directory / "copy")),
     (SupportsSize, "entry_count", lambda backend, _: backend.entry_count()),
     (SupportsSize, "size_on_disk", lambda backend, _: backend.size_on_disk()),
