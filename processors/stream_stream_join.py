@@ -68,7 +68,7 @@ class StreamStreamJoin(Processor):
         out = BatchBuilder()
         waiting = self._waiting
         if waiting is not None:
-            waiting.load()
+            waiting.begin(max(batch.timestamps))
         for key, value, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True):
             if waiting is not None:
                 for record in waiting.advance(timestamp):
@@ -80,7 +80,7 @@ class StreamStreamJoin(Processor):
             else:
                 self._process_one(out, key, value, timestamp)
         if waiting is not None:
-            waiting.save()
+            waiting.end()
         self.context.forward(out.build())
 
     def _process_one(self, out: BatchBuilder, key: Any, value: Any, timestamp: int) -> None:

@@ -4,23 +4,24 @@ One key-value store serves both sides of the join, and its metadata hold the tim
 
     key       closing time, record time (8 bytes each), side (0x00 right, 0x01 left), key
     value     for each record: length of the value (4 bytes, big-endian), value
-    metadata  "clock": stream time, and a time before which no window closes (8 bytes each, big-endian)
+    metadata  "stream-time": the largest timestamp of either side (8 bytes)
 
-A window that closes at ``c`` is over when stream time, the largest timestamp of either side, has passed ``c``.
+A window that closes at ``c`` is over when stream time has passed ``c``. So after each record the store holds no row
+that closes before the stream time, and a batch has to look only at those that close until its own largest time.
 """
 
 from collections.abc import Iterator
 from enum import Enum
+from heapq import heappop, heappush
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
 from millpond.stores.keys import TIME_SIZE, pack_time, unpack_time
 from millpond.stores.keyvalue import KeyValueStore
 from millpond.stores.serdes import Serde
-from millpond.stores.timestamps import MAX_TIME, MIN_TIME
+from millpond.stores.timestamps import MIN_TIME
 
-_CLOCK: Final = Struct(">qq")
-_CLOCK_NAME: Final = "clock"
+_STREAM_TIME: Final = "stream-time"
 _LENGTH: Final = Struct(">I")
 
 
@@ -43,7 +44,7 @@ class Waiting(NamedTuple):
 class WaitingRecords:
     """The records of both sides that have no partner yet, and the stream time of both.
 
-    Both processors of a join use the same store: each calls ``load`` before and ``save`` after a batch.
+    Both processors of a join use the same store: each calls ``begin`` before a batch and ``end`` after it.
 
     Args:
         store: of bytes; nobody else uses it.
@@ -57,48 +58,46 @@ class WaitingRecords:
         self._store = store
         self._key_serde = key_serde
         self._value_serdes = value_serdes
-        self.load()
+        self._due: list[tuple[int, bytes]] = []
+        self.stream_time = MIN_TIME
 
-    def load(self) -> None:
-        """Take over the clock from the store."""
-        kept = self._store.get_metadata(_CLOCK_NAME)
-        self._kept = (MIN_TIME, MAX_TIME) if kept is None else _CLOCK.unpack(kept)
-        self.stream_time, self._next_close = self._kept
+    def begin(self, until: int) -> None:
+        """Take over the stream time from the store, and look up what closes before ``until``, the batch's last time."""
+        kept = self._store.get_metadata(_STREAM_TIME)
+        self.stream_time = MIN_TIME if kept is None else unpack_time(kept)
+        self._before = self.stream_time
+        self._until = until
+        self._due = []
+        if self.stream_time < until:
+            with self._store.scan(pack_time(self.stream_time), pack_time(until)) as rows:
+                self._due = [(unpack_time(row), row) for row, _ in rows]
 
-    def save(self) -> None:
-        """Leave the clock in the store."""
-        clock = (self.stream_time, self._next_close)
-        if clock != self._kept:
-            self._store.put_metadata(_CLOCK_NAME, _CLOCK.pack(*clock))
-            self._kept = clock
+    def end(self) -> None:
+        """Leave the stream time in the store."""
+        if self.stream_time > self._before:
+            self._store.put_metadata(_STREAM_TIME, pack_time(self.stream_time))
 
     def advance(self, timestamp: int) -> list[Waiting]:
         """Move stream time, and take out the records whose time is over, the oldest first."""
         if timestamp <= self.stream_time:
             return []
         self.stream_time = timestamp
-        if self._next_close >= timestamp:
-            return []
         over: list[tuple[bytes, bytes]] = []
-        self._next_close = MAX_TIME
-        with self._store.scan() as entries:
-            for row, values in entries:
-                close = unpack_time(row)
-                if close >= timestamp:
-                    self._next_close = close
-                    break
+        while self._due and self._due[0][0] < timestamp:
+            row = heappop(self._due)[1]
+            values = self._store.delete(row)
+            if values is not None:
                 over.append((row, values))
-        for row, _ in over:
-            self._store.put(row, None)
         over.sort(key=lambda entry: entry[0][TIME_SIZE:])
         return [record for entry in over for record in self._records(*entry)]
 
     def add(self, close: int, timestamp: int, side: Side, key: Any, value: Any) -> None:
-        """Let a record wait until stream time has passed ``close``."""
+        """Let a record wait until stream time has passed ``close``, which it has not yet."""
         row = self._row(close, timestamp, side, key)
         data = self._value_serdes[side].serialize(value)
         self._store.put(row, (self._store.get(row) or b"") + _LENGTH.pack(len(data)) + data)
-        self._next_close = min(self._next_close, close)
+        if close < self._until:
+            heappush(self._due, (close, row))
 
     def remove(self, close: int, timestamp: int, side: Side, key: Any) -> None:
         """The records of ``key`` with this time and side have found a partner."""
