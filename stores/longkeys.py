@@ -12,6 +12,8 @@ every other short key that is greater: where the long keys belong. Short keys co
 
 from bisect import bisect_left
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
+from operator import itemgetter
 from pathlib import Path
 from struct import Struct
 
@@ -29,6 +31,7 @@ from millpond.stores.backend import (
 )
 
 _LENGTH = Struct(">I")
+_LOAD_CHUNK = 2048
 
 Bucket = dict[bytes, bytes]
 """The values of the long keys of one prefix, by suffix, in order."""
@@ -93,7 +96,7 @@ class LongKeys(Backend):
             self.write({key: None for key, _ in self.scan(start, stop)})
 
     def load(self, entries: Iterable[tuple[bytes, bytes]]) -> None:
-        load(self._engine, self._bucketed(entries))
+        load(self._engine, chain.from_iterable(self._bucketed(entries)))
 
     def entry_count(self) -> int:
         """The engine's count, in which the long keys of one prefix are one."""
@@ -136,21 +139,28 @@ class LongKeys(Backend):
             stored[prefix + b"\0"] = _pack(bucket) if bucket else None
         return stored
 
-    def _bucketed(self, entries: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
-        """Ascending entries with buckets in the place of long keys, ascending too."""
+    def _bucketed(self, entries: Iterable[tuple[bytes, bytes]]) -> Iterator[list[tuple[bytes, bytes]]]:
+        """Ascending entries with buckets in the place of long keys, ascending too, some at a time."""
+        source = iter(entries)
         limit, prefix = self._limit, b""
         bucket: Bucket = {}
-        for key, value in entries:
-            if bucket and not (len(key) > limit and key.startswith(prefix)):
-                yield prefix + b"\0", _pack(bucket)
-                bucket = {}
-            if len(key) <= limit:
-                yield key, value
-            else:
-                prefix = key[:limit]
-                bucket[key[limit:]] = value
+        while chunk := list(islice(source, _LOAD_CHUNK)):
+            if not bucket and not self._any_long(map(itemgetter(0), chunk)):
+                yield chunk
+                continue
+            stored = []
+            for key, value in chunk:
+                if bucket and not (len(key) > limit and key.startswith(prefix)):
+                    stored.append((prefix + b"\0", _pack(bucket)))
+                    bucket = {}
+                if len(key) <= limit:
+                    stored.append((key, value))
+                else:
+                    prefix = key[:limit]
+                    bucket[key[limit:]] = value
+            yield stored
         if bucket:
-            yield prefix + b"\0", _pack(bucket)
+            yield [(prefix + b"\0", _pack(bucket))]
 
     def _expand(
         self, entries: Entries, start: bytes | None, stop: bytes | None, reverse: bool
