@@ -6,6 +6,7 @@ from millpond.processors.builder import StreamsBuilder
 from millpond.processors.cogroup import CogroupedKStream
 from millpond.processors.config import Consumed, Grouped, Joined, Materialized, Produced, Repartitioned, StreamJoined
 from millpond.processors.driver import Record, TopologyDriver
+from millpond.processors.global_table import GlobalKTable
 from millpond.processors.grouped import KGroupedStream
 from millpond.processors.grouped_table import KGroupedTable
 from millpond.processors.join_windows import JoinWindows
@@ -26,6 +27,7 @@ __all__ = [
     "CogroupedKStream",
     "Consumed",
     "EmitStrategy",
+    "GlobalKTable",
     "Grouped",
     "JoinWindows",
     "Joined",

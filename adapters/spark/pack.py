@@ -41,12 +41,13 @@ _MAX_PENDING_BYTES: Final = 8 * BLOB_BYTES
 
 
 class Pack:
-    """Sends the records of one source topic to the tasks that read it."""
+    """Sends the records of one source topic to the tasks that read it: each to its own, or all to all (a broadcast)."""
 
     def __init__(self, plan: Plan, source: Source) -> None:
         self._source = source
         self._input = plan.input_of(source.topic)
         self._tasks = plan.group_keys_of(plan.readers[source.topic])
+        self._broadcast = plan.topics[source.topic].broadcast
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         tune()
@@ -54,8 +55,12 @@ class Pack:
         writer = BlobWriter(split)
         skipped: Counter[str] = Counter()
         for records in _read(batches, self._source, split, skipped):
-            partitions = partitions_of(records.keys, len(self._tasks))
-            yield _packed(writer.scatter(records.table, partitions, self._tasks, self._input))
+            if self._broadcast:
+                copies = (writer.cut(records.table, task, self._input) for task in self._tasks)
+                yield _packed(chain.from_iterable(copies))
+            else:
+                partitions = partitions_of(records.keys, len(self._tasks))
+                yield _packed(writer.scatter(records.table, partitions, self._tasks, self._input))
         yield from _skipped_row(skipped, EXCHANGE_SCHEMA)
 
 
