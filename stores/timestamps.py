@@ -33,6 +33,8 @@ def to_millis(time: Instant | Duration, what: str = "time") -> int:
     >>> to_millis(datetime(1970, 1, 2, tzinfo=UTC))
     86400000
     """
+    if time.__class__ is int and MIN_TIME <= time <= MAX_TIME:
+        return time
     if isinstance(time, datetime):
         if time.tzinfo is None:
             raise ConfigurationError(f"{what} {time!r} has no time zone; give it one, e.g. tzinfo=datetime.UTC")

@@ -99,7 +99,7 @@ class Comparison:
         """Kafka drops ``validTo`` from as-of lookups, also from the one that a delete makes."""
         if name in {"getAsOf", "delete"} and answer is not None:
             return {**answer, "validTo": None}
-        if operation.get("beyond_retention"):
+        if operation.get("beyond_retention") and isinstance(answer, list):
             horizon = operation["observed_stream_time"] - self._store["history_retention_ms"]
             return [version for version in answer if version["to"] is None or version["to"] > horizon]
         return answer
