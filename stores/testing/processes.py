@@ -54,7 +54,7 @@ class ProcessSuite(Suite):
 
     def test_a_write_that_is_cut_off_at_any_byte_leaves_a_prefix_of_whole_writes(self, directory: Path) -> None:
         for cut in range(self.cuts):
-            place, limit = directory / str(cut), 100_000 + cut * 34_567 % 300_000
+            place, limit = directory / str(cut), 100_000 + cut * 34_567 % 140_000
             with Child(write_until_cut, self.supplier(), place, _CUT_PAYLOAD, limit) as child:
                 written = max(map(int, child.read_rest()), default=0)
                 was_cut = child.wait() == -signal.SIGXFSZ
