@@ -27,6 +27,8 @@ SPECS = [
     StoreSpec("times", StoreKind.TIMESTAMPED_KEY_VALUE, STRING, INT64),
 ]
 DEATH = 77
+KEPT = "manifest.json"
+"""Where a child that survives leaves its manifest."""
 
 
 class Bomb:
@@ -204,4 +206,5 @@ def serve() -> None:
 
 
 def _run(directory: str, backend: str, fuse: str, manifest: str, number: str) -> None:
-    commit(task(Path(directory), backend, Bomb(int(fuse))), Manifest.from_json(manifest), int(number))
+    kept = commit(task(Path(directory), backend, Bomb(int(fuse))), Manifest.from_json(manifest), int(number))
+    (Path(directory) / KEPT).write_text(kept.to_json())

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from millpond.stores.durability import Manifest
-from tests.crash.durable_task import Nursery, commit, content, expected, task
+from tests.crash.durable_task import KEPT, Nursery, commit, content, expected, task
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,18 @@ def test_a_death_at_any_write_loses_nothing_that_was_committed(
         if survived:
             break
     assert fuse > 5, "the bomb never went off"
+
+
+@pytest.mark.parametrize("backend", ["memory", "lmdb", "rocksdb"])
+def test_processes_serve_a_task_in_turn(tmp_path: Path, nursery: Nursery, backend: str) -> None:
+    with task(tmp_path, backend) as here:
+        manifest = commit(here, None, 1)
+        for number in range(2, 8, 2):
+            assert nursery.survives(tmp_path, backend, 0, manifest, number)
+            manifest = Manifest.from_json((tmp_path / KEPT).read_text())
+            assert content(here, manifest) == expected(number)
+            manifest = commit(here, manifest, number + 1)
+        assert manifest.sequence == 7
 
 
 def prepare(directory: Path, backend: str, case: Case) -> list[Manifest]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from millpond.errors import BackendInUseError, ConfigurationError, StateConflictError, StoreClosedError
+from millpond.errors import BackendInUseError, ConfigurationError, FormatError, StateConflictError, StoreClosedError
 from millpond.stores.durability import DurabilityPolicy, Manifest, Storage, TaskState, read_store
 from millpond.stores.keyvalue import KeyValueStore
 from millpond.stores.registry import supplier
@@ -218,3 +218,22 @@ def test_a_snapshot_follows_a_chain_of_deltas_that_got_too_long(tmp_path: Path, 
         assert content(state, manifest) == expected
     with task(tmp_path, backend, local="elsewhere") as state:
         assert content(state, manifest) == expected
+
+
+def test_a_plain_store_becomes_timestamped_and_plain_again(tmp_path: Path, backend: str) -> None:
+    timestamped = StoreSpec("words", StoreKind.TIMESTAMPED_KEY_VALUE, STRING, INT64)
+    with task(tmp_path, backend, specs=[PLAIN]) as state:
+        manifest = put(state, None, a=1, b=2)
+    with task(tmp_path, backend, specs=[timestamped]) as state:
+        store: Any = state.open(manifest)["words"]
+        assert dict(store.scan()) == {"a": (1, -1), "b": (2, -1)}
+        store.put("b", 3, 1000)
+        store.put("c", 4, 2000)
+        manifest = state.commit()
+        store = state.open(manifest)["words"]
+        assert dict(store.scan()) == {"a": (1, -1), "b": (3, 1000), "c": (4, 2000)}
+    with task(tmp_path, backend, local="elsewhere", specs=[PLAIN]) as state:
+        assert content(state, manifest) == {"a": 1, "b": 3, "c": 4}
+    if backend != "memory":
+        with task(tmp_path, backend, specs=[PLAIN]) as state, pytest.raises(FormatError, match="delete the directory"):
+            state.open(manifest)
