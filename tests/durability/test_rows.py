@@ -113,7 +113,7 @@ def test_one_step_ahead_gives_the_same_items_and_errors() -> None:
         yield from range(3)
         raise ZeroDivisionError
 
-    found = []
+    found: list[int] = []
     items = ahead(source())
     with pytest.raises(ZeroDivisionError):
         found.extend(iter(items))
