@@ -16,6 +16,8 @@ def run(options: job.Options, console: Console | None = None) -> bool:
         inputs = job.prepare(options)
     result = _run_with_bars(options, inputs, console)
     console.print(_paces(options, result))
+    if not any(pace.batches for pace in result.paces.values()):
+        console.print(f"Nothing was left to do. To start afresh, delete {options.out}, or choose another --out.")
     right = _show_answer(result, console)
     if result.arrived == result.cut.flights:
         _show_lesson(console)
@@ -33,7 +35,7 @@ def _run_with_bars(options: job.Options, inputs: data.Inputs, console: Console) 
 
 def _paces(options: job.Options, result: job.Result) -> Table:
     table = Table(title=f"state in {options.backend}", title_justify="left")
-    table.add_column("query")
+    table.add_column("query", no_wrap=True)
     for heading in ("flights", "batches", "seconds", "flights/s", "steady flights/s"):
         table.add_column(heading, justify="right")
     for name, pace in result.paces.items():
@@ -42,7 +44,7 @@ def _paces(options: job.Options, result: job.Result) -> Table:
             steady = "" if pace.steady is None else f"{pace.steady:,.0f}"
             table.add_row(name, f"{pace.rows:,}", str(pace.batches), f"{pace.seconds:.1f}", speed, steady)
         else:
-            table.add_row(name, "0", "0", "done before")
+            table.add_row(name, "0", "0")
     return table
 
 
