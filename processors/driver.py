@@ -217,12 +217,9 @@ class TopologyDriver:
 
     def _run_dry(self, inputs: Mapping[str, Batch], outputs: dict[str, list[Batch]]) -> None:
         """Run tasks until nothing waits for any of them."""
-        working = True
-        while working:
-            working = False
+        while inputs or any(self._pending.values()):
             for task in self._tasks:
                 for topic, run in merge(self._waiting(task, inputs)):
-                    working = True
                     task.process(topic, run)
                 self._collect(task, outputs)
             inputs = {}

@@ -28,8 +28,8 @@ def merge(inputs: Mapping[str, Batch]) -> Iterator[tuple[str, Batch]]:
     [('trades', [10, 5]), ('quotes', [20, 30]), ('trades', [40])]
     """
     waiting = [(topic, batch) for topic, batch in inputs.items() if len(batch)]
-    if len(waiting) == 1:
-        yield waiting[0]
+    if len(waiting) < 2:
+        yield from waiting
         return
     reached = [list(accumulate(batch.timestamps, max)) for _, batch in waiting]
     taken = [0] * len(waiting)

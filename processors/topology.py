@@ -6,6 +6,7 @@ travel through internal (repartition) topics only. Nodes keep the order in which
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from hashlib import blake2b
 
 from millpond.errors import TopologyError
@@ -75,12 +76,12 @@ class Subtopology:
     stores: Mapping[str, StoreSpec]
     internal_topics: frozenset[str]
 
-    @property
+    @cached_property
     def sources(self) -> dict[str, SourceNode]:
         """The source nodes by topic."""
         return {node.topic: node for node in self.nodes.values() if isinstance(node, SourceNode)}
 
-    @property
+    @cached_property
     def sinks(self) -> dict[str, SinkNode]:
         """The sink nodes by topic."""
         return {node.topic: node for node in self.nodes.values() if isinstance(node, SinkNode)}
@@ -141,7 +142,7 @@ class Topology:
         _check_topics(self.nodes, self.internal_topics)
         self.subtopologies, self.loops = _order(_split(self.nodes, self.stores, self.internal_topics))
 
-    @property
+    @cached_property
     def sources(self) -> dict[str, SourceNode]:
         """The sources that read the user's topics, by topic."""
         return {
@@ -150,7 +151,7 @@ class Topology:
             if isinstance(node, SourceNode) and node.topic not in self.internal_topics
         }
 
-    @property
+    @cached_property
     def sinks(self) -> dict[str, SinkNode]:
         """The sinks that write the user's topics, by topic."""
         return {
