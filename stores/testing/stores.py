@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 
@@ -108,6 +108,7 @@ class StoreSuite(Suite):
                     max_examples=self.examples,
                     stateful_step_count=40,
                     deadline=None,
+                    phases=(Phase.generate, Phase.shrink),
                     database=None,
                     suppress_health_check=list(HealthCheck),
                 ),

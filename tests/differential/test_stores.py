@@ -1,13 +1,17 @@
 """The same random calls on the three backends, and on the oracle: the same answers."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from millpond.stores.backend import Backend
+from millpond.stores.memory import MemoryBackend
 from millpond.stores.registry import open_backend
-from millpond.stores.testing.store_calls import KINDS, KindUnderTest, Seeded
+from millpond.stores.testing.store_calls import KINDS, RETENTION, WINDOW, KindUnderTest, Seeded
+from millpond.stores.testing.store_oracles import SessionOracle, VersionedOracle, WindowOracle
 from millpond.stores.transaction import Transaction
 
 BACKENDS = ("memory", "lmdb", "rocksdb")
@@ -42,10 +46,30 @@ class Side:
 @pytest.mark.parametrize("kind", KINDS, ids=[kind.id for kind in KINDS])
 def test_every_backend_gives_the_same_answers_and_holds_the_same_rows(kind: KindUnderTest, tmp_path: Path) -> None:
     backends = [open_backend(name, tmp_path / name) for name in BACKENDS]
-    for seed in range(ROUNDS):
-        compare(kind, backends, Seeded(seed))
+    compare_rounds(kind, backends)
     for backend in backends:
         backend.close()
+
+
+@pytest.mark.parametrize(
+    ("kind", "wrong"),
+    [
+        (KINDS[2], lambda: VersionedOracle(RETENTION, RETENTION - 500)),
+        (KINDS[2], lambda: VersionedOracle(RETENTION + 500, RETENTION)),
+        (KINDS[3], lambda: WindowOracle(RETENTION + 100, WINDOW, retain_duplicates=False)),
+        (KINDS[4], lambda: WindowOracle(RETENTION, WINDOW, retain_duplicates=False)),
+        (KINDS[6], lambda: SessionOracle(RETENTION - 100)),
+    ],
+)
+def test_an_answer_that_is_a_little_wrong_is_noticed(kind: KindUnderTest, wrong: Callable[[], Any]) -> None:
+    backends: list[Backend] = [MemoryBackend() for _ in range(3)]
+    with pytest.raises(AssertionError):
+        compare_rounds(replace(kind, oracle=wrong), backends)
+
+
+def compare_rounds(kind: KindUnderTest, backends: list[Backend]) -> None:
+    for seed in range(ROUNDS):
+        compare(kind, backends, Seeded(seed))
 
 
 def compare(kind: KindUnderTest, backends: list[Backend], choices: Seeded) -> None:
