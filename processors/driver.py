@@ -197,12 +197,13 @@ class TopologyDriver:
         outputs: dict[str, list[Batch]] = {topic: [] for topic in self._outputs}
         try:
             self._run_dry(inputs, outputs)
-            for task in self._tasks:
-                if punctuate:
+            if punctuate:
+                for task in self._tasks:
                     task.punctuate(self._wall_clock)
-                task.flush()
-                self._collect(task, outputs)
-                self._run_dry({}, outputs)
+                    self._collect(task, outputs)
+                    self._run_dry({}, outputs)
+            while self._flush(outputs) and self._topology.loops:
+                pass
             for store in self._stores.values():
                 store.flush()
         except BaseException:
@@ -214,6 +215,16 @@ class TopologyDriver:
             opened.transaction.commit()
         for topic, batches in outputs.items():
             self._outputs[topic].extend(batches)
+
+    def _flush(self, outputs: dict[str, list[Batch]]) -> bool:
+        """Let each task forward what it held back; whether that reached other tasks, in a loop maybe flushed ones."""
+        reached = False
+        for task in self._tasks:
+            task.flush()
+            self._collect(task, outputs)
+            reached = reached or any(self._pending.values())
+            self._run_dry({}, outputs)
+        return reached
 
     def _run_dry(self, inputs: Mapping[str, Batch], outputs: dict[str, list[Batch]]) -> None:
         """Run tasks until nothing waits for any of them."""

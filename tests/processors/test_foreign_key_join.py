@@ -200,3 +200,23 @@ def test_a_join_whose_rows_cannot_travel_is_refused() -> None:
     unknown = builder.table("a").join(builder.table("b"), _joiner)
     with pytest.raises(TopologyError, match="value serde"):
         unknown.join(builder.table("c"), _joiner, TEXT, foreign_key=_customer)
+
+
+def _joined_back(builder: StreamsBuilder, orders: KTable, other_orders: KTable) -> Topology:
+    customers = builder.table("customers", materialized=Materialized("customers").with_caching())
+    joined = orders.join(customers, _joiner, TEXT, foreign_key=_customer)
+    joined.join(other_orders, lambda row, order: f"{row}/{order}").to("out", Produced(value_serde="string"))
+    return builder.build()
+
+
+@pytest.mark.parametrize("apart", [False, True], ids=["in its own tasks", "in tasks of its own"])
+def test_a_result_may_be_joined_with_its_left_table_again(apart: bool) -> None:
+    builder = StreamsBuilder(value_serde="string")
+    orders = builder.table("orders")
+    topology = _joined_back(builder, orders, orders.to_stream().repartition().to_table() if apart else orders)
+    # Spark can run only what does not come back to the tasks that it left.
+    assert bool(topology.loops) is not apart
+    with TopologyDriver(topology) as driver:
+        _pipe(driver, "orders", "o1", "ada:tea", 1)
+        assert _pipe(driver, "customers", "ada", "Ada", 2) == [("o1", "ada:tea/Ada/ada:tea", 2)]
+        assert _pipe(driver, "customers", "ada", "Eva", 3) == [("o1", "ada:tea/Eva/ada:tea", 3)]

@@ -9,7 +9,17 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from millpond.processors import Joined, KTable, Materialized, Produced, StreamsBuilder, Topology, TopologyDriver
+from millpond.errors import TopologyError
+from millpond.processors import (
+    Consumed,
+    Joined,
+    KTable,
+    Materialized,
+    Produced,
+    StreamsBuilder,
+    Topology,
+    TopologyDriver,
+)
 
 HISTORIES = 1000
 """How many each option is tried on, at least; where a test comes in several kinds, each takes its share."""
@@ -229,3 +239,46 @@ class TestGraceOfStreamTableJoins:
                     expected.append((arrival.key, f"{arrival.value}-{found}", arrival.timestamp))
             done = len(released)
         return expected
+
+    def test_a_record_without_a_key_waits_like_any_other(self) -> None:
+        builder = StreamsBuilder(value_serde="string")
+        table = builder.table("t", materialized=Materialized.versioned(history_retention=1000))
+        joined = builder.stream("s").left_join(table, lambda own, found: f"{own}-{found}", Joined(grace=10))
+        joined.to("out", Produced(None, "string"))
+        with TopologyDriver(builder.build()) as driver:
+            driver.pipe_all("s", [(None, "one", 5), ("a", "two", 3), (None, "three", 15)])
+            assert driver.read("out") == [("a", "two-None", 3), (None, "one-None", 5)]
+
+    def test_records_wait_in_the_form_of_their_own_serdes(self) -> None:
+        builder = StreamsBuilder(value_serde="string")
+        table = builder.table("t", materialized=Materialized.versioned(history_retention=1000))
+        numbers = builder.stream("s", Consumed("string", "int64"))
+        numbers.join(table, lambda own, found: f"{own + 1}-{found}", Joined(grace=10)).to(
+            "out", Produced(None, "string")
+        )
+        with TopologyDriver(builder.build()) as driver:
+            driver.pipe("s", "a", 41, 5)
+            driver.pipe("t", "a", "late", 4)
+            driver.pipe("s", "a", 0, 15)
+            assert driver.read("out") == [("a", "42-late", 5)]
+
+    def test_a_late_record_is_joined_at_once_and_counted(self) -> None:
+        builder = StreamsBuilder(value_serde="string")
+        table = builder.table("t", materialized=Materialized.versioned(history_retention=1000))
+        joined = builder.stream("s").left_join(table, lambda own, found: f"{own}-{found}", Joined(grace=10))
+        joined.to("out", Produced(None, "string"))
+        with TopologyDriver(builder.build()) as driver:
+            driver.pipe_all("s", [("a", "one", 100), ("a", "late", 89), ("a", "in time", 90)])
+            assert driver.read("out") == [("a", "late-None", 89), ("a", "in time-None", 90)]
+            assert [n for what, n in driver.counters.items() if what.endswith(":late")] == [1]
+
+    def test_a_grace_needs_a_versioned_table_with_enough_history(self) -> None:
+        builder = StreamsBuilder(value_serde="string")
+        stream = builder.stream("s")
+        with pytest.raises(TopologyError, match="not versioned"):
+            stream.join(builder.table("plain"), max, Joined(grace=10))
+        short = builder.table("short", materialized=Materialized.versioned(history_retention=9))
+        with pytest.raises(TopologyError, match="only 9 ms of history"):
+            stream.join(short.map_values(str), max, Joined(grace=10))
+        with pytest.raises(TopologyError, match="global table"):
+            stream.join(builder.global_table("g"), max, Joined(grace=10))
