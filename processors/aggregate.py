@@ -11,17 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from millpond.processors.batch import Batch, BatchBuilder
-from millpond.processors.fold import Fold, Update, copier
+from millpond.processors.fold import Fold, Update, copier, slotter
 from millpond.processors.processor import Processor, ProcessorContext
 from millpond.processors.table_source import TableConfig
 from millpond.processors.tables import NOT_PUT, VALID_TO_UNDEFINED, TableStore
 from millpond.processors.update_cache import UpdateCache
-from millpond.stores.serdes import BYTES, INT64, STRING
 from millpond.stores.specs import StoreSpec
 from millpond.stores.timestamped import TimestampedKeyValueStore
-
-FOLDABLE = (BYTES, STRING, INT64)
-"""Serdes whose equal keys have equal bytes: a batch may be folded by key before it touches the store."""
 
 
 def _nothing() -> None:
@@ -92,17 +88,17 @@ class Aggregate(Processor):
         self._config = setup.config
         self._spec = setup.spec
         self._update = setup.aggregation.update
-        self._tally = setup.aggregation.tally
         self._initializer = setup.aggregation.initializer
         self._caching = setup.caching
         self._copy = copier(setup.spec.value_serde)
-        self._folding = Fold(self._initializer, self._update, self._copy)
+        self._slots = slotter(setup.spec.key_serde)
+        self._folding = Fold(self._initializer, self._update, self._copy, setup.aggregation.tally)
 
     def init(self, context: ProcessorContext) -> None:
         super().init(context)
         store = context.store(self._spec.name)
         self._table = TableStore(store)
-        self._foldable = isinstance(store, TimestampedKeyValueStore) and self._spec.key_serde in FOLDABLE
+        self._foldable = isinstance(store, TimestampedKeyValueStore)
         self._cache = UpdateCache(self._spec.key_serde) if self._caching else None
 
     def process(self, batch: Batch) -> None:
@@ -141,18 +137,18 @@ class Aggregate(Processor):
     def _fold(self, batch: Batch) -> Batch:
         """The same, with one read and one write of the store for each key of the batch."""
         store: Any = self._table.store
-        states: dict[Any, Any] = dict.fromkeys(batch.keys)
-        distinct = list(states)
+        slots = self._slots(batch.keys)
+        keys = dict(zip(slots, batch.keys, strict=True))
+        distinct = list(keys.values())
         before = store.get_many(distinct)
-        states.update(zip(distinct, before, strict=True))
+        states: dict[Any, Any] = dict(zip(keys, before, strict=True))
         olds: list[Any] | None = [] if self._config.send_olds else None
         if self._caching:
             if olds is not None:
                 olds.extend(None if state is None else self._copy(state.value) for state in before)
-            self._folding.silently(states, batch.keys, batch.keys, batch.values, batch.timestamps)
+            self._folding.silently(states, slots, batch.keys, batch.values, batch.timestamps)
         else:
-            columns = batch.keys, batch.values, batch.timestamps
-            news, times = self._folding.updates(states, batch.keys, *columns, olds)
+            news, times = self._folding.updates(states, slots, batch.keys, batch.values, batch.timestamps, olds)
         values, timestamps = [state[0] for state in states.values()], [state[1] for state in states.values()]
         store.put_many(distinct, values, timestamps)
         return Batch(distinct, values, timestamps, olds) if self._caching else Batch(batch.keys, news, times, olds)

@@ -5,16 +5,20 @@ key and a window. A state is an aggregate and the greatest timestamp of what mad
 there is none. States are changed in place of their dict, and in place only.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-from millpond.stores.serdes import Serde
+from millpond.stores.serdes import BYTES, INT64, STRING, Serde
 
 Update = Callable[[Any, Any, Any], Any]
 """``update(key, value, aggregate) -> aggregate``; the result None deletes the aggregate."""
 
 IMMUTABLE: Final = frozenset((int, float, str, bytes, bool, type(None)))
 """Types whose values an update cannot change in place."""
+
+_EQUAL_BYTES: Final = (BYTES, STRING, INT64)
+"""Serdes whose equal keys have equal bytes."""
 
 
 def copier(serde: Serde[Any]) -> Callable[[Any], Any]:
@@ -26,6 +30,15 @@ def copier(serde: Serde[Any]) -> Callable[[Any], Any]:
     return copy
 
 
+def slotter(serde: Serde[Any]) -> Callable[[list[Any]], list[Any]]:
+    """A function from keys to what tells them apart: themselves, or bytes where equal keys may have different ones."""
+    return _themselves if serde in _EQUAL_BYTES else lambda keys: list(map(serde.serialize, keys))
+
+
+def _themselves(keys: list[Any]) -> list[Any]:
+    return keys
+
+
 class Fold:
     """One aggregation, ready to be applied to columns.
 
@@ -33,12 +46,20 @@ class Fold:
         initializer: makes the aggregate that a slot's first value is taken into.
         update: takes one more value in; may change the aggregate that it is given.
         copy: makes a value that shares nothing with the original.
+        tally: ``tally(aggregate, n)`` takes n values in at once, where only their number matters.
     """
 
-    def __init__(self, initializer: Callable[[], Any], update: Update, copy: Callable[[Any], Any]) -> None:
+    def __init__(
+        self,
+        initializer: Callable[[], Any],
+        update: Update,
+        copy: Callable[[Any], Any],
+        tally: Callable[[Any, int], Any] | None = None,
+    ) -> None:
         self._initializer = initializer
         self._update = update
         self._copy = copy
+        self._tally = tally
 
     def updates(
         self,
@@ -72,12 +93,15 @@ class Fold:
     def silently(
         self,
         states: dict[Any, Any],
-        slots: Iterable[Any],
+        slots: Sequence[Any],
         keys: Sequence[Any],
         values: Sequence[Any],
         timestamps: Sequence[int],
     ) -> None:
         """Take all values in where nobody wants to see each update."""
+        if self._tally is not None:
+            self._tally_all(self._tally, states, slots, timestamps)
+            return
         initializer, update = self._initializer, self._update
         for slot, key, value, timestamp in zip(slots, keys, values, timestamps, strict=True):
             state = states[slot]
@@ -88,3 +112,25 @@ class Fold:
                 if latest > timestamp:
                     timestamp = latest
             states[slot] = (update(key, value, aggregate), timestamp)
+
+    def _tally_all(
+        self, tally: Callable[[Any, int], Any], states: dict[Any, Any], slots: Sequence[Any], timestamps: Sequence[int]
+    ) -> None:
+        times = _latest(slots, timestamps)
+        for slot, more in Counter(slots).items():
+            state, time = states[slot], times[slot]
+            if state is None or state[0] is None:
+                states[slot] = (tally(self._initializer(), more), time)
+            else:
+                aggregate, latest = state
+                states[slot] = (tally(aggregate, more), max(latest, time))
+
+
+def _latest(slots: Sequence[Any], timestamps: Sequence[int]) -> dict[Any, int]:
+    """The largest timestamp of each slot."""
+    latest = dict(zip(slots, timestamps, strict=True))
+    if timestamps != sorted(timestamps):
+        for slot, timestamp in zip(slots, timestamps, strict=True):
+            if timestamp > latest[slot]:
+                latest[slot] = timestamp
+    return latest

@@ -24,15 +24,16 @@ class KeySessions:
     """The sessions of one key that a batch can touch.
 
     Attributes:
-        key, raw: the key and its bytes.
+        key, id, raw: the key, what tells it from others, and its bytes.
         values: by span.
         changed: the value before of those that changed, by span.
     """
 
-    __slots__ = ("_ends", "changed", "key", "raw", "values")
+    __slots__ = ("_ends", "changed", "id", "key", "raw", "values")
 
-    def __init__(self, key: Any, raw: bytes, sessions: list[tuple[Windowed[Any], Any]]) -> None:
+    def __init__(self, key: Any, id_: Any, raw: bytes, sessions: list[tuple[Windowed[Any], Any]]) -> None:
         self.key = key
+        self.id = id_
         self.raw = raw
         self.values: dict[Span, Any] = {(start, end): value for (_, start, end), value in sessions}
         self.changed: dict[Span, Any] = {}
@@ -71,13 +72,13 @@ class SessionAggregate(WindowedProcessor):
         self._out = BatchBuilder(olds=self._config.send_olds)
         self._closing = self._load_closing(batch) if self._final else None
         earliest_end, latest_start = min(batch.timestamps) - self._gap, max(batch.timestamps) + self._gap
-        rows = zip(batch.keys, self.ids(batch), batch.values, batch.timestamps, strict=True)
+        rows = zip(batch.keys, self._slots(batch.keys), batch.values, batch.timestamps, strict=True)
         for key, id_, value, timestamp in rows:
             self._advance(timestamp)
             sessions = self._touched.get(id_)
             if sessions is None:
                 found = list(self._store.find_sessions(key, earliest_end, latest_start))
-                sessions = self._touched[id_] = KeySessions(key, self._encode(key), found)
+                sessions = self._touched[id_] = KeySessions(key, id_, self._encode(key), found)
             late += not self._take(sessions, value, timestamp)
         self.context.count("dropped-late", late)
         self._write()
@@ -123,8 +124,7 @@ class SessionAggregate(WindowedProcessor):
             return
         sessions.put(span, self._copy(value), before)
         if self._closing is not None:
-            id_ = sessions.key if self._foldable else sessions.raw
-            self._closing.add(end, sessions.raw, Window(id_, start, end, sessions.key))
+            self._closing.add(end, sessions.raw, Window(sessions.id, start, end, sessions.key))
 
     def _forward(self, key: Any, span: Span, value: Any, old: Any) -> None:
         if self._closing is None and not self._caching:

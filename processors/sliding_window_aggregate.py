@@ -29,15 +29,16 @@ class KeyWindows:
     """The windows of one key that a batch can touch.
 
     Attributes:
-        key, raw: the key and its bytes.
+        key, id, raw: the key, what tells it from others, and its bytes.
         states: by start.
         changed: of those that changed, by start, the value before and the timestamp of the last change.
     """
 
-    __slots__ = ("_starts", "changed", "key", "raw", "states")
+    __slots__ = ("_starts", "changed", "id", "key", "raw", "states")
 
-    def __init__(self, key: Any, raw: bytes, windows: list[tuple[int, Any]]) -> None:
+    def __init__(self, key: Any, id_: Any, raw: bytes, windows: list[tuple[int, Any]]) -> None:
         self.key = key
+        self.id = id_
         self.raw = raw
         self.states = {start: State(*state) for start, state in windows}
         self.changed: dict[int, tuple[Any, int]] = {}
@@ -74,7 +75,8 @@ class SlidingWindowAggregate(WindowedProcessor):
         self._out = BatchBuilder(olds=self._config.send_olds)
         self._closing = self._load_closing(batch) if self._final else None
         earliest, latest = min(batch.timestamps) - 2 * self._difference, max(batch.timestamps) + 1
-        for key, id_, value, timestamp in zip(batch.keys, self.ids(batch), batch.values, batch.timestamps, strict=True):
+        rows = zip(batch.keys, self._slots(batch.keys), batch.values, batch.timestamps, strict=True)
+        for key, id_, value, timestamp in rows:
             self._advance(timestamp)
             if timestamp + self._difference < self._close:
                 self._late += 1
@@ -82,7 +84,7 @@ class SlidingWindowAggregate(WindowedProcessor):
             windows = self._touched.get(id_)
             if windows is None:
                 found = list(self._store.fetch_range(key, earliest, latest))
-                windows = self._touched[id_] = KeyWindows(key, self._encode(key), found)
+                windows = self._touched[id_] = KeyWindows(key, id_, self._encode(key), found)
             if 0 <= timestamp < self._difference:
                 self._take_early(windows, value, timestamp)
             else:
@@ -194,8 +196,7 @@ class SlidingWindowAggregate(WindowedProcessor):
     def _put(self, windows: KeyWindows, start: int, state: State, old: Any) -> None:
         if self._closing is not None:
             end = start + self._difference
-            id_ = windows.key if self._foldable else windows.raw
-            self._closing.add(start, windows.raw, Window(id_, start, end, windows.key))
+            self._closing.add(start, windows.raw, Window(windows.id, start, end, windows.key))
         elif not self._caching:
             self._out.add(self._windowed(windows, start), state.value, state.timestamp, old)
             state = self._shared(state)

@@ -47,7 +47,7 @@ class WindowedAggregate(WindowedProcessor):
     def __init__(self, setup: AggregateSetup, windows: TimeWindows, emit: EmitStrategy) -> None:
         super().__init__(setup, emit, TimeWindowedSerde(setup.spec.key_serde, windows.size))
         self._windows = windows
-        self._folding = Fold(self._initializer, self._update, self._copy)
+        self._folding = Fold(self._initializer, self._update, self._copy, setup.aggregation.tally)
 
     def fold(self, batch: Batch) -> Batch:
         closing = self._load_closing(batch) if self._final else None
@@ -73,11 +73,11 @@ class WindowedAggregate(WindowedProcessor):
         self._stream_time = times[-1]
         if self._windows.advance == size:
             starts = [timestamp - timestamp % size for timestamp in batch.timestamps]
-            columns = [self.ids(batch), batch.keys, batch.values, batch.timestamps, times]
+            columns = [self._slots(batch.keys), batch.keys, batch.values, batch.timestamps, times]
         else:
             each = list(map(self._windows.starts, batch.timestamps))
             starts = [start for group in each for start in group]
-            given = self.ids(batch), batch.keys, batch.values, batch.timestamps, times
+            given = self._slots(batch.keys), batch.keys, batch.values, batch.timestamps, times
             columns = [[item for item, group in zip(column, each, strict=True) for _ in group] for column in given]
         ids, keys, values, timestamps, times = columns
         slots: list[Slot] = list(zip(ids, starts, strict=True))

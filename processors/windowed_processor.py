@@ -11,10 +11,10 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from millpond.processors.aggregate import FOLDABLE, AggregateSetup, without_nulls
+from millpond.processors.aggregate import AggregateSetup, without_nulls
 from millpond.processors.batch import Batch
 from millpond.processors.closing import Closing, Window
-from millpond.processors.fold import copier
+from millpond.processors.fold import copier, slotter
 from millpond.processors.processor import Processor, ProcessorContext
 from millpond.processors.update_cache import UpdateCache
 from millpond.processors.windows import EmitStrategy
@@ -42,7 +42,7 @@ class WindowedProcessor(Processor):
         self._initializer = setup.aggregation.initializer
         self._copy = copier(setup.spec.value_serde)
         self._encode = setup.spec.key_serde.serialize
-        self._foldable = setup.spec.key_serde in FOLDABLE
+        self._slots = slotter(setup.spec.key_serde)
         self._final = emit is EmitStrategy.ON_WINDOW_CLOSE
         self._caching = setup.caching
         self._cache = UpdateCache(key_serde) if setup.caching else None
@@ -92,14 +92,11 @@ class WindowedProcessor(Processor):
         if self._stream_time != NEVER:
             for (key, start, end), state in ended(self._stream_time - reach + 1, closing.last):
                 raw = self._encode(key)
-                window = Window(key if self._foldable else raw, start, end, key)
+                (id_,) = self._slots([key])
+                window = Window(id_, start, end, key)
                 closing.stored[window[:3]] = state
                 closing.add(end if by_end else start, raw, window)
         return closing
-
-    def ids(self, batch: Batch) -> list[Any]:
-        """What tells the keys apart: themselves, or their bytes where equal keys could have different ones."""
-        return batch.keys if self._foldable else list(map(self._encode, batch.keys))
 
     def newest(self) -> int:
         """The time by which the store forgets."""
