@@ -1,7 +1,8 @@
 """The in-process driver: runs a whole topology here, without Spark, for tests and small jobs.
 
 Every call of ``pipe`` is a micro-batch: what it triggers, also through repartition topics, is finished and committed
-before the next. One that fails leaves no trace in the stores.
+before the next. One that raises leaves no trace in the stores. Each store commits by itself: a process that is killed
+in between leaves them apart, so what has to survive that runs on Spark.
 """
 
 import tempfile
