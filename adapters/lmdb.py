@@ -10,6 +10,7 @@ so an idle backend keeps no page from being used again.
 """
 
 import errno
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -64,7 +65,7 @@ class translate_errors:
         if not isinstance(error, lmdb.Error):
             return None
         where = f"LMDB in {self._directory}"
-        code = getattr(error, "code", 0)
+        code = _code(error)
         if isinstance(error, lmdb.BadValsizeError):
             return InvalidKeyError(f"{where} takes keys of 1 to {LmdbBackend.max_key_size} bytes: {error}")
         if isinstance(error, _CORRUPT_ERRORS):
@@ -86,6 +87,13 @@ class translate_errors:
         except OSError as error:
             return error.errno in _FULL_CODES
         return False
+
+
+def _code(error: lmdb.Error) -> int:
+    """The system's number of ``error``, 0 where it is LMDB's own. Older releases of the package have it in words only."""
+    known = (*_FULL_CODES, *_BUSY_CODES, errno.EIO)
+    code: int = getattr(error, "code", 0)
+    return code or next((code for code in known if os.strerror(code) in str(error)), 0)
 
 
 class LmdbBackend(Backend):

@@ -1,6 +1,7 @@
 """What is peculiar to LMDB: its map, its readers and its processes."""
 
 import errno
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -172,8 +173,17 @@ def test_each_error_of_lmdb_becomes_one_of_millponds_that_names_the_directory(
 ) -> None:
     (tmp_path / "data.mdb").touch()
     error = engines("what the engine says")
-    error.code = code  # type: ignore[misc]
+    error.code = code  # type: ignore[misc]  # as the engine itself sets it
     with pytest.raises(BackendError, match=str(tmp_path)) as raised, translate_errors(tmp_path):
         raise error
     assert type(raised.value) is kind
     assert raised.value.__cause__ is error
+
+
+@pytest.mark.parametrize(("code", "kind"), [(errno.ENOSPC, StoreFullError), (errno.EAGAIN, BackendInUseError)])
+def test_an_error_that_has_the_systems_reason_in_words_only_is_understood(
+    tmp_path: Path, code: int, kind: type[BackendError]
+) -> None:
+    with pytest.raises(BackendError) as raised, translate_errors(tmp_path):
+        raise lmdb.Error(f"mdb_txn_commit: {os.strerror(code)}")
+    assert type(raised.value) is kind
