@@ -3,18 +3,21 @@
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
-from millpond.errors import BackendError, ConfigurationError
+from millpond.errors import BackendError
 from millpond.stores.backend import Backend, Changes, Entries
 from millpond.stores.durability.manifest import Manifest
 from millpond.stores.durability.restore import entries, restore
 from millpond.stores.durability.storage import Storage
-from millpond.stores.keyvalue import ReadOnlyKeyValueStore
+from millpond.stores.formats import FormatVersion
 from millpond.stores.memory import MemoryBackend
-from millpond.stores.specs import StoreSpec
+from millpond.stores.specs import StoreKind, StoreSpec
 from millpond.stores.store import Store
-from millpond.stores.timestamped import ReadOnlyTimestampedKeyValueStore
 from millpond.stores.transaction import Transaction
-from millpond.stores.versioned import ReadOnlyVersionedKeyValueStore
+
+_IN_SEGMENTS = frozenset(
+    {StoreKind.WINDOW, StoreKind.TIMESTAMPED_WINDOW, StoreKind.SESSION, StoreKind.TIMESTAMPED_SESSION}
+)
+"""Kinds whose rows do not lie in the order of their keys, so that one walk over the files does not do."""
 
 
 class DurableRows(Backend):
@@ -53,20 +56,25 @@ class DurableRows(Backend):
 
 
 def read_rows(storage: Storage, manifest: Manifest, spec: StoreSpec) -> Iterator[tuple[Any, Any, int | None]]:
-    """Each key, value and timestamp that the store held at ``manifest``, in the order of its rows, as a stream.
+    """Each key, value and timestamp that the store held at ``manifest``.
 
     The timestamp is None for plain stores. A versioned store gives every version of every key, with its ``valid_from``.
+    The keys of window and session stores are ``Windowed``; theirs are read into memory first, the others are a stream.
 
     Raises:
-        ConfigurationError: the kind has no such rows; use ``read_store``.
         MissingFileError, CorruptFileError: the durable state is incomplete or damaged.
     """
-    store: Any = spec.open(Transaction(DurableRows(storage, manifest, spec)))
-    if isinstance(store, ReadOnlyTimestampedKeyValueStore | ReadOnlyVersionedKeyValueStore):
-        return ((key, found.value, found.timestamp) for key, found in store.scan())
-    if isinstance(store, ReadOnlyKeyValueStore):
-        return ((key, value, None) for key, value in store.scan())
-    raise ConfigurationError(f"rows of a store of kind {spec.kind.value} are keys of windows; use read_store instead")
+    stamped = spec.format_version is FormatVersion.TIMESTAMPED or spec.kind is StoreKind.VERSIONED
+    for key, found in _content(storage, manifest, spec):
+        yield (key, found.value, found.timestamp) if stamped else (key, found, None)
+
+
+def _content(storage: Storage, manifest: Manifest, spec: StoreSpec) -> Iterator[tuple[Any, Any]]:
+    if spec.kind in _IN_SEGMENTS:
+        store: Any = read_store(storage, manifest, spec)
+        return iter(store.fetch_keys())
+    store = spec.open(Transaction(DurableRows(storage, manifest, spec)))
+    return iter(store.scan())
 
 
 def read_store(storage: Storage, manifest: Manifest, spec: StoreSpec) -> Store[Any, Any]:
