@@ -90,7 +90,7 @@ class translate_errors:
 
 
 def _code(error: lmdb.Error) -> int:
-    """The system's number of ``error``, 0 where it is LMDB's own. Older releases of the package have it in words only."""
+    """The system's number of ``error``, 0 where it is LMDB's own. Before 2.1 the package says it in words only."""
     known = (*_FULL_CODES, *_BUSY_CODES, errno.EIO)
     code: int = getattr(error, "code", 0)
     return code or next((code for code in known if os.strerror(code) in str(error)), 0)
