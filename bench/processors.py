@@ -9,6 +9,7 @@ import cProfile
 import pstats
 import random
 import tempfile
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -40,7 +41,8 @@ HOUR = 3_600_000
 JSON_OUT = Produced("string", "msgpack")
 
 Value = dict[str, Any]
-Peer = Callable[[Sequence[Batch]], object]
+Peer = Callable[[Sequence[Batch]], list[tuple[Any, Any, int]]]
+"""The work on dicts: gives key, value and time of each result."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ class Case:
     Attributes:
         name: what it is called.
         build: the topology; it reads ``in``, and ``table`` if there is one, and writes ``out``.
-        peer: the same on dicts.
+        peer: the same on dicts, but for the records of the join of two streams that wait for a partner.
         versions: how many versions of each key go into ``table`` first; 0 if there is no table.
     """
 
@@ -295,6 +297,15 @@ def _dict_join(table: Sequence[Batch]) -> Peer:
     return lambda batches: [(k, _join(v, rows[k]), t) for k, v, t in _rows(batches)]
 
 
+def _dict_join_as_of(table: Sequence[Batch]) -> Peer:
+    times: dict[str, list[int]] = {}
+    values: dict[str, list[Value]] = {}
+    for key, value, time in _rows(table):
+        times.setdefault(key, []).append(time)
+        values.setdefault(key, []).append(value)
+    return lambda batches: [(k, _join(v, values[k][bisect_right(times[k], t) - 1]), t) for k, v, t in _rows(batches)]
+
+
 def _dict_count(table: Sequence[Batch]) -> Peer:
     def work(batches: Sequence[Batch]) -> list[tuple[str, int, int]]:
         counts: dict[str, int] = {}
@@ -339,7 +350,7 @@ CASES = (
     Case(
         "stream-table join, versioned",
         _stream_table(Materialized.versioned("rates", history_retention=365 * 24 * HOUR)),
-        _dict_join,
+        _dict_join_as_of,
         VERSIONS,
     ),
     Case("table-table join", _table_table, _dict_join, 1),

@@ -102,6 +102,28 @@ def bench_stores(
         report.write_json(json, "stores", figures)
 
 
+@bench.command("processors")
+def bench_processors(
+    backend: Annotated[list[str] | None, typer.Option(help="may be repeated; memory and lmdb by default")] = None,
+    records: Annotated[int, typer.Option(help="records through each topology")] = 200_000,
+    keys: Annotated[int, typer.Option(help="keys among them")] = 20_000,
+    profile: Annotated[bool, typer.Option(help="also show in which functions the time goes")] = True,
+    directory: Annotated[Path | None, typer.Option(help="where the files go: on the file system to measure")] = None,
+    json: JsonFile = None,
+) -> None:
+    """Records per second through joins and counts in this process, on one core, beside the same work on dicts."""
+    from rich.console import Console
+
+    from millpond.bench import processors, report
+
+    figures = processors.run(
+        backend or ["memory", "lmdb"], records=records, keys=keys, profile=profile, directory=directory
+    )
+    processors.print_results(Console(width=max(Console().width, 110)), figures)
+    if json is not None:
+        report.write_json(json, "processors", figures)
+
+
 def _kind(name: str) -> "StoreKind":
     from millpond.stores.specs import StoreKind
 
