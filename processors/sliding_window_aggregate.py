@@ -61,6 +61,28 @@ class KeyWindows:
         self.states[start] = state
 
 
+class _Around:
+    """What a record finds around it.
+
+    Attributes:
+        seen: the starts of the windows near it.
+        left: the last window that ends before it.
+        right: of the windows that hold it the last, as it was before.
+        previous: the timestamp of the record before it.
+        left_exists, right_exists: whether its own left and right windows are there.
+        complete: whether another record of its time has begun all its windows.
+    """
+
+    __slots__ = ("complete", "left", "left_exists", "previous", "right", "right_exists", "seen")
+
+    def __init__(self, seen: list[int]) -> None:
+        self.seen = seen
+        self.left: State | None = None
+        self.right: State | None = None
+        self.previous: int | None = None
+        self.left_exists = self.right_exists = self.complete = False
+
+
 class SlidingWindowAggregate(WindowedProcessor):
     """Folds records into their windows and forwards each update, or each window's result when it closes."""
 
@@ -74,24 +96,26 @@ class SlidingWindowAggregate(WindowedProcessor):
         self._newest, self._late = self.newest(), 0
         self._out = BatchBuilder(olds=self._config.send_olds)
         self._closing = self._load_closing(batch) if self._final else None
-        earliest, latest = min(batch.timestamps) - 2 * self._difference, max(batch.timestamps) + 1
+        self._span = min(batch.timestamps) - 2 * self._difference, max(batch.timestamps) + 1
         rows = zip(batch.keys, self._slots(batch.keys), batch.values, batch.timestamps, strict=True)
         for key, id_, value, timestamp in rows:
             self._advance(timestamp)
             if timestamp + self._difference < self._close:
                 self._late += 1
-                continue
-            windows = self._touched.get(id_)
-            if windows is None:
-                found = list(self._store.fetch_range(key, earliest, latest))
-                windows = self._touched[id_] = KeyWindows(key, id_, self._encode(key), found)
-            if 0 <= timestamp < self._difference:
-                self._take_early(windows, value, timestamp)
+            elif 0 <= timestamp < self._difference:
+                self._take_early(self._windows_of(key, id_), value, timestamp)
             else:
-                self._take(windows, value, timestamp)
+                self._take(self._windows_of(key, id_), value, timestamp)
         self.context.count("dropped-late", self._late)
         self._write()
         return self._out.build()
+
+    def _windows_of(self, key: Any, id_: Any) -> KeyWindows:
+        windows = self._touched.get(id_)
+        if windows is None:
+            found = list(self._store.fetch_range(key, *self._span))
+            windows = self._touched[id_] = KeyWindows(key, id_, self._encode(key), found)
+        return windows
 
     @property
     def _close(self) -> int:
@@ -109,69 +133,72 @@ class SlidingWindowAggregate(WindowedProcessor):
         return windows.between(max(first, self._newest - self._retention + 1), last)
 
     def _take(self, windows: KeyWindows, value: Any, timestamp: int) -> None:
-        """A record whose left window is a window of its own; its windows are updated from the last to the first."""
-        difference = self._difference
-        left: State | None = None
-        right: State | None = None
-        left_exists = right_exists = False
-        previous: int | None = None
-        first = timestamp - 2 * difference
+        """A record whose left window is a window of its own."""
+        first = timestamp - 2 * self._difference
         seen = self._readable(windows, max(first, 0) if timestamp >= 0 else first, timestamp + 1)
+        around = _Around(seen)
         for start in reversed(seen):
-            state = windows.states[start]
-            if start == timestamp + 1:
-                right_exists = True
-            elif start + difference > timestamp:
-                right = right or self._shared(state)
-                self._into(windows, start, state, value, timestamp)
-            elif start + difference == timestamp:
-                left_exists = True
-                self._into(windows, start, state, value, timestamp)
-                if state.timestamp >= timestamp:
-                    return
-                previous = state.timestamp
-            else:
-                left, previous = state, state.timestamp
+            if not self._update_one(windows, start, around, value, timestamp):
                 break
-        if previous is not None and previous + 1 not in seen and previous + 1 + difference >= timestamp:
-            self._begin(windows, previous + 1, value, timestamp)
-        if not left_exists:
-            start = timestamp - difference
+        if not around.complete:
+            self._create(windows, around, value, timestamp)
+
+    def _update_one(self, windows: KeyWindows, start: int, around: _Around, value: Any, timestamp: int) -> bool:
+        """Update a window that holds the record, or learn from one that does not; False behind the last of use."""
+        state, end = windows.states[start], start + self._difference
+        if start == timestamp + 1:
+            around.right_exists = True
+        elif end > timestamp:
+            around.right = around.right or self._shared(state)
+            self._into(windows, start, state, value, timestamp)
+        elif end == timestamp:
+            around.left_exists = True
+            around.complete = state.timestamp >= timestamp
+            around.previous = state.timestamp
+            self._into(windows, start, state, value, timestamp)
+            return not around.complete
+        else:
+            around.left, around.previous = state, state.timestamp
+            return False
+        return True
+
+    def _create(self, windows: KeyWindows, around: _Around, value: Any, timestamp: int) -> None:
+        """The windows that the record begins: the right one of the record before it, its left and its right one."""
+        behind = None if around.previous is None else around.previous + 1
+        if behind is not None and behind not in around.seen and behind + self._difference >= timestamp:
+            self._begin(windows, behind, value, timestamp)
+        if not around.left_exists:
+            start, left = timestamp - self._difference, around.left
             if left is not None and start <= left.timestamp:
                 self._into(windows, start, State(self._copy(left.value), timestamp), value, timestamp, True)
             else:
                 self._begin(windows, start, value, timestamp)
-        if not right_exists and right is not None and right.timestamp > timestamp:
+        self._create_right(windows, around, timestamp)
+
+    def _create_right(self, windows: KeyWindows, around: _Around, timestamp: int) -> None:
+        right = around.right
+        if not around.right_exists and right is not None and right.timestamp > timestamp:
             self._put(windows, timestamp + 1, right, None)
 
     def _take_early(self, windows: KeyWindows, value: Any, timestamp: int) -> None:
         """A record whose left window is the one that all records share whose own would begin before 1970."""
-        combined: State | None = None
-        right: State | None = None
-        right_exists = False
-        previous: int | None = None
-        seen = self._readable(windows, 0, timestamp + 1)
-        for start in seen:
-            state = windows.states[start]
-            if start == 0:
-                combined = state
-                if state.timestamp < timestamp:
-                    previous = state.timestamp
-            elif start <= timestamp:
-                right = self._shared(state)
-                self._into(windows, start, state, value, timestamp)
-            else:
-                right_exists = True
-        if right is None and combined is not None and combined.timestamp > timestamp:
-            right = self._shared(combined)
-        if not right_exists and right is not None and right.timestamp > timestamp:
-            self._put(windows, timestamp + 1, right, None)
-        if previous is not None and previous + 1 not in seen:
-            self._begin(windows, previous + 1, value, timestamp)
-        if combined is None:
+        around = _Around(self._readable(windows, 0, timestamp + 1))
+        shared = windows.states[0] if 0 in around.seen else None
+        for start in around.seen:
+            if 0 < start <= timestamp:
+                around.right = self._shared(windows.states[start])
+                self._into(windows, start, windows.states[start], value, timestamp)
+        around.right_exists = timestamp + 1 in around.seen
+        if shared is None:
+            self._create_right(windows, around, timestamp)
             self._begin(windows, 0, value, timestamp)
-        else:
-            self._into(windows, 0, combined, value, timestamp)
+            return
+        if around.right is None and shared.timestamp > timestamp:
+            around.right = self._shared(shared)
+        self._create_right(windows, around, timestamp)
+        if shared.timestamp < timestamp and shared.timestamp + 1 not in around.seen:
+            self._begin(windows, shared.timestamp + 1, value, timestamp)
+        self._into(windows, 0, shared, value, timestamp)
 
     def _shared(self, state: State) -> State:
         """The same state for another window: neither sees what is done to the other."""
