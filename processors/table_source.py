@@ -126,6 +126,8 @@ class TableSource(Processor):
     def process(self, batch: Batch) -> None:
         kept = batch.select([key is not None for key in batch.keys]) if None in batch.keys else batch
         self.context.count("dropped-null-key", len(batch) - len(kept))
+        # Of another table's updates only the new values count: this table has values before and latest ones of its own.
+        kept = kept.with_values(kept.values)
         if self._writer is None:
             self.context.forward(kept)
         else:

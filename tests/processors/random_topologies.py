@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from millpond.processors import (
     Grouped,
+    Joined,
     JoinWindows,
     KStream,
     KTable,
@@ -152,8 +153,18 @@ def _window(made: RandomTopology, first: int, second: int, variant: int, number:
     made.streams.append(flat)
 
 
+def _join_table_with_grace(made: RandomTopology, first: int, second: int, variant: int, number: int) -> None:
+    table = made.table(second)
+    if table.versioned:
+        join = (KStream.join, KStream.left_join)[variant % 2]
+        joined = join(made.stream(first), table, short, Joined(grace=variant % 5))
+        joined.value_serde = "string"
+        made.streams.append(joined)
+
+
 def _to_table(made: RandomTopology, first: int, second: int, variant: int, number: int) -> None:
-    made.tables.append(made.stream(first).to_table())
+    store = Materialized.versioned(history_retention=15) if variant % 2 else None
+    made.tables.append(made.stream(first).to_table(store, grace=None if variant % 3 else variant))
 
 
 def _table_filter(made: RandomTopology, first: int, second: int, variant: int, number: int) -> None:
@@ -167,6 +178,21 @@ def _table_map_values(made: RandomTopology, first: int, second: int, variant: in
 def _join_tables(made: RandomTopology, first: int, second: int, variant: int, number: int) -> None:
     join = (KTable.join, KTable.left_join, KTable.outer_join)[variant % 3]
     made.tables.append(join(made.table(first), made.table(second), short, TEXT))
+
+
+def _join_histories(made: RandomTopology, first: int, second: int, variant: int, number: int) -> None:
+    left, right = made.table(first), made.table(second)
+    if left.versioned and right.versioned:
+        join = (KTable.join, KTable.left_join, KTable.outer_join)[variant % 3]
+        made.tables.append(
+            join(
+                left,
+                right,
+                short,
+                Materialized.versioned(history_retention=15, value_serde="string"),
+                history="complete",
+            )
+        )
 
 
 def _table_to_stream(made: RandomTopology, first: int, second: int, variant: int, number: int) -> None:
@@ -188,12 +214,14 @@ OPERATORS: dict[str, Callable[[RandomTopology, int, int, int, int], None]] = {
     "process": _process,
     "join_streams": _join_streams,
     "join_table": _join_table,
+    "join_table_with_grace": _join_table_with_grace,
     "aggregate": _aggregate,
     "window": _window,
     "to_table": _to_table,
     "table_filter": _table_filter,
     "table_map_values": _table_map_values,
     "join_tables": _join_tables,
+    "join_histories": _join_histories,
     "table_to_stream": _table_to_stream,
     "table_group_by": _table_group_by,
 }

@@ -271,6 +271,18 @@ class TestWhichTablesAreVersioned:
         assert not table.to_stream().to_table().versioned
         assert table.to_stream().to_table(_versioned("again")).versioned
 
+    def test_a_table_made_of_a_tables_updates_has_old_values_of_its_own(self) -> None:
+        builder = _builder()
+        table = builder.table("v", materialized=_versioned())
+        by_arrival = table.to_stream().to_table(Materialized("by-arrival"))
+        for number, grouped in enumerate((table, by_arrival)):
+            counted = grouped.group_by(lambda key, value: (value, value), Grouped("string", "string")).count()
+            counted.to_stream().map_values(str).to("out" if number else "latest", TEXT)
+        with TopologyDriver(builder.build()) as driver:
+            driver.pipe_all("v", [("k", "v2", 2), ("k", "v1", 1), ("k", "v3", 3)])
+            assert {row.key: row.value for row in driver.read("latest")} == {"v2": "0", "v3": "1"}
+            assert {row.key: row.value for row in driver.read("out")} == {"v2": "0", "v1": "0", "v3": "1"}
+
 
 class TestErrorsSayWhy:
     def test_suppress_on_a_versioned_table(self) -> None:
