@@ -61,13 +61,17 @@ class Punctuation:
     def cancel(self) -> None:
         self._punctuator = None
 
+    def plan(self, due: int) -> None:
+        """Fire next at ``due``."""
+        self.due = due
+        if self._store is not None:
+            self._store.put_metadata(self._name, _NEXT.pack(due))
+
     def advance(self, now: int) -> None:
         """Fire once if the time has come, and plan the next firing on the grid of the interval."""
         if self._punctuator is None or now < self.due:
             return
-        self.due += self.interval * ((now - self.due) // self.interval + 1)
-        if self._store is not None:
-            self._store.put_metadata(self._name, _NEXT.pack(self.due))
+        self.plan(self.due + self.interval * ((now - self.due) // self.interval + 1))
         self._punctuator(now)
 
 
@@ -202,8 +206,8 @@ class Scheduler:
             raise TopologyError(f"processor {node!r} schedules by stream time after init; do it in init")
         first = 0 if by_records else self._wall_clock + interval
         punctuation = Punctuation(interval, kind, punctuator, first, memory)
-        if not by_records and punctuation.due > first:
-            punctuation.due = first
+        if not by_records:
+            punctuation.plan(min(punctuation.due, first))
         self._punctuations.append(punctuation)
         return punctuation
 

@@ -14,11 +14,14 @@ from millpond.processors import (
     PunctuationType,
     RecordProcessor,
     StreamsBuilder,
+    Task,
     TopologyDriver,
 )
 from millpond.stores.keyvalue import KeyValueStore
+from millpond.stores.memory import MemoryBackend
 from millpond.stores.serdes import INT64, STRING
 from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.transaction import Transaction
 
 SUMS = StoreSpec("sums", StoreKind.KEY_VALUE, STRING, INT64)
 OUT = Produced("string", "msgpack")
@@ -199,6 +202,18 @@ def test_with_a_store_the_grid_goes_on_after_a_restart(tmp_path: Path) -> None:
         assert _values(driver) == [-2]
         driver.pipe("in", "a", -3, 200)
         assert _values(driver) == [-3, 200]
+
+
+def test_with_a_store_wall_clock_time_goes_on_from_task_to_task() -> None:
+    (part,) = _ticking(PunctuationType.WALL_CLOCK_TIME, 10, [SUMS]).build().subtopologies
+    transaction = Transaction(MemoryBackend())
+    fired = []
+    for begins, ends in ((1000, 1005), (1006, 1009), (1012, 1013), (1014, 1025), (3, 5), (6, 13)):
+        task = Task(part, {"sums": SUMS.open(transaction)}, wall_clock=begins)
+        task.punctuate(ends)
+        fired.append([value for batch in task.take().get("out", ()) for value in batch.values])
+        task.close()
+    assert fired == [[], [], [1013], [1025], [], [13]]
 
 
 def test_a_stream_time_schedule_after_the_beginning_is_refused() -> None:
