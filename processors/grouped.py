@@ -62,7 +62,20 @@ class KGroupedStream:
         return self._aggregate(Aggregation(aggregator, initializer), materialized, None)
 
     def cogroup(self, aggregator: Update) -> CogroupedKStream:
-        """Begin an aggregate of several streams; ``aggregator(key, value, aggregate)`` takes this one's values in."""
+        """Begin an aggregate of several streams; ``aggregator(key, value, aggregate)`` takes this one's values in.
+
+        >>> from millpond.processors import StreamsBuilder, TopologyDriver
+        >>> builder = StreamsBuilder()
+        >>> paid = builder.stream("paid").group_by_key().cogroup(lambda key, value, total: total + value)
+        >>> refunded = builder.stream("refunded").group_by_key()
+        >>> both = paid.cogroup(refunded, lambda key, value, total: total - value)
+        >>> both.aggregate(int, Materialized(value_serde="int64")).to("balance")
+        >>> with TopologyDriver(builder.build()) as driver:
+        ...     driver.pipe("paid", "a", 5, timestamp=1)
+        ...     driver.pipe("refunded", "a", 2, timestamp=2)
+        ...     driver.read("balance")
+        [Record(key='a', value=5, timestamp=1), Record(key='a', value=3, timestamp=2)]
+        """
         return CogroupedKStream(((self, aggregator),))
 
     @overload
@@ -72,7 +85,19 @@ class KGroupedStream:
     def windowed_by(
         self, windows: TimeWindows | SlidingWindows | SessionWindows
     ) -> TimeWindowedKStream | SessionWindowedKStream:
-        """Group by windows of time, or by sessions, as well."""
+        """Group by windows of time, or by sessions, as well.
+
+        >>> from millpond.processors import StreamsBuilder, TopologyDriver
+        >>> builder = StreamsBuilder()
+        >>> builder.stream("in").group_by_key().windowed_by(TimeWindows(10, grace=5)).count().to("out")
+        >>> with TopologyDriver(builder.build()) as driver:
+        ...     driver.pipe_all("in", [("a", "x", 1), ("a", "y", 12), ("a", "z", 9)])
+        ...     for record in driver.read("out"):
+        ...         print(*record)
+        Windowed(key='a', start=0, end=10) 1 1
+        Windowed(key='a', start=10, end=20) 1 12
+        Windowed(key='a', start=0, end=10) 2 9
+        """
         if isinstance(windows, SessionWindows):
             return SessionWindowedKStream(self, windows)
         return TimeWindowedKStream(self, windows)

@@ -21,6 +21,17 @@ class KGroupedTable:
 
     A row that changes leaves its group with its old value and joins its group with the new one. If that is the same
     group, the group is updated once: subtracted, then added. The changes travel through a repartition topic.
+
+    >>> from millpond.processors import StreamsBuilder, TopologyDriver
+    >>> builder = StreamsBuilder(value_serde="string")
+    >>> homes = builder.table("homes")
+    >>> homes.group_by(lambda person, town: (town, person), Grouped("string", "string")).count().to("inhabitants")
+    >>> with TopologyDriver(builder.build()) as driver:
+    ...     driver.pipe("homes", "Ada", "Aberdeen", timestamp=1)
+    ...     driver.pipe("homes", "Ada", "Bath", timestamp=2)
+    ...     driver.read("inhabitants")  # doctest: +NORMALIZE_WHITESPACE
+    [Record(key='Aberdeen', value=1, timestamp=1), Record(key='Aberdeen', value=0, timestamp=2),
+     Record(key='Bath', value=1, timestamp=2)]
     """
 
     def __init__(self, table: KTable, selector: Selector, grouped: Grouped) -> None:

@@ -11,6 +11,14 @@ from millpond.stores.timestamps import Duration, to_millis
 class Suppressed:
     """What ``KTable.suppress`` holds back, made by one of the two class methods.
 
+    >>> from millpond.processors import StreamsBuilder, TopologyDriver
+    >>> builder = StreamsBuilder()
+    >>> builder.table("prices").suppress(Suppressed.until_time_limit(10)).to("calm")
+    >>> with TopologyDriver(builder.build()) as driver:
+    ...     driver.pipe_all("prices", [("a", 1, 100), ("a", 2, 105), ("b", 7, 110)])
+    ...     driver.read("calm")
+    [Record(key='a', value=2, timestamp=105)]
+
     Attributes:
         wait: how long after a key's first held update, in milliseconds; None until its window closes.
         max_records, max_bytes: the bounds of the buffer; None where there is none. The bytes are those of keys, values

@@ -31,7 +31,17 @@ class TimeWindowedKStream:
         self._emit = emit
 
     def emit_strategy(self, emit: EmitStrategy) -> "TimeWindowedKStream":
-        """The same, with results emitted as ``emit`` says (KIP-825)."""
+        """The same, with results emitted as ``emit`` says (KIP-825).
+
+        >>> from millpond.processors import StreamsBuilder, TopologyDriver
+        >>> builder = StreamsBuilder()
+        >>> windowed = builder.stream("in").group_by_key().windowed_by(TimeWindows(10, grace=5))
+        >>> windowed.emit_strategy(EmitStrategy.ON_WINDOW_CLOSE).count().to("out")
+        >>> with TopologyDriver(builder.build()) as driver:
+        ...     driver.pipe_all("in", [("a", "x", 1), ("a", "y", 12), ("a", "z", 9), ("b", "x", 15)])
+        ...     driver.read("out")
+        [Record(key=Windowed(key='a', start=0, end=10), value=2, timestamp=9)]
+        """
         return TimeWindowedKStream(self._grouped, self._windows, emit)
 
     def count(self, materialized: Materialized | None = None) -> KTable:
