@@ -175,13 +175,15 @@ class Topology:
 
     @property
     def fingerprint(self) -> str:
-        """A short hash of the stores, their formats and where they sit: equal as long as state can be carried over."""
+        """A short hash of the stores and where they sit: equal as long as state can be carried over.
+
+        A plain store and its timestamped twin are the same here: either takes over the other's rows (KIP-258).
+        """
         digest = blake2b(digest_size=8)
         for part in self.subtopologies:
             for name, spec in sorted(part.stores.items()):
-                digest.update(
-                    f"{part.index}/{name}/{spec.kind}/{spec.key_serde.name}/{spec.value_serde.name}\n".encode()
-                )
+                kind = spec.kind.value.removeprefix("timestamped-")
+                digest.update(f"{part.index}/{name}/{kind}/{spec.key_serde.name}/{spec.value_serde.name}\n".encode())
         return digest.hexdigest()
 
 
