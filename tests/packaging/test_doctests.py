@@ -1,0 +1,16 @@
+"""Every example in a docstring does what it shows."""
+
+import doctest
+import pkgutil
+from importlib import import_module
+
+import pytest
+
+import millpond
+
+MODULES = [module.name for module in pkgutil.walk_packages(millpond.__path__, "millpond.")]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_the_examples_of_a_module_do_what_they_show(name: str) -> None:
+    assert doctest.testmod(import_module(name)).failed == 0
