@@ -49,7 +49,9 @@ def _role(node: Node, topology: Topology) -> str:
     if not isinstance(node, SourceNode | SinkNode):
         return ""
     what = "repartition topic" if node.topic in topology.internal_topics else "topic"
-    return f" {'reads' if isinstance(node, SourceNode) else 'writes'} {what} {node.topic}"
+    if isinstance(node, SinkNode):
+        return f" writes {what} {node.topic}"
+    return f" reads {what} {node.topic}{', all of it in every task' if node.broadcast else ''}"
 
 
 def _properties(spec: StoreSpec) -> Iterator[str]:

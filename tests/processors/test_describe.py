@@ -51,6 +51,13 @@ def test_a_repartition_topic_is_named_at_both_ends() -> None:
     assert " reads repartition topic users-repartition\n" in text
 
 
+def test_a_global_table_is_read_whole_by_every_task() -> None:
+    builder = StreamsBuilder()
+    names = builder.global_table("names")
+    builder.stream("in").join(names, lambda left, right: left).to("out", Produced(value_serde="json"))
+    assert " reads topic names, all of it in every task\n" in builder.build().describe()
+
+
 def test_window_stores_show_their_retention() -> None:
     builder = StreamsBuilder()
     left, right = builder.stream("left"), builder.stream("right")

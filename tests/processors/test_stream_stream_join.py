@@ -1,6 +1,7 @@
 """Joins of two streams against a brute-force reading of the contract, and what the tables of KIP-77 do not say."""
 
 from collections import Counter
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -167,6 +168,15 @@ def test_records_of_one_time_join_even_if_the_window_has_no_length() -> None:
 def test_a_window_that_does_not_hold_a_record_s_own_time_reaches_its_far_end() -> None:
     arrivals: list[Arrival] = [("left", "k", "A", 100), ("left", "z", "Z", 103), ("right", "k", "a", 103)]
     assert _run(_topology("inner", JoinWindows(before=-3, after=3)), arrivals) == [("k", "A-a", 103)]
+
+
+def test_a_window_that_lies_before_1970_holds_no_record_of_1970() -> None:
+    arrivals: list[Arrival] = [("left", "k", "A", 0), ("right", "k", "a", 3), ("right", "k", "b", 5)]
+    assert _run(_topology("inner", JoinWindows(before=-5, after=30)), arrivals) == [("k", "A-b", 5)]
+
+
+def test_windows_may_be_given_as_timedeltas() -> None:
+    assert JoinWindows(timedelta(seconds=1), timedelta(minutes=1)) == JoinWindows(1000, 60_000)
 
 
 def test_equal_records_are_kept_apart() -> None:
