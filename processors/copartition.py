@@ -14,6 +14,7 @@ from millpond.stores.serdes import serde
 class Keyed(Protocol):
     """A stream or a table in the topology."""
 
+    graph: TopologyGraph
     node: str
     key_serde: SerdeLike | None
 
@@ -22,8 +23,13 @@ def check_copartitioned(left: Keyed, right: Keyed) -> None:
     """Refuse to join inputs whose equal keys would be in different tasks.
 
     Raises:
-        TopologyError: the two write their keys in different ways.
+        TopologyError: the two write their keys in different ways, or come from different builders.
     """
+    if left.graph is not right.graph:
+        raise TopologyError(
+            f"{left.node!r} and {right.node!r} come from two builders and so from two topologies; make both with one "
+            "StreamsBuilder"
+        )
     if left.key_serde is None or right.key_serde is None:
         return
     if not same_serde(left.key_serde, right.key_serde):

@@ -188,6 +188,11 @@ class KTable:
         from millpond.processors.foreign_key_graph import join_on_foreign_key
         from millpond.processors.table_join_graph import join_tables
 
+        if not isinstance(other, KTable):
+            raise TopologyError(
+                f"table {self.node!r} can be joined with a table, not with {other!r}; a stream can join a table, and "
+                "to_table() makes a table of a stream"
+            )
         with_key = keyed_joiner(joiner)
         if foreign_key is None:
             return join_tables(self, other, with_key, materialized or Materialized(), type_, history, name)

@@ -77,8 +77,7 @@ class StreamTableJoin(Processor):
 
     def _usable(self, batch: Batch) -> Batch:
         """The records that can have a result."""
-        if None in batch.values:
-            batch = batch.select([value is not None for value in batch.values])
+        batch = batch.select([value is not None for value in batch.values])
         wanted = self._wanted(batch)
         if None not in wanted:
             return batch

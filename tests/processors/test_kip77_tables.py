@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from millpond.errors import TopologyError
 from millpond.processors import KStream, KTable, Materialized, Produced, StreamsBuilder, TopologyDriver
 
 STREAM_TABLE_INNER_JOIN = """
@@ -179,3 +180,14 @@ def test_a_stream_finds_any_key_of_a_global_table() -> None:
         results = [("ada", "1 de-Deutschland", 3), (None, "2 nl-Netherlands", 4), ("eva", "3 fr-null", 5)]
         # A record with a key of its own that names nothing to look up is dropped.
         assert driver.read("out") == results
+
+
+def test_a_table_can_be_joined_with_a_table_only() -> None:
+    builder = StreamsBuilder(value_serde="string")
+    with pytest.raises(TopologyError, match="can be joined with a table"):
+        builder.table("left").join(builder.stream("right"), _joiner)  # type: ignore[arg-type]
+
+
+def test_a_table_of_another_builder_cannot_be_joined() -> None:
+    with pytest.raises(TopologyError, match="two builders"):
+        StreamsBuilder().table("left").join(StreamsBuilder().table("right"), _joiner)
