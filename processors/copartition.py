@@ -8,6 +8,7 @@ from typing import Protocol
 
 from millpond.errors import TopologyError
 from millpond.processors.config import SerdeLike, same_serde
+from millpond.processors.topology import TopologyGraph
 from millpond.stores.serdes import serde
 
 
