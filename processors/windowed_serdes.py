@@ -30,19 +30,19 @@ class TimeWindowedSerde(Serde[Windowed[K]], Generic[K]):
     name = "time-windowed"
 
     def __init__(self, key_serde: Serde[K], size: int) -> None:
-        self._key_serde = key_serde
+        self.key_serde = key_serde
         self._size = size
 
     def serialize(self, value: Windowed[K]) -> bytes:
         _check_windowed(value)
         if value.end - value.start != self._size:
             raise SerdeError(f"{value} is no window of {self._size} ms; its table has other windows than the serde")
-        return self._key_serde.serialize(value.key) + _ONE.pack(value.start)
+        return self.key_serde.serialize(value.key) + _ONE.pack(value.start)
 
     def deserialize(self, data: bytes) -> Windowed[K]:
         _check_size(data, _ONE.size)
         (start,) = _ONE.unpack_from(data, len(data) - _ONE.size)
-        return Windowed(self._key_serde.deserialize(data[: -_ONE.size]), start, start + self._size)
+        return Windowed(self.key_serde.deserialize(data[: -_ONE.size]), start, start + self._size)
 
 
 class SessionWindowedSerde(Serde[Windowed[K]], Generic[K]):
@@ -51,16 +51,16 @@ class SessionWindowedSerde(Serde[Windowed[K]], Generic[K]):
     name = "session-windowed"
 
     def __init__(self, key_serde: Serde[K]) -> None:
-        self._key_serde = key_serde
+        self.key_serde = key_serde
 
     def serialize(self, value: Windowed[K]) -> bytes:
         _check_windowed(value)
-        return self._key_serde.serialize(value.key) + _TWO.pack(value.end, value.start)
+        return self.key_serde.serialize(value.key) + _TWO.pack(value.end, value.start)
 
     def deserialize(self, data: bytes) -> Windowed[K]:
         _check_size(data, _TWO.size)
         end, start = _TWO.unpack_from(data, len(data) - _TWO.size)
-        return Windowed(self._key_serde.deserialize(data[: -_TWO.size]), start, end)
+        return Windowed(self.key_serde.deserialize(data[: -_TWO.size]), start, end)
 
 
 def _check_windowed(value: object) -> None:

@@ -5,6 +5,7 @@ through Spark. A delta is written before the manifest that names it is handed to
 anywhere leaves files that no manifest names, and nothing else.
 """
 
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -13,6 +14,7 @@ import pandas as pd
 import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
+from millpond.adapters.spark.counters import counts_row, without_counts
 from millpond.adapters.spark.exchange import EXCHANGE_SCHEMA, WINDOW_ROWS, Blob, BlobWriter, gather, to_record_batch
 from millpond.adapters.spark.pack import Router, decoded, joined
 from millpond.adapters.spark.plan import Plan
@@ -67,14 +69,14 @@ class TaskOperator(StatefulProcessor):
         if part is None:
             yield _frame(pa.Table.from_batches([to_record_batch(blobs)]))
         elif not part.stores:
-            yield from self._run(Task(part, {}, partition), partition, blobs)
+            yield from self._run(Task(part, {}, partition, wall_clock=_now()), partition, blobs)
         else:
             yield from self._run_with_state(part, partition, blobs)
 
     def _run_with_state(self, part: Subtopology, partition: int, blobs: Iterable[Blob]) -> Iterator[pd.DataFrame]:
         before = self._read_manifest()
         with task_state(self._stage.settings, part, partition) as state:
-            task = Task(part, state.open(before), partition)
+            task = Task(part, state.open(before), partition, wall_clock=_now())
             yield from self._run(task, partition, blobs)
             after = state.commit()
         self._manifest.update((STATE_VERSION, after.to_json()))
@@ -104,8 +106,12 @@ class TaskOperator(StatefulProcessor):
             if waiting >= WINDOW_ROWS:
                 waiting = 0
                 yield from self._take(task, router, writer)
+        task.punctuate(_now())
         task.flush()
         yield from self._take(task, router, writer)
+        if task.counters:
+            schema = EXCHANGE_SCHEMA if self._stage.sink is None else self._stage.sink.schema
+            yield _pandas(counts_row(schema, task.counters))
         task.close()
 
     def _take(self, task: Task, router: Router, writer: BlobWriter) -> Iterator[pd.DataFrame]:
@@ -121,6 +127,11 @@ class TaskOperator(StatefulProcessor):
                 yield _frame(sink.to_table(batch.slice(start, start + WINDOW_ROWS)))
 
 
+def _now() -> int:
+    """The wall clock, in milliseconds: for punctuations by wall-clock time, which are due with the next records."""
+    return time.time_ns() // 1_000_000
+
+
 def _blobs(task: int, frames: Iterator[Any]) -> list[Blob]:
     return [
         Blob(task, input_, split, chunk, records)
@@ -131,7 +142,17 @@ def _blobs(task: int, frames: Iterator[Any]) -> list[Blob]:
     ]
 
 
-def _frame(table: pa.Table) -> pd.DataFrame:
-    """The rows for Spark: Arrow columns underneath, because integers with nulls must not pass through floats."""
-    frame: pd.DataFrame = table.to_pandas(types_mapper=pd.ArrowDtype)
+def _frame(rows: pa.Table) -> pd.DataFrame:
+    """The rows for Spark, which expects the column for the counts."""
+    return _pandas(without_counts(rows))
+
+
+def _pandas(table: pa.Table) -> pd.DataFrame:
+    """With Arrow columns underneath, because integers with nulls must not pass through floats."""
+    frame: pd.DataFrame = table.to_pandas(types_mapper=_flat_dtype, maps_as_pydicts="strict")
     return frame
+
+
+def _flat_dtype(type_: pa.DataType) -> pd.ArrowDtype | None:
+    # Spark converts nested values one by one, and takes pandas' mark for a missing one for a value.
+    return None if pa.types.is_nested(type_) else pd.ArrowDtype(type_)

@@ -7,14 +7,14 @@ between micro-batches.
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 from pyspark.taskcontext import TaskContext
 
+from millpond.adapters.spark.counters import counts_row, without_counts
 from millpond.adapters.spark.exchange import (
     BLOB_BYTES,
-    EXCHANGE_DDL,
     EXCHANGE_SCHEMA,
     Blob,
     BlobWriter,
@@ -25,18 +25,13 @@ from millpond.adapters.spark.exchange import (
 from millpond.adapters.spark.partitions import partitions_of
 from millpond.adapters.spark.plan import Plan
 from millpond.adapters.spark.sink import Sink
-from millpond.adapters.spark.source import SKIP_REASONS, RecordReader, Records, Source
+from millpond.adapters.spark.source import RecordReader, Records, Source
 from millpond.adapters.spark.worker import tune
 from millpond.processors.batch import Batch
 from millpond.processors.task import Task
 from millpond.processors.topology import Subtopology
 from millpond.stores.serdes import serde
 
-SKIPPED_DDL: Final = "skipped struct<" + ", ".join(f"{reason}: bigint" for reason in SKIP_REASONS) + ">"
-"""The last column of what a packer makes: counts of skipped records in a row of its own, null in all other rows."""
-
-PACKED_DDL: Final = f"{EXCHANGE_DDL}, {SKIPPED_DDL}"
-_SKIPPED_TYPE: Final = pa.struct([(reason, pa.int64()) for reason in SKIP_REASONS])
 _MAX_PENDING_BYTES: Final = 8 * BLOB_BYTES
 
 
@@ -53,15 +48,15 @@ class Pack:
         tune()
         split = _split()
         writer = BlobWriter(split)
-        skipped: Counter[str] = Counter()
-        for records in _read(batches, self._source, split, skipped):
+        counts: Counter[str] = Counter()
+        for records in _read(batches, self._source, split, counts):
             if self._broadcast:
                 copies = (writer.cut(records.table, task, self._input) for task in self._tasks)
-                yield _packed(chain.from_iterable(copies))
+                yield from _packed(chain.from_iterable(copies))
             else:
                 partitions = partitions_of(records.keys, len(self._tasks))
-                yield _packed(writer.scatter(records.table, partitions, self._tasks, self._input))
-        yield from _skipped_row(skipped, EXCHANGE_SCHEMA)
+                yield from _packed(writer.scatter(records.table, partitions, self._tasks, self._input))
+        yield from _counted(EXCHANGE_SCHEMA, counts)
 
 
 class PackThrough:
@@ -76,10 +71,10 @@ class PackThrough:
         tune()
         split = _split()
         writer = BlobWriter(split)
-        skipped: Counter[str] = Counter()
-        for outputs in _run(self._part, _read(batches, self._source, split, skipped), self._source, split):
-            yield _packed(self._router.route(outputs, writer))
-        yield from _skipped_row(skipped, EXCHANGE_SCHEMA)
+        counts: Counter[str] = Counter()
+        for outputs in _run(self._part, batches, self._source, split, counts):
+            yield from _packed(self._router.route(outputs, writer))
+        yield from _counted(EXCHANGE_SCHEMA, counts)
 
 
 class MapOnly:
@@ -93,11 +88,11 @@ class MapOnly:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         tune()
         split = _split()
-        skipped: Counter[str] = Counter()
-        for outputs in _run(self._part, _read(batches, self._source, split, skipped), self._source, split):
+        counts: Counter[str] = Counter()
+        for outputs in _run(self._part, batches, self._source, split, counts):
             for batch in outputs.get(self._sink.topic, ()):
-                yield from (_without_skips(rows) for rows in self._sink.to_table(batch).to_batches())
-        yield from _skipped_row(skipped, self._sink.schema)
+                yield from without_counts(self._sink.to_table(batch)).to_batches()
+        yield from _counted(self._sink.schema, counts)
 
 
 class Router:
@@ -120,7 +115,7 @@ class Router:
         """The blobs of what came out; what nobody reads is dropped."""
         for topic, (key_bytes, value_bytes, tasks, input_) in self._routes.items():
             for batch in outputs.get(topic, ()):
-                keys = list(map(key_bytes, batch.keys))
+                keys = [None if key is None else key_bytes(key) for key in batch.keys]
                 values = [None if value is None else value_bytes(value) for value in batch.values]
                 records = pa.table(
                     {
@@ -129,7 +124,8 @@ class Router:
                         "timestamp": pa.array(batch.timestamps, pa.int64()),
                     }
                 )
-                yield from writer.scatter(records, partitions_of(keys, self._partitions), tasks, input_)
+                partitions = partitions_of([key or b"" for key in keys], self._partitions)
+                yield from writer.scatter(records, partitions, tasks, input_)
 
 
 def joined(batches: Iterable[Batch]) -> Batch:
@@ -148,10 +144,11 @@ def decoded(run: Run, source: Source) -> Batch:
     """The records of a run as the processors see them."""
     keys, values = run.keys, run.values
     if source.decode_key and source.key_serde is not None:
-        keys = list(map(source.key_serde.deserialize, keys))
+        read_key = source.key_serde.deserialize
+        keys = [None if key is None else read_key(key) for key in keys]
     if source.value_serde is not None:
-        read = source.value_serde.deserialize
-        values = [None if value is None else read(value) for value in values]
+        read_value = source.value_serde.deserialize
+        values = [None if value is None else read_value(value) for value in values]
     return Batch(keys, values, run.timestamps)
 
 
@@ -160,12 +157,12 @@ def _split() -> int:
     return 0 if context is None else int(context.partitionId())
 
 
-def _read(batches: Iterator[pa.RecordBatch], source: Source, split: int, skipped: Counter[str]) -> Iterator[Records]:
+def _read(batches: Iterator[pa.RecordBatch], source: Source, split: int, counts: Counter[str]) -> Iterator[Records]:
     """The usable records, a few megabytes at a time."""
     reader = RecordReader(source, split)
     for table in _gulps(batches):
         records = reader.read(table)
-        skipped.update(records.skipped)
+        counts.update(records.skipped)
         yield records
 
 
@@ -182,29 +179,25 @@ def _gulps(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(pending)
 
 
-def _run(part: Subtopology, records: Iterator[Records], source: Source, split: int) -> Iterator[dict[str, list[Batch]]]:
+def _run(
+    part: Subtopology, batches: Iterator[pa.RecordBatch], source: Source, split: int, counts: Counter[str]
+) -> Iterator[dict[str, list[Batch]]]:
     """What the sub-topology writes to each of its sinks, and at the end what its processors held back."""
     task = Task(part, {}, split)
-    for gulp in records:
-        for run in windows(0, gulp.table):
+    for records in _read(batches, source, split, counts):
+        for run in windows(0, records.table):
             task.process(source.topic, decoded(run, source))
             yield {topic: [joined(batches)] for topic, batches in task.take().items()}
     task.flush()
     yield {topic: [joined(batches)] for topic, batches in task.take().items()}
+    counts.update(task.counters)
     task.close()
 
 
-def _packed(blobs: Iterable[Blob]) -> pa.RecordBatch:
-    return _without_skips(to_record_batch(blobs))
+def _packed(blobs: Iterable[Blob]) -> Iterator[pa.RecordBatch]:
+    yield from without_counts(pa.Table.from_batches([to_record_batch(blobs)])).to_batches()
 
 
-def _without_skips(rows: pa.RecordBatch) -> pa.RecordBatch:
-    columns: list[Any] = [*rows.columns, pa.nulls(rows.num_rows, _SKIPPED_TYPE)]
-    return pa.RecordBatch.from_arrays(columns, names=[*rows.schema.names, "skipped"])
-
-
-def _skipped_row(skipped: Counter[str], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    if skipped:
-        counts = pa.array([{reason: skipped[reason] for reason in SKIP_REASONS}], _SKIPPED_TYPE)
-        columns = [*(pa.nulls(1, field.type) for field in schema), counts]
-        yield pa.RecordBatch.from_arrays(columns, names=[*schema.names, "skipped"])
+def _counted(schema: pa.Schema, counts: Counter[str]) -> Iterator[pa.RecordBatch]:
+    if counts:
+        yield from counts_row(schema, counts).to_batches()

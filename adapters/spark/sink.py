@@ -1,13 +1,15 @@
 """From the records that a sink got to the rows of an output DataFrame.
 
 Rule of this module: a column called ``key``, ``value`` or ``timestamp`` is the record's own; any other is that entry of
-its value, which is then a dict (null where it has no such entry, or where the value is None). Without a schema the
-three columns are typed by the serdes.
+its value, which is then a dict (null where it has no such entry, or where the value is None). Of a windowed key,
+``key`` is the key alone, and ``window_start`` and ``window_end`` are the window's. Without a schema these columns are
+typed by the serdes.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import signature
+from operator import attrgetter
 from typing import Any, Final, cast
 
 import pyarrow as pa
@@ -17,12 +19,20 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from millpond.errors import RecordError, TopologyError
 from millpond.processors.batch import Batch
 from millpond.processors.config import Produced
+from millpond.processors.windowed_serdes import SessionWindowedSerde, TimeWindowedSerde
 from millpond.stores.serdes import Serde, serde
+from millpond.stores.windowed import Windowed
 
 _TYPES: Final[Mapping[str, str]] = {"string": "string", "int64": "bigint", "float64": "double", "json": "string"}
 """The Spark type of what a serde's values become without a schema; ``binary``, as serialised, for all others."""
 
 _MILLIS: Final = pa.timestamp("ms", tz="UTC")
+_OF_WINDOW: Final[Mapping[str, Callable[[Windowed[Any]], Any]]] = {
+    "key": attrgetter("key"),
+    "window_start": attrgetter("start"),
+    "window_end": attrgetter("end"),
+}
+_TIMES: Final = frozenset(("timestamp", "window_start", "window_end"))
 
 
 @dataclass(frozen=True)
@@ -54,7 +64,10 @@ class Sink:
         if produced.key_serde is None or produced.value_serde is None:
             raise TopologyError(f"sink {topic!r} has no schema and no serdes; give Produced(schema='key string, ...')")
         key, value = serde(produced.key_serde), serde(produced.value_serde)
-        ddl = f"key {_TYPES.get(key.name, 'binary')}, value {_TYPES.get(value.name, 'binary')}, timestamp timestamp"
+        window = ""
+        if isinstance(key, TimeWindowedSerde | SessionWindowedSerde):
+            key, window = key.key_serde, "window_start timestamp, window_end timestamp, "
+        ddl = f"key {_type(key)}, {window}value {_type(value)}, timestamp timestamp"
         return cls(topic, ddl, _arrow_schema(topic, ddl), key, value)
 
     def to_table(self, batch: Batch) -> pa.Table:
@@ -68,7 +81,7 @@ class Sink:
     def _column(self, batch: Batch, field: Any) -> Any:
         entries = self._entries(batch, field.name)
         try:
-            if field.name == "timestamp" and pa.types.is_timestamp(field.type):
+            if field.name in _TIMES and pa.types.is_timestamp(field.type):
                 return pa.array(entries, pa.int64()).cast(_MILLIS).cast(field.type)
             return pa.array(entries, field.type)
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
@@ -81,6 +94,9 @@ class Sink:
     def _entries(self, batch: Batch, name: str) -> Sequence[Any]:
         if name == "timestamp":
             return batch.timestamps
+        if name in _OF_WINDOW and batch.keys and isinstance(batch.keys[0], Windowed):
+            parts = list(map(_OF_WINDOW[name], batch.keys))
+            return parts if name != "key" or self.key_serde is None else _flat(parts, self.key_serde)
         if name == "key":
             return batch.keys if self.key_serde is None else _flat(batch.keys, self.key_serde)
         if name == "value":
@@ -93,6 +109,10 @@ class Sink:
                 f"sink {self.topic!r}: column {name!r} is an entry of a dict value, but a value is of type "
                 f"{type(stranger).__name__}; its own column is called 'value'"
             ) from None
+
+
+def _type(reader: Serde[Any]) -> str:
+    return _TYPES.get(reader.name, "binary")
 
 
 def _arrow_schema(topic: str, ddl: str) -> pa.Schema:

@@ -9,16 +9,16 @@ from functools import reduce
 from uuid import uuid4
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
+from millpond.adapters.spark.counters import counting_ddl, report_counts
 from millpond.adapters.spark.exchange import EXCHANGE_DDL
 from millpond.adapters.spark.operator import Stage, TaskOperator
-from millpond.adapters.spark.pack import PACKED_DDL, SKIPPED_DDL, MapOnly, Pack, PackThrough
+from millpond.adapters.spark.pack import MapOnly, Pack, PackThrough
 from millpond.adapters.spark.plan import Plan, make_plan
 from millpond.adapters.spark.sink import Sink
 from millpond.adapters.spark.source import SKIP_REASONS, OnError, Source, internal_source, select_source
 from millpond.adapters.spark.worker import StateSettings
-from millpond.errors import ConfigurationError
+from millpond.errors import ConfigurationError, StateConflictError
 from millpond.processors.topology import Topology
 from millpond.stores.backend import BackendSupplier
 from millpond.stores.directory import check_plain_name
@@ -123,7 +123,10 @@ class SparkStreams:
         for part in plan.parts:
             for spec in part.stores.values():
                 supplier(spec.backend or chosen)
-        claim(self._storage, self._application_id, plan.fingerprint)
+        try:
+            claim(self._storage, self._application_id, plan.fingerprint)
+        except StateConflictError as error:
+            raise StateConflictError(f"{error} (the number of partitions, here {plan.partitions}, counts)") from error
         return StateSettings(
             application_id=self._application_id,
             sink=plan.sink,
@@ -138,19 +141,13 @@ class SparkStreams:
         """One input as blobs, and the position of the first operator that takes some of them."""
         part = plan.readers[source.topic]
         pack = PackThrough(plan, part, source) if plan.is_map_side(part) else Pack(plan, source)
-        packed = self._counted(frame.mapInArrow(pack, PACKED_DDL), source)
-        return plan.entry_level(part), packed
+        packed = frame.mapInArrow(pack, counting_ddl(EXCHANGE_DDL))
+        return plan.entry_level(part), report_counts(packed, f"millpond.{source.topic}", SKIP_REASONS)
 
     def _map_only(self, plan: Plan, frame: DataFrame, source: Source, output: Sink) -> DataFrame:
-        rows = frame.mapInArrow(MapOnly(plan.readers[source.topic], source, output), f"{output.ddl}, {SKIPPED_DDL}")
-        return self._counted(rows, source)
-
-    def _counted(self, rows: DataFrame, source: Source) -> DataFrame:
-        """The rows without those that count skipped records, which become metrics of the query's progress."""
-        if self._on_error is OnError.SKIP:
-            sums = [F.coalesce(F.sum(f"skipped.{reason}"), F.lit(0)).alias(reason) for reason in SKIP_REASONS]
-            rows = rows.observe(f"millpond.{source.topic}", *sums).where("skipped is null")
-        return rows.drop("skipped")
+        run = MapOnly(plan.readers[source.topic], source, output)
+        rows = frame.mapInArrow(run, counting_ddl(output.ddl))
+        return report_counts(rows, f"millpond.{source.topic}", SKIP_REASONS)
 
 
 def _chain(
@@ -167,7 +164,9 @@ def _chain(
         stage = Stage(plan, {part.index: part for part in parts}, sources, output if last else None, settings)
         frames = reduce(DataFrame.unionByName, flow + arriving.get(level, []))
         ddl = output.ddl if last else EXCHANGE_DDL
-        flow = [frames.groupBy("task").transformWithStateInPandas(TaskOperator(stage), ddl, "Append", "None")]
+        groups = frames.groupBy("task")
+        rows = groups.transformWithStateInPandas(TaskOperator(stage), counting_ddl(ddl), "Append", "None")
+        flow = [report_counts(rows, f"millpond.operator.{level}")]
     return flow[0]
 
 

@@ -2,9 +2,12 @@
 
 import json
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 pytest.importorskip("pyspark")
@@ -12,7 +15,7 @@ pytest.importorskip("pyspark")
 from pyspark.sql import DataFrame, SparkSession
 
 from millpond.adapters.spark import SparkStreams
-from millpond.processors import Consumed, Produced, StreamsBuilder, Topology
+from millpond.processors import Consumed, Produced, StreamsBuilder, TimeWindows, Topology
 from tests.spark.orders import (
     SCHEMAS,
     Event,
@@ -124,13 +127,36 @@ def test_unusable_records_are_left_out_and_counted(spark: SparkSession, tmp_path
     query.awaitTermination()
     assert sorted(tuple(row) for row in spark.table("skipped_words").collect()) == [("good", 1), ("good", 2)]
     counted = [json.loads(progress.json)["observedMetrics"]["millpond.words"] for progress in query.recentProgress]
-    assert counted == [{"null_key": 1, "bad_key": 1, "bad_timestamp": 2, "bad_value": 1}]
+    totals = {"null_key": 1, "bad_key": 1, "bad_timestamp": 2, "bad_value": 1}
+    assert counted == [{**totals, "tasks": [totals]}]
 
 
 def test_unusable_records_fail_the_query_with_topic_column_and_row(spark: SparkSession, tmp_path: Path) -> None:
     streams = SparkStreams(counted_words(), application_id="fail", state_dir=str(tmp_path / "state"), backend="memory")
     with pytest.raises(Exception, match=r"RecordError: topic 'words': column 'key': null key in row 1 of Spark"):
         streams.transform({"words": words_frame(spark)}).collect()
+
+
+def test_nested_columns_and_nulls_of_every_type_come_out(spark: SparkSession, tmp_path: Path) -> None:
+    ddl = "key string, n int, x double, ok boolean, d date, words array<string>, m map<string, long>, s struct<a: int>"
+    builder = StreamsBuilder()
+    last = builder.stream("rows", Consumed("string", "json", value="json")).group_by_key().reduce(lambda _, new: new)
+    dates = {"date": date(2013, 1, 1), None: None}
+    last.to_stream().map_values(lambda row: {**row, "d": dates[row.get("d")]}, value_serde="pickle").to(
+        "out", Produced(schema=ddl)
+    )
+    full = {"n": 1, "x": 0.5, "ok": True, "d": "date", "words": ["a", None], "m": {"b": 2}, "s": {"a": 3}}
+    frame = spark.createDataFrame(
+        [("full", json.dumps(full).encode(), 1), ("none", b"{}", 2)], "key string, json binary, timestamp long"
+    )
+    streams = SparkStreams(
+        builder.build(), application_id="types", state_dir=str(tmp_path / "state"), partitions=1, backend="memory"
+    )
+    rows = sorted(streams.transform({"rows": frame}).collect())
+    assert [row.asDict(recursive=True) for row in rows] == [
+        {"key": "full", **full, "d": date(2013, 1, 1)},
+        {"key": "none", **dict.fromkeys(full)},
+    ]
 
 
 def test_a_value_that_its_column_cannot_hold_is_named(spark: SparkSession, tmp_path: Path) -> None:
@@ -141,3 +167,37 @@ def test_a_value_that_its_column_cannot_hold_is_named(spark: SparkSession, tmp_p
     streams = SparkStreams(builder.build(), application_id="misfit", state_dir=str(tmp_path / "state"))
     with pytest.raises(Exception, match=r"RecordError: sink 'out': column 'value' of type int64 cannot hold 'many'"):
         streams.transform({"numbers": frame}).collect()
+
+
+def test_windowed_results_show_their_window_and_late_records_are_reported(spark: SparkSession, tmp_path: Path) -> None:
+    builder = StreamsBuilder()
+    clicks = builder.stream("clicks", Consumed("string", "int64"))
+    clicks.group_by_key().windowed_by(TimeWindows(10, grace=0)).count().to_stream().to("counts")
+    rows = [("a", 1, 3), ("a", 1, 7), ("b", 1, 12), ("a", 1, 4), ("a", 1, 25)]
+    pq.write_table(
+        pa.table(dict(zip(("key", "value", "timestamp"), map(list, zip(*rows, strict=True)), strict=True))),
+        tmp_path / "clicks.parquet",
+    )
+    source = spark.readStream.schema("key string, value long, timestamp long").parquet(str(tmp_path))
+    streams = SparkStreams(
+        builder.build(), application_id="late", state_dir=str(tmp_path / "state"), partitions=1, backend="memory"
+    )
+    query = (
+        streams.transform({"clicks": source})
+        .writeStream.format("memory")
+        .queryName("window_counts")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    found = spark.sql("select key, unix_millis(window_start), unix_millis(window_end), value from window_counts")
+    assert sorted(tuple(row) for row in found.collect()) == [
+        ("a", 0, 10, 1),
+        ("a", 0, 10, 2),
+        ("a", 20, 30, 1),
+        ("b", 10, 20, 1),
+    ]
+    reported = json.loads(query.recentProgress[0].json)["observedMetrics"]["millpond.operator.0"]["tasks"]
+    assert [list(counts.values()) for counts in reported] == [[1]]
+    assert all("late" in name for counts in reported for name in counts)
