@@ -133,7 +133,9 @@ class WindowedAggregate(WindowedProcessor):
         self._folding.silently(states, part.slots, part.keys, part.values, part.timestamps)
 
     def _load_closing(self, batch: Batch) -> Closing:
-        return self.load_closing(batch, self._windows.size + self._windows.grace, self._store.fetch_all, by_end=False)
+        windows = self._windows
+        fetch_all = self._store.fetch_all
+        return self.load_closing(batch, windows.size + windows.grace, fetch_all, by_end=False, grid=windows.advance)
 
     def _emit_closed(self, states: dict[Slot, Any], closing: Closing, last_start: int, out: BatchBuilder) -> None:
         for id_, start, end, key in closing.due(last_start):

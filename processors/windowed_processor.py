@@ -78,7 +78,7 @@ class WindowedProcessor(Processor):
             self.context.forward(self._cache.take())
 
     def load_closing(
-        self, batch: Batch, reach: int, ended: Callable[[int, int], Iterable[Any]], by_end: bool
+        self, batch: Batch, reach: int, ended: Callable[[int, int], Iterable[Any]], *, by_end: bool, grid: int = 1
     ) -> Closing:
         """The windows of the store that ``batch`` is going to close.
 
@@ -87,10 +87,12 @@ class WindowedProcessor(Processor):
             reach: a window is closed once stream time is this far past its start, or ``by_end`` its end.
             ended: reads the store's windows between two such times, both included.
             by_end: whether windows close by their ends.
+            grid: such times are multiples of this.
         """
         closing = Closing(max(self._stream_time, *batch.timestamps, NEVER) - reach)
-        if self._stream_time != NEVER:
-            for (key, start, end), state in ended(self._stream_time - reach + 1, closing.last):
+        first = self._stream_time - reach + 1
+        if self._stream_time != NEVER and first <= closing.last - closing.last % grid:
+            for (key, start, end), state in ended(first, closing.last):
                 raw = self._encode(key)
                 (id_,) = self._slots([key])
                 window = Window(id_, start, end, key)
