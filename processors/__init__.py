@@ -18,6 +18,7 @@ from millpond.processors.processor import Processor, ProcessorContext, Punctuati
 from millpond.processors.suppressed import Suppressed
 from millpond.processors.task import Task
 from millpond.processors.topology import Subtopology, Topology
+from millpond.processors.windowed_serdes import SessionWindowedSerde, TimeWindowedSerde
 from millpond.processors.windowed_stream import SessionWindowedKStream, TimeWindowedKStream
 from millpond.processors.windows import EmitStrategy, SessionWindows, SlidingWindows, TimeWindows
 
@@ -46,6 +47,7 @@ __all__ = [
     "Repartitioned",
     "SessionWindows",
     "SessionWindowedKStream",
+    "SessionWindowedSerde",
     "SlidingWindows",
     "StreamJoined",
     "StreamsBuilder",
@@ -53,6 +55,7 @@ __all__ = [
     "Suppressed",
     "Task",
     "TimeWindowedKStream",
+    "TimeWindowedSerde",
     "TimeWindows",
     "Topology",
     "TopologyDriver",

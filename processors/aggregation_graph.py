@@ -159,7 +159,8 @@ def _retained(spec: StoreSpec, windows: Windows, emit: EmitStrategy) -> StoreSpe
     """The store with a retention that fits.
 
     Final results are read back when their windows have just expired, and a late record may join a session that has been
-    emitted already with one that is still open. Neither may be forgotten then.
+    emitted already with one that is still open. Neither may be forgotten then. How far back a late record reaches
+    depends on how long the open session is: some gaps more are enough but for sessions that are very long.
     """
     assert spec.retention is not None
     if spec.retention < windows.retention:
@@ -169,5 +170,5 @@ def _retained(spec: StoreSpec, windows: Windows, emit: EmitStrategy) -> StoreSpe
         )
     if emit is EmitStrategy.ON_WINDOW_UPDATE:
         return spec
-    longer = windows.retention if isinstance(windows, SessionWindows) else 0
+    longer = windows.retention + 4 * windows.gap if isinstance(windows, SessionWindows) else 0
     return replace(spec, retention=spec.retention + longer + 1)
