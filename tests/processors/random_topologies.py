@@ -9,6 +9,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from millpond.processors import (
+    EmitStrategy,
     Grouped,
     Joined,
     JoinWindows,
@@ -30,7 +31,7 @@ from millpond.stores.specs import StoreKind, StoreSpec
 Step = tuple[str, int, int, int]
 """Operator, first input, second input, variant; the numbers count round the inputs and variants that there are."""
 
-SOURCES = ("stream-0", "stream-1", "table-0", "table-1")
+SOURCES = ("stream-0", "stream-1", "table-0", "table-1", "table-2")
 SHARED = "shared"
 TEXT = Materialized.with_serdes(None, "string")
 
@@ -63,7 +64,9 @@ class RandomTopology:
         self.tables: list[KTable] = [
             self.builder.table("table-0"),
             self.builder.table("table-1", materialized=Materialized.versioned(history_retention=20)),
+            self.builder.table("table-2", materialized=Materialized.versioned(history_retention=15), grace=4),
         ]
+        self.histories = {table.node for table in self.tables[1:]}
         self.builder.add_state_store(StoreSpec(SHARED, StoreKind.KEY_VALUE, STRING, STRING))
 
     def build(self, program: list[Step]) -> Topology:
@@ -129,6 +132,14 @@ def _join_table(made: RandomTopology, first: int, second: int, variant: int, num
     made.streams.append(joined)
 
 
+def _join_with_grace(made: RandomTopology, first: int, second: int, variant: int, number: int) -> None:
+    versioned = [table for table in made.tables if table.node in made.histories]
+    join = (KStream.join, KStream.left_join)[variant % 2]
+    joined = join(made.stream(first), versioned[second % len(versioned)], short, Joined(grace=variant))
+    joined.value_serde = "string"
+    made.streams.append(joined)
+
+
 def _aggregate(made: RandomTopology, first: int, second: int, variant: int, number: int) -> None:
     grouped = made.stream(first).group_by_key(Grouped("string", "string"))
     store = Materialized.versioned(history_retention=15, value_serde="string") if variant % 2 else TEXT
@@ -137,13 +148,14 @@ def _aggregate(made: RandomTopology, first: int, second: int, variant: int, numb
 
 def _window(made: RandomTopology, first: int, second: int, variant: int, number: int) -> None:
     grouped = made.stream(first).group_by_key(Grouped("string", "string"))
+    emit = EmitStrategy.ON_WINDOW_CLOSE if second % 3 == 0 else EmitStrategy.ON_WINDOW_UPDATE
     if variant % 4 == 0:
-        counted = grouped.windowed_by(SessionWindows(4, grace=3)).count()
+        counted = grouped.windowed_by(SessionWindows(4, grace=3)).emit_strategy(emit).count()
     elif variant % 4 == 1:
-        counted = grouped.windowed_by(SlidingWindows(5, grace=3)).count()
+        counted = grouped.windowed_by(SlidingWindows(5, grace=3)).emit_strategy(emit).count()
     else:
-        counted = grouped.windowed_by(TimeWindows(6, grace=3)).count()
-    if variant % 3 == 0:
+        counted = grouped.windowed_by(TimeWindows(6, advance=variant % 6 + 1, grace=3)).emit_strategy(emit).count()
+    if variant % 3 == 0 and emit is EmitStrategy.ON_WINDOW_UPDATE:
         counted = counted.suppress(Suppressed.until_window_closes())
     flat = counted.to_stream().map(
         lambda key, count: (key.key, None if count is None else f"{key.start}:{count}"),
@@ -195,6 +207,10 @@ def _join_histories(made: RandomTopology, first: int, second: int, variant: int,
         )
 
 
+def _suppress(made: RandomTopology, first: int, second: int, variant: int, number: int) -> None:
+    made.tables.append(made.table(first).suppress(Suppressed.until_time_limit(variant, max_records=second + 1)))
+
+
 def _table_to_stream(made: RandomTopology, first: int, second: int, variant: int, number: int) -> None:
     made.streams.append(made.table(first).to_stream())
 
@@ -214,6 +230,7 @@ OPERATORS: dict[str, Callable[[RandomTopology, int, int, int, int], None]] = {
     "process": _process,
     "join_streams": _join_streams,
     "join_table": _join_table,
+    "join_with_grace": _join_with_grace,
     "join_table_with_grace": _join_table_with_grace,
     "aggregate": _aggregate,
     "window": _window,
@@ -221,6 +238,7 @@ OPERATORS: dict[str, Callable[[RandomTopology, int, int, int, int], None]] = {
     "table_filter": _table_filter,
     "table_map_values": _table_map_values,
     "join_tables": _join_tables,
+    "suppress": _suppress,
     "join_histories": _join_histories,
     "table_to_stream": _table_to_stream,
     "table_group_by": _table_group_by,
