@@ -42,7 +42,12 @@ class Pack:
         self._source = source
         self._input = plan.input_of(source.topic)
         self._tasks = plan.group_keys_of(plan.readers[source.topic])
-        self._broadcast = plan.topics[source.topic].broadcast
+        self._copies = [
+            (task, plan.input_of(source.topic, part))
+            for part in plan.all_readers(source.topic)
+            for task in plan.group_keys_of(part)
+            if part.sources[source.topic].broadcast
+        ]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         tune()
@@ -50,8 +55,8 @@ class Pack:
         writer = BlobWriter(split)
         counts: Counter[str] = Counter()
         for records in _read(batches, self._source, split, counts):
-            if self._broadcast:
-                copies = (writer.cut(records.table, task, self._input) for task in self._tasks)
+            if self._copies:
+                copies = (writer.cut(records.table, task, input_) for task, input_ in self._copies)
                 yield from _packed(chain.from_iterable(copies))
             else:
                 partitions = partitions_of(records.keys, len(self._tasks))

@@ -39,6 +39,10 @@ class Plan:
         """The sub-topology that reads each topic."""
         return {topic: part for part in self.parts for topic in part.sources}
 
+    def all_readers(self, topic: str) -> list[Subtopology]:
+        """The sub-topologies that read ``topic``: one, or several if it is that of a global table."""
+        return [part for part in self.parts if topic in part.sources]
+
     @property
     def parts(self) -> Iterator[Subtopology]:
         """All sub-topologies that run."""
@@ -74,9 +78,9 @@ class Plan:
         """The group keys of a sub-topology's tasks, by partition."""
         return [self.group_keys[part.index, partition] for partition in range(self.partitions)]
 
-    def input_of(self, topic: str) -> int:
-        """The position of ``topic`` among the inputs of the sub-topology that reads it."""
-        return list(self.readers[topic].sources).index(topic)
+    def input_of(self, topic: str, part: Subtopology | None = None) -> int:
+        """The position of ``topic`` among the inputs of ``part``, or of the only sub-topology that reads it."""
+        return list((part or self.readers[topic]).sources).index(topic)
 
     def is_map_side(self, part: Subtopology) -> bool:
         return any(part.index == other.index for other in self.map_side)

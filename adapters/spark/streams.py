@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from millpond.adapters.spark.counters import counting_ddl, report_counts
 from millpond.adapters.spark.exchange import EXCHANGE_DDL
+from millpond.adapters.spark.inspection import store_frame
 from millpond.adapters.spark.operator import Stage, TaskOperator
 from millpond.adapters.spark.pack import MapOnly, Pack, PackThrough
 from millpond.adapters.spark.plan import Plan, make_plan
@@ -114,6 +115,37 @@ class SparkStreams:
             arriving.setdefault(level, []).append(packed)
         return _chain(plan, arriving, sources, output, settings)
 
+    def read_store(
+        self,
+        store: str,
+        checkpoint: str,
+        *,
+        sink: str | None = None,
+        batch_id: int | None = None,
+        schema: str | None = None,
+    ) -> DataFrame:
+        """The content of a store as a query has committed it. The query may be running meanwhile.
+
+        Rows have the columns key, value and timestamp, typed by the serdes, and window_start and window_end where the
+        store has windows. A versioned store gives every version of every key, with its ``valid_from`` as timestamp.
+
+        Args:
+            store: the store's name.
+            checkpoint: the query's ``checkpointLocation``.
+            sink: the sink that the query writes, where the topology has several.
+            batch_id: after which micro-batch; the last one unless given. Spark retains 100 of them
+                (``spark.sql.streaming.minBatchesToRetain``).
+            schema: the columns as Spark DDL, named as in ``Produced``.
+
+        Raises:
+            ConfigurationError: the query has no such store, or no session is active.
+        """
+        session = SparkSession.getActiveSession()
+        if session is None:
+            raise ConfigurationError("no Spark session is active in this thread; make one before reading a store")
+        plan = make_plan(self._topology, sink, self._partition_count(session))
+        return store_frame(session, plan, self._storage, store, checkpoint, batch_id, schema)
+
     def _partition_count(self, session: SparkSession) -> int:
         return self._partitions or int(session.conf.get("spark.sql.shuffle.partitions") or 200)
 
@@ -142,7 +174,8 @@ class SparkStreams:
         part = plan.readers[source.topic]
         pack = PackThrough(plan, part, source) if plan.is_map_side(part) else Pack(plan, source)
         packed = frame.mapInArrow(pack, counting_ddl(EXCHANGE_DDL))
-        return plan.entry_level(part), report_counts(packed, f"millpond.{source.topic}", SKIP_REASONS)
+        level = min(map(plan.entry_level, plan.all_readers(source.topic)))
+        return level, report_counts(packed, f"millpond.{source.topic}", SKIP_REASONS)
 
     def _map_only(self, plan: Plan, frame: DataFrame, source: Source, output: Sink) -> DataFrame:
         run = MapOnly(plan.readers[source.topic], source, output)

@@ -6,6 +6,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+import msgpack
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -15,6 +16,7 @@ pytest.importorskip("pyspark")
 from pyspark.sql import DataFrame, SparkSession
 
 from millpond.adapters.spark import SparkStreams
+from millpond.errors import ConfigurationError
 from millpond.processors import Consumed, Produced, StreamsBuilder, TimeWindows, Topology
 from tests.spark.orders import (
     SCHEMAS,
@@ -71,6 +73,27 @@ def test_static_dataframes_give_the_rows_of_one_sink(spark: SparkSession, tmp_pa
 
 def rows_of(topic: str, events: list[Event]) -> list[Any]:
     return [row for name, row in events if name == topic]
+
+
+def test_a_store_can_be_read_as_it_was_after_any_batch(
+    spark: SparkSession, tmp_path: Path, run_stream: RunStream
+) -> None:
+    events = random_events(4, 400)
+    write_files(tmp_path / "in", events, 2)
+    streams = SparkStreams(rated_orders(), application_id="look", state_dir=str(tmp_path / "state"), backend="lmdb")
+    run_stream(streams.transform(read_files(spark, tmp_path / "in"), sink="totals"))
+    checkpoint = str(tmp_path / "checkpoint")
+    for batch_id, seen in ((0, events[:200]), (1, events)):
+        rates = streams.read_store(
+            "rates", checkpoint, sink="totals", batch_id=batch_id, schema="key string, rate double, timestamp long"
+        )
+        expected = [(row["who"], row["rate"], row["at"]) for row in rows_of("rates", seen)]
+        assert sorted(tuple(row) for row in rates.collect()) == sorted(expected)
+    sums = streams.read_store("sums", checkpoint, sink="totals")
+    latest = {item: value["orders"] for item, value, _ in in_process("totals", events)}
+    assert {row.key: msgpack.unpackb(row.value)[0] for row in sums.collect()} == latest
+    with pytest.raises(ConfigurationError, match=r"has the stores \['rates', 'sums'\], not 'counts'"):
+        streams.read_store("counts", checkpoint, sink="totals")
 
 
 def stateless() -> Topology:

@@ -44,10 +44,15 @@ def _chain_of_command() -> Topology:
     return builder.build()
 
 
-def _enriched_orders() -> Topology:
+def _enriched_orders(moved: bool) -> Topology:
     builder = StreamsBuilder(value_serde="string")
     customers = builder.global_table("customers")
     orders = builder.stream("orders")
+    if moved:
+        # The table is used on both sides of the repartition.
+        known = orders.left_join(customers, lambda order, customer: order, selector=lambda key, order: _customer(order))
+        known.value_serde = "string"
+        orders = known.repartition()
     orders.left_join(customers, _joiner, selector=lambda key, order: _customer(order)).to("out", OUT)
     return builder.build()
 
@@ -81,7 +86,8 @@ def test_a_table_is_joined_with_itself_across_tasks(spark: SparkSession, tmp_pat
     assert _last_values(spark, _chain_of_command(), {"people": people}, tmp_path / "state") == expected
 
 
-def test_every_task_has_the_whole_of_a_global_table(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("moved", [False, True], ids=["once", "on both sides of a repartition"])
+def test_every_task_has_the_whole_of_a_global_table(spark: SparkSession, tmp_path: Path, moved: bool) -> None:
     late_orders = [(key, order, timestamp + 100) for key, order, timestamp in ORDERS]
     topics = {"orders": late_orders, "customers": CUSTOMERS}
-    assert _last_values(spark, _enriched_orders(), topics, tmp_path / "state") == EXPECTED
+    assert _last_values(spark, _enriched_orders(moved), topics, tmp_path / "state") == EXPECTED

@@ -1,0 +1,86 @@
+"""A store's content at any micro-batch that the checkpoint retains, as a DataFrame.
+
+Rule of this module: it reads what a query has committed and touches nothing, so the query may go on meanwhile.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from millpond.adapters.spark.operator import STATE_NAME
+from millpond.adapters.spark.plan import Plan
+from millpond.adapters.spark.sink import Sink
+from millpond.errors import ConfigurationError
+from millpond.processors.batch import Batch
+from millpond.processors.config import Produced
+from millpond.processors.windowed_serdes import SessionWindowedSerde, TimeWindowedSerde
+from millpond.stores.durability.inspection import read_rows
+from millpond.stores.durability.manifest import Manifest
+from millpond.stores.durability.storage import Storage
+from millpond.stores.serdes import Serde
+from millpond.stores.specs import StoreKind, StoreSpec
+
+_ROWS = 10_000
+
+
+@dataclass(frozen=True)
+class ReadStore:
+    """The function of ``mapInArrow`` that turns manifests into the rows of a store."""
+
+    storage: Storage
+    spec: StoreSpec
+    rows: Sink
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for text in batch.column(0).to_pylist():
+                found = read_rows(self.storage, Manifest.from_json(str(text)), self.spec)
+                while part := list(islice(found, _ROWS)):
+                    yield from self.rows.to_table(Batch(*map(list, zip(*part, strict=True)))).to_batches()
+
+
+def store_frame(
+    session: SparkSession,
+    plan: Plan,
+    storage: Storage,
+    store: str,
+    checkpoint: str,
+    batch_id: int | None,
+    schema: str | None,
+) -> DataFrame:
+    """The rows of ``store``; see ``SparkStreams.read_store``."""
+    owner = next((part for part in plan.parts if store in part.stores), None)
+    if owner is None:
+        known = sorted(name for part in plan.parts for name in part.stores)
+        raise ConfigurationError(f"the query for sink {plan.sink!r} has the stores {known}, not {store!r}")
+    spec = owner.stores[store]
+    rows = Sink.of(store, Produced(_row_key_serde(spec), spec.value_serde, schema))
+    manifests = [
+        (text,)
+        for text in _manifests(session, checkpoint, batch_id, len(plan.stages))
+        if Manifest.from_json(text).task_id.startswith(f"{owner.index}_")
+    ]
+    frame = session.createDataFrame(manifests, "manifest string").repartition(max(1, len(manifests)))
+    return frame.mapInArrow(ReadStore(storage, spec, rows), rows.ddl)
+
+
+def _row_key_serde(spec: StoreSpec) -> Serde[Any]:
+    if spec.window_size is not None:
+        return TimeWindowedSerde(spec.key_serde, spec.window_size)
+    if spec.kind in (StoreKind.SESSION, StoreKind.TIMESTAMPED_SESSION):
+        return SessionWindowedSerde(spec.key_serde)
+    return spec.key_serde
+
+
+def _manifests(session: SparkSession, checkpoint: str, batch_id: int | None, operators: int) -> Iterator[str]:
+    """The manifests of all tasks of all operators of the query."""
+    for operator in range(operators):
+        reader = session.read.format("statestore").option("stateVarName", STATE_NAME).option("operatorId", operator)
+        if batch_id is not None:
+            reader = reader.option("batchId", batch_id)
+        for row in reader.load(checkpoint).select("value.manifest").collect():
+            yield row.manifest
