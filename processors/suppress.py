@@ -20,6 +20,9 @@ from millpond.stores.serdes import BYTES, Serde, serde
 from millpond.stores.specs import StoreKind, StoreSpec
 from millpond.stores.timestamped import UNKNOWN_TIMESTAMP, ValueAndTimestamp
 
+_TIMES_AND_ORIGIN = 28
+"""The bytes of an update's buffer time, timestamp, offset and partition; its topic's name comes on top."""
+
 
 class Suppress(Processor):
     """Buffers each update, then emits what is due by the stream time that this processor has seen.
@@ -31,6 +34,7 @@ class Suppress(Processor):
         final: the buffer time is the end of the key's window, and deletions need not go out.
         store: the buffer's store.
         serdes: of the table's keys and values.
+        overhead: how many bytes an update counts beside its key and values.
     """
 
     def __init__(
@@ -41,8 +45,10 @@ class Suppress(Processor):
         final: bool,
         store: str,
         serdes: tuple[Serde[Any], Serde[Any]],
+        overhead: int,
     ) -> None:
         self._config = config
+        self._overhead = overhead
         self._suppressed = suppressed
         self._bounded = suppressed.max_records is not None or suppressed.max_bytes is not None
         self._delay = delay
@@ -53,7 +59,8 @@ class Suppress(Processor):
     def init(self, context: ProcessorContext) -> None:
         super().init(context)
         measure = self._suppressed.max_bytes is not None
-        self._buffer = SuppressBuffer(context.store(self._store), self._value_serde, measure)
+        store = context.store(self._store)
+        self._buffer = SuppressBuffer(store, self._value_serde, measure=measure, overhead=self._overhead)
 
     def process(self, batch: Batch) -> None:
         buffer, delay, final = self._buffer, self._delay, self._final
@@ -134,7 +141,7 @@ class SuppressedKTable(KTable):
         key_serde, value_serde = _serde(self, "key"), _serde(self, "value")
 
         def make(context: ProcessorContext) -> ValueGetter:
-            buffer = SuppressBuffer(context.store(store), value_serde, False)
+            buffer = SuppressBuffer(context.store(store), value_serde)
             return _SuppressedGetter(buffer, key_serde, parent.make(context))
 
         return ValueGetterFactory((store, *parent.stores), make)
@@ -155,8 +162,11 @@ def suppress(table: KTable, suppressed: Suppressed) -> KTable:
     table.enable_old_values(force=True)
     config = TableConfig()
     final = suppressed.wait is None
+    overhead = _TIMES_AND_ORIGIN + max(map(len, _topics(graph, table.node)))
     graph.add(
-        ProcessorNode(node, [table.node], supplier=lambda: Suppress(config, suppressed, delay, final, store, serdes))
+        ProcessorNode(
+            node, [table.node], supplier=lambda: Suppress(config, suppressed, delay, final, store, serdes, overhead)
+        )
     )
     graph.add_store(StoreSpec(store, StoreKind.KEY_VALUE, BYTES, BYTES), node)
     return SuppressedKTable(table, node, config, store, serdes[1])
@@ -170,6 +180,14 @@ def _serde(table: KTable, which: str) -> Serde[Any]:
             f"known; name it in Materialized({which}_serde=...) of that table"
         )
     return serde(found)
+
+
+def _topics(graph: TopologyGraph, node: str) -> list[str]:
+    """The topics that the records of ``node`` come from."""
+    here = graph.nodes[node]
+    if isinstance(here, SourceNode):
+        return [here.topic]
+    return [topic for parent in here.parents for topic in _topics(graph, parent)]
 
 
 def _window_delay(graph: TopologyGraph, node: str) -> int:

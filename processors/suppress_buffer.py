@@ -4,10 +4,12 @@ The rows of the store (keys and values are bytes)::
 
     "k" key                          buffer time
     "t" buffer time (8 bytes) key    timestamp (8 bytes), then the value, the value before the last update and the value
-                                     before the first held one, each as length (4 bytes, -1 for None) and bytes
+                                     before the first held one, each as length (4 bytes; -1 for None, -2 for the same
+                                     as the one before it) and bytes
 
 Reads and writes are for whole batches: ``load`` brings in what a batch can touch, ``save`` writes what it changed. How
-many updates are held, their bytes and the stream time are metadata of the store.
+many updates are held, their bytes and the stream time are metadata of the store. The bytes are counted as Kafka Streams
+counts them: those of key and values, and an overhead for times and origin of each update.
 """
 
 import struct
@@ -23,6 +25,8 @@ from millpond.stores.timestamps import MAX_TIME
 _BY_KEY, _BY_TIME, _END = b"k", b"t", b"u"
 _TOTALS = struct.Struct(">qqq")
 _LENGTH = struct.Struct(">i")
+_NONE, _SAME = -1, -2
+_FIXED = 8 + 3 * _LENGTH.size
 _METADATA = "suppress"
 
 
@@ -33,12 +37,16 @@ class Held:
         time: the buffer time, that of the key's first held update.
         timestamp, value, old: of the last update.
         prior: the value before the first held update: what everybody downstream still believes.
-        size: its bytes in the store, where known.
+        first: whether it is the first held update, so that ``prior`` is ``old``.
+        size: the bytes that it counts, where known.
     """
 
-    __slots__ = ("old", "prior", "size", "time", "timestamp", "value")
+    __slots__ = ("first", "old", "prior", "size", "time", "timestamp", "value")
 
-    def __init__(self, time: int, timestamp: int, value: Any, old: Any, prior: Any, size: int = 0) -> None:
+    def __init__(
+        self, time: int, timestamp: int, value: Any, old: Any, prior: Any, *, first: bool, size: int = 0
+    ) -> None:
+        self.first = first
         self.time = time
         self.timestamp = timestamp
         self.value = value
@@ -54,14 +62,18 @@ class SuppressBuffer:
         store: keeps it.
         value_serde: how values become bytes.
         measure: know the bytes at all times, not only after ``save``.
+        overhead: how many bytes an update counts beside its key and values.
 
     Attributes:
         stream_time: the greatest timestamp seen, None before the first.
         records, bytes: how much is held.
     """
 
-    def __init__(self, store: KeyValueStore[bytes, bytes], value_serde: Serde[Any], measure: bool) -> None:
+    def __init__(
+        self, store: KeyValueStore[bytes, bytes], value_serde: Serde[Any], *, measure: bool = False, overhead: int = 0
+    ) -> None:
         self._store = store
+        self._overhead = overhead
         self._serde = value_serde
         self._measure = measure
         self.stream_time: int | None = None
@@ -91,11 +103,11 @@ class SuppressBuffer:
         """Hold an update; one that is held already keeps its buffer time and its prior value."""
         before = self._held.get(key)
         if before is None:
-            held = Held(time, timestamp, value, old, old)
+            held = Held(time, timestamp, value, old, old, first=True)
             heappush(self._order, (time, key))
             self.records += 1
         else:
-            held = Held(before.time, timestamp, value, old, before.prior)
+            held = Held(before.time, timestamp, value, old, before.prior, first=False)
             self.bytes -= before.size
         if self._measure:
             held.size = self._size(key, self._encode(held))
@@ -149,9 +161,11 @@ class SuppressBuffer:
 
     def _encode(self, held: Held) -> bytes:
         parts = [pack_time(held.timestamp)]
-        for value in (held.value, held.old, held.prior):
+        for value in (held.value, held.old) if held.first else (held.value, held.old, held.prior):
             data = None if value is None else self._serde.serialize(value)
-            parts.append(_LENGTH.pack(-1) if data is None else _LENGTH.pack(len(data)) + data)
+            parts.append(_LENGTH.pack(_NONE) if data is None else _LENGTH.pack(len(data)) + data)
+        if held.first:
+            parts.append(_LENGTH.pack(_SAME))
         return b"".join(parts)
 
     def _decode(self, row: bytes, data: bytes | None) -> Held:
@@ -162,13 +176,13 @@ class SuppressBuffer:
             (length,) = _LENGTH.unpack_from(data, offset)
             offset += 4
             if length < 0:
-                values.append(None)
+                values.append(values[-1] if length == _SAME else None)
             else:
                 values.append(self._serde.deserialize(data[offset : offset + length]))
                 offset += length
         value, old, prior = values
-        return Held(unpack_time(row, 1), unpack_time(data), value, old, prior, self._size(row[9:], data))
+        size = self._size(row[9:], data)
+        return Held(unpack_time(row, 1), unpack_time(data), value, old, prior, first=length == _SAME, size=size)
 
-    @staticmethod
-    def _size(key: bytes, data: bytes) -> int:
-        return 2 * (len(key) + 9) + len(data)
+    def _size(self, key: bytes, data: bytes) -> int:
+        return self._overhead + len(key) + len(data) - _FIXED

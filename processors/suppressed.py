@@ -21,8 +21,8 @@ class Suppressed:
 
     Attributes:
         wait: how long after a key's first held update, in milliseconds; None until its window closes.
-        max_records, max_bytes: the bounds of the buffer; None where there is none. The bytes are those of keys, values
-            and times as they are stored.
+        max_records, max_bytes: the bounds of the buffer; None where there is none. The bytes are those of keys and
+            values, and 28 and the length of the topic's name for each update.
         emit_early: whether a full buffer emits its oldest updates before their time; otherwise it is an error.
         name: the node's name, and with ``-store`` behind it that of the buffer's store.
     """

@@ -7,6 +7,7 @@ import pytest
 
 from millpond.errors import StoreFullError, TopologyError
 from millpond.processors import (
+    Consumed,
     KStream,
     KTable,
     Materialized,
@@ -103,9 +104,19 @@ def test_updates_of_held_keys_do_not_fill_a_buffer() -> None:
 
 @pytest.mark.parametrize("size", [1, 4])
 def test_a_buffer_is_bounded_in_bytes(size: int) -> None:
-    records = rows(("a", "x" * 300, 1), ("b", "y" * 300, 2), ("c", "z", 3), ("b", "y", 4))
-    output = drive(waiting(1000, max_bytes=700), records, size=size)
-    assert output == [Record("a", "x" * 300, 1)]
+    records = rows(("a", "x" * 100, 1), ("b", "y" * 100, 2), ("c", "z", 3), ("b", "y", 4))
+    assert drive(waiting(1000, max_bytes=230), records, size=size) == [Record("a", "x" * 100, 1)]
+
+
+@pytest.mark.parametrize("size", [1, 4])
+def test_the_bytes_of_a_buffer_are_those_that_kafka_streams_counts(size: int) -> None:
+    def build(builder: StreamsBuilder) -> KTable:
+        strict = Suppressed.until_time_limit(1000, max_bytes=99, emit_early=False)
+        return builder.table("tbl", Consumed("string", "string")).suppress(strict)
+
+    records = [Input("tbl", *row) for row in [("a", "1", 1), ("b", "1", 2), ("a", "2", 3), ("c", "1", 4)]]
+    with pytest.raises(StoreFullError, match="holds back 3 records and 100 bytes"):
+        drive(build, records, size=size)
 
 
 def test_a_final_result_comes_once_when_its_window_closes() -> None:
