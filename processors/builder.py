@@ -100,9 +100,6 @@ class StreamsBuilder:
     ) -> GlobalKTable:
         """The records of ``topic`` as a table that every task holds as a whole, for ``KStream.join`` by any key.
 
-        All parts of a topology that use it become one part. To use it on both sides of a repartition, read a copy of
-        the topic for the other side.
-
         Raises:
             TopologyError: ``materialized`` is versioned (KIP-914).
         """

@@ -71,7 +71,7 @@ class TopologyDriver:
         self._default = supplier(backend)
         self._temporary = tempfile.TemporaryDirectory(prefix="millpond-") if local_dir is None else None
         self._directory = Path(self._temporary.name if self._temporary is not None else str(local_dir))
-        self._opened: dict[str, _Opened] = {}
+        self._opened: dict[tuple[int, str], _Opened] = {}
         self._outputs: dict[str, list[Batch]] = {topic: [] for topic in topology.sinks}
         self._repartitions = {
             topic: Repartition.between(topic, node.produced, part.sources[topic].consumed)
@@ -84,7 +84,7 @@ class TopologyDriver:
         try:
             for part in topology.subtopologies:
                 for spec in part.stores.values():
-                    self._opened[spec.name] = self._open(spec, f"{part.index}_0")
+                    self._opened[part.index, spec.name] = self._open(spec, f"{part.index}_0")
             self._start()
         except BaseException:
             self._close_backends()
@@ -97,10 +97,10 @@ class TopologyDriver:
 
     def _start(self) -> None:
         """Make the typed stores and the tasks, as they are after the last commit."""
-        self._stores = {name: opened.spec.open(opened.transaction) for name, opened in self._opened.items()}
+        self._stores = {place: opened.spec.open(opened.transaction) for place, opened in self._opened.items()}
         self._pending: dict[str, list[Batch]] = {topic: [] for topic in self._repartitions}
         self._tasks = [
-            Task(part, {name: self._stores[name] for name in part.stores}, wall_clock=self._wall_clock)
+            Task(part, {name: self._stores[part.index, name] for name in part.stores}, wall_clock=self._wall_clock)
             for part in self._topology.subtopologies
         ]
 
@@ -159,10 +159,11 @@ class TopologyDriver:
         Raises:
             TopologyError: the topology has no such store.
         """
-        try:
-            return self._stores[name]
-        except KeyError:
-            raise TopologyError(f"the topology has the stores {sorted(self._stores)}, not {name!r}") from None
+        # Several tasks may hold a global table, all the same.
+        for (_, other), store in self._stores.items():
+            if other == name:
+                return store
+        raise TopologyError(f"the topology has the stores {sorted(self._topology.stores)}, not {name!r}")
 
     @property
     def counters(self) -> Mapping[str, int]:

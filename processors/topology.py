@@ -190,8 +190,9 @@ class Topology:
 def _split(
     nodes: Mapping[str, Node], stores: Mapping[str, StoreSpec], internal_topics: frozenset[str]
 ) -> list[Subtopology]:
-    """The connected parts, in order of their first node."""
+    """The connected parts, in order of their first node. Each part that uses a global table has it as a whole."""
     group = {name: name for name in nodes}
+    shared = _global_tables(nodes)
 
     def find(name: str) -> str:
         while group[name] != name:
@@ -200,12 +201,19 @@ def _split(
 
     users: dict[str, str] = {}
     for node in nodes.values():
-        linked = [*node.parents, *(users.setdefault(store, node.name) for store in node.stores)]
-        for other in linked:
+        own = [store for store in node.stores if store not in shared]
+        for other in (*node.parents, *(users.setdefault(store, node.name) for store in own)):
             group[find(other)] = find(node.name)
     parts: dict[str, dict[str, Node]] = {}
     for node in nodes.values():
         parts.setdefault(find(node.name), {})[node.name] = node
+    used = {store for node in nodes.values() for store in node.stores if node.name not in shared.get(store, ())}
+    for store, table in shared.items():
+        if store in used:
+            del parts[find(table[0])]
+    for key, members in parts.items():
+        needed = {name for node in members.values() for store in node.stores for name in shared.get(store, ())}
+        parts[key] = {name: node for name, node in nodes.items() if name in needed or name in members}
     return [
         Subtopology(
             index,
@@ -215,6 +223,14 @@ def _split(
         )
         for index, members in enumerate(parts.values())
     ]
+
+
+def _global_tables(nodes: Mapping[str, Node]) -> dict[str, list[str]]:
+    """By the stores of global tables, the nodes that keep them current."""
+    sources = [node for node in nodes.values() if isinstance(node, SourceNode) and node.broadcast]
+    return {
+        store: [source.name, child] for source in sources for child in source.children for store in nodes[child].stores
+    }
 
 
 def _order(parts: Sequence[Subtopology]) -> tuple[tuple[Subtopology, ...], frozenset[str]]:

@@ -191,3 +191,28 @@ def test_a_table_can_be_joined_with_a_table_only() -> None:
 def test_a_table_of_another_builder_cannot_be_joined() -> None:
     with pytest.raises(TopologyError, match="two builders"):
         StreamsBuilder().table("left").join(StreamsBuilder().table("right"), _joiner)
+
+
+def test_a_global_table_can_be_used_on_both_sides_of_a_repartition() -> None:
+    builder = StreamsBuilder(value_serde="string")
+    names = builder.global_table("names", materialized=Materialized("names"))
+    first = builder.stream("in").join(names, _joiner, selector=lambda key, value: value)
+    first.value_serde = "string"
+    second = first.select_key(lambda key, value: value[0]).repartition()
+    second.join(names, _joiner).to("out", Produced(value_serde="string"))
+    topology = builder.build()
+    assert len(topology.subtopologies) == 2
+    assert not topology.loops
+    with TopologyDriver(topology) as driver:
+        driver.pipe_all("names", [("a", "Ada", 1), ("b", "Bob", 1)])
+        driver.pipe("in", "x", "a", 2)
+        assert driver.read("out") == [("a", "a-Ada-Ada", 2)]
+        assert driver.store("names").get_value("b") == "Bob"
+
+
+def test_a_global_table_that_nobody_uses_is_kept_current_all_the_same() -> None:
+    builder = StreamsBuilder(value_serde="string")
+    builder.global_table("names", materialized=Materialized("names"))
+    with TopologyDriver(builder.build()) as driver:
+        driver.pipe("names", "a", "Ada", 1)
+        assert driver.store("names").get_value("a") == "Ada"
