@@ -124,6 +124,44 @@ def bench_processors(
         report.write_json(json, "processors", figures)
 
 
+@bench.command("spark")
+def bench_spark(
+    workload: Annotated[str, typer.Option(help="count or temporal-join")] = "count",
+    rows: Annotated[int, typer.Option(help="in each micro-batch")] = 1_000_000,
+    keys: Annotated[int, typer.Option(help="how many different ones")] = 200_000,
+    backend: Annotated[str, typer.Option(help="that the ratios are about; the others are measured, too")] = "lmdb",
+    batches: Annotated[int, typer.Option(help="micro-batches that count")] = 4,
+    cores: Annotated[int, typer.Option(help="that Spark may use")] = 2,
+    contender: Annotated[list[str] | None, typer.Option(help="measure these only; may be repeated")] = None,
+    directory: Annotated[Path | None, typer.Option(help="where the files go: on the file system to measure")] = None,
+    json: JsonFile = None,
+) -> None:
+    """Rows per second of a micro-batch on each backend, beside what Spark itself has, in one run."""
+    from rich.console import Console
+
+    try:
+        from millpond.bench import report, spark
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("millpond"):
+            raise
+        raise ConfigurationError(f"this benchmark needs {error.name}: pip install 'millpond[bench]'") from error
+    console = Console(width=max(Console().width, 120))
+    figures = spark.run(
+        workload,
+        rows=rows,
+        keys=keys,
+        backend=backend,
+        batches=batches,
+        cores=cores,
+        contenders=contender,
+        directory=directory,
+        console=console,
+    )
+    spark.print_results(console, figures)
+    if json is not None:
+        report.write_json(json, "spark", figures)
+
+
 def _kind(name: str) -> "StoreKind":
     from millpond.stores.specs import StoreKind
 
