@@ -1,0 +1,85 @@
+"""Aggregations on DataFrames give what they give in the driver: by key, window and session, of tables, held back."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from pyspark.sql import SparkSession
+
+from millpond.adapters.spark import SparkStreams
+from millpond.processors import (
+    EmitStrategy,
+    KStream,
+    KTable,
+    Materialized,
+    SessionWindows,
+    SlidingWindows,
+    StreamsBuilder,
+    Suppressed,
+    TimeWindows,
+    Topology,
+)
+from tests.processors.driving import drive, random_records
+
+pytestmark = pytest.mark.spark
+
+RECORDS = random_records(11, 300, keys="abcdefgh")
+SESSIONS = SessionWindows(10, grace=20)
+
+
+def _final_windows(builder: StreamsBuilder) -> KTable:
+    windowed = builder.stream("in").group_by_key().windowed_by(TimeWindows(20, advance=10, grace=15))
+    return windowed.emit_strategy(EmitStrategy.ON_WINDOW_CLOSE).count()
+
+
+def _sliding_windows(builder: StreamsBuilder) -> KTable:
+    return builder.stream("in").group_by_key().windowed_by(SlidingWindows(10, grace=15)).count()
+
+
+def _held_back_sessions(builder: StreamsBuilder) -> KTable:
+    sessions = builder.stream("in").group_by_key().windowed_by(SESSIONS).reduce(lambda left, right: left + right)
+    return sessions.suppress(Suppressed.until_window_closes())
+
+
+def _table_by_value(builder: StreamsBuilder) -> KTable:
+    return builder.table("in").group_by(lambda key, value: (value, value)).count()
+
+
+def _windows_again_by_value(builder: StreamsBuilder) -> KStream:
+    windowed = builder.stream("in").group_by(lambda key, value: value).windowed_by(TimeWindows(50, grace=50))
+    lengths = windowed.aggregate(int, lambda key, value, total: total + len(value), Materialized(value_serde="int64"))
+    return lengths.to_stream()
+
+
+def _topology(build: Callable[[StreamsBuilder], KTable | KStream]) -> Topology:
+    builder = StreamsBuilder(value_serde="string")
+    build(builder).to("out")
+    return builder.build()
+
+
+def _row(key: Any, value: Any) -> tuple[Any, ...]:
+    return (key.key, key.start, key.end, value) if isinstance(key, tuple) else (key, value)
+
+
+@pytest.mark.parametrize(
+    "build", [_final_windows, _sliding_windows, _held_back_sessions, _table_by_value, _windows_again_by_value]
+)
+def test_a_dataframe_gives_what_the_driver_gives(
+    spark: SparkSession, tmp_path: Path, build: Callable[[StreamsBuilder], KTable | KStream]
+) -> None:
+    rows = [record[1:] for record in RECORDS]
+    frame = spark.createDataFrame(rows, "key string, value string, timestamp long").coalesce(1)
+    streams = SparkStreams(
+        _topology(build), application_id="aggregations", state_dir=str(tmp_path), partitions=1, backend="memory"
+    )
+    out = streams.transform({"in": frame})
+    if "window_start" in out.columns:
+        out = out.selectExpr("key", "unix_millis(window_start)", "unix_millis(window_end)", "value")
+    else:
+        out = out.select("key", "value")
+    expected = [_row(record.key, record.value) for record in drive(build, RECORDS)]
+    assert sorted(map(tuple, out.collect()), key=repr) == sorted(expected, key=repr)
