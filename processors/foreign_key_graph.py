@@ -55,6 +55,8 @@ def join_on_foreign_key(
     serdes = _Serdes(left, foreign)
     inner = type_ is TableJoinType.INNER
     left.enable_old_values(force=True)
+    # A filter of the foreign table then knows which of its tombstones are unnecessary.
+    foreign.enable_old_values(force=True)
     if graph.connected(left.node, foreign.node):
         foreign = _copied(foreign, serdes, f"{name}-foreign")
     subscriptions, rows = f"{name}-subscription", f"{name}-rows"

@@ -100,7 +100,6 @@ class KGroupedTable:
                     f"the changes of table {table.node!r} must travel to the tasks of their groups, but the serde of "
                     f"their values is not known; name it in Grouped(value_serde=...)"
                 )
-            table.enable_old_values(force=True)
             selector, versioned = self._selector, table.versioned
             upgrade_from = table.graph.upgrade_from
             separate = sends_separately(upgrade_from)

@@ -227,6 +227,7 @@ class KTable:
         """Group the rows by another key: ``selector(key, value)`` gives group key and grouped value (KIP-904)."""
         from millpond.processors.grouped_table import KGroupedTable
 
+        self.enable_old_values(force=True)
         return KGroupedTable(self, selector, grouped or Grouped())
 
     def suppress(self, suppressed: Suppressed) -> "KTable":
