@@ -193,6 +193,8 @@ class KTable:
                 f"table {self.node!r} can be joined with a table, not with {other!r}; a stream can join a table, and "
                 "to_table() makes a table of a stream"
             )
+        if history not in ("latest", "complete"):
+            raise TopologyError(f"history is {history!r}; give 'latest' or 'complete'")
         with_key = keyed_joiner(joiner)
         if foreign_key is None:
             return join_tables(self, other, with_key, materialized or Materialized(), type_, history, name)

@@ -15,6 +15,7 @@ The layout in its key-value store::
 So the buffer is part of the changelog, and commits with what the records cause.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Any, Final
@@ -86,17 +87,18 @@ class TimeOrderedBuffer:
 
     def pass_through(self, batch: Batch) -> tuple[Batch, int]:
         """Take records in; those that leave, in order, and how many of them were late."""
-        passage = _Passage(self)
         late = 0
-        for key, value, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True):
-            if self._time is not None and timestamp < self._time - self._grace:
-                passage.out.add(key, value, timestamp)
-                late += 1
-                continue
-            passage.hold(key, value, timestamp)
-            if self._time is None or timestamp > self._time:
-                self._time = timestamp
-            passage.release(self._time - self._grace)
+        with self._store.scan() as stored:
+            passage = _Passage(self, stored)
+            for key, value, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True):
+                if self._time is not None and timestamp < self._time - self._grace:
+                    passage.out.add(key, value, timestamp)
+                    late += 1
+                    continue
+                passage.hold(key, value, timestamp)
+                if self._time is None or timestamp > self._time:
+                    self._time = timestamp
+                passage.release(self._time - self._grace)
         self._save(passage)
         return passage.out.build(), late
 
@@ -112,10 +114,6 @@ class TimeOrderedBuffer:
         key = None if raw == _NONE else self._key_serde.deserialize(unterminated(raw[1:]))
         return key, None if data == _NONE else self._value_serde.deserialize(data[1:]), unpack_time(row)
 
-    def stored(self) -> Any:
-        """The stored records, first to leave first."""
-        return self._store.scan()
-
     def _save(self, passage: "_Passage") -> None:
         held = [(row, passage.held[row]) for row in passage.waiting]
         data = [_NONE if value is None else _SOME + self._value_serde.serialize(value) for _, (_, value, _) in held]
@@ -129,10 +127,10 @@ class TimeOrderedBuffer:
 class _Passage:
     """One batch's way through the buffer: what lies there is read on the way, what stays is written at the end."""
 
-    def __init__(self, buffer: TimeOrderedBuffer) -> None:
+    def __init__(self, buffer: TimeOrderedBuffer, stored: Iterator[tuple[bytes, bytes]]) -> None:
         self._buffer = buffer
-        self._stored = buffer.stored()
-        self._next: tuple[bytes, bytes] | None = next(self._stored, None)
+        self._stored = stored
+        self._next = next(stored, None)
         self.waiting: list[bytes] = []
         self.held: dict[bytes, tuple[Any, Any, int]] = {}
         self.gone: list[bytes] = []

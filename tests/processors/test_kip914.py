@@ -312,6 +312,8 @@ class TestErrorsSayWhy:
         other = builder.table("c", materialized=_versioned())
         with pytest.raises(TopologyError, match="needs a versioned store"):
             versioned.join(other, _joiner, Materialized("j", value_serde="string"), history="complete")
+        with pytest.raises(TopologyError, match="'latest' or 'complete'"):
+            versioned.join(other, _joiner, history="all")  # type: ignore[arg-type]
         with pytest.raises(TopologyError, match="foreign-key join"):
             versioned.join(other, _joiner, foreign_key=str, history="complete")
 
