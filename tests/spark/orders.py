@@ -49,6 +49,23 @@ def rated_orders() -> Topology:
     return builder.build()
 
 
+def letter_counts() -> Topology:
+    """Words counted; how often each letter's words were updated; and each word with that number.
+
+    The words pass the first operator, which does not read them, on their way to the second.
+    """
+    builder = StreamsBuilder()
+    words = builder.stream("words", Consumed("string", "string"))
+    by_word = words.map_values(str.lower).select_key(lambda _, word: word)
+    counts = by_word.group_by_key(Grouped("string", "string")).count(Materialized("words"))
+    by_letter = counts.to_stream().select_key(lambda word, _: word[0], key_serde="string")
+    letters = by_letter.group_by_key(Grouped("string", "int64")).count(Materialized("letters"))
+    initials = words.map_values(str.lower).select_key(lambda _, word: word[0])
+    numbered = initials.left_join(letters, lambda word, count: f"{word} {count}")
+    numbered.to("letters", Produced(schema="key string, value string"))
+    return builder.build()
+
+
 def random_events(seed: int, count: int) -> list[Event]:
     """Rows of both topics, each at a time of its own, in the order of time."""
     rng = random.Random(seed)

@@ -1,6 +1,7 @@
 """Topologies on DataFrames give what the in-process driver gives."""
 
 import json
+import random
 from collections.abc import Callable
 from datetime import date
 from pathlib import Path
@@ -17,12 +18,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from millpond.adapters.spark import SparkStreams
 from millpond.errors import ConfigurationError
-from millpond.processors import Consumed, Produced, StreamsBuilder, TimeWindows, Topology
+from millpond.processors import Consumed, Produced, StreamsBuilder, TimeWindows, Topology, TopologyDriver
 from tests.spark.orders import (
     SCHEMAS,
     Event,
     expected_totals,
     in_process,
+    letter_counts,
     random_events,
     rated_orders,
     read_files,
@@ -47,6 +49,19 @@ def test_a_chain_of_operators_gives_what_the_driver_gives(
     )
     rows = streams.transform(read_files(spark, tmp_path / "in"), sink="totals")
     assert totals(run_stream(rows)) == expected_totals(events)
+
+
+def test_records_reach_an_operator_past_one_that_does_not_read_them(spark: SparkSession, tmp_path: Path) -> None:
+    rng = random.Random(7)
+    words = [rng.choice(["Ale", "ant", "Bee", "bug", "cow"]) for _ in range(200)]
+    frame = spark.createDataFrame(
+        [(None, word, at) for at, word in enumerate(words)], "key string, value string, timestamp long"
+    ).coalesce(1)
+    streams = SparkStreams(letter_counts(), application_id="letters", state_dir=str(tmp_path / "state"), partitions=2)
+    rows = streams.transform({"words": frame}).collect()
+    with TopologyDriver(letter_counts()) as driver:
+        driver.pipe_all("words", [(None, word, at) for at, word in enumerate(words)])
+        assert sorted(tuple(row) for row in rows) == sorted((key, value) for key, value, _ in driver.read("letters"))
 
 
 def test_the_backend_may_change_from_run_to_run(spark: SparkSession, tmp_path: Path, run_stream: RunStream) -> None:

@@ -1,0 +1,65 @@
+"""Which parts of a topology run where."""
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from millpond.adapters.spark.plan import Plan, make_plan
+from millpond.errors import TopologyError
+from millpond.processors import Consumed, Produced, StreamsBuilder, Topology
+from tests.spark.orders import letter_counts
+
+TEXT = Consumed("string", "string")
+
+
+def stages(plan: Plan) -> list[list[int]]:
+    return [[part.index for part in stage] for stage in plan.stages]
+
+
+def test_a_part_that_keeps_nothing_runs_where_its_input_is_packed() -> None:
+    builder = StreamsBuilder()
+    words = builder.stream("words", TEXT).select_key(lambda _, word: word)
+    words.group_by_key().count().to("counts")
+    plan = make_plan(builder.build(), None, 4)
+    assert [part.index for part in plan.map_side] == [0]
+    assert stages(plan) == [[1]]
+    assert plan.entry_level(plan.map_side[0]) == 0
+
+
+def test_parts_run_after_all_that_feed_them() -> None:
+    plan = make_plan(letter_counts(), "letters", 2)
+    assert [len(stage) for stage in plan.stages] == [1, 1]
+    assert [part.index for part in plan.map_side] == [0]
+    levels = {topic: plan.entry_level(part) for part in plan.parts for topic in part.sources}
+    assert levels["words"] == 0
+
+
+def test_only_what_the_sink_depends_on_is_run() -> None:
+    builder = StreamsBuilder()
+    for name in ("left", "right"):
+        builder.stream(name, TEXT).group_by_key().count().to(f"{name}-counts")
+    plan = make_plan(builder.build(), "right-counts", 2)
+    assert list(plan.topics) == ["right"]
+    assert len(list(plan.parts)) == 1
+
+
+def test_tasks_of_all_parts_have_group_keys_of_their_own() -> None:
+    plan = make_plan(letter_counts(), "letters", 3)
+    assert len(plan.tasks) == 3 * sum(map(len, plan.stages))
+    assert {plan.tasks[number] for number in plan.group_keys.values()} == set(plan.group_keys)
+
+
+def test_a_sink_of_several_parts_is_refused() -> None:
+    builder = StreamsBuilder()
+    for name in ("left", "right"):
+        builder.stream(name, TEXT).group_by_key().count().to("counts", Produced(schema="key string, value long"))
+    with pytest.raises(TopologyError, match="written by 2 sub-topologies"):
+        make_plan(builder.build(), "counts", 2)
+
+
+def test_a_topology_without_a_sink_is_refused() -> None:
+    builder = StreamsBuilder()
+    builder.stream("words", TEXT)
+    topology: Topology = builder.build()
+    with pytest.raises(TopologyError, match="no sink"):
+        make_plan(topology, None, 2)
