@@ -16,6 +16,7 @@ from millpond.processors import (
     Record,
     SlidingWindows,
     StreamsBuilder,
+    Suppressed,
     TimeWindowedKStream,
     TimeWindows,
     TopologyDriver,
@@ -215,6 +216,29 @@ def test_after_a_restart_windows_stream_time_and_final_results_go_on_where_they_
     build = listed(KINDS[kind], final=final)
     output = drive(build, records, size=5, backend=backend, local_dir=tmp_path, restart_every=15)
     assert output == drive(build, records)
+
+
+@pytest.mark.parametrize("final", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_micro_batch_that_fails_moves_neither_windows_nor_stream_time(kind: str, final: bool) -> None:
+    def add(key: Any, value: str, total: str) -> str:
+        if value == "bad":
+            raise RuntimeError(value)
+        return total + value
+
+    def build(builder: StreamsBuilder) -> KTable:
+        table = windowed(builder, KINDS[kind], final).aggregate(str, add, Materialized(value_serde="string"))
+        return table.suppress(Suppressed.until_time_limit(10))
+
+    builder = StreamsBuilder()
+    build(builder).to("out")
+    records = random_records(4, 100)
+    with TopologyDriver(builder.build()) as driver:
+        driver.pipe_all("in", [record[1:] for record in records[:50]])
+        with pytest.raises(RuntimeError):
+            driver.pipe_all("in", [("a", "x", 5_000), ("a", "x", 6_000), ("b", "bad", 9_000)])
+        driver.pipe_all("in", [record[1:] for record in records[50:]])
+        assert driver.read("out") == drive(build, records)
 
 
 def test_records_without_key_or_value_are_dropped_and_do_not_move_the_time() -> None:
