@@ -114,6 +114,11 @@ def test_a_late_record_within_the_gap_of_a_session_that_is_not_late_joins_it() -
     assert output[-1] == Record(Windowed("k", 71, 80), 2, 80)
 
 
+def test_a_session_that_the_store_has_forgotten_is_not_merged() -> None:
+    output = drive(counted(SessionWindows(10)), rows(("k", "x", 0), ("k", "x", 20), ("k", "x", 10)))
+    assert output[-1] == Record(Windowed("k", 10, 20), 2, 20)
+
+
 def test_records_without_key_or_value_are_dropped() -> None:
     output = drive(counted(SESSIONS), rows(("k", "x", 0), ("k", None, 5), (None, "x", 500), ("k", "x", 10)))
     assert output[-1] == Record(Windowed("k", 0, 10), 2, 10)

@@ -8,6 +8,7 @@ import pytest
 from millpond.errors import StoreFullError, TopologyError
 from millpond.processors import (
     Consumed,
+    Grouped,
     KStream,
     KTable,
     Materialized,
@@ -137,7 +138,7 @@ def test_a_sliding_window_is_final_only_when_no_record_can_reach_its_end_any_mor
     assert [(record.key.end, record.value) for record in output] == [(20, 2), (25, 4), (31, 2)]
 
 
-FINAL = {
+FINAL: dict[str, TimeWindows | SlidingWindows] = {
     "tumbling": TimeWindows(20, grace=15),
     "hopping": TimeWindows(20, advance=5, grace=15),
     "sliding": SlidingWindows(20, grace=15),
@@ -200,6 +201,16 @@ def test_a_join_sees_the_table_without_what_is_held_back() -> None:
     assert values == ["before None", "held None", "out a", "held again a"]
 
 
+def test_a_group_subtracts_the_value_before_the_last_held_update_though_it_never_saw_it() -> None:
+    def build(builder: StreamsBuilder) -> KTable:
+        calm = builder.table("in").suppress(Suppressed.until_time_limit(10))
+        by_value = calm.group_by(lambda key, value: (value, value), Grouped("string", "string"))
+        return by_value.count()
+
+    output = drive(build, rows(("k", "a", 1), ("k", "b", 2), ("z", "x", 11)))
+    assert output == [Record("a", None, 2), Record("b", 1, 2)]
+
+
 def test_a_versioned_table_cannot_be_suppressed() -> None:
     table = StreamsBuilder().table("in", None, Materialized.versioned(history_retention=100))
     with pytest.raises(TopologyError, match="is versioned and cannot be suppressed"):
@@ -222,7 +233,7 @@ def test_windows_are_found_through_operators_in_between() -> None:
 
 
 @pytest.mark.parametrize("options", [{"max_records": -1}, {"max_bytes": -1}])
-def test_bounds_are_not_negative(options: dict[str, int]) -> None:
+def test_bounds_are_not_negative(options: dict[str, Any]) -> None:
     with pytest.raises(TopologyError, match="not negative"):
         Suppressed.until_time_limit(1, **options)
 
