@@ -32,7 +32,7 @@ class Windows(ABC):
     @property
     @abstractmethod
     def retention(self) -> int:
-        """How long a store has to keep a window, counted from its start (a session: from its end)."""
+        """How long a store has to keep a window, counted from its start (a session: from its end); not 0."""
 
     @property
     @abstractmethod
@@ -107,7 +107,7 @@ class SlidingWindows(Windows):
 
     @property
     def retention(self) -> int:
-        return 2 * self.difference + self.grace
+        return max(2 * self.difference + self.grace, 1)
 
     @property
     def delay(self) -> int:
@@ -132,7 +132,7 @@ class SessionWindows(Windows):
 
     @property
     def retention(self) -> int:
-        return self.gap + self.grace
+        return max(self.gap + self.grace, 1)
 
     @property
     def delay(self) -> int:

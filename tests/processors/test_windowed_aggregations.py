@@ -14,6 +14,7 @@ from millpond.processors import (
     KTable,
     Materialized,
     Record,
+    SessionWindows,
     SlidingWindows,
     StreamsBuilder,
     Suppressed,
@@ -30,7 +31,7 @@ from tests.processors.driving import Build, Input, drive, last_values, random_re
 TUMBLING = TimeWindows(20, grace=15)
 HOPPING = TimeWindows(20, advance=6, grace=15)
 SLIDING = SlidingWindows(20, grace=15)
-KINDS = {"tumbling": TUMBLING, "hopping": HOPPING, "sliding": SLIDING}
+KINDS: dict[str, TimeWindows | SlidingWindows] = {"tumbling": TUMBLING, "hopping": HOPPING, "sliding": SLIDING}
 
 
 def rows(*given: tuple[Any, Any, int]) -> list[Input]:
@@ -137,6 +138,17 @@ def test_records_whose_left_sliding_window_would_begin_before_1970_share_one() -
         Windowed("k", 2, 12): 2,
         Windowed("k", 4, 14): 1,
     }
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_windows_and_sessions_without_length_and_grace_hold_the_records_of_one_time(size: int) -> None:
+    def sessions(builder: StreamsBuilder) -> KTable:
+        return builder.stream("in").group_by_key().windowed_by(SessionWindows(0)).count()
+
+    records = rows(("k", "x", 5), ("k", "x", 5), ("k", "x", 6))
+    for build in (counted(SlidingWindows(0)), sessions):
+        output = drive(build, records, size=size)
+        assert last_values(output) == {Windowed("k", 5, 5): 2, Windowed("k", 6, 6): 1}
 
 
 def test_records_before_1970_have_windows_too() -> None:
