@@ -85,7 +85,7 @@ class Interpreter:
         given = operator.get("materialized")
         if given is None:
             return None
-        serdes = {"key_serde": None, "value_serde": type_}
+        serdes: dict[str, Any] = {"key_serde": None, "value_serde": type_}
         if given["kind"] == "serde_only":
             return dsl.Materialized.with_serdes(**serdes)
         self.stores[given["name"]] = given["kind"]

@@ -126,8 +126,8 @@ def _expected(records: list[Input], kind: str) -> dict[str, str]:
 
 def _build(kind: str, stored: Materialized = TEXT) -> Any:
     def build(builder: StreamsBuilder) -> KTable | KStream:
-        consumed = {"materialized": Materialized.with_serdes("string", "string")}
-        orders, customers = builder.table("orders", **consumed), builder.table("customers", **consumed)
+        texts = Materialized.with_serdes("string", "string")
+        orders, customers = builder.table("orders", materialized=texts), builder.table("customers", materialized=texts)
         join = {"inner": orders.join, "left": orders.left_join}[kind]
         joined: KTable = join(customers, _joiner, stored, foreign_key=_customer)
         return joined

@@ -107,8 +107,8 @@ class TestCompleteHistoryOfTableTableJoins:
             arrivals = _history(seed, "ab")
             results: dict[tuple[str, int], str | None] = {}
             with TopologyDriver(topology) as driver:
-                for i, (topic, *record) in enumerate(arrivals):
-                    driver.pipe(topic, *record)
+                for i, (topic, key, value, timestamp) in enumerate(arrivals):
+                    driver.pipe(topic, key, value, timestamp)
                     results.update({(row.key, row.timestamp): row.value for row in driver.read("out")})
                     self._compare(kind, mapped, seed, arrivals[: i + 1], results)
 

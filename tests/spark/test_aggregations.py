@@ -23,6 +23,7 @@ from millpond.processors import (
     TimeWindows,
     Topology,
 )
+from millpond.stores.windowed import Windowed
 from tests.processors.driving import drive, random_records
 
 pytestmark = pytest.mark.spark
@@ -62,7 +63,7 @@ def _topology(build: Callable[[StreamsBuilder], KTable | KStream]) -> Topology:
 
 
 def _row(key: Any, value: Any) -> tuple[Any, ...]:
-    return (key.key, key.start, key.end, value) if isinstance(key, tuple) else (key, value)
+    return (key.key, key.start, key.end, value) if isinstance(key, Windowed) else (key, value)
 
 
 @pytest.mark.parametrize(

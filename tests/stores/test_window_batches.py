@@ -1,6 +1,7 @@
 """A window store's batch calls do what its single calls do."""
 
 import random
+from typing import Any
 
 import pytest
 
@@ -23,7 +24,7 @@ def test_put_many_and_fetch_many_are_put_and_fetch_for_many(seed: int) -> None:
     now = 0
     for _ in range(30):
         now += chance.randrange(1_000)
-        puts = [
+        puts: list[tuple[Any, ...]] = [
             (chance.choice("abc"), chance.choice(["x", "y", None]), chance.randrange(10**6), now - 10 * start)
             for start in (chance.randrange(-20, 400) for _ in range(chance.randrange(12)))
         ]
