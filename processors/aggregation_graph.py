@@ -9,7 +9,7 @@ from millpond.errors import TopologyError
 from millpond.processors.aggregate import Aggregate, AggregateSetup, Aggregation
 from millpond.processors.batch import Batch
 from millpond.processors.config import Materialized, SerdeLike
-from millpond.processors.ktable import KTable
+from millpond.processors.ktable import TABLE_KINDS, KTable
 from millpond.processors.processor import Processor
 from millpond.processors.session_aggregate import SessionAggregate
 from millpond.processors.sliding_window_aggregate import SlidingWindowAggregate
@@ -57,7 +57,7 @@ def add_key_aggregation(
 ) -> KTable:
     """Add an aggregation by key alone; ``store`` is the store's name unless ``materialized`` has one."""
     spec = materialized.spec(store, StoreKind.TIMESTAMPED_KEY_VALUE, *serdes)
-    _require_kind(spec, StoreKind.TIMESTAMPED_KEY_VALUE, StoreKind.VERSIONED)
+    _require_kind(spec, *TABLE_KINDS)
     node, config = _add(graph, inputs, spec, materialized.caching, Aggregate, spec.key_serde, prefix)
     return KTable(graph, node, spec.key_serde, spec.value_serde, config)
 

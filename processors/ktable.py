@@ -306,12 +306,16 @@ def add_table_store(table: KTable, materialized: Materialized, default_name: str
     table.config.caching = materialized.caching
 
 
+TABLE_KINDS = (StoreKind.TIMESTAMPED_KEY_VALUE, StoreKind.VERSIONED, StoreKind.KEY_VALUE)
+"""The kinds of stores that can hold a table; a plain one forgets the times, so results take those of the other side."""
+
+
 def check_table_store(spec: StoreSpec, materialized: Materialized) -> None:
     """Refuse a store that cannot hold a table."""
-    if spec.kind not in (StoreKind.TIMESTAMPED_KEY_VALUE, StoreKind.VERSIONED):
+    if spec.kind not in TABLE_KINDS:
         raise TopologyError(
-            f"store {spec.name!r} of kind {spec.kind.value} cannot hold a table; leave the kind out, or take "
-            f"Materialized.versioned"
+            f"store {spec.name!r} of kind {spec.kind.value} cannot hold a table; leave the kind out, or choose "
+            f"{' or '.join(kind.value for kind in TABLE_KINDS)}"
         )
     if materialized.caching and spec.kind is StoreKind.VERSIONED:
         raise TopologyError(

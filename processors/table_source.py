@@ -41,8 +41,8 @@ class TableWriter:
         assert config.store is not None
         self._context = context
         self._send_olds = config.send_olds
-        self._table = TableStore(context.store(config.store))
-        store = self._table.store
+        store = context.store(config.store)
+        self._table = TableStore(store)
         self._many = store if isinstance(store, TimestampedKeyValueStore) else None
         self._plain_keys = store.key_serde in _PLAIN_KEYS
         self._cache = UpdateCache(store.key_serde) if config.caching else None

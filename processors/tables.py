@@ -10,17 +10,40 @@ from typing import Any
 
 from millpond.errors import TopologyError
 from millpond.processors.processor import ProcessorContext
-from millpond.stores.timestamped import TimestampedKeyValueStore, ValueAndTimestamp
+from millpond.stores.keyvalue import KeyValueStore
+from millpond.stores.timestamped import UNKNOWN_TIMESTAMP, TimestampedKeyValueStore, ValueAndTimestamp
 from millpond.stores.versioned import NOT_PUT, VALID_TO_UNDEFINED, VersionedKeyValueStore
 
 __all__ = ["NOT_PUT", "VALID_TO_UNDEFINED", "TableStore", "ValueGetter", "ValueGetterFactory"]
 
 
-class TableStore:
-    """A table's store, timestamped or versioned, behind the few calls that table processors need."""
+class _Untimed:
+    """A store without timestamps where one with them is expected; they come back as unknown (KIP-258)."""
 
-    def __init__(self, store: TimestampedKeyValueStore[Any, Any] | VersionedKeyValueStore[Any, Any]) -> None:
-        self.store = store
+    def __init__(self, store: KeyValueStore[Any, Any]) -> None:
+        self._store = store
+
+    def get(self, key: Any) -> ValueAndTimestamp[Any] | None:
+        return _untimed(self._store.get(key))
+
+    def get_many(self, keys: Sequence[Any]) -> list[ValueAndTimestamp[Any] | None]:
+        return list(map(_untimed, self._store.get_many(keys)))
+
+    def put(self, key: Any, value: Any, timestamp: int) -> None:
+        self._store.put(key, value)
+
+
+def _untimed(value: Any) -> ValueAndTimestamp[Any] | None:
+    return None if value is None else ValueAndTimestamp(value, UNKNOWN_TIMESTAMP)
+
+
+class TableStore:
+    """A table's store, timestamped, versioned or plain, behind the few calls that table processors need."""
+
+    def __init__(self, store: Any) -> None:
+        self.store: TimestampedKeyValueStore[Any, Any] | VersionedKeyValueStore[Any, Any] | _Untimed = (
+            _Untimed(store) if isinstance(store, KeyValueStore) else store
+        )
         self.versioned = isinstance(store, VersionedKeyValueStore)
 
     def get(self, key: Any) -> ValueAndTimestamp[Any] | None:
@@ -98,10 +121,7 @@ class StoreGetter(ValueGetter):
         return None if found is None else ValueAndTimestamp(found.value, found.timestamp)
 
     def get_many(self, keys: Sequence[Any]) -> list[ValueAndTimestamp[Any] | None]:
-        if self.versioned:
-            return list(map(self.get, keys))
-        found: list[ValueAndTimestamp[Any] | None] = self._store.get_many(keys)
-        return found
+        return self._table.store.get_many(keys)
 
     def get_many_as_of(self, keys: Sequence[Any], timestamps: Sequence[int]) -> list[ValueAndTimestamp[Any] | None]:
         found: list[ValueAndTimestamp[Any] | None] = self._store.get_many_as_of(keys, timestamps)

@@ -143,9 +143,14 @@ def test_a_result_older_than_a_versioned_store_s_history_is_neither_kept_nor_for
     assert output == [Record("a", 1, 10), Record("b", 1, 100), Record("a", 2, 60)]
 
 
-def test_a_store_that_keeps_no_timestamps_is_refused() -> None:
-    with pytest.raises(TopologyError, match="timestamped-key-value or versioned"):
-        counted(kind=StoreKind.KEY_VALUE)(StreamsBuilder())
+def test_a_store_that_keeps_no_timestamps_gives_results_the_times_of_their_last_records() -> None:
+    output = drive(counted(kind=StoreKind.KEY_VALUE), rows(("a", "x", 10), ("a", "x", 5)))
+    assert output == [Record("a", 1, 10), Record("a", 2, 5)]
+
+
+def test_a_store_of_windows_cannot_hold_an_aggregation_by_key() -> None:
+    with pytest.raises(TopologyError, match="timestamped-key-value or versioned or key-value"):
+        counted(kind=StoreKind.SESSION, retention=10)(StreamsBuilder())
 
 
 def test_a_result_whose_serde_is_not_known_is_refused() -> None:

@@ -326,4 +326,4 @@ class TestErrorsSayWhy:
 
     def test_a_table_cannot_be_kept_in_a_store_of_another_kind(self) -> None:
         with pytest.raises(TopologyError, match="cannot hold a table"):
-            _builder().table("t", Consumed("string", "string"), Materialized("t", StoreKind.KEY_VALUE))
+            _builder().table("t", Consumed("string", "string"), Materialized("t", StoreKind.SESSION, retention=10))
