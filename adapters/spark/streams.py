@@ -16,6 +16,7 @@ from millpond.adapters.spark.inspection import store_frame
 from millpond.adapters.spark.operator import Stage, TaskOperator
 from millpond.adapters.spark.pack import MapOnly, Pack, PackThrough
 from millpond.adapters.spark.plan import Plan, make_plan
+from millpond.adapters.spark.session import prepare
 from millpond.adapters.spark.sink import Sink
 from millpond.adapters.spark.source import SKIP_REASONS, OnError, Source, internal_source, select_source
 from millpond.adapters.spark.worker import StateSettings
@@ -29,10 +30,6 @@ from millpond.stores.registry import supplier
 
 BACKEND_CONF = "spark.millpond.backend"
 DEFAULT_BACKEND = "rocksdb"
-PROVIDER_CONF = "spark.sql.streaming.stateStore.providerClass"
-ROCKSDB_PROVIDER = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-MAX_BYTES_CONF = "spark.sql.execution.arrow.maxBytesPerBatch"
-MAX_BATCH_BYTES = 64 << 20
 
 
 class SparkStreams:
@@ -150,7 +147,7 @@ class SparkStreams:
         return self._partitions or int(session.conf.get("spark.sql.shuffle.partitions") or 200)
 
     def _settings(self, session: SparkSession, plan: Plan) -> StateSettings:
-        _prepare(session)
+        prepare(session)
         chosen = supplier(self._backend or session.conf.get(BACKEND_CONF, None) or DEFAULT_BACKEND)
         for part in plan.parts:
             for spec in part.stores.values():
@@ -232,16 +229,3 @@ def _check_inputs(plan: Plan, inputs: Mapping[str, DataFrame]) -> None:
     streaming = {inputs[topic].isStreaming for topic in plan.topics}
     if len(streaming) > 1:
         raise ConfigurationError("some inputs are streaming DataFrames and some static; give all of one sort")
-
-
-def _prepare(session: SparkSession) -> None:
-    """Check what the operator needs of the session, and bound the Arrow batches that carry blobs."""
-    provider = session.conf.get(PROVIDER_CONF, "")
-    if provider != ROCKSDB_PROVIDER:
-        raise ConfigurationError(
-            f"the session keeps its state with {provider or 'the default provider'}, but Spark's operator for Python "
-            f"state needs another: set {PROVIDER_CONF} to {ROCKSDB_PROVIDER}"
-        )
-    # Spark counts rows, and a row here is a blob of about a megabyte: ten thousand of them do not fit into an array.
-    if int(session.conf.get(MAX_BYTES_CONF, None) or 2**31 - 1) > MAX_BATCH_BYTES:
-        session.conf.set(MAX_BYTES_CONF, str(MAX_BATCH_BYTES))

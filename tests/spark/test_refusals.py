@@ -1,5 +1,6 @@
 """What is known to be wrong is refused in the driver, before a query starts."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -129,3 +130,19 @@ def test_another_topology_or_partition_count_on_the_same_state_is_refused(
     with pytest.raises(StateConflictError, match="another topology"):
         streams(rated_orders(), partitions=2).transform(inputs, sink="totals")
     streams(rated_orders(), partitions=2, application_id="other").transform(inputs, sink="totals")
+
+
+def test_workers_whose_python_lacks_millpond(
+    spark: SparkSession, words: DataFrame, streams: Callable[..., SparkStreams], tmp_path: Path
+) -> None:
+    bare = tmp_path / "python-without-millpond"
+    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')
+    bare.chmod(0o755)
+    chosen, spark.sparkContext.pythonExec = spark.sparkContext.pythonExec, str(bare)
+    try:
+        with pytest.raises(ConfigurationError, match=r"PYSPARK_PYTHON") as refused:
+            streams().transform({"words": words})
+    finally:
+        spark.sparkContext.pythonExec = chosen
+    assert str(bare) in str(refused.value)
+    assert "No module named" in str(refused.value)
