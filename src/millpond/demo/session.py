@@ -52,6 +52,7 @@ def start(name: str, directory: Path, partitions: int) -> "SparkSession":
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={logging.resolve().as_uri()}",
         "spark.sql.shuffle.partitions": str(partitions),
         "spark.sql.streaming.stateStore.providerClass": provider,
+        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     }
     builder = SparkSession.builder.master("local[*,4]").appName(name)
     for setting, value in settings.items():
