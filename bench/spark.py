@@ -119,13 +119,14 @@ def _wanted(workload: str, backend: str, contenders: Sequence[str] | None) -> li
 
 @contextmanager
 def _session(cores: int) -> Iterator[SparkSession]:
-    """A session with Spark's own state store at its best."""
+    """A session with Spark's own state store, and its way to Python, at their best."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": "4g",
         "spark.sql.shuffle.partitions": str(2 * cores),
+        "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
         f"{_STATE_STORE}.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
         f"{_STATE_STORE}.rocksdb.changelogCheckpointing.enabled": "true",
         f"{_STATE_STORE}.rocksdb.trackTotalNumberOfRows": "false",

@@ -23,8 +23,9 @@ import pyarrow as pa
 EXCHANGE_DDL: Final = "task int, input int, split int, chunk int, records binary"
 _NUMBERS: Any = [(name, pa.int32()) for name in ("task", "input", "split", "chunk")]
 EXCHANGE_SCHEMA: Final[pa.Schema] = pa.schema([*_NUMBERS, ("records", pa.binary())])
-BLOB_BYTES: Final = 1 << 20
-"""About how large a blob may get."""
+BLOB_BYTES: Final = 96 << 10
+"""About how large a blob may get. Spark's default of 10,000 rows in an Arrow batch then fits into a binary column even
+without a limit in bytes, for which Spark measures its buffers with each row that it writes."""
 
 WINDOW_ROWS: Final = 1 << 18
 """How many records become Python objects at a time."""

@@ -14,7 +14,6 @@ from pyspark.taskcontext import TaskContext
 
 from millpond.adapters.spark.counters import counts_row, without_counts
 from millpond.adapters.spark.exchange import (
-    BLOB_BYTES,
     EXCHANGE_SCHEMA,
     Blob,
     BlobWriter,
@@ -32,7 +31,7 @@ from millpond.processors.task import Task
 from millpond.processors.topology import Subtopology
 from millpond.stores.serdes import serde
 
-_MAX_PENDING_BYTES: Final = 8 * BLOB_BYTES
+_MAX_PENDING_BYTES: Final = 8 << 20
 
 
 class Pack:

@@ -11,16 +11,19 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
+from millpond.adapters.spark.exchange import BLOB_BYTES
 from millpond.errors import ConfigurationError
 
 PROVIDER_CONF: Final = "spark.sql.streaming.stateStore.providerClass"
 ROCKSDB_PROVIDER: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 MAX_BYTES_CONF: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
-MAX_BATCH_BYTES: Final = 64 << 20
+MAX_ROWS_CONF: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
+MAX_BATCH_BYTES: Final = 1 << 30
+"""The most that an Arrow batch of blobs may come to: half of what a binary column holds, for its buffers double."""
 
 
 def prepare(session: SparkSession) -> None:
-    """Check the state-store provider and the workers' Python, and bound the Arrow batches that carry blobs.
+    """Check the state-store provider, the workers' Python, and the bounds of the Arrow batches that carry blobs.
 
     Raises:
         ConfigurationError: the session cannot run the operator; the message says what to set.
@@ -33,9 +36,21 @@ def prepare(session: SparkSession) -> None:
         )
     if (session.sparkContext.master or "").startswith("local"):
         _check_workers(session.sparkContext.pythonExec)
-    # Spark counts rows, and a row here is a blob of about a megabyte: ten thousand of them do not fit into an array.
-    if int(session.conf.get(MAX_BYTES_CONF, None) or 2**31 - 1) > MAX_BATCH_BYTES:
-        session.conf.set(MAX_BYTES_CONF, str(MAX_BATCH_BYTES))
+    rows = int(session.conf.get(MAX_ROWS_CONF) or 0)
+    fits = 0 < rows <= MAX_BATCH_BYTES // BLOB_BYTES
+    if not fits and _bytes(session.conf.get(MAX_BYTES_CONF) or "") > MAX_BATCH_BYTES:
+        raise ConfigurationError(
+            f"{MAX_ROWS_CONF} is {rows}, but a row here is a blob of {BLOB_BYTES >> 10} KiB, and so many of them may "
+            f"not fit into one Arrow batch; set it to {MAX_BATCH_BYTES // BLOB_BYTES} or less, or set {MAX_BYTES_CONF} "
+            "to 64m"
+        )
+
+
+def _bytes(size: str) -> int:
+    """A size as Spark writes it: ``67108864b``, ``64m``."""
+    digits = size.rstrip("bkmgtpBKMGTP")
+    unit = size[len(digits) :].lower()[:1] or "b"
+    return int(digits or 0) << 10 * "bkmgtp".index(unit)
 
 
 @cache

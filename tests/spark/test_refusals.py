@@ -111,6 +111,22 @@ def test_a_session_with_another_state_store_provider_is_refused(
         spark.conf.set(conf, str(before))
 
 
+def test_arrow_batches_that_cannot_hold_their_blobs_are_refused(
+    streams: Make, words: DataFrame, spark: SparkSession
+) -> None:
+    rows, size = "spark.sql.execution.arrow.maxRecordsPerBatch", "spark.sql.execution.arrow.maxBytesPerBatch"
+    spark.conf.set(rows, "1000000")
+    spark.conf.set(size, "2147483647")
+    try:
+        with pytest.raises(ConfigurationError, match=f"{rows} is 1000000.*set it to 10922 or less"):
+            streams().transform({"words": words})
+        spark.conf.set(size, "64m")
+        streams().transform({"words": words})
+    finally:
+        spark.conf.unset(rows)
+        spark.conf.unset(size)
+
+
 def test_the_sink_must_be_one_that_the_topology_has(streams: Make, spark: SparkSession) -> None:
     inputs = {topic: spark.createDataFrame([], ddl) for topic, ddl in SCHEMAS.items()}
     with pytest.raises(TopologyError, match=r"has the sinks \['rated', 'totals'\]; say which one"):
