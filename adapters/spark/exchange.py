@@ -28,7 +28,8 @@ BLOB_BYTES: Final = 96 << 10
 without a limit in bytes, for which Spark measures its buffers with each row that it writes."""
 
 WINDOW_ROWS: Final = 1 << 18
-"""How many records become Python objects at a time."""
+WINDOW_BYTES: Final = 32 << 20
+"""How many records become Python objects at a time: so many, or so many bytes of them in Arrow's columns."""
 
 
 class Blob(NamedTuple):
@@ -96,7 +97,7 @@ class Run(NamedTuple):
 
 
 def gather(blobs: Iterable[Blob]) -> Iterator[Run]:
-    """The records of one task in the order in which it has to see them, in runs of at most ``WINDOW_ROWS``.
+    """The records of one task in the order in which it has to see them, in runs of a limited size.
 
     Each split of each input is a queue in arrival order. The next record is always that of the queue whose head has the
     smallest timestamp, the first such queue on a tie. That is the stable order by each queue's running maximum.
@@ -171,8 +172,9 @@ class _Cursor:
 
 
 def windows(input_: int, records: pa.Table) -> Iterator[Run]:
-    """The records in their order, in runs of at most ``WINDOW_ROWS``."""
-    for start in range(0, records.num_rows, WINDOW_ROWS):
-        window = records.slice(start, WINDOW_ROWS)
+    """The records in their order, in runs within ``WINDOW_ROWS`` and, on average, ``WINDOW_BYTES``."""
+    step = max(1, min(WINDOW_ROWS, records.num_rows * WINDOW_BYTES // max(1, records.nbytes)))
+    for start in range(0, records.num_rows, step):
+        window = records.slice(start, step)
         columns: list[Any] = [window.column(name).to_pylist() for name in ("key", "value", "timestamp")]
         yield Run(input_, *columns)

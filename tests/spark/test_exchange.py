@@ -63,6 +63,12 @@ def test_records_become_objects_a_window_at_a_time(monkeypatch: pytest.MonkeyPat
     assert [key for run in runs for key in run.keys if run.input == 0] == [f"k{i}" for i in range(10)]
 
 
+def test_large_records_become_objects_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exchange, "WINDOW_BYTES", 1000)
+    table = pa.table({"key": ["k"] * 40, "value": ["x" * 100] * 40, "timestamp": list(range(40))})
+    assert max(len(run.keys) for run in exchange.windows(0, table)) < 10
+
+
 def test_scattered_records_reach_their_partitions_in_order() -> None:
     times = list(range(1000))
     partitions = np.array([i * 7 % 3 for i in times], dtype=np.uint32)
