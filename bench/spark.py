@@ -1,8 +1,8 @@
 """``millpond bench spark``: rows per second of a micro-batch on each backend, beside Spark's own ways, in one run.
 
 Every contender reads the same files, one a micro-batch, in a query of its own, and writes to Spark's ``noop`` sink.
-They run in turn, in three rounds: one to warm up, one in order and one in reverse. The first micro-batches of a query, in
-which processes start, do not count; of the others the median does.
+They run in turn, in three rounds: one to warm up, one in order and one in reverse. The first micro-batches of a query,
+in which processes start, do not count; of the others the median does.
 """
 
 import json
