@@ -1,26 +1,34 @@
 """What a stream does: records, topologies, the DSL, joins, aggregations, windows, tasks and the in-process driver."""
 
-from millpond.processors.batch import Batch
-from millpond.processors.branched import BranchedKStream
-from millpond.processors.builder import StreamsBuilder
-from millpond.processors.cogroup import CogroupedKStream
-from millpond.processors.config import Consumed, Grouped, Joined, Materialized, Produced, Repartitioned, StreamJoined
-from millpond.processors.driver import Record, TopologyDriver
-from millpond.processors.global_table import GlobalKTable
-from millpond.processors.grouped import KGroupedStream
-from millpond.processors.grouped_table import KGroupedTable
-from millpond.processors.join_windows import JoinWindows
-from millpond.processors.kstream import KStream
-from millpond.processors.ktable import KTable
-from millpond.processors.merge import merge
-from millpond.processors.process import RecordProcessor
-from millpond.processors.processor import Processor, ProcessorContext, Punctuation, PunctuationType
-from millpond.processors.suppressed import Suppressed
-from millpond.processors.task import Task
-from millpond.processors.topology import Subtopology, Topology
-from millpond.processors.windowed_serdes import SessionWindowedSerde, TimeWindowedSerde
-from millpond.processors.windowed_stream import SessionWindowedKStream, TimeWindowedKStream
-from millpond.processors.windows import EmitStrategy, SessionWindows, SlidingWindows, TimeWindows
+from millpond.processors.dsl.branched import BranchedKStream
+from millpond.processors.dsl.builder import StreamsBuilder
+from millpond.processors.dsl.cogroup import CogroupedKStream
+from millpond.processors.dsl.global_table import GlobalKTable
+from millpond.processors.dsl.grouped import KGroupedStream
+from millpond.processors.dsl.grouped_table import KGroupedTable
+from millpond.processors.dsl.kstream import KStream
+from millpond.processors.dsl.ktable import KTable
+from millpond.processors.dsl.windowed_stream import SessionWindowedKStream, TimeWindowedKStream
+from millpond.processors.options.config import (
+    Consumed,
+    Grouped,
+    Joined,
+    Materialized,
+    Produced,
+    Repartitioned,
+    StreamJoined,
+)
+from millpond.processors.options.join_windows import JoinWindows
+from millpond.processors.options.suppressed import Suppressed
+from millpond.processors.options.windowed_serdes import SessionWindowedSerde, TimeWindowedSerde
+from millpond.processors.options.windows import EmitStrategy, SessionWindows, SlidingWindows, TimeWindows
+from millpond.processors.runtime.batch import Batch
+from millpond.processors.runtime.driver import Record, TopologyDriver
+from millpond.processors.runtime.processor import Processor, ProcessorContext, Punctuation, PunctuationType
+from millpond.processors.runtime.record_processor import RecordProcessor
+from millpond.processors.runtime.task import Task
+from millpond.processors.runtime.time_order import merge
+from millpond.processors.runtime.topology import Subtopology, Topology
 
 __all__ = [
     "Batch",

@@ -18,7 +18,7 @@ import struct
 from typing import Final
 
 from millpond.errors import CorruptStoreError
-from millpond.stores.timestamps import MIN_TIME, to_millis
+from millpond.stores.times import MIN_TIME, to_millis
 
 METADATA: Final = b"\x00"
 DATA: Final = b"\x01"

@@ -18,7 +18,7 @@ from millpond.stores.formats import FormatVersion, unknown_versions
 from millpond.stores.keys import DATA
 from millpond.stores.registry import open_backend
 from millpond.stores.specs import StoreSpec
-from millpond.stores.timestamped import UNKNOWN_TIMESTAMP, pack_timestamp
+from millpond.stores.typed.timestamped_keyvalue import UNKNOWN_TIMESTAMP, pack_timestamp
 
 _log = logging.getLogger(__name__)
 

@@ -11,16 +11,16 @@ from typing import Any, TypeAlias
 
 from millpond.errors import ConfigurationError
 from millpond.stores.formats import FormatVersion, check_store_name
-from millpond.stores.keyvalue import KeyValueStore
 from millpond.stores.serdes import Serde
-from millpond.stores.session import SessionStore
-from millpond.stores.store import Store
-from millpond.stores.timestamped import TimestampedKeyValueStore
-from millpond.stores.timestamped_session import TimestampedSessionStore
-from millpond.stores.timestamped_window import TimestampedWindowStore
 from millpond.stores.transaction import Transaction
-from millpond.stores.versioned import VersionedKeyValueStore
-from millpond.stores.window import WindowStore
+from millpond.stores.typed.keyvalue import KeyValueStore
+from millpond.stores.typed.session import SessionStore
+from millpond.stores.typed.store import Store
+from millpond.stores.typed.timestamped_keyvalue import TimestampedKeyValueStore
+from millpond.stores.typed.timestamped_session import TimestampedSessionStore
+from millpond.stores.typed.timestamped_window import TimestampedWindowStore
+from millpond.stores.typed.versioned import VersionedKeyValueStore
+from millpond.stores.typed.window import WindowStore
 
 
 class StoreKind(Enum):

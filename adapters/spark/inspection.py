@@ -12,12 +12,12 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from millpond.adapters.spark.operator import STATE_NAME
-from millpond.adapters.spark.plan import Plan
 from millpond.adapters.spark.sink import Sink
 from millpond.errors import ConfigurationError
-from millpond.processors.batch import Batch
-from millpond.processors.config import Produced
-from millpond.processors.windowed_serdes import SessionWindowedSerde, TimeWindowedSerde
+from millpond.processors.distribution.plan import Plan
+from millpond.processors.options.config import Produced
+from millpond.processors.options.windowed_serdes import SessionWindowedSerde, TimeWindowedSerde
+from millpond.processors.runtime.batch import Batch
 from millpond.stores.durability.inspection import read_rows
 from millpond.stores.durability.manifest import Manifest
 from millpond.stores.durability.storage import Storage

@@ -15,15 +15,22 @@ import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from millpond.adapters.spark.counters import counts_row, without_counts
-from millpond.adapters.spark.exchange import EXCHANGE_SCHEMA, WINDOW_ROWS, Blob, BlobWriter, gather, to_record_batch
 from millpond.adapters.spark.pack import Router, decoded, joined
-from millpond.adapters.spark.plan import Plan
 from millpond.adapters.spark.sink import Sink
 from millpond.adapters.spark.source import Source
 from millpond.adapters.spark.worker import StateSettings, task_state, tune
 from millpond.errors import FormatError
-from millpond.processors.task import Task
-from millpond.processors.topology import Subtopology
+from millpond.processors.distribution.exchange import (
+    EXCHANGE_SCHEMA,
+    WINDOW_ROWS,
+    Blob,
+    BlobWriter,
+    gather,
+    to_record_batch,
+)
+from millpond.processors.distribution.plan import Plan
+from millpond.processors.runtime.task import Task
+from millpond.processors.runtime.topology import Subtopology
 from millpond.stores.durability.manifest import Manifest
 
 STATE_NAME: Final = "manifest"

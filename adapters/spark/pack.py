@@ -13,7 +13,10 @@ import pyarrow as pa
 from pyspark.taskcontext import TaskContext
 
 from millpond.adapters.spark.counters import counts_row, without_counts
-from millpond.adapters.spark.exchange import (
+from millpond.adapters.spark.sink import Sink
+from millpond.adapters.spark.source import RecordReader, Records, Source
+from millpond.adapters.spark.worker import tune
+from millpond.processors.distribution.exchange import (
     EXCHANGE_SCHEMA,
     Blob,
     BlobWriter,
@@ -21,14 +24,11 @@ from millpond.adapters.spark.exchange import (
     to_record_batch,
     windows,
 )
-from millpond.adapters.spark.partitions import partitions_of
-from millpond.adapters.spark.plan import Plan
-from millpond.adapters.spark.sink import Sink
-from millpond.adapters.spark.source import RecordReader, Records, Source
-from millpond.adapters.spark.worker import tune
-from millpond.processors.batch import Batch
-from millpond.processors.task import Task
-from millpond.processors.topology import Subtopology
+from millpond.processors.distribution.partitions import partitions_of
+from millpond.processors.distribution.plan import Plan
+from millpond.processors.runtime.batch import Batch
+from millpond.processors.runtime.task import Task
+from millpond.processors.runtime.topology import Subtopology
 from millpond.stores.serdes import serde
 
 _MAX_PENDING_BYTES: Final = 8 << 20

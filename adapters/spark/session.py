@@ -11,8 +11,8 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from millpond.adapters.spark.exchange import BLOB_BYTES
 from millpond.errors import ConfigurationError
+from millpond.processors.distribution.exchange import BLOB_BYTES
 
 PROVIDER_CONF: Final = "spark.sql.streaming.stateStore.providerClass"
 ROCKSDB_PROVIDER: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"

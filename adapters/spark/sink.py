@@ -17,11 +17,11 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from millpond.errors import RecordError, TopologyError
-from millpond.processors.batch import Batch
-from millpond.processors.config import Produced
-from millpond.processors.windowed_serdes import SessionWindowedSerde, TimeWindowedSerde
+from millpond.processors.options.config import Produced
+from millpond.processors.options.windowed_serdes import SessionWindowedSerde, TimeWindowedSerde
+from millpond.processors.runtime.batch import Batch
 from millpond.stores.serdes import Serde, serde
-from millpond.stores.windowed import Windowed
+from millpond.stores.typed.windowed import Windowed
 
 _TYPES: Final[Mapping[str, str]] = {"string": "string", "int64": "bigint", "float64": "double", "json": "string"}
 """The Spark type of what a serde's values become without a schema; ``binary``, as serialised, for all others."""

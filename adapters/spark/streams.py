@@ -11,17 +11,17 @@ from uuid import uuid4
 from pyspark.sql import DataFrame, SparkSession
 
 from millpond.adapters.spark.counters import counting_ddl, report_counts
-from millpond.adapters.spark.exchange import EXCHANGE_DDL
 from millpond.adapters.spark.inspection import store_frame
 from millpond.adapters.spark.operator import Stage, TaskOperator
 from millpond.adapters.spark.pack import MapOnly, Pack, PackThrough
-from millpond.adapters.spark.plan import Plan, make_plan
 from millpond.adapters.spark.session import prepare
 from millpond.adapters.spark.sink import Sink
 from millpond.adapters.spark.source import SKIP_REASONS, OnError, Source, internal_source, select_source
 from millpond.adapters.spark.worker import StateSettings
 from millpond.errors import ConfigurationError, StateConflictError
-from millpond.processors.topology import Topology
+from millpond.processors.distribution.exchange import EXCHANGE_DDL
+from millpond.processors.distribution.plan import Plan, make_plan
+from millpond.processors.runtime.topology import Topology
 from millpond.stores.backend import BackendSupplier
 from millpond.stores.directory import check_plain_name
 from millpond.stores.durability.claim import claim

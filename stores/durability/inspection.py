@@ -11,8 +11,8 @@ from millpond.stores.durability.storage import Storage
 from millpond.stores.formats import FormatVersion
 from millpond.stores.memory import MemoryBackend
 from millpond.stores.specs import StoreKind, StoreSpec
-from millpond.stores.store import Store
 from millpond.stores.transaction import Transaction
+from millpond.stores.typed.store import Store
 
 _IN_SEGMENTS = frozenset(
     {StoreKind.WINDOW, StoreKind.TIMESTAMPED_WINDOW, StoreKind.SESSION, StoreKind.TIMESTAMPED_SESSION}

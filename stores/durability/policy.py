@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from millpond.errors import ConfigurationError
 from millpond.stores.durability.manifest import Manifest
-from millpond.stores.timestamps import Duration, to_millis
+from millpond.stores.times import Duration, to_millis
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from pyarrow import compute
 from millpond.errors import CorruptStoreError
 from millpond.stores.formats import FormatVersion
 from millpond.stores.keys import COMMIT_ROW, DATA, TIME_SIZE
-from millpond.stores.timestamped import UNKNOWN_TIMESTAMP
+from millpond.stores.typed.timestamped_keyvalue import UNKNOWN_TIMESTAMP
 
 Table: TypeAlias = Any
 """A ``pyarrow.Table``."""

@@ -26,8 +26,8 @@ from millpond.stores.durability.rows import Table, tables_of_changes, tables_of_
 from millpond.stores.durability.storage import Storage
 from millpond.stores.registry import supplier as named_supplier
 from millpond.stores.specs import StoreSpec
-from millpond.stores.store import Store
 from millpond.stores.transaction import Transaction
+from millpond.stores.typed.store import Store
 
 LEASE_TIMEOUT: Final = 60.0
 """Seconds to wait for another process to let go of a task."""

@@ -20,8 +20,8 @@ from millpond.stores.testing.store_oracles import (
     VersionedOracle,
     WindowOracle,
 )
-from millpond.stores.timestamped import ValueAndTimestamp
-from millpond.stores.windowed import Windowed
+from millpond.stores.typed.timestamped_keyvalue import ValueAndTimestamp
+from millpond.stores.typed.windowed import Windowed
 
 T = TypeVar("T")
 

@@ -14,10 +14,10 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_s
 
 from millpond.stores.backend import Backend
 from millpond.stores.registry import open_backend
-from millpond.stores.store import Store
 from millpond.stores.testing.store_calls import KINDS, Choices, KindUnderTest
 from millpond.stores.testing.suite import Suite
 from millpond.stores.transaction import Transaction
+from millpond.stores.typed.store import Store
 
 
 class _Drawn(Choices):

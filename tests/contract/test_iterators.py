@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from millpond.errors import StoreClosedError
-from millpond.stores.iterators import OpenScans
+from millpond.stores.typed.scans import OpenScans
 
 
 def test_a_scan_is_an_iterator_and_a_context_manager() -> None:

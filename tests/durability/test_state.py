@@ -7,10 +7,10 @@ import pytest
 
 from millpond.errors import BackendInUseError, ConfigurationError, FormatError, StateConflictError, StoreClosedError
 from millpond.stores.durability import DurabilityPolicy, Manifest, Storage, TaskState, read_store
-from millpond.stores.keyvalue import KeyValueStore
 from millpond.stores.registry import supplier
 from millpond.stores.serdes import INT64, STRING
 from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.typed.keyvalue import KeyValueStore
 
 PLAIN = StoreSpec("words", StoreKind.KEY_VALUE, STRING, INT64)
 OTHER = StoreSpec("more", StoreKind.KEY_VALUE, STRING, INT64)

@@ -7,18 +7,18 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
-from millpond.stores.facade import TimestampedFacade
-from millpond.stores.keyvalue import KeyValueStore
 from millpond.stores.serdes import STRING
-from millpond.stores.session import SessionStore
 from millpond.stores.specs import StoreKind, StoreSpec
-from millpond.stores.store import Store
-from millpond.stores.timestamped import TimestampedKeyValueStore, ValueAndTimestamp
-from millpond.stores.timestamped_window import TimestampedWindowStore
 from millpond.stores.transaction import Transaction
-from millpond.stores.versioned import VersionedKeyValueStore, VersionedRecord
-from millpond.stores.window import WindowStore
-from millpond.stores.windowed import Windowed
+from millpond.stores.typed.facade import TimestampedFacade
+from millpond.stores.typed.keyvalue import KeyValueStore
+from millpond.stores.typed.session import SessionStore
+from millpond.stores.typed.store import Store
+from millpond.stores.typed.timestamped_keyvalue import TimestampedKeyValueStore, ValueAndTimestamp
+from millpond.stores.typed.timestamped_window import TimestampedWindowStore
+from millpond.stores.typed.versioned import VersionedKeyValueStore, VersionedRecord
+from millpond.stores.typed.window import WindowStore
+from millpond.stores.typed.windowed import Windowed
 
 Operations: TypeAlias = dict[str, Callable[..., Any]]
 

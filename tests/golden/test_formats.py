@@ -8,14 +8,14 @@ from millpond.errors import SerdeError
 from millpond.stores.change import Change, ChangeSerde
 from millpond.stores.memory import MemoryBackend
 from millpond.stores.serdes import STRING
-from millpond.stores.timestamped import (
+from millpond.stores.transaction import Transaction
+from millpond.stores.typed.timestamped_keyvalue import (
     UNKNOWN_TIMESTAMP,
     TimestampedKeyValueStore,
     ValueAndTimestamp,
     ValueAndTimestampSerde,
     pack_timestamp,
 )
-from millpond.stores.transaction import Transaction
 from tests.golden.loader import Case
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from millpond.errors import SerdeError
-from millpond.processors.foreign_key_messages import (
+from millpond.processors.tables.foreign_key_messages import (
     Content,
     Instruction,
     Response,

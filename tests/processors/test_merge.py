@@ -5,8 +5,8 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millpond.processors.batch import Batch
-from millpond.processors.merge import merge
+from millpond.processors.runtime.batch import Batch
+from millpond.processors.runtime.time_order import merge
 
 Taken = list[tuple[str, int, int]]
 

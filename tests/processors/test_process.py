@@ -17,11 +17,11 @@ from millpond.processors import (
     Task,
     TopologyDriver,
 )
-from millpond.stores.keyvalue import KeyValueStore
 from millpond.stores.memory import MemoryBackend
 from millpond.stores.serdes import INT64, STRING
 from millpond.stores.specs import StoreKind, StoreSpec
 from millpond.stores.transaction import Transaction
+from millpond.stores.typed.keyvalue import KeyValueStore
 
 SUMS = StoreSpec("sums", StoreKind.KEY_VALUE, STRING, INT64)
 OUT = Produced("string", "msgpack")

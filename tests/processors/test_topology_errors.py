@@ -14,8 +14,8 @@ from millpond.processors import (
     StreamsBuilder,
     TopologyDriver,
 )
-from millpond.processors.stateless import StreamPass
-from millpond.processors.topology import ProcessorNode, TopologyGraph
+from millpond.processors.runtime.topology import ProcessorNode, TopologyGraph
+from millpond.processors.streams.stateless import StreamPass
 from millpond.stores.serdes import BYTES
 from millpond.stores.specs import StoreKind, StoreSpec
 

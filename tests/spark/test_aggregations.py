@@ -23,7 +23,7 @@ from millpond.processors import (
     TimeWindows,
     Topology,
 )
-from millpond.stores.windowed import Windowed
+from millpond.stores.typed.windowed import Windowed
 from tests.processors.driving import drive, random_records
 
 pytestmark = pytest.mark.spark

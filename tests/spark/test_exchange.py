@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millpond.adapters.spark import exchange
-from millpond.adapters.spark.exchange import Blob, BlobWriter, gather
-from millpond.processors.batch import Batch
-from millpond.processors.merge import merge
+from millpond.processors.distribution import exchange
+from millpond.processors.distribution.exchange import Blob, BlobWriter, gather
+from millpond.processors.runtime.batch import Batch
+from millpond.processors.runtime.time_order import merge
 
 Queues = dict[tuple[int, int], list[int]]
 

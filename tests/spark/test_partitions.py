@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from millpond.adapters.spark.partitions import group_keys, partition_of, partitions_of, spark_hash
+from millpond.processors.distribution.partitions import group_keys, partition_of, partitions_of, spark_hash
 
 
 def test_partitions_of_known_keys_never_change() -> None:

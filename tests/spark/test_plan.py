@@ -4,9 +4,9 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from millpond.adapters.spark.plan import Plan, make_plan
 from millpond.errors import TopologyError
 from millpond.processors import Consumed, Produced, StreamsBuilder, Topology
+from millpond.processors.distribution.plan import Plan, make_plan
 from tests.spark.orders import letter_counts
 
 TEXT = Consumed("string", "string")

@@ -11,7 +11,7 @@ from millpond.errors import ConfigurationError, StateConflictError
 from millpond.processors import Batch, Consumed, Processor, Produced, StreamsBuilder, Topology
 from millpond.stores.serdes import INT64, JSON, STRING, Serde
 from millpond.stores.specs import StoreKind, StoreSpec
-from millpond.stores.timestamped import TimestampedKeyValueStore
+from millpond.stores.typed.timestamped_keyvalue import TimestampedKeyValueStore
 from tests.spark.conftest import RunStream
 
 pytestmark = pytest.mark.spark

@@ -5,11 +5,11 @@ from datetime import UTC, datetime
 import pytest
 
 from millpond.errors import ConfigurationError, CorruptStoreError, SerdeError
-from millpond.stores.facade import TimestampedFacade
-from millpond.stores.keyvalue import KeyValueStore
 from millpond.stores.serdes import BYTES, INT64, STRING
-from millpond.stores.timestamped import TimestampedKeyValueStore, ValueAndTimestamp
 from millpond.stores.transaction import Transaction
+from millpond.stores.typed.facade import TimestampedFacade
+from millpond.stores.typed.keyvalue import KeyValueStore
+from millpond.stores.typed.timestamped_keyvalue import TimestampedKeyValueStore, ValueAndTimestamp
 
 
 def test_a_row_is_the_mark_of_data_and_the_key(transaction: Transaction) -> None:

@@ -14,8 +14,8 @@ from millpond.stores.migration import MIGRATIONS, open_directory
 from millpond.stores.registry import supplier
 from millpond.stores.serdes import INT64, STRING
 from millpond.stores.specs import StoreKind, StoreSpec
-from millpond.stores.timestamped import ValueAndTimestamp
 from millpond.stores.transaction import Transaction
+from millpond.stores.typed.timestamped_keyvalue import ValueAndTimestamp
 
 PLAIN = StoreSpec("counts", StoreKind.KEY_VALUE, STRING, INT64)
 TIMESTAMPED = StoreSpec("counts", StoreKind.TIMESTAMPED_KEY_VALUE, STRING, INT64)

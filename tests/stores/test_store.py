@@ -6,11 +6,11 @@ import pytest
 
 from millpond.errors import ConfigurationError, CorruptStoreError, InvalidKeyError, StoreClosedError
 from millpond.stores.keys import COMMIT_ROW
-from millpond.stores.keyvalue import KeyValueStore
 from millpond.stores.serdes import INT64, STRING
 from millpond.stores.testing.store_calls import KINDS, Call, KindUnderTest, Seeded
 from millpond.stores.transaction import Transaction
-from millpond.stores.windowed import Windowed
+from millpond.stores.typed.keyvalue import KeyValueStore
+from millpond.stores.typed.windowed import Windowed
 
 each_kind = pytest.mark.parametrize("kind", KINDS, ids=[kind.id for kind in KINDS])
 

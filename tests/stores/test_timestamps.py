@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from millpond.errors import ConfigurationError
-from millpond.stores.timestamps import MAX_TIME, MIN_TIME, to_millis
+from millpond.stores.times import MAX_TIME, MIN_TIME, to_millis
 
 
 def test_integers_are_milliseconds_already() -> None:

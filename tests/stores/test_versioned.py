@@ -8,9 +8,9 @@ import pytest
 from millpond.errors import ConfigurationError
 from millpond.stores.keys import DATA, INDEX
 from millpond.stores.serdes import STRING
-from millpond.stores.timestamped import ValueAndTimestamp
 from millpond.stores.transaction import Transaction
-from millpond.stores.versioned import NOT_PUT, VALID_TO_UNDEFINED, VersionedKeyValueStore, VersionedRecord
+from millpond.stores.typed.timestamped_keyvalue import ValueAndTimestamp
+from millpond.stores.typed.versioned import NOT_PUT, VALID_TO_UNDEFINED, VersionedKeyValueStore, VersionedRecord
 
 
 def open_store(transaction: Transaction, **options: Any) -> VersionedKeyValueStore[str, str]:

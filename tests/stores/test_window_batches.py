@@ -7,8 +7,8 @@ import pytest
 
 from millpond.stores.memory import MemoryBackend
 from millpond.stores.serdes import STRING
-from millpond.stores.timestamped_window import TimestampedWindowStore
 from millpond.stores.transaction import Transaction
+from millpond.stores.typed.timestamped_window import TimestampedWindowStore
 
 
 def store(*, duplicates: bool = False) -> TimestampedWindowStore[str, str]:

@@ -8,13 +8,13 @@ import pytest
 from millpond.errors import ConfigurationError
 from millpond.stores.keys import DATA
 from millpond.stores.serdes import STRING
-from millpond.stores.session import SessionStore
-from millpond.stores.timestamped import ValueAndTimestamp
-from millpond.stores.timestamped_session import TimestampedSessionStore
-from millpond.stores.timestamped_window import TimestampedWindowStore
 from millpond.stores.transaction import Transaction
-from millpond.stores.window import WindowStore
-from millpond.stores.windowed import Windowed
+from millpond.stores.typed.session import SessionStore
+from millpond.stores.typed.timestamped_keyvalue import ValueAndTimestamp
+from millpond.stores.typed.timestamped_session import TimestampedSessionStore
+from millpond.stores.typed.timestamped_window import TimestampedWindowStore
+from millpond.stores.typed.window import WindowStore
+from millpond.stores.typed.windowed import Windowed
 
 
 def window_store(transaction: Transaction, **options: Any) -> WindowStore[str, str]:

@@ -1,0 +1,1 @@
+"""Aggregations by key, by window and by session."""

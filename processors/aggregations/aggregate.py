@@ -1,0 +1,163 @@
+"""Aggregation by key, not windowed: count, reduce, aggregate of a grouped stream or table.
+
+Records without a key or a value are dropped and counted. The result's timestamp is the largest of the records that made
+it. A store that is versioned may refuse a result that is older than its retention; then nothing is forwarded.
+
+As in Kafka Streams, the value before a key's first update is the initializer's, not None (unless updates are cached).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from millpond.processors.aggregations.fold import Fold, Update, copier, slotter
+from millpond.processors.runtime.batch import Batch, BatchBuilder
+from millpond.processors.runtime.processor import Processor, ProcessorContext
+from millpond.processors.tables.source import TableConfig
+from millpond.processors.tables.update_cache import UpdateCache
+from millpond.processors.tables.value_getters import NOT_PUT, VALID_TO_UNDEFINED, TableStore
+from millpond.stores.specs import StoreSpec
+from millpond.stores.typed.timestamped_keyvalue import TimestampedKeyValueStore
+
+
+def _nothing() -> None:
+    return None
+
+
+@dataclass(frozen=True)
+class Aggregation:
+    """What is computed for each key, or for each key and window.
+
+    Attributes:
+        update: takes one more value in.
+        initializer: makes the aggregate that a key's first value is taken into; by default None.
+        merger: ``merger(key, left, right)`` joins the aggregates of two sessions.
+        tally: ``tally(aggregate, n)`` takes n values in at once, where only their number matters.
+    """
+
+    update: Update
+    initializer: Callable[[], Any] = _nothing
+    merger: Update | None = None
+    tally: Callable[[Any, int], Any] | None = None
+
+
+@dataclass(frozen=True)
+class AggregateSetup:
+    """What a processor that aggregates is made with.
+
+    Attributes:
+        config: what downstream wants of the table that comes out.
+        spec: of the store.
+        aggregation: what is computed.
+        caching: forward only the last update of each key in a micro-batch.
+        number: which of the processors on this store it is.
+    """
+
+    config: TableConfig
+    spec: StoreSpec
+    aggregation: Aggregation
+    caching: bool = False
+    number: int = 0
+
+
+def counting() -> Aggregation:
+    """Counts values."""
+    return Aggregation(lambda key, value, count: count + 1, int, lambda key, left, right: left + right, int.__add__)
+
+
+def reducing(reducer: Callable[[Any, Any], Any]) -> Aggregation:
+    """Takes the first value as it is, then ``reducer(aggregate, value)``."""
+
+    def update(key: Any, value: Any, aggregate: Any) -> Any:
+        return value if aggregate is None else reducer(aggregate, value)
+
+    def merge(key: Any, left: Any, right: Any) -> Any:
+        return right if left is None else reducer(left, right)
+
+    return Aggregation(update, merger=merge)
+
+
+class Aggregate(Processor):
+    """Takes each record into its key's aggregate and forwards the update, or with caching each key's last update.
+
+    The functions may change the aggregate that they are given in place: whatever is not plainly immutable goes through
+    the store's serde before it is seen again.
+    """
+
+    def __init__(self, setup: AggregateSetup) -> None:
+        self._config = setup.config
+        self._spec = setup.spec
+        self._update = setup.aggregation.update
+        self._initializer = setup.aggregation.initializer
+        self._caching = setup.caching
+        self._copy = copier(setup.spec.value_serde)
+        self._slots = slotter(setup.spec.key_serde)
+        self._folding = Fold(self._initializer, self._update, self._copy, setup.aggregation.tally)
+
+    def init(self, context: ProcessorContext) -> None:
+        super().init(context)
+        store = context.store(self._spec.name)
+        self._table = TableStore(store)
+        self._foldable = isinstance(store, TimestampedKeyValueStore)
+        self._cache = UpdateCache(self._spec.key_serde) if self._caching else None
+
+    def process(self, batch: Batch) -> None:
+        kept = without_nulls(self.context, batch)
+        if not len(kept):
+            return
+        updates = self._fold(kept) if self._foldable and len(kept) > 1 else self._one_by_one(kept)
+        if self._cache is None:
+            self.context.forward(updates)
+        else:
+            self._cache.add(updates)
+
+    def flush(self) -> None:
+        if self._cache is not None:
+            self.context.forward(self._cache.take())
+
+    def _one_by_one(self, batch: Batch) -> Batch:
+        out = BatchBuilder(olds=self._config.send_olds)
+        for key, value, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True):
+            before = self._table.get(key)
+            if before is None:
+                aggregate = self._initializer()
+                old = None if self._caching else self._copy(aggregate)
+            else:
+                aggregate = before.value
+                timestamp = max(timestamp, before.timestamp)
+                old = self._copy(aggregate) if self._config.send_olds else None
+            new = self._update(key, value, aggregate)
+            valid_to = self._table.put(key, new, timestamp)
+            if valid_to == NOT_PUT:
+                self.context.count("dropped-expired")
+            else:
+                out.add(key, new, timestamp, old, valid_to == VALID_TO_UNDEFINED)
+        return out.build()
+
+    def _fold(self, batch: Batch) -> Batch:
+        """The same, with one read and one write of the store for each key of the batch."""
+        store: Any = self._table.store
+        slots = self._slots(batch.keys)
+        keys = dict(zip(slots, batch.keys, strict=True))
+        distinct = list(keys.values())
+        before = store.get_many(distinct)
+        states: dict[Any, Any] = dict(zip(keys, before, strict=True))
+        olds: list[Any] | None = [] if self._config.send_olds else None
+        if self._caching:
+            if olds is not None:
+                olds.extend(None if state is None else self._copy(state.value) for state in before)
+            self._folding.silently(states, slots, batch.keys, batch.values, batch.timestamps)
+        else:
+            news, times = self._folding.updates(states, slots, batch.keys, batch.values, batch.timestamps, olds)
+        values, timestamps = [state[0] for state in states.values()], [state[1] for state in states.values()]
+        store.put_many(distinct, values, timestamps)
+        return Batch(distinct, values, timestamps, olds) if self._caching else Batch(batch.keys, news, times, olds)
+
+
+def without_nulls(context: ProcessorContext, batch: Batch) -> Batch:
+    """The records that have a key and a value; the others are counted."""
+    if None not in batch.keys and None not in batch.values:
+        return batch
+    kept = batch.select([k is not None and v is not None for k, v in zip(batch.keys, batch.values, strict=True)])
+    context.count("dropped-null", len(batch) - len(kept))
+    return kept

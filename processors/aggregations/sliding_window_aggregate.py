@@ -1,0 +1,259 @@
+"""Aggregation by key and sliding window (KIP-450): ``[start, start + difference]``, both ends included.
+
+There is a window for each different set of records of a key that are at most ``difference`` apart. A record at ``t``
+goes into the windows around it, and may begin two: its left window ``[t - difference, t]``, and its right window
+``[t + 1, t + 1 + difference]`` if there are records after it. It may also be the first in the right window of the
+record before it. Records from 1970 on whose left window would begin earlier than that share ``[0, difference]``.
+"""
+
+from bisect import bisect_left, bisect_right, insort
+from typing import Any, NamedTuple
+
+from millpond.processors.aggregations.aggregate import AggregateSetup
+from millpond.processors.aggregations.closing import Closing, Window
+from millpond.processors.aggregations.windowed_processor import NEVER, WindowedProcessor
+from millpond.processors.options.windowed_serdes import TimeWindowedSerde
+from millpond.processors.options.windows import EmitStrategy, SlidingWindows
+from millpond.processors.runtime.batch import Batch, BatchBuilder
+from millpond.stores.typed.windowed import Windowed
+
+
+class State(NamedTuple):
+    """An aggregate and the greatest timestamp of its records."""
+
+    value: Any
+    timestamp: int
+
+
+class KeyWindows:
+    """The windows of one key that a batch can touch.
+
+    Attributes:
+        key, id, raw: the key, what tells it from others, and its bytes.
+        states: by start.
+        changed: of those that changed, by start, the value before and the timestamp of the last change.
+    """
+
+    __slots__ = ("_starts", "changed", "id", "key", "raw", "states")
+
+    def __init__(self, key: Any, id_: Any, raw: bytes, windows: list[tuple[int, Any]]) -> None:
+        self.key = key
+        self.id = id_
+        self.raw = raw
+        self.states = {start: State(*state) for start, state in windows}
+        self.changed: dict[int, tuple[Any, int]] = {}
+        self._starts = list(self.states)
+
+    def between(self, first: int, last: int) -> list[int]:
+        """The starts from ``first`` to ``last``, both included, ascending."""
+        return self._starts[bisect_left(self._starts, first) : bisect_right(self._starts, last)]
+
+    def put(self, start: int, state: State, before: Any) -> None:
+        """Set a window's state, which had the value ``before``; without a value it is deleted."""
+        first, _ = self.changed.get(start, (before, 0))
+        self.changed[start] = first, state.timestamp
+        if state.value is None:
+            if self.states.pop(start, None) is not None:
+                self._starts.remove(start)
+            return
+        if start not in self.states:
+            insort(self._starts, start)
+        self.states[start] = state
+
+
+class _Around:
+    """What a record finds around it.
+
+    Attributes:
+        seen: the starts of the windows near it.
+        left: the last window that ends before it.
+        right: of the windows that hold it the last, as it was before.
+        previous: the timestamp of the record before it.
+        left_exists, right_exists: whether its own left and right windows are there.
+        complete: whether another record of its time has begun all its windows.
+    """
+
+    __slots__ = ("complete", "left", "left_exists", "previous", "right", "right_exists", "seen")
+
+    def __init__(self, seen: list[int]) -> None:
+        self.seen = seen
+        self.left: State | None = None
+        self.right: State | None = None
+        self.previous: int | None = None
+        self.left_exists = self.right_exists = self.complete = False
+
+
+class SlidingWindowAggregate(WindowedProcessor):
+    """Folds records into their windows and forwards each update, or each window's result when it closes."""
+
+    def __init__(self, setup: AggregateSetup, windows: SlidingWindows, emit: EmitStrategy) -> None:
+        super().__init__(setup, emit, TimeWindowedSerde(setup.spec.key_serde, windows.difference))
+        self._difference = windows.difference
+        self._grace = windows.grace
+
+    def fold(self, batch: Batch) -> Batch:
+        self._touched: dict[Any, KeyWindows] = {}
+        self._newest, self._late = self.newest(), 0
+        self._out = BatchBuilder(olds=self._config.send_olds)
+        self._closing = self._load_closing(batch) if self._final else None
+        self._span = min(batch.timestamps) - 2 * self._difference, max(batch.timestamps) + 1
+        rows = zip(batch.keys, self._slots(batch.keys), batch.values, batch.timestamps, strict=True)
+        for key, id_, value, timestamp in rows:
+            self._advance(timestamp)
+            if timestamp + self._difference < self._close:
+                self._late += 1
+            elif 0 <= timestamp < self._difference:
+                self._take_early(self._windows_of(key, id_), value, timestamp)
+            else:
+                self._take(self._windows_of(key, id_), value, timestamp)
+        self.context.count("dropped-late", self._late)
+        self._write()
+        return self._out.build()
+
+    def _windows_of(self, key: Any, id_: Any) -> KeyWindows:
+        windows = self._touched.get(id_)
+        if windows is None:
+            found = list(self._store.fetch_range(key, *self._span))
+            windows = self._touched[id_] = KeyWindows(key, id_, self._encode(key), found)
+        return windows
+
+    @property
+    def _close(self) -> int:
+        """Windows that end before this are closed."""
+        return NEVER if self._stream_time == NEVER else self._stream_time - self._grace
+
+    def _advance(self, timestamp: int) -> None:
+        if timestamp > self._stream_time:
+            self._stream_time = timestamp
+            if self._closing is not None:
+                self._emit_closed(self._closing)
+
+    def _readable(self, windows: KeyWindows, first: int, last: int) -> list[int]:
+        """The starts from ``first`` to ``last`` of the windows that the store has not forgotten."""
+        return windows.between(max(first, self._newest - self._retention + 1), last)
+
+    def _take(self, windows: KeyWindows, value: Any, timestamp: int) -> None:
+        """A record whose left window is a window of its own."""
+        first = timestamp - 2 * self._difference
+        seen = self._readable(windows, max(first, 0) if timestamp >= 0 else first, timestamp + 1)
+        around = _Around(seen)
+        for start in reversed(seen):
+            if not self._update_one(windows, start, around, value, timestamp):
+                break
+        if not around.complete:
+            self._create(windows, around, value, timestamp)
+
+    def _update_one(self, windows: KeyWindows, start: int, around: _Around, value: Any, timestamp: int) -> bool:
+        """Update a window that holds the record, or learn from one that does not; False behind the last of use."""
+        state, end = windows.states[start], start + self._difference
+        if start == timestamp + 1:
+            around.right_exists = True
+        elif end > timestamp:
+            around.right = around.right or self._shared(state)
+            self._into(windows, start, state, value, timestamp)
+        elif end == timestamp:
+            around.left_exists = True
+            around.complete = state.timestamp >= timestamp
+            around.previous = state.timestamp
+            self._into(windows, start, state, value, timestamp)
+            return not around.complete
+        else:
+            around.left, around.previous = state, state.timestamp
+            return False
+        return True
+
+    def _create(self, windows: KeyWindows, around: _Around, value: Any, timestamp: int) -> None:
+        """The windows that the record begins: the right one of the record before it, its left and its right one."""
+        behind = None if around.previous is None else around.previous + 1
+        if behind is not None and behind not in around.seen and behind + self._difference >= timestamp:
+            self._begin(windows, behind, value, timestamp)
+        if not around.left_exists:
+            start, left = timestamp - self._difference, around.left
+            if left is not None and start <= left.timestamp:
+                self._into(windows, start, State(self._copy(left.value), timestamp), value, timestamp, True)
+            else:
+                self._begin(windows, start, value, timestamp)
+        self._create_right(windows, around, timestamp)
+
+    def _create_right(self, windows: KeyWindows, around: _Around, timestamp: int) -> None:
+        right = around.right
+        if not around.right_exists and right is not None and right.timestamp > timestamp:
+            self._put(windows, timestamp + 1, right, None)
+
+    def _take_early(self, windows: KeyWindows, value: Any, timestamp: int) -> None:
+        """A record whose left window is the one that all records share whose own would begin before 1970."""
+        around = _Around(self._readable(windows, 0, timestamp + 1))
+        shared = windows.states[0] if 0 in around.seen else None
+        for start in around.seen:
+            if 0 < start <= timestamp:
+                around.right = self._shared(windows.states[start])
+                self._into(windows, start, windows.states[start], value, timestamp)
+        around.right_exists = timestamp + 1 in around.seen
+        if shared is None:
+            self._create_right(windows, around, timestamp)
+            self._begin(windows, 0, value, timestamp)
+            return
+        if around.right is None and shared.timestamp > timestamp:
+            around.right = self._shared(shared)
+        self._create_right(windows, around, timestamp)
+        if shared.timestamp < timestamp and shared.timestamp + 1 not in around.seen:
+            self._begin(windows, shared.timestamp + 1, value, timestamp)
+        self._into(windows, 0, shared, value, timestamp)
+
+    def _shared(self, state: State) -> State:
+        """The same state for another window: neither sees what is done to the other."""
+        return State(self._copy(state.value), state.timestamp)
+
+    def _begin(self, windows: KeyWindows, start: int, value: Any, timestamp: int) -> None:
+        self._into(windows, start, State(self._initializer(), timestamp), value, timestamp, True)
+
+    def _into(
+        self, windows: KeyWindows, start: int, state: State, value: Any, timestamp: int, new: bool = False
+    ) -> None:
+        """Take a value into a window; a ``new`` one had the initializer's value before."""
+        if start + self._difference < self._close:
+            self._late += 1
+            return
+        old = None
+        if self._config.send_olds and not (new and self._caching):
+            old = self._initializer() if new else self._copy(state.value)
+        latest = timestamp if state.value is None else max(timestamp, state.timestamp)
+        self._put(windows, start, State(self._update(windows.key, value, state.value), latest), old)
+
+    def _put(self, windows: KeyWindows, start: int, state: State, old: Any) -> None:
+        if self._closing is not None:
+            end = start + self._difference
+            self._closing.add(start, windows.raw, Window(windows.id, start, end, windows.key))
+        elif not self._caching:
+            self._out.add(self._windowed(windows, start), state.value, state.timestamp, old)
+            state = self._shared(state)
+        windows.put(start, state, old)
+        self._newest = max(self._newest, start)
+
+    def _windowed(self, windows: KeyWindows, start: int) -> Windowed[Any]:
+        return Windowed(windows.key, start, start + self._difference)
+
+    def _write(self) -> None:
+        """Write what changed, and with caching forward it."""
+        rows: list[tuple[Any, Any, int, int]] = []
+        for windows in self._touched.values():
+            for start, (before, timestamp) in windows.changed.items():
+                state = windows.states.get(start, State(None, timestamp))
+                rows.append((windows.key, state.value, state.timestamp, start))
+                if self._caching and self._closing is None:
+                    self._out.add(self._windowed(windows, start), state.value, timestamp, before)
+        if rows:
+            self._store.put_many(*map(list, zip(*rows, strict=True)))
+
+    def _load_closing(self, batch: Batch) -> Closing:
+        return self.load_closing(batch, self._difference + self._grace + 1, self._store.fetch_all, by_end=False)
+
+    def _emit_closed(self, closing: Closing) -> None:
+        for id_, start, end, key in closing.due(self._close - self._difference - 1):
+            touched = self._touched.get(id_)
+            if touched is not None and start in touched.changed:
+                state = touched.states.get(start)
+            else:
+                state = closing.stored.get((id_, start, end))
+            if state is not None:
+                self._out.add(Windowed(key, start, end), *state)

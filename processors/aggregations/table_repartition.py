@@ -1,0 +1,56 @@
+"""Grouping a table by another key: each update becomes changes of the groups that it touches (KIP-904).
+
+Where the group stays the same, one change carries the old and the new value, so that the group never shows a state
+between the two. Where it changes, the old value leaves its group first, then the new value joins the other. Groups are
+the same if their keys are equal.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from millpond.processors.runtime.batch import Batch, BatchBuilder
+from millpond.processors.runtime.processor import Processor
+from millpond.stores.change import Change
+
+Selector = Callable[[Any, Any], tuple[Any, Any]]
+"""``selector(key, value) -> (group key, group value)``."""
+
+
+class TableRepartition(Processor):
+    """Makes changes by group out of a table's updates; the values that it forwards are ``Change`` objects.
+
+    Args:
+        selector: is not called for None; where it gives a key or a value None, that half takes no part.
+        versioned: ignore updates that are not the latest of their key: a group is made of latest values (KIP-914).
+        separate: always send two changes, as releases before KIP-904 understand them.
+    """
+
+    def __init__(self, selector: Selector, *, versioned: bool, separate: bool) -> None:
+        self._selector = selector
+        self._versioned = versioned
+        self._separate = separate
+
+    def process(self, batch: Batch) -> None:
+        out = BatchBuilder()
+        olds = batch.olds or [None] * len(batch)
+        rows = zip(batch.keys, batch.values, olds, batch.timestamps, strict=True)
+        for i, (key, value, old_value, timestamp) in enumerate(rows):
+            if self._versioned and not batch.latest_at(i):
+                self.context.count("skipped-out-of-order")
+                continue
+            new, old = self._select(key, value), self._select(key, old_value)
+            if new is not None and old is not None and not self._separate and new[0] == old[0]:
+                out.add(new[0], Change(new[1], old[1]), timestamp)
+                continue
+            if old is not None:
+                out.add(old[0], Change(None, old[1]), timestamp)
+            if new is not None:
+                out.add(new[0], Change(new[1], None), timestamp)
+        self.context.forward(out.build())
+
+    def _select(self, key: Any, value: Any) -> tuple[Any, Any] | None:
+        """The group and the value in it, or None where there is none."""
+        if value is None:
+            return None
+        group, grouped = self._selector(key, value)
+        return None if group is None or grouped is None else (group, grouped)

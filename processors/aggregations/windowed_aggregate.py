@@ -1,0 +1,144 @@
+"""Aggregation by key and window of a fixed size, tumbling or hopping.
+
+A record goes into every window that holds its time and is still open: whose end is after stream time less the grace
+period. For each window that has closed it is counted as late.
+"""
+
+from collections.abc import Iterator
+from itertools import accumulate, compress
+from typing import Any, NamedTuple
+
+from millpond.processors.aggregations.aggregate import AggregateSetup
+from millpond.processors.aggregations.closing import Closing, Window
+from millpond.processors.aggregations.fold import Fold
+from millpond.processors.aggregations.windowed_processor import WindowedProcessor
+from millpond.processors.options.windowed_serdes import TimeWindowedSerde
+from millpond.processors.options.windows import EmitStrategy, TimeWindows
+from millpond.processors.runtime.batch import Batch, BatchBuilder
+from millpond.stores.typed.windowed import Windowed
+
+Slot = tuple[Any, ...]
+"""What tells aggregates apart: the key or its bytes, and the window's start."""
+
+
+class _Placed(NamedTuple):
+    """Columns of records, each as often as there are open windows for it.
+
+    Attributes:
+        times: the stream time at each.
+    """
+
+    slots: list[Slot]
+    keys: list[Any]
+    values: list[Any]
+    timestamps: list[int]
+    times: list[int]
+
+    def select(self, keep: list[bool]) -> "_Placed":
+        return self if all(keep) else _Placed._make(list(compress(column, keep)) for column in self)
+
+    def part(self, start: int, stop: int | None) -> "_Placed":
+        return _Placed._make(column[start:stop] for column in self)
+
+
+class WindowedAggregate(WindowedProcessor):
+    """Folds records into their windows and forwards each update, or each window's result when it closes."""
+
+    def __init__(self, setup: AggregateSetup, windows: TimeWindows, emit: EmitStrategy) -> None:
+        super().__init__(setup, emit, TimeWindowedSerde(setup.spec.key_serde, windows.size))
+        self._windows = windows
+        self._folding = Fold(self._initializer, self._update, self._copy, setup.aggregation.tally)
+
+    def fold(self, batch: Batch) -> Batch:
+        closing = self._load_closing(batch) if self._final else None
+        placed = self._place(batch)
+        slots = dict(zip(placed.slots, placed.keys, strict=True))
+        starts = [slot[1] for slot in slots]
+        before = self._store.fetch_many(slots.values(), starts)
+        states = dict(zip(slots, before, strict=True))
+        if closing is not None:
+            updates = self._fold_final(placed, slots, states, closing)
+        elif self._caching:
+            updates = self._fold_cached(placed, slots, states)
+        else:
+            updates = self._fold_updates(placed, states)
+        values, timestamps = [state[0] for state in states.values()], [state[1] for state in states.values()]
+        self._store.put_many(slots.values(), values, timestamps, starts)
+        return updates
+
+    def _place(self, batch: Batch) -> _Placed:
+        """The open windows of each record; stream time moves on."""
+        size, grace = self._windows.size, self._windows.grace
+        times = list(accumulate(batch.timestamps, max, initial=self._stream_time))[1:]
+        self._stream_time = times[-1]
+        if self._windows.advance == size:
+            starts = [timestamp - timestamp % size for timestamp in batch.timestamps]
+            columns = [self._slots(batch.keys), batch.keys, batch.values, batch.timestamps, times]
+        else:
+            each = list(map(self._windows.starts, batch.timestamps))
+            starts = [start for group in each for start in group]
+            given = self._slots(batch.keys), batch.keys, batch.values, batch.timestamps, times
+            columns = [[item for item, group in zip(column, each, strict=True) for _ in group] for column in given]
+        ids, keys, values, timestamps, times = columns
+        slots: list[Slot] = list(zip(ids, starts, strict=True))
+        is_open = [start + size > time - grace for start, time in zip(starts, times, strict=True)]
+        self.context.count("dropped-late", is_open.count(False))
+        return self._forget(_Placed(slots, keys, values, timestamps, times).select(is_open))
+
+    def _forget(self, placed: _Placed) -> _Placed:
+        """Windows that the store has forgotten, by another stream's time, begin anew with each record."""
+        horizon = self.newest() - self._retention
+        if not placed.slots or min(slot[1] for slot in placed.slots) > horizon:
+            return placed
+        slots = [slot if slot[1] > horizon else (*slot, number) for number, slot in enumerate(placed.slots)]
+        return placed._replace(slots=slots)
+
+    def _fold_updates(self, placed: _Placed, states: dict[Slot, Any]) -> Batch:
+        olds: list[Any] | None = [] if self._config.send_olds else None
+        slots, keys, values, timestamps, _ = placed
+        news, times = self._folding.updates(states, slots, keys, values, timestamps, olds)
+        return Batch(list(self._windowed(slots, keys)), news, times, olds)
+
+    def _fold_cached(self, placed: _Placed, slots: dict[Slot, Any], states: dict[Slot, Any]) -> Batch:
+        """The last update of each window, with the value before the first."""
+        olds = None
+        if self._config.send_olds:
+            olds = [None if state is None else self._copy(state.value) for state in states.values()]
+        self._fold_part(states, placed, 0, None)
+        values, times = [state[0] for state in states.values()], [state[1] for state in states.values()]
+        return Batch(list(self._windowed(slots, slots.values())), values, times, olds)
+
+    def _windowed(self, slots: Any, keys: Any) -> Iterator[Windowed[Any]]:
+        size = self._windows.size
+        return (Windowed(key, slot[1], slot[1] + size) for key, slot in zip(keys, slots, strict=True))
+
+    def _fold_final(self, placed: _Placed, slots: dict[Slot, Any], states: dict[Slot, Any], closing: Closing) -> Batch:
+        """The results of the windows that stream time closes, each before the record that closes it is taken in."""
+        size, grace = self._windows.size, self._windows.grace
+        for (id_, start, *_), key in slots.items():
+            if start <= closing.last:
+                closing.add(start, self._encode(key), Window(id_, start, start + size, key))
+        out = BatchBuilder(olds=self._config.send_olds)
+        done = 0
+        for number, time in enumerate(placed.times):
+            if closing.is_due(time - grace - size):
+                self._fold_part(states, placed, done, number)
+                done = number
+                self._emit_closed(states, closing, time - grace - size, out)
+        self._fold_part(states, placed, done, None)
+        return out.build()
+
+    def _fold_part(self, states: dict[Slot, Any], placed: _Placed, start: int, stop: int | None) -> None:
+        part = placed.part(start, stop)
+        self._folding.silently(states, part.slots, part.keys, part.values, part.timestamps)
+
+    def _load_closing(self, batch: Batch) -> Closing:
+        windows = self._windows
+        fetch_all = self._store.fetch_all
+        return self.load_closing(batch, windows.size + windows.grace, fetch_all, by_end=False, grid=windows.advance)
+
+    def _emit_closed(self, states: dict[Slot, Any], closing: Closing, last_start: int, out: BatchBuilder) -> None:
+        for id_, start, end, key in closing.due(last_start):
+            state = states.get((id_, start)) or closing.stored.get((id_, start, end))
+            if state is not None and state[0] is not None:
+                out.add(Windowed(key, start, end), state[0], state[1])

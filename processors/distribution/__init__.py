@@ -1,0 +1,1 @@
+"""What any distributed driver needs: which part runs where, whose record is whose, how records travel."""

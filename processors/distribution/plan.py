@@ -1,0 +1,169 @@
+"""How a topology becomes a chain of Spark operators.
+
+Rule of this module: it sees the topology only, no DataFrames. A sub-topology that reads the user's topics and keeps
+nothing runs on the map side, where its input is packed. The others run in operators: those that feed each other through
+repartition topics in one operator after the other, those that do not side by side in one. Only what the wanted sink
+depends on is run.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from millpond.errors import TopologyError
+from millpond.processors.distribution.partitions import group_keys
+from millpond.processors.options.config import Consumed
+from millpond.processors.runtime.topology import SourceNode, Subtopology, Topology
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What runs where, for one sink. Travels to the workers.
+
+    Attributes:
+        topology: the whole topology.
+        sink: the topic that the output DataFrame shows.
+        partitions: how many tasks each sub-topology has.
+        map_side: the sub-topologies that run where their input is packed.
+        stages: the sub-topologies of each operator, first to last; empty if everything is on the map side.
+    """
+
+    topology: Topology
+    sink: str
+    partitions: int
+    map_side: tuple[Subtopology, ...]
+    stages: tuple[tuple[Subtopology, ...], ...]
+
+    @cached_property
+    def readers(self) -> dict[str, Subtopology]:
+        """The sub-topology that reads each topic."""
+        return {topic: part for part in self.parts for topic in part.sources}
+
+    def all_readers(self, topic: str) -> list[Subtopology]:
+        """The sub-topologies that read ``topic``: one, or several if it is that of a global table."""
+        return [part for part in self.parts if topic in part.sources]
+
+    @property
+    def parts(self) -> Iterator[Subtopology]:
+        """All sub-topologies that run."""
+        yield from self.map_side
+        for stage in self.stages:
+            yield from stage
+
+    @property
+    def topics(self) -> dict[str, SourceNode]:
+        """The user's topics that are read, with their source nodes."""
+        internal = self.topology.internal_topics
+        return {topic: node for part in self.parts for topic, node in part.sources.items() if topic not in internal}
+
+    @property
+    def internal_topics(self) -> dict[str, Consumed]:
+        """The repartition topics that are read, and how."""
+        internal = self.topology.internal_topics
+        return {
+            topic: node.consumed for part in self.parts for topic, node in part.sources.items() if topic in internal
+        }
+
+    @cached_property
+    def group_keys(self) -> dict[tuple[int, int], int]:
+        """The integer that Spark groups by for each (sub-topology, partition) that runs in an operator."""
+        return group_keys((part.index for stage in self.stages for part in stage), self.partitions)
+
+    @cached_property
+    def tasks(self) -> dict[int, tuple[int, int]]:
+        """The (sub-topology, partition) behind each group key."""
+        return {number: task for task, number in self.group_keys.items()}
+
+    def group_keys_of(self, part: Subtopology) -> list[int]:
+        """The group keys of a sub-topology's tasks, by partition."""
+        return [self.group_keys[part.index, partition] for partition in range(self.partitions)]
+
+    def input_of(self, topic: str, part: Subtopology | None = None) -> int:
+        """The position of ``topic`` among the inputs of ``part``, or of the only sub-topology that reads it."""
+        return list((part or self.readers[topic]).sources).index(topic)
+
+    def is_map_side(self, part: Subtopology) -> bool:
+        return any(part.index == other.index for other in self.map_side)
+
+    def entry_level(self, part: Subtopology) -> int:
+        """The position of the first operator that takes what ``part`` reads, or, on the map side, what it writes."""
+        if not self.is_map_side(part):
+            return self._level(part)
+        return min(self._level(self.readers[topic]) for topic in part.sinks if topic in self.readers)
+
+    def _level(self, part: Subtopology) -> int:
+        return next(level for level, stage in enumerate(self.stages) if any(part.index == p.index for p in stage))
+
+    @property
+    def fingerprint(self) -> str:
+        """Equal as long as state written under one plan can be carried on under another."""
+        return f"{self.topology.fingerprint}/{self.partitions}"
+
+
+def make_plan(topology: Topology, sink: str | None, partitions: int) -> Plan:
+    """The plan for one sink of a topology.
+
+    Raises:
+        TopologyError: the topology has no such sink, or several and none was named, or one sink in several places.
+    """
+    if topology.loops:
+        raise TopologyError(
+            f"records of the repartition topics {sorted(topology.loops)} come back to the tasks that wrote them, "
+            "because both ends of the way use the same store, but Spark's operators run one after the other; write the "
+            "records out at that point, and go on in a second query"
+        )
+    chosen = _sink(topology, sink)
+    writers = [part for part in topology.subtopologies if chosen in part.sinks]
+    if len(writers) > 1:
+        raise TopologyError(
+            f"sink {chosen!r} is written by {len(writers)} sub-topologies; give each its own sink and union the "
+            "DataFrames"
+        )
+    needed = _ancestors(topology, writers[0])
+    map_side = tuple(part for part in needed if _runs_on_map_side(topology, part))
+    levels: dict[int, int] = {}
+    for part in needed:
+        feeding = [levels[other.index] + 1 for other in _feeders(topology, part) if other.index in levels]
+        if not any(part.index == other.index for other in map_side):
+            levels[part.index] = max(feeding, default=0)
+    stages = tuple(
+        tuple(part for part in needed if levels.get(part.index) == level)
+        for level in range(max(levels.values(), default=-1) + 1)
+    )
+    return Plan(topology, chosen, partitions, map_side, stages)
+
+
+def _sink(topology: Topology, sink: str | None) -> str:
+    sinks = sorted(topology.sinks)
+    if not sinks:
+        raise TopologyError(
+            "the topology has no sink, so there is nothing to make a DataFrame of; end a stream with to(...)"
+        )
+    if sink is None and len(sinks) == 1:
+        return sinks[0]
+    if sink is None:
+        raise TopologyError(f"the topology has the sinks {sinks}; say which one: transform(inputs, sink=...)")
+    if sink not in sinks:
+        raise TopologyError(f"the topology has the sinks {sinks}, not {sink!r}")
+    return sink
+
+
+def _feeders(topology: Topology, part: Subtopology) -> list[Subtopology]:
+    read = set(part.sources) & topology.internal_topics
+    return [other for other in topology.subtopologies if read & set(other.sinks)]
+
+
+def _ancestors(topology: Topology, last: Subtopology) -> list[Subtopology]:
+    """The sub-topologies that ``last`` depends on and itself, feeders first."""
+    found = {last.index}
+    waiting = [last]
+    while waiting:
+        for feeder in _feeders(topology, waiting.pop()):
+            if feeder.index not in found:
+                found.add(feeder.index)
+                waiting.append(feeder)
+    return [part for part in topology.subtopologies if part.index in found]
+
+
+def _runs_on_map_side(topology: Topology, part: Subtopology) -> bool:
+    return not part.stores and not set(part.sources) & topology.internal_topics

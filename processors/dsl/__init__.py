@@ -1,0 +1,1 @@
+"""What the user writes: builder, streams, tables and what lies between them."""

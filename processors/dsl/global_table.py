@@ -1,0 +1,51 @@
+"""``GlobalKTable``: a table that every task holds as a whole, so that a stream can look up any of its keys."""
+
+from dataclasses import dataclass, field
+
+from millpond.errors import TopologyError
+from millpond.processors.dsl.ktable import check_table_store, table_source
+from millpond.processors.options.config import Consumed, Materialized, SerdeLike
+from millpond.processors.runtime.topology import ProcessorNode, SourceNode, TopologyGraph
+from millpond.processors.tables.source import TableConfig
+from millpond.stores.specs import StoreKind
+
+
+@dataclass(frozen=True)
+class GlobalKTable:
+    """A table that is not split among the tasks; made by ``StreamsBuilder.global_table``, used by ``KStream.join``.
+
+    Attributes:
+        node: the node that keeps it current.
+        store: the name of its store.
+        key_serde, value_serde: how its rows become bytes.
+    """
+
+    graph: TopologyGraph = field(repr=False)
+    node: str
+    store: str
+    key_serde: SerdeLike | None
+    value_serde: SerdeLike | None
+
+
+def add_global_table(graph: TopologyGraph, topic: str, consumed: Consumed, materialized: Materialized) -> GlobalKTable:
+    """Read ``topic`` as a global table.
+
+    Raises:
+        TopologyError: it would be versioned (KIP-914).
+    """
+    source = graph.new_name("KSTREAM-SOURCE-")
+    node = consumed.name or graph.new_name("KTABLE-SOURCE-")
+    store = graph.new_name(f"{topic}-STATE-STORE-")
+    spec = materialized.spec(store, StoreKind.TIMESTAMPED_KEY_VALUE, consumed.key_serde, consumed.value_serde)
+    if spec.kind is StoreKind.VERSIONED:
+        raise TopologyError(
+            f"the global table of topic {topic!r} cannot be versioned (store {spec.name!r}): nothing orders its "
+            "records with those of the streams, so that a lookup as of a record's time would mean little; leave the "
+            "kind out, or join with a versioned table"
+        )
+    check_table_store(spec, materialized)
+    graph.add(SourceNode(source, topic=topic, consumed=consumed, broadcast=True))
+    config = TableConfig(spec.name)
+    graph.add(ProcessorNode(node, [source], supplier=table_source(config)))
+    graph.add_store(spec, node)
+    return GlobalKTable(graph, node, spec.name, spec.key_serde, spec.value_serde)

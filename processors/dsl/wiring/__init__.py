@@ -1,0 +1,1 @@
+"""How a call of the DSL becomes nodes of the graph."""

@@ -1,0 +1,57 @@
+"""``JoinWindows``: which records of two streams belong together, and for how long they wait for each other."""
+
+from dataclasses import dataclass
+from typing import Self
+
+from millpond.errors import TopologyError
+from millpond.stores.times import Duration, to_millis
+
+
+@dataclass(frozen=True, init=False)
+class JoinWindows:
+    """A left record at ``t`` joins the right records of its key from ``t - before`` to ``t + after``, both included.
+
+    Args:
+        before: how much older than the left record a right record may be.
+        after: how much newer it may be. One of the two may be negative.
+        grace: how long after a window's end out-of-order records are waited for: so long a left or outer join holds a
+            record without a partner back, and so much longer both sides are kept.
+        eager: of a left or outer join: emit a record without a partner at once, joined with None (the "suggested"
+            tables of KIP-77). Without it such a record comes out once, when its window and grace are over, and only if
+            no partner has come.
+
+    Attributes:
+        before, after, grace: the same, in milliseconds.
+
+    Raises:
+        TopologyError: the window ends before it begins, or the grace is negative.
+
+    >>> JoinWindows.of(1000, grace=500)
+    JoinWindows(before=1000, after=1000, grace=500, eager=False)
+    """
+
+    before: int
+    after: int
+    grace: int
+    eager: bool
+
+    def __init__(self, before: Duration = 0, after: Duration = 0, grace: Duration = 0, *, eager: bool = False) -> None:
+        for name, length in (("before", before), ("after", after), ("grace", grace)):
+            object.__setattr__(self, name, to_millis(length, f"{name} of JoinWindows"))
+        object.__setattr__(self, "eager", eager)
+        if self.size < 0:
+            raise TopologyError(f"{self} ends before it begins: before and after must not sum up to less than 0")
+        if self.grace < 0:
+            raise TopologyError(f"{self}: the grace must not be negative")
+
+    @classmethod
+    def of(cls, difference: Duration, *, grace: Duration = 0, eager: bool = False) -> Self:
+        """Records whose times differ by ``difference`` or less."""
+        if to_millis(difference, "time difference of JoinWindows") < 0:
+            raise TopologyError(f"the time difference of JoinWindows must not be negative, but is {difference}")
+        return cls(difference, difference, grace, eager=eager)
+
+    @property
+    def size(self) -> int:
+        """The window's length in milliseconds."""
+        return self.before + self.after

@@ -1,0 +1,76 @@
+"""How windowed keys become bytes, in the layouts of Kafka Streams' topics::
+
+    window     key start (8 bytes, big-endian, signed)
+    session    key end (8 bytes, big-endian, signed) start (8 bytes, big-endian, signed)
+
+All windows of a table have one size, so their ends need no bytes.
+"""
+
+import struct
+from typing import Final, Generic, TypeVar
+
+from millpond.errors import SerdeError
+from millpond.stores.serdes import Serde
+from millpond.stores.typed.windowed import Windowed
+
+K = TypeVar("K")
+
+_ONE: Final = struct.Struct(">q")
+_TWO: Final = struct.Struct(">qq")
+
+
+class TimeWindowedSerde(Serde[Windowed[K]], Generic[K]):
+    """Keys of windows that are ``size`` milliseconds from start to end.
+
+    >>> from millpond.stores.serdes import STRING
+    >>> TimeWindowedSerde(STRING, 10).deserialize(TimeWindowedSerde(STRING, 10).serialize(Windowed("a", 20, 30)))
+    Windowed(key='a', start=20, end=30)
+    """
+
+    name = "time-windowed"
+
+    def __init__(self, key_serde: Serde[K], size: int) -> None:
+        self.key_serde = key_serde
+        self._size = size
+
+    def serialize(self, value: Windowed[K]) -> bytes:
+        _check_windowed(value)
+        if value.end - value.start != self._size:
+            raise SerdeError(f"{value} is no window of {self._size} ms; its table has other windows than the serde")
+        return self.key_serde.serialize(value.key) + _ONE.pack(value.start)
+
+    def deserialize(self, data: bytes) -> Windowed[K]:
+        _check_size(data, _ONE.size)
+        (start,) = _ONE.unpack_from(data, len(data) - _ONE.size)
+        return Windowed(self.key_serde.deserialize(data[: -_ONE.size]), start, start + self._size)
+
+
+class SessionWindowedSerde(Serde[Windowed[K]], Generic[K]):
+    """Keys of sessions."""
+
+    name = "session-windowed"
+
+    def __init__(self, key_serde: Serde[K]) -> None:
+        self.key_serde = key_serde
+
+    def serialize(self, value: Windowed[K]) -> bytes:
+        _check_windowed(value)
+        return self.key_serde.serialize(value.key) + _TWO.pack(value.end, value.start)
+
+    def deserialize(self, data: bytes) -> Windowed[K]:
+        _check_size(data, _TWO.size)
+        end, start = _TWO.unpack_from(data, len(data) - _TWO.size)
+        return Windowed(self.key_serde.deserialize(data[: -_TWO.size]), start, end)
+
+
+def _check_windowed(value: object) -> None:
+    if not isinstance(value, Windowed):
+        raise SerdeError(
+            f"{value!r} is no windowed key; where a windowed table gets other keys, name their serde, as in "
+            f"Grouped(key_serde=...)"
+        )
+
+
+def _check_size(data: bytes, least: int) -> None:
+    if len(data) < least:
+        raise SerdeError(f"{data!r} is too short for a windowed key; was it written by another serde?")

@@ -1,0 +1,256 @@
+"""The in-process driver: runs a whole topology here, without Spark, for tests and small jobs.
+
+Every call of ``pipe`` is a micro-batch: what it triggers, also through repartition topics, is finished and committed
+before the next. One that raises leaves no trace in the stores. Each store commits by itself: a process that is killed
+in between leaves them apart, so what has to survive that runs on Spark.
+"""
+
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from millpond.errors import TopologyError
+from millpond.processors.runtime.batch import Batch, concatenate
+from millpond.processors.runtime.repartition_topic import Repartition
+from millpond.processors.runtime.task import Task
+from millpond.processors.runtime.time_order import merge
+from millpond.processors.runtime.topology import Topology
+from millpond.stores.backend import Backend, BackendSupplier
+from millpond.stores.directory import store_directory
+from millpond.stores.registry import open_backend, supplier
+from millpond.stores.specs import StoreSpec
+from millpond.stores.transaction import Transaction
+
+
+class Record(NamedTuple):
+    """One record that came out."""
+
+    key: Any
+    value: Any
+    timestamp: int
+
+
+class _Opened(NamedTuple):
+    """An open store's parts, of which the typed store can be made again."""
+
+    spec: StoreSpec
+    backend: Backend
+    transaction: Transaction
+
+
+class TopologyDriver:
+    """Runs each sub-topology of a topology as one task.
+
+    Args:
+        topology: what to run.
+        backend: the backend of the stores that name none themselves: a name, a URL or a supplier.
+        local_dir: where persistent backends keep their files, and a later driver finds them again; a temporary
+            directory unless given.
+
+    >>> from millpond.processors import Consumed, StreamsBuilder
+    >>> builder = StreamsBuilder()
+    >>> words = builder.stream("words", Consumed("string", "string"))
+    >>> words.group_by_key().count().to("counts")
+    >>> with TopologyDriver(builder.build()) as driver:
+    ...     driver.pipe("words", "mill", "x", timestamp=1)
+    ...     driver.pipe("words", "mill", "y", timestamp=2)
+    ...     driver.read("counts")
+    [Record(key='mill', value=1, timestamp=1), Record(key='mill', value=2, timestamp=2)]
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        *,
+        backend: str | BackendSupplier = "memory",
+        local_dir: str | Path | None = None,
+    ) -> None:
+        self._topology = topology
+        self._default = supplier(backend)
+        self._temporary = tempfile.TemporaryDirectory(prefix="millpond-") if local_dir is None else None
+        self._directory = Path(self._temporary.name if self._temporary is not None else str(local_dir))
+        self._opened: dict[tuple[int, str], _Opened] = {}
+        self._outputs: dict[str, list[Batch]] = {topic: [] for topic in topology.sinks}
+        self._repartitions = {
+            topic: Repartition.between(topic, node.produced, part.sources[topic].consumed)
+            for writer in topology.subtopologies
+            for topic, node in writer.sinks.items()
+            for part in topology.subtopologies
+            if topic in topology.internal_topics and topic in part.sources
+        }
+        self._wall_clock = 0
+        try:
+            for part in topology.subtopologies:
+                for spec in part.stores.values():
+                    self._opened[part.index, spec.name] = self._open(spec, f"{part.index}_0")
+            self._start()
+        except BaseException:
+            self._close_backends()
+            raise
+
+    def _open(self, spec: StoreSpec, task_id: str) -> _Opened:
+        chosen = self._default if spec.backend is None else supplier(spec.backend)
+        backend = open_backend(chosen, store_directory(self._directory, "driver", task_id, chosen.name, spec))
+        return _Opened(spec, backend, Transaction(backend))
+
+    def _start(self) -> None:
+        """Make the typed stores and the tasks, as they are after the last commit."""
+        self._stores = {place: opened.spec.open(opened.transaction) for place, opened in self._opened.items()}
+        self._pending: dict[str, list[Batch]] = {topic: [] for topic in self._repartitions}
+        self._tasks = [
+            Task(part, {name: self._stores[part.index, name] for name in part.stores}, wall_clock=self._wall_clock)
+            for part in self._topology.subtopologies
+        ]
+
+    def pipe(self, topic: str, key: Any, value: Any, timestamp: int) -> None:
+        """Process one record of a source topic; ``timestamp`` in int milliseconds."""
+        self.pipe_batch(topic, Batch([key], [value], [timestamp]))
+
+    def pipe_all(self, topic: str, records: Iterable[tuple[Any, Any, int]]) -> None:
+        """Process records ``(key, value, timestamp)`` of one topic as one micro-batch."""
+        columns = [list(column) for column in zip(*records, strict=True)]
+        if columns:
+            self.pipe_batch(topic, Batch(*columns))
+
+    def pipe_batch(self, topic: str, batch: Batch) -> None:
+        """Process a batch of records of one topic as one micro-batch.
+
+        Raises:
+            TopologyError: the topology does not read ``topic``.
+        """
+        self.pipe_inputs({topic: batch})
+
+    def pipe_inputs(self, inputs: Mapping[str, Batch]) -> None:
+        """Process batches of several topics as one micro-batch, in the order of ``merge``.
+
+        Raises:
+            TopologyError: the topology does not read one of the topics.
+        """
+        for topic in inputs:
+            if topic not in self._topology.sources:
+                raise TopologyError(f"the topology reads {sorted(self._topology.sources)}, not {topic!r}")
+        self._micro_batch(inputs)
+
+    def advance_wall_clock(self, milliseconds: int) -> None:
+        """Move the driver's clock, which starts at 0 and moves in no other way, and fire what is due."""
+        self._wall_clock += milliseconds
+        self._micro_batch({}, punctuate=True)
+
+    def read(self, topic: str) -> list[Record]:
+        """What has come out on a sink topic since the last read, in order."""
+        return [
+            Record(key, value, timestamp)
+            for batch in self.read_batches(topic)
+            for key, value, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True)
+        ]
+
+    def read_batches(self, topic: str) -> list[Batch]:
+        """The same as batches."""
+        if topic not in self._outputs:
+            raise TopologyError(f"the topology writes {sorted(self._outputs)}, not {topic!r}")
+        batches, self._outputs[topic] = self._outputs[topic], []
+        return batches
+
+    def store(self, name: str) -> Any:
+        """The typed store ``name``, for looking at it between records.
+
+        Raises:
+            TopologyError: the topology has no such store.
+        """
+        # Several tasks may hold a global table, all the same.
+        for (_, other), store in self._stores.items():
+            if other == name:
+                return store
+        raise TopologyError(f"the topology has the stores {sorted(self._topology.stores)}, not {name!r}")
+
+    @property
+    def counters(self) -> Mapping[str, int]:
+        """What all tasks counted so far: dropped and late records, by ``<node>:<what>``."""
+        return {name: amount for task in self._tasks for name, amount in task.counters.items()}
+
+    def close(self) -> None:
+        """Close tasks and stores, and delete the temporary directory. Closing twice is no error."""
+        for task in self._tasks:
+            task.close()
+        for store in self._stores.values():
+            store.close()
+        self._close_backends()
+        self._tasks, self._stores, self._opened = [], {}, {}
+
+    def _close_backends(self) -> None:
+        for opened in self._opened.values():
+            opened.transaction.close()
+            opened.backend.close()
+        if self._temporary is not None:
+            self._temporary.cleanup()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _micro_batch(self, inputs: Mapping[str, Batch], *, punctuate: bool = False) -> None:
+        """Process, flush and commit; each sub-topology after those that write the repartition topics it reads."""
+        outputs: dict[str, list[Batch]] = {topic: [] for topic in self._outputs}
+        try:
+            self._run_dry(inputs, outputs)
+            if punctuate:
+                for task in self._tasks:
+                    task.punctuate(self._wall_clock)
+                    self._collect(task, outputs)
+                    self._run_dry({}, outputs)
+            while self._flush(outputs) and self._topology.loops:
+                pass
+            for store in self._stores.values():
+                store.flush()
+        except BaseException:
+            for opened in self._opened.values():
+                opened.transaction.rollback()
+            self._start()
+            raise
+        for opened in self._opened.values():
+            opened.transaction.commit()
+        for topic, batches in outputs.items():
+            self._outputs[topic].extend(batches)
+
+    def _flush(self, outputs: dict[str, list[Batch]]) -> bool:
+        """Let each task forward what it held back; whether that reached other tasks, in a loop maybe flushed ones."""
+        reached = False
+        for task in self._tasks:
+            task.flush()
+            self._collect(task, outputs)
+            reached = reached or any(self._pending.values())
+            self._run_dry({}, outputs)
+        return reached
+
+    def _run_dry(self, inputs: Mapping[str, Batch], outputs: dict[str, list[Batch]]) -> None:
+        """Run tasks until nothing waits for any of them."""
+        while inputs or any(self._pending.values()):
+            for task in self._tasks:
+                for topic, run in merge(self._waiting(task, inputs)):
+                    task.process(topic, run)
+                self._collect(task, outputs)
+            inputs = {}
+
+    def _waiting(self, task: Task, inputs: Mapping[str, Batch]) -> dict[str, Batch]:
+        """What waits for ``task``, by topic."""
+        waiting = {}
+        for topic in task.subtopology.sources:
+            if topic in inputs:
+                waiting[topic] = inputs[topic]
+            elif self._pending.get(topic):
+                waiting[topic] = concatenate(self._pending[topic])
+                self._pending[topic] = []
+        return waiting
+
+    def _collect(self, task: Task, outputs: dict[str, list[Batch]]) -> None:
+        for topic, batches in task.take().items():
+            if topic in self._repartitions:
+                self._pending[topic].extend(map(self._repartitions[topic].transfer, batches))
+            else:
+                outputs[topic].extend(batches)

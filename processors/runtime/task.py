@@ -1,0 +1,119 @@
+"""A task: one sub-topology over one partition's records. All that a driver knows."""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from millpond.errors import TopologyError
+from millpond.processors.runtime.batch import Batch
+from millpond.processors.runtime.processor import Processor, ProcessorContext, PunctuationType, Scheduler
+from millpond.processors.runtime.topology import Node, ProcessorNode, SinkNode, SourceNode, Subtopology
+
+
+class _Forwarder(Processor):
+    """A source: hands on what comes in."""
+
+    def process(self, batch: Batch) -> None:
+        self.context.forward(batch)
+
+
+class _Collector(Processor):
+    """A sink: keeps what comes in until the driver takes it."""
+
+    def __init__(self, output: list[Batch]) -> None:
+        self._output = output
+
+    def process(self, batch: Batch) -> None:
+        self._output.append(batch)
+
+
+class Task:
+    """Runs one sub-topology over one partition.
+
+    The driver opens the stores, calls ``process`` with runs of records, ``flush`` before each commit and ``take`` for
+    what came out, commits the stores itself, and ends with ``close``.
+
+    Args:
+        subtopology: what to run.
+        stores: its open stores, by name.
+        partition: which partition's records it gets.
+        wall_clock: the time on the wall as it begins, int milliseconds; ``punctuate`` moves it.
+
+    Attributes:
+        task_id: ``<sub-topology>_<partition>``.
+        counters: what the processors counted, as ``<node>:<what>``.
+    """
+
+    def __init__(
+        self, subtopology: Subtopology, stores: Mapping[str, Any], partition: int = 0, *, wall_clock: int = 0
+    ) -> None:
+        self.subtopology = subtopology
+        self.task_id = f"{subtopology.index}_{partition}"
+        self.counters: Counter[str] = Counter()
+        self._scheduler = Scheduler(wall_clock)
+        self._stream_time = -1
+        self._outputs: dict[str, list[Batch]] = {topic: [] for topic in subtopology.sinks}
+        self._processors = {name: self._make(node) for name, node in subtopology.nodes.items()}
+        self._sources = {topic: self._processors[node.name] for topic, node in subtopology.sources.items()}
+        for name, node in subtopology.nodes.items():
+            self._processors[name].init(self._context(node, stores))
+        self._scheduler.start()
+
+    def _make(self, node: Node) -> Processor:
+        if isinstance(node, SourceNode):
+            return _Forwarder()
+        if isinstance(node, SinkNode):
+            return _Collector(self._outputs[node.topic])
+        assert isinstance(node, ProcessorNode)
+        return node.supplier()
+
+    def _context(self, node: Node, stores: Mapping[str, Any]) -> ProcessorContext:
+        return ProcessorContext(
+            node.name,
+            self.task_id,
+            {name: stores[name] for name in node.stores},
+            [(child, self._processors[child]) for child in node.children],
+            self.subtopology.separable(node.name),
+            self.counters,
+            self._scheduler,
+        )
+
+    def process(self, topic: str, batch: Batch) -> None:
+        """Process records of a source topic, all effects of one before those of the next.
+
+        Raises:
+            TopologyError: this sub-topology does not read ``topic``.
+        """
+        if not len(batch):
+            return
+        try:
+            source = self._sources[topic]
+        except KeyError:
+            raise TopologyError(f"task {self.task_id} reads {sorted(self._sources)}, not {topic!r}") from None
+        if self._scheduler.follows_stream_time:
+            for row in batch.rows():
+                source.process(row)
+                self._stream_time = max(self._stream_time, row.timestamps[0])
+                self._scheduler.advance(PunctuationType.STREAM_TIME, self._stream_time)
+        else:
+            source.process(batch)
+
+    def punctuate(self, wall_clock: int) -> None:
+        """Fire what is due at ``wall_clock``, int milliseconds."""
+        self._scheduler.advance(PunctuationType.WALL_CLOCK_TIME, wall_clock)
+
+    def flush(self) -> None:
+        """Let every processor forward what it held back; called before the stores are committed."""
+        for processor in self._processors.values():
+            processor.flush()
+
+    def take(self) -> dict[str, list[Batch]]:
+        """What came out at each sink topic since the last call, in order."""
+        taken = {topic: list(batches) for topic, batches in self._outputs.items() if batches}
+        for batches in self._outputs.values():
+            batches.clear()
+        return taken
+
+    def close(self) -> None:
+        for processor in self._processors.values():
+            processor.close()

@@ -1,0 +1,1 @@
+"""Operators on streams, and joins of streams with streams and tables."""

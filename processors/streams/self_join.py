@@ -1,0 +1,61 @@
+"""A join of a stream with itself that keeps its records once (``StreamsBuilder(optimize=True)``).
+
+The results and their order are those of the general join, which keeps every record on both sides, with one difference
+that Kafka Streams has, too: a record that is as old as the store still holds is not paired with itself.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from millpond.processors.options.join_windows import JoinWindows
+from millpond.processors.runtime.batch import Batch, BatchBuilder
+from millpond.processors.runtime.processor import Processor, ProcessorContext
+from millpond.stores.typed.window import WindowStore
+
+
+class StreamSelfJoin(Processor):
+    """Joins each record with the earlier ones as their left partner, then with itself, then as their right partner.
+
+    Args:
+        joiner: ``joiner(key, left value, right value)``.
+        windows: which records belong together.
+        store: the name of the window store.
+    """
+
+    def __init__(self, joiner: Callable[[Any, Any, Any], Any], windows: JoinWindows, store: str) -> None:
+        self._joiner = joiner
+        self._windows = windows
+        self._name = store
+
+    def init(self, context: ProcessorContext) -> None:
+        super().init(context)
+        self._store: WindowStore[Any, Any] = context.store(self._name)
+
+    def process(self, batch: Batch) -> None:
+        out = BatchBuilder()
+        for key, value, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True):
+            if key is None or value is None:
+                self.context.count("dropped-null")
+            else:
+                self._process_one(out, key, value, timestamp)
+        self.context.forward(out.build())
+
+    def _process_one(self, out: BatchBuilder, key: Any, value: Any, timestamp: int) -> None:
+        before, after, join = self._windows.before, self._windows.after, self._joiner
+        for time, other in self._store.fetch_range(key, timestamp - before, timestamp + after):
+            out.add(key, join(key, value, other), max(timestamp, time))
+        partners = [
+            (time, other) for time, other in self._store.fetch_range(key, timestamp - after, timestamp + before)
+        ]
+        earlier = sum(time <= timestamp for time, _ in partners)
+        if self._meets_itself(timestamp):
+            partners.insert(earlier, (timestamp, value))
+        for time, other in partners:
+            out.add(key, join(key, other, value), max(timestamp, time))
+        self._store.put(key, value, timestamp)
+
+    def _meets_itself(self, timestamp: int) -> bool:
+        observed = self._store.observed_stream_time
+        stream_time = timestamp if observed is None else max(observed, timestamp)
+        in_window = self._windows.before >= 0 and self._windows.after >= 0
+        return in_window and timestamp > stream_time - self._store.retention + 1

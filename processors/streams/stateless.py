@@ -1,0 +1,145 @@
+"""Stream operators that keep nothing: each record's results depend on that record alone."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from millpond.processors.options.functions import positional_parameters
+from millpond.processors.runtime.batch import Batch
+from millpond.processors.runtime.processor import Processor
+
+Predicate = Callable[[Any, Any], bool]
+"""``predicate(key, value)``."""
+
+
+class StreamFilter(Processor):
+    """Passes on the records for which ``predicate(key, value)`` is ``wanted``."""
+
+    def __init__(self, predicate: Predicate, wanted: bool = True) -> None:
+        self._predicate = predicate
+        self._wanted = wanted
+
+    def process(self, batch: Batch) -> None:
+        verdicts = list(map(self._predicate, batch.keys, batch.values))
+        self.context.forward(batch.select(verdicts if self._wanted else [not verdict for verdict in verdicts]))
+
+
+class StreamMap(Processor):
+    """Replaces each record by the pair ``mapper(key, value)``."""
+
+    def __init__(self, mapper: Callable[[Any, Any], tuple[Any, Any]]) -> None:
+        self._mapper = mapper
+
+    def process(self, batch: Batch) -> None:
+        pairs = list(map(self._mapper, batch.keys, batch.values))
+        self.context.forward(Batch([key for key, _ in pairs], [value for _, value in pairs], batch.timestamps))
+
+
+class StreamMapValues(Processor):
+    """Replaces each value by ``mapper(value)`` or ``mapper(key, value)``; also called for None (unlike on a table)."""
+
+    def __init__(self, mapper: Callable[..., Any]) -> None:
+        self._mapper = mapper
+        self._keyed = positional_parameters(mapper) == 2
+
+    def process(self, batch: Batch) -> None:
+        columns = (batch.keys, batch.values) if self._keyed else (batch.values,)
+        self.context.forward(batch.with_values(list(map(self._mapper, *columns))))
+
+
+class StreamFlatMap(Processor):
+    """Replaces each record by the pairs of ``mapper(key, value)``, all at the record's time."""
+
+    def __init__(self, mapper: Callable[[Any, Any], Iterable[tuple[Any, Any]]]) -> None:
+        self._mapper = mapper
+
+    def process(self, batch: Batch) -> None:
+        keys: list[Any] = []
+        values: list[Any] = []
+        timestamps: list[int] = []
+        for pairs, timestamp in zip(map(self._mapper, batch.keys, batch.values), batch.timestamps, strict=True):
+            for key, value in pairs:
+                keys.append(key)
+                values.append(value)
+                timestamps.append(timestamp)
+        self.context.forward(Batch(keys, values, timestamps))
+
+
+class StreamFlatMapValues(Processor):
+    """Replaces each record by one for each of the values in ``mapper(value)`` or ``mapper(key, value)``."""
+
+    def __init__(self, mapper: Callable[..., Iterable[Any]]) -> None:
+        self._mapper = mapper
+        self._keyed = positional_parameters(mapper) == 2
+
+    def process(self, batch: Batch) -> None:
+        columns = (batch.keys, batch.values) if self._keyed else (batch.values,)
+        made = [list(values) for values in map(self._mapper, *columns)]
+        self.context.forward(
+            Batch(
+                [key for key, values in zip(batch.keys, made, strict=True) for _ in values],
+                [value for values in made for value in values],
+                [timestamp for timestamp, values in zip(batch.timestamps, made, strict=True) for _ in values],
+            )
+        )
+
+
+class StreamSelectKey(Processor):
+    """Replaces each key by ``selector(key, value)``."""
+
+    def __init__(self, selector: Callable[[Any, Any], Any]) -> None:
+        self._selector = selector
+
+    def process(self, batch: Batch) -> None:
+        self.context.forward(Batch(list(map(self._selector, batch.keys, batch.values)), batch.values, batch.timestamps))
+
+
+class StreamPeek(Processor):
+    """Shows each record to ``action(key, value)`` and passes it on as it is."""
+
+    def __init__(self, action: Callable[[Any, Any], object]) -> None:
+        self._action = action
+
+    def process(self, batch: Batch) -> None:
+        for key, value in zip(batch.keys, batch.values, strict=True):
+            self._action(key, value)
+        self.context.forward(batch)
+
+
+class StreamPass(Processor):
+    """Passes records on as they are: where several streams become one, or a branch begins."""
+
+    def process(self, batch: Batch) -> None:
+        self.context.forward(batch)
+
+
+class StreamBranch(Processor):
+    """Sends each record to the child of the first predicate that is true for it; without one it is dropped.
+
+    Args:
+        branches: predicates and the names of the children, in the order in which they are asked.
+    """
+
+    def __init__(self, branches: Sequence[tuple[Predicate, str]]) -> None:
+        self._branches = branches
+
+    def process(self, batch: Batch) -> None:
+        chosen = [self._choose(key, value) for key, value in zip(batch.keys, batch.values, strict=True)]
+        if self.context.separable:
+            for _, child in self._branches:
+                self.context.forward_to(child, batch.select([choice == child for choice in chosen]))
+            return
+        for row, choice in zip(batch.rows(), chosen, strict=True):
+            if choice is not None:
+                self.context.forward_to(choice, row)
+
+    def _choose(self, key: Any, value: Any) -> str | None:
+        return next((child for predicate, child in self._branches if predicate(key, value)), None)
+
+
+class DropNullKeys(Processor):
+    """Stands before a repartition topic: a record without a key has no partition."""
+
+    def process(self, batch: Batch) -> None:
+        kept = batch.select([key is not None for key in batch.keys])
+        self.context.count("dropped-null-key", len(batch) - len(kept))
+        self.context.forward(kept)

@@ -1,0 +1,111 @@
+"""One side of a join of two streams within a window (KIP-77): each pair of records comes out once.
+
+A record looks the other side up first and is kept for it afterwards, so the later of two records makes their result, at
+the larger of their times. A null value joins nothing, nor does a null key (KIP-962): the record is dropped, or, on a
+side whose records come out without a partner too, a record with a null key comes out alone.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from millpond.processors.options.join_windows import JoinWindows
+from millpond.processors.runtime.batch import Batch, BatchBuilder
+from millpond.processors.runtime.processor import Processor, ProcessorContext
+from millpond.processors.streams.unpaired_records import Side, Waiting, WaitingRecords
+from millpond.stores.typed.window import WindowStore
+
+
+@dataclass(frozen=True)
+class StreamStreamJoinPlan:
+    """What both sides of a join have to know.
+
+    Attributes:
+        joiner: ``joiner(key, left value, right value)``.
+        windows: which records belong together.
+        stores: the name of each side's window store.
+        alone: the sides whose records come out without a partner, too.
+        waiting: the store of the records without a partner; None if they come out at once, or never.
+    """
+
+    joiner: Callable[[Any, Any, Any], Any]
+    windows: JoinWindows
+    stores: dict[Side, str]
+    alone: frozenset[Side]
+    waiting: str | None
+
+    def reach(self, side: Side) -> tuple[int, int]:
+        """How far back and how far ahead of a record of ``side`` its partners may be."""
+        before, after = self.windows.before, self.windows.after
+        return (before, after) if side is Side.LEFT else (after, before)
+
+    def close(self, side: Side, timestamp: int) -> int:
+        """The last stream time at which a record of ``side`` may still find a partner that is not late."""
+        return timestamp + self.reach(side)[1] + self.windows.grace
+
+
+class StreamStreamJoin(Processor):
+    """Joins the records of one side with what the other side has kept."""
+
+    def __init__(self, plan: StreamStreamJoinPlan, side: Side) -> None:
+        self._plan = plan
+        self._side = side
+        self._other_side = Side.RIGHT if side is Side.LEFT else Side.LEFT
+        self._alone = side in plan.alone
+        self._other_alone = self._other_side in plan.alone
+
+    def init(self, context: ProcessorContext) -> None:
+        super().init(context)
+        plan = self._plan
+        stores: dict[Side, WindowStore[Any, Any]] = {side: context.store(name) for side, name in plan.stores.items()}
+        self._store, self._other = stores[self._side], stores[self._other_side]
+        self._waiting: WaitingRecords | None = None
+        if plan.waiting is not None:
+            serdes = {side: store.value_serde for side, store in stores.items()}
+            self._waiting = WaitingRecords(context.store(plan.waiting), self._store.key_serde, serdes)
+
+    def process(self, batch: Batch) -> None:
+        out = BatchBuilder()
+        waiting = self._waiting
+        if waiting is not None:
+            waiting.begin(max(batch.timestamps))
+        for key, value, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True):
+            if waiting is not None:
+                for record in waiting.advance(timestamp):
+                    self._emit_waiting(out, record)
+            if value is None or (key is None and not self._alone):
+                self.context.count("dropped-null")
+            elif key is None:
+                out.add(key, self._join(key, value, None), timestamp)
+            else:
+                self._process_one(out, key, value, timestamp)
+        if waiting is not None:
+            waiting.end()
+        self.context.forward(out.build())
+
+    def _process_one(self, out: BatchBuilder, key: Any, value: Any, timestamp: int) -> None:
+        back, ahead = self._plan.reach(self._side)
+        matches = list(self._other.fetch_range(key, timestamp - back, timestamp + ahead))
+        for other_timestamp, other_value in matches:
+            if self._waiting is not None and self._other_alone:
+                close = self._plan.close(self._other_side, other_timestamp)
+                self._waiting.remove(close, other_timestamp, self._other_side, key)
+            out.add(key, self._join(key, value, other_value), max(timestamp, other_timestamp))
+        if not matches and self._alone:
+            self._leave_alone(out, key, value, timestamp)
+        self._store.put(key, value, timestamp)
+
+    def _leave_alone(self, out: BatchBuilder, key: Any, value: Any, timestamp: int) -> None:
+        """Nothing has matched so far: wait, unless it is too late to, or nobody wants to."""
+        close = self._plan.close(self._side, timestamp)
+        if self._waiting is None or close < self._waiting.stream_time:
+            out.add(key, self._join(key, value, None), timestamp)
+        else:
+            self._waiting.add(close, timestamp, self._side, key, value)
+
+    def _join(self, key: Any, value: Any, other: Any) -> Any:
+        return self._plan.joiner(key, value, other) if self._side is Side.LEFT else self._plan.joiner(key, other, value)
+
+    def _emit_waiting(self, out: BatchBuilder, record: Waiting) -> None:
+        left, right = (record.value, None) if record.side is Side.LEFT else (None, record.value)
+        out.add(record.key, self._plan.joiner(record.key, left, right), record.timestamp)

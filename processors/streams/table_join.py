@@ -1,0 +1,121 @@
+"""Stream-table join: each stream record looks the table up once (KIP-77), at its own time if the table is versioned.
+
+KIP-914: against a versioned table the lookup is as of the record's timestamp, so that an out-of-order record meets the
+value that was valid then. What lies beyond the history retention is null: an inner join drops the record, a left join
+keeps it, and both count it.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from millpond.processors.runtime.batch import Batch
+from millpond.processors.runtime.processor import Processor, ProcessorContext
+from millpond.processors.tables.time_ordered_buffer import BufferSpec, TimeOrderedBuffer
+from millpond.processors.tables.value_getters import ValueGetterFactory
+
+_log = logging.getLogger(__name__)
+
+
+class StreamTableJoin(Processor):
+    """Joins each record of a stream with the table's value of its key.
+
+    A null key joins nothing: an inner join drops the record, a left join passes it on alone (KIP-962). A null value is
+    dropped by both.
+
+    Args:
+        table: the table's value getter.
+        joiner: called with the record's key, its value and the table's.
+        left: whether a record without a match is kept.
+        selector: ``selector(key, value)`` gives the key to look up; the record's own unless given.
+        buffer: where records wait for late table records (KIP-923).
+    """
+
+    def __init__(
+        self,
+        table: ValueGetterFactory,
+        joiner: Callable[[Any, Any, Any], Any],
+        *,
+        left: bool,
+        selector: Callable[[Any, Any], Any] | None = None,
+        buffer: BufferSpec | None = None,
+    ) -> None:
+        self._factory = table
+        self._joiner = joiner
+        self._left = left
+        self._selector = selector
+        self._buffer_spec = buffer
+
+    def init(self, context: ProcessorContext) -> None:
+        super().init(context)
+        self._getter = self._factory.make(context)
+        self._warned = False
+        spec = self._buffer_spec
+        self._buffer = None if spec is None else TimeOrderedBuffer(spec, context.store(spec.store))
+
+    def process(self, batch: Batch) -> None:
+        kept = self._usable(batch)
+        self.context.count("dropped-null", len(batch) - len(kept))
+        if self._buffer is not None and len(kept):
+            kept, late = self._buffer.pass_through(kept)
+            self.context.count("late", late)
+        if not len(kept):
+            return
+        found = self._look_up(kept)
+        joiner = self._joiner
+        if not self._left:
+            matched = [entry is not None for entry in found]
+            kept, found = kept.select(matched), [entry for entry in found if entry is not None]
+        self.context.forward(
+            kept.with_values(
+                [
+                    joiner(key, value, None if entry is None else entry.value)
+                    for key, value, entry in zip(kept.keys, kept.values, found, strict=True)
+                ]
+            )
+        )
+
+    def _usable(self, batch: Batch) -> Batch:
+        """The records that can have a result."""
+        batch = batch.select([value is not None for value in batch.values])
+        wanted = self._wanted(batch)
+        if None not in wanted:
+            return batch
+        # KIP-962: a left join keeps a record without a key, although there is nothing to look up.
+        return batch.select(
+            [key is not None or (self._left and own is None) for key, own in zip(wanted, batch.keys, strict=True)]
+        )
+
+    def _wanted(self, batch: Batch) -> list[Any]:
+        """The keys to look up."""
+        return batch.keys if self._selector is None else list(map(self._selector, batch.keys, batch.values))
+
+    def _look_up(self, batch: Batch) -> list[Any]:
+        wanted = self._wanted(batch)
+        if None not in wanted:
+            return self._get(wanted, batch.timestamps)
+        present = [i for i, key in enumerate(wanted) if key is not None]
+        entries = iter(self._get([wanted[i] for i in present], [batch.timestamps[i] for i in present]))
+        return [None if key is None else next(entries) for key in wanted]
+
+    def _get(self, keys: list[Any], timestamps: list[int]) -> list[Any]:
+        if not self._getter.versioned:
+            return self._getter.get_many(keys)
+        found = self._getter.get_many_as_of(keys, timestamps)
+        horizon = self._getter.horizon()
+        if horizon is not None and timestamps and min(timestamps) < horizon:
+            missed = sum(
+                entry is None and timestamp < horizon for entry, timestamp in zip(found, timestamps, strict=True)
+            )
+            self._count_beyond_history(missed)
+        return found
+
+    def _count_beyond_history(self, missed: int) -> None:
+        self.context.count("beyond-history-retention", missed)
+        if missed and not self._warned:
+            self._warned = True
+            _log.warning(
+                "%s looked up times before the table's history retention and found nothing; such records are counted "
+                "as 'beyond-history-retention'. If they should find a value, make the history retention longer",
+                self.context.node,
+            )

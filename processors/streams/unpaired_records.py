@@ -1,0 +1,118 @@
+r"""Records of a stream-stream join that have no partner yet: they wait for their window and grace to be over.
+
+One key-value store serves both sides of the join, and its metadata hold the time of both::
+
+    key       closing time, record time (8 bytes each), side (0x00 right, 0x01 left), key
+    value     for each record: length of the value (4 bytes, big-endian), value
+    metadata  "stream-time": the largest timestamp of either side (8 bytes)
+
+A window that closes at ``c`` is over when stream time has passed ``c``. So after each record the store holds no row
+that closes before the stream time, and a batch has to look only at those that close until its own largest time.
+"""
+
+from collections.abc import Iterator
+from enum import Enum
+from heapq import heappop, heappush
+from struct import Struct
+from typing import Any, Final, NamedTuple
+
+from millpond.stores.keys import TIME_SIZE, pack_time, unpack_time
+from millpond.stores.serdes import Serde
+from millpond.stores.times import MIN_TIME
+from millpond.stores.typed.keyvalue import KeyValueStore
+
+_STREAM_TIME: Final = "stream-time"
+_LENGTH: Final = Struct(">I")
+
+
+class Side(Enum):
+    """A side of a join; the value is its place in the order of results."""
+
+    RIGHT = b"\x00"
+    LEFT = b"\x01"
+
+
+class Waiting(NamedTuple):
+    """A record that has waited in vain."""
+
+    timestamp: int
+    side: Side
+    key: Any
+    value: Any
+
+
+class WaitingRecords:
+    """The records of both sides that have no partner yet, and the stream time of both.
+
+    Both processors of a join use the same store: each calls ``begin`` before a batch and ``end`` after it.
+
+    Args:
+        store: of bytes; nobody else uses it.
+        key_serde: of the records' keys.
+        value_serdes: of the values of each side.
+    """
+
+    def __init__(
+        self, store: KeyValueStore[bytes, bytes], key_serde: Serde[Any], value_serdes: dict[Side, Serde[Any]]
+    ) -> None:
+        self._store = store
+        self._key_serde = key_serde
+        self._value_serdes = value_serdes
+        self._due: list[tuple[int, bytes]] = []
+        self.stream_time = MIN_TIME
+
+    def begin(self, until: int) -> None:
+        """Take over the stream time from the store, and look up what closes before ``until``, the batch's last time."""
+        kept = self._store.get_metadata(_STREAM_TIME)
+        self.stream_time = MIN_TIME if kept is None else unpack_time(kept)
+        self._before = self.stream_time
+        self._until = until
+        self._due = []
+        if self.stream_time < until:
+            with self._store.scan(pack_time(self.stream_time), pack_time(until)) as rows:
+                self._due = [(unpack_time(row), row) for row, _ in rows]
+
+    def end(self) -> None:
+        """Leave the stream time in the store."""
+        if self.stream_time > self._before:
+            self._store.put_metadata(_STREAM_TIME, pack_time(self.stream_time))
+
+    def advance(self, timestamp: int) -> list[Waiting]:
+        """Move stream time, and take out the records whose time is over, the oldest first."""
+        if timestamp <= self.stream_time:
+            return []
+        self.stream_time = timestamp
+        over: list[tuple[bytes, bytes]] = []
+        while self._due and self._due[0][0] < timestamp:
+            row = heappop(self._due)[1]
+            values = self._store.delete(row)
+            if values is not None:
+                over.append((row, values))
+        over.sort(key=lambda entry: entry[0][TIME_SIZE:])
+        return [record for entry in over for record in self._records(*entry)]
+
+    def add(self, close: int, timestamp: int, side: Side, key: Any, value: Any) -> None:
+        """Let a record wait until stream time has passed ``close``, which it has not yet."""
+        row = self._row(close, timestamp, side, key)
+        data = self._value_serdes[side].serialize(value)
+        self._store.put(row, (self._store.get(row) or b"") + _LENGTH.pack(len(data)) + data)
+        if close < self._until:
+            heappush(self._due, (close, row))
+
+    def remove(self, close: int, timestamp: int, side: Side, key: Any) -> None:
+        """The records of ``key`` with this time and side have found a partner."""
+        if close >= self.stream_time:
+            self._store.delete(self._row(close, timestamp, side, key))
+
+    def _row(self, close: int, timestamp: int, side: Side, key: Any) -> bytes:
+        return pack_time(close) + pack_time(timestamp) + side.value + self._key_serde.serialize(key)
+
+    def _records(self, row: bytes, values: bytes) -> Iterator[Waiting]:
+        side = Side(row[2 * TIME_SIZE : 2 * TIME_SIZE + 1])
+        key = self._key_serde.deserialize(row[2 * TIME_SIZE + 1 :])
+        decode = self._value_serdes[side].deserialize
+        offset = 0
+        while offset < len(values):
+            start = offset + _LENGTH.size
+            offset = start + _LENGTH.unpack_from(values, offset)[0]
+            yield Waiting(unpack_time(row, TIME_SIZE), side, key, decode(values[start:offset]))

@@ -1,0 +1,1 @@
+"""Operators on tables, and how processors read and keep them."""

@@ -1,0 +1,291 @@
+"""Foreign-key table-table join: each row of the left table finds the row of the foreign table that it names (KIP-213).
+
+The rows that belong together live in different tasks, so they meet by messages::
+
+    left task       a changed row subscribes at its foreign key, with the hash of its value, and sends the value ahead
+    foreign task    keeps the subscriptions; answers each, and all of a key again when its foreign value changes
+    result task     keeps the left values; joins an answer with the one that asked for it, and drops stale answers
+
+The three never form a circle, so that a job can run them one after the other. The result task holds answers back until
+the end of the micro-batch, when it knows every left value of the batch, whatever order the messages came in.
+
+KIP-914: an update of a versioned side that is not its key's latest subscribes and answers nothing.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from millpond.processors.runtime.batch import Batch, BatchBuilder
+from millpond.processors.runtime.processor import Processor, ProcessorContext
+from millpond.processors.tables.foreign_key_messages import (
+    HASH_SIZE,
+    Content,
+    Instruction,
+    Response,
+    Subscription,
+    combined_key,
+    murmur3_128,
+    primary_key_of,
+)
+from millpond.processors.tables.join import Joiner
+from millpond.processors.tables.value_getters import TableStore, ValueGetterFactory
+from millpond.stores.serdes import Serde
+
+WITHOUT_FOREIGN_KEY: Final = b"\x00"
+WITH_FOREIGN_KEY: Final = b"\x01"
+_VALUE: Final = 1 + HASH_SIZE
+"""Where the value begins in a left row as the result task keeps it: foreign key or none, hash, value."""
+
+
+def latest_only(context: ProcessorContext, batch: Batch, versioned: bool) -> Batch:
+    """The updates of ``batch`` that count where its table is versioned."""
+    if not versioned or batch.latest is None:
+        return batch
+    kept = batch.select(batch.latest)
+    context.count("dropped-out-of-order", len(batch) - len(kept))
+    return kept
+
+
+class LatestOnly(Processor):
+    """Passes on a table's latest rows, for a copy of the table elsewhere."""
+
+    def __init__(self, versioned: bool) -> None:
+        self._versioned = versioned
+
+    def process(self, batch: Batch) -> None:
+        self.context.forward(latest_only(self.context, batch, self._versioned))
+
+
+class SubscriptionSend(Processor):
+    """In the left task: turns each changed row into subscriptions, and sends its value to the result task.
+
+    Args:
+        extract: ``extract(key, value)`` gives the foreign key.
+        serdes: of the left keys, the left values and the foreign keys.
+        inner: whether rows without a foreign value have no result.
+        versioned: whether the left table is versioned.
+        subscriptions, rows: the sinks of the two kinds of messages.
+    """
+
+    def __init__(
+        self,
+        extract: Callable[[Any, Any], Any],
+        serdes: tuple[Serde[Any], Serde[Any], Serde[Any]],
+        *,
+        inner: bool,
+        versioned: bool,
+        subscriptions: str,
+        rows: str,
+    ) -> None:
+        self._extract = extract
+        self._key_serde, self._value_serde, self._foreign_serde = serdes
+        self._inner = inner
+        self._versioned = versioned
+        self._subscriptions = subscriptions
+        self._rows = rows
+
+    def process(self, batch: Batch) -> None:
+        batch = latest_only(self.context, batch, self._versioned)
+        messages, rows = BatchBuilder(), BatchBuilder()
+        olds = batch.olds or [None] * len(batch)
+        for key, new, old, timestamp in zip(batch.keys, batch.values, olds, batch.timestamps, strict=True):
+            data = None if new is None else self._value_serde.serialize(new)
+            hash_ = None if data is None else murmur3_128(data)
+            old_key = None if old is None else self._extract(key, old)
+            new_key = None if new is None else self._extract(key, new)
+            for foreign_key, instruction in self._instructions(old_key, new_key, new is None):
+                subscription = Subscription(hash_, instruction, self._key_serde.serialize(key))
+                messages.add(foreign_key, subscription.to_bytes(), timestamp)
+            row = None
+            if data is not None and hash_ is not None:
+                row = (WITHOUT_FOREIGN_KEY if new_key is None else WITH_FOREIGN_KEY) + hash_ + data
+            rows.add(key, row, timestamp)
+        self.context.forward_to(self._rows, rows.build())
+        self.context.forward_to(self._subscriptions, messages.build())
+
+    def _instructions(self, old_key: Any, new_key: Any, deleted: bool) -> list[tuple[Any, Instruction]]:
+        """What to tell whom; exactly one message asks for an answer, if a result may have to change."""
+        told = []
+        if old_key is not None and (new_key is None or not self._same(old_key, new_key)):
+            # The result of a left row that has lost its foreign key does not depend on an answer.
+            answered = new_key is None and (deleted or self._inner)
+            told.append(
+                (old_key, Instruction.DELETE_KEY_AND_PROPAGATE if answered else Instruction.DELETE_KEY_NO_PROPAGATE)
+            )
+        if new_key is not None:
+            quiet = self._inner and old_key is None
+            told.append(
+                (
+                    new_key,
+                    Instruction.PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE
+                    if quiet
+                    else Instruction.PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE,
+                )
+            )
+        return told
+
+    def _same(self, old_key: Any, new_key: Any) -> bool:
+        return self._foreign_serde.serialize(old_key) == self._foreign_serde.serialize(new_key)
+
+
+class SubscriptionReceive(Processor):
+    """In the foreign task: keeps or forgets each subscription and answers it.
+
+    Args:
+        store: where the subscriptions are kept.
+        foreign: the foreign table.
+        serdes: of the left keys, the foreign keys and the foreign values.
+    """
+
+    def __init__(
+        self, store: str, foreign: ValueGetterFactory, serdes: tuple[Serde[Any], Serde[Any], Serde[Any]]
+    ) -> None:
+        self._store_name = store
+        self._foreign = foreign
+        self._key_serde, self._foreign_serde, self._value_serde = serdes
+
+    def init(self, context: ProcessorContext) -> None:
+        super().init(context)
+        self._store = context.store(self._store_name)
+        self._getter = self._foreign.make(context)
+
+    def process(self, batch: Batch) -> None:
+        out = BatchBuilder()
+        found = self._getter.get_many(batch.keys)
+        for key, data, timestamp, foreign in zip(batch.keys, batch.values, batch.timestamps, found, strict=True):
+            subscription = Subscription.from_bytes(data)
+            self._keep(key, subscription)
+            response = self._answer(subscription, None if foreign is None else foreign.value)
+            if response is not None:
+                primary_key = self._key_serde.deserialize(subscription.primary_key)
+                out.add(
+                    primary_key,
+                    response.to_bytes(),
+                    timestamp if foreign is None else max(timestamp, foreign.timestamp),
+                )
+        self.context.forward(out.build())
+
+    def _keep(self, key: Any, subscription: Subscription) -> None:
+        combined = combined_key(self._foreign_serde.serialize(key), subscription.primary_key)
+        self._store.put(combined, None if subscription.instruction in _DELETIONS else subscription.hash)
+
+    def _answer(self, subscription: Subscription, value: Any) -> Response | None:
+        instruction, hash_ = subscription.instruction, subscription.hash
+        if instruction is Instruction.DELETE_KEY_NO_PROPAGATE:
+            return None
+        if instruction is Instruction.DELETE_KEY_AND_PROPAGATE:
+            # A row that is still there, but names no foreign row any more, matters only to a result that stands.
+            return Response(hash_, Content.NOTHING if hash_ is None else Content.RETRACTION)
+        if value is not None:
+            return Response(hash_, Content.VALUE, self._value_serde.serialize(value))
+        quiet = instruction is Instruction.PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE
+        return Response(hash_, Content.RETRACTION if quiet else Content.NOTHING)
+
+
+_DELETIONS = (Instruction.DELETE_KEY_NO_PROPAGATE, Instruction.DELETE_KEY_AND_PROPAGATE)
+
+
+class ForeignTableJoin(Processor):
+    """In the foreign task: answers all subscriptions of a foreign key whose value has changed.
+
+    Args:
+        store: where the subscriptions are kept.
+        serdes: of the left keys, the foreign keys and the foreign values.
+        versioned: whether the foreign table is versioned.
+    """
+
+    def __init__(self, store: str, serdes: tuple[Serde[Any], Serde[Any], Serde[Any]], *, versioned: bool) -> None:
+        self._store_name = store
+        self._key_serde, self._foreign_serde, self._value_serde = serdes
+        self._versioned = versioned
+
+    def init(self, context: ProcessorContext) -> None:
+        super().init(context)
+        self._store = context.store(self._store_name)
+
+    def process(self, batch: Batch) -> None:
+        batch = latest_only(self.context, batch, self._versioned)
+        out = BatchBuilder()
+        for key, value, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True):
+            content = Content.NOTHING if value is None else Content.VALUE
+            data = b"" if value is None else self._value_serde.serialize(value)
+            prefix = combined_key(self._foreign_serde.serialize(key), b"")
+            for combined, hash_ in self._store.prefix_scan(prefix):
+                primary_key = self._key_serde.deserialize(primary_key_of(combined))
+                out.add(primary_key, Response(hash_, content, data).to_bytes(), timestamp)
+        self.context.forward(out.build())
+
+
+class UnjoinedRows(Processor):
+    """In the result task of a left join: the results of left rows without a foreign key, which nobody answers."""
+
+    def __init__(self, joiner: Joiner, value_serde: Serde[Any]) -> None:
+        self._joiner = joiner
+        self._value_serde = value_serde
+
+    def process(self, batch: Batch) -> None:
+        out = BatchBuilder()
+        olds = batch.olds or [None] * len(batch)
+        for key, new, old, timestamp in zip(batch.keys, batch.values, olds, batch.timestamps, strict=True):
+            if new is not None and new[:1] == WITHOUT_FOREIGN_KEY:
+                out.add(key, self._joiner(key, self._value_serde.deserialize(new[_VALUE:]), None), timestamp)
+            elif new is None and old is not None and old[:1] == WITHOUT_FOREIGN_KEY:
+                out.add(key, None, timestamp)
+        self.context.forward(out.build())
+
+
+class ResponseJoin(Processor):
+    """In the result task: joins each answer with the left value that asked for it, at the end of the micro-batch.
+
+    Args:
+        rows: the store of the left rows.
+        result: the store of the results.
+        joiner: called with key, left value and foreign value.
+        serdes: of the left and the foreign values.
+        inner: whether rows without a foreign value have no result.
+    """
+
+    def __init__(
+        self, rows: str, result: str, joiner: Joiner, serdes: tuple[Serde[Any], Serde[Any]], *, inner: bool
+    ) -> None:
+        self._stores = rows, result
+        self._joiner = joiner
+        self._left_serde, self._foreign_serde = serdes
+        self._inner = inner
+
+    def init(self, context: ProcessorContext) -> None:
+        super().init(context)
+        self._rows, self._results = (TableStore(context.store(name)) for name in self._stores)
+        self._waiting: list[Batch] = []
+
+    def process(self, batch: Batch) -> None:
+        self._waiting.append(batch)
+
+    def flush(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        out = BatchBuilder()
+        for batch in waiting:
+            for key, data, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True):
+                response = Response.from_bytes(data)
+                row = self._rows.get(key)
+                if response.hash != (None if row is None else row.value[1:_VALUE]):
+                    self.context.count("dropped-stale-response")
+                    continue
+                if response.content is Content.RETRACTION:
+                    self.context.forward(out.build())
+                    out = BatchBuilder()
+                    if self._results.get(key) is None:
+                        continue
+                result = self._join(key, None if row is None else row.value, response)
+                out.add(key, result, timestamp if row is None else max(timestamp, row.timestamp))
+        self.context.forward(out.build())
+
+    def _join(self, key: Any, row: bytes | None, response: Response) -> Any:
+        if row is None:
+            return None
+        foreign = None
+        if response.content is Content.VALUE:
+            foreign = self._foreign_serde.deserialize(response.foreign_value)
+        elif self._inner:
+            return None
+        return self._joiner(key, self._left_serde.deserialize(row[_VALUE:]), foreign)

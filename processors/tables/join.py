@@ -1,0 +1,136 @@
+"""Table-table join: each update of one side looks up the other's latest value (KIP-77).
+
+The result's timestamp is the larger of the two. A row that has no result and had none gets no tombstone. KIP-914: an
+update of a versioned side that is not its key's latest makes no result; whether a side is versioned is asked per side.
+"""
+
+from collections.abc import Callable
+from enum import Enum
+from typing import Any
+
+from millpond.processors.runtime.batch import Batch, BatchBuilder
+from millpond.processors.runtime.processor import Processor, ProcessorContext
+from millpond.processors.tables.source import TableConfig, TableWriter
+from millpond.processors.tables.value_getters import ValueGetter, ValueGetterFactory
+from millpond.stores.typed.timestamped_keyvalue import ValueAndTimestamp
+
+Joiner = Callable[[Any, Any, Any], Any]
+"""``joiner(key, left, right)``."""
+
+
+class TableJoinType(Enum):
+    """Which sides may be missing in a result."""
+
+    INNER = "inner"
+    LEFT = "left"
+    OUTER = "outer"
+
+    def joins(self, left: Any, right: Any) -> bool:
+        """Whether there is a row for these values."""
+        if self is TableJoinType.OUTER:
+            return left is not None or right is not None
+        return left is not None and (self is TableJoinType.LEFT or right is not None)
+
+
+class TableTableJoin(Processor):
+    """One side of a join: takes that side's updates and looks up the other.
+
+    Args:
+        other: the other side's value getter.
+        joiner: called with the key, the left and the right value.
+        type_: which sides may be missing.
+        left: whether this is the left side.
+        versioned: whether this side is versioned.
+        result: the configuration of the joined table, which says whether old results are needed.
+    """
+
+    def __init__(
+        self,
+        other: ValueGetterFactory,
+        joiner: Joiner,
+        type_: TableJoinType,
+        *,
+        left: bool,
+        versioned: bool,
+        result: TableConfig,
+    ) -> None:
+        self._other = other
+        self._joiner = joiner
+        self._type = type_
+        self._left = left
+        self._versioned = versioned
+        self._result = result
+
+    def init(self, context: ProcessorContext) -> None:
+        super().init(context)
+        self._getter = self._other.make(context)
+
+    def process(self, batch: Batch) -> None:
+        if self._versioned and batch.latest is not None:
+            kept = batch.select(batch.latest)
+            self.context.count("dropped-out-of-order", len(batch) - len(kept))
+            batch = kept
+        out = BatchBuilder(olds=self._result.send_olds)
+        olds = batch.olds or [None] * len(batch)
+        found = self._getter.get_many(batch.keys)
+        for i, (key, new, old, other) in enumerate(zip(batch.keys, batch.values, olds, found, strict=True)):
+            timestamp = batch.timestamps[i]
+            if other is None:
+                if not self._may_lack_other() or (new is None and old is None):
+                    continue
+                value = None
+            else:
+                value = other.value
+                timestamp = max(timestamp, other.timestamp)
+            before = self._join(key, old, value) if out.olds is not None else None
+            out.add(key, self._join(key, new, value), timestamp, before, batch.latest_at(i))
+        self.context.forward(out.build())
+
+    def _may_lack_other(self) -> bool:
+        return self._type is TableJoinType.OUTER or (self._left and self._type is TableJoinType.LEFT)
+
+    def _join(self, key: Any, this: Any, other: Any) -> Any:
+        left, right = (this, other) if self._left else (other, this)
+        return self._joiner(key, left, right) if self._type.joins(left, right) else None
+
+
+class JoinedTable(Processor):
+    """Where the results of both sides come together; puts them into the store if the joined table has one."""
+
+    def __init__(self, config: TableConfig) -> None:
+        self._config = config
+
+    def init(self, context: ProcessorContext) -> None:
+        super().init(context)
+        self._writer = None if self._config.store is None else TableWriter(context, self._config)
+
+    def process(self, batch: Batch) -> None:
+        if self._writer is None:
+            self.context.forward(batch)
+        else:
+            self._writer.write(batch)
+
+    def flush(self) -> None:
+        if self._writer is not None:
+            self._writer.flush()
+
+
+class JoinGetter(ValueGetter):
+    """Reads a joined table without a store through its two sides. It is never versioned (KIP-914)."""
+
+    def __init__(self, left: ValueGetter, right: ValueGetter, joiner: Joiner, type_: TableJoinType) -> None:
+        self._left = left
+        self._right = right
+        self._joiner = joiner
+        self._type = type_
+
+    def get(self, key: Any) -> ValueAndTimestamp[Any] | None:
+        return self._joined(key, self._left.get(key), self._right.get(key))
+
+    def _joined(self, key: Any, *sides: ValueAndTimestamp[Any] | None) -> ValueAndTimestamp[Any] | None:
+        left, right = (None if side is None else side.value for side in sides)
+        if not self._type.joins(left, right):
+            return None
+        result = self._joiner(key, left, right)
+        timestamp = max(side.timestamp for side in sides if side is not None)
+        return None if result is None else ValueAndTimestamp(result, timestamp)

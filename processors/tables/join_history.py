@@ -1,0 +1,104 @@
+"""Table-table join with a complete history: every older result is corrected when an out-of-order record arrives.
+
+KIP-914 calls this "Attempt 2" and leaves it to a later option. Both tables are versioned, so each key has a value at
+any time, and so has the joined table: the join of the two values of that time. An update of one side is valid from its
+own timestamp to that of the key's next version. In that time the joined table changes wherever the other side does;
+each change is forwarded with the time at which it happened. Taken as versioned puts, the results make the joined
+table's history, as far as both tables keep theirs.
+"""
+
+from typing import Any
+
+from millpond.processors.runtime.batch import Batch, BatchBuilder
+from millpond.processors.runtime.processor import Processor, ProcessorContext
+from millpond.processors.tables.join import Joiner, JoinGetter, TableJoinType
+from millpond.processors.tables.value_getters import ValueGetterFactory
+from millpond.stores.typed.timestamped_keyvalue import ValueAndTimestamp
+
+_ANY = object()
+"""Stands for a value that this side may have had before the update."""
+
+
+class TableHistoryJoin(Processor):
+    """One side of a join with a complete history.
+
+    Args:
+        this: this side's value getter.
+        other: the other side's.
+        joiner: called with the key, the left and the right value.
+        type_: which sides may be missing.
+        left: whether this is the left side.
+    """
+
+    def __init__(
+        self, this: ValueGetterFactory, other: ValueGetterFactory, joiner: Joiner, type_: TableJoinType, *, left: bool
+    ) -> None:
+        self._factories = this, other
+        self._joiner = joiner
+        self._type = type_
+        self._left = left
+
+    def init(self, context: ProcessorContext) -> None:
+        super().init(context)
+        self._this, self._other = (factory.make(context) for factory in self._factories)
+
+    def process(self, batch: Batch) -> None:
+        out = BatchBuilder()
+        for key, value, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True):
+            self._correct(out, key, value, timestamp)
+        self.context.forward(out.build())
+
+    def _correct(self, out: BatchBuilder, key: Any, value: Any, timestamp: int) -> None:
+        """The results in the time for which ``value`` is valid, and where that ends, if nothing follows it."""
+        following = self._this.steps(key, timestamp, None)[1:]
+        until, next_ = following[0] if following else (None, None)
+        horizon = self._other.horizon()
+        start = timestamp if horizon is None else max(timestamp, horizon)
+        if until is not None and until <= start:
+            return
+        result = None
+        steps = self._other.steps(key, start, until)
+        for i, (time, other) in enumerate(steps):
+            before, result = result, self._result(key, value, None if other is None else other.value)
+            if result is not None or before is not None or self._may_have_stood(other):
+                out.add(key, result, time, None, until is None and i == len(steps) - 1)
+        if until is not None and result is not None:
+            at_end = self._other.steps(key, until, until + 1)[0][1]
+            following_result = self._result(key, *(None if found is None else found.value for found in (next_, at_end)))
+            if following_result is None:
+                out.add(key, None, until, None, False)
+
+    def _sides(self, this: Any, other: Any) -> tuple[Any, Any]:
+        return (this, other) if self._left else (other, this)
+
+    def _stands(self, this: Any, other: Any) -> bool:
+        return self._type.joins(*self._sides(this, other))
+
+    def _may_have_stood(self, other: Any) -> bool:
+        """Whether there may have been a result with another value of this side."""
+        return self._stands(_ANY, other)
+
+    def _result(self, key: Any, this: Any, other: Any) -> Any:
+        return self._joiner(key, *self._sides(this, other)) if self._stands(this, other) else None
+
+
+class JoinHistoryGetter(JoinGetter):
+    """Reads a joined table with a complete history at any time, through its two sides."""
+
+    versioned = True
+
+    def get_as_of(self, key: Any, timestamp: int) -> ValueAndTimestamp[Any] | None:
+        return self._joined(key, self._left.get_as_of(key, timestamp), self._right.get_as_of(key, timestamp))
+
+    def steps(self, key: Any, earliest: int, until: int | None) -> list[tuple[int, ValueAndTimestamp[Any] | None]]:
+        sides = dict(self._left.steps(key, earliest, until)), dict(self._right.steps(key, earliest, until))
+        left = right = None
+        steps = []
+        for time in sorted({*sides[0], *sides[1]}):
+            left, right = sides[0].get(time, left), sides[1].get(time, right)
+            steps.append((time, self._joined(key, left, right)))
+        return steps
+
+    def horizon(self) -> int | None:
+        known = [horizon for side in (self._left, self._right) if (horizon := side.horizon()) is not None]
+        return max(known, default=None)

@@ -1,0 +1,27 @@
+"""Re-ordering before a table: records that are out of order within a grace period reach the table in order of time.
+
+KIP-914 names this as its long-term vision: with it, operators below the table need not care about records that are not
+their key's latest. A record that is late even so goes to the table at once, as it would without a grace period.
+"""
+
+from millpond.processors.runtime.batch import Batch
+from millpond.processors.runtime.processor import Processor, ProcessorContext
+from millpond.processors.tables.time_ordered_buffer import BufferSpec, TimeOrderedBuffer
+
+
+class TableReorder(Processor):
+    """Holds the records of a table's topic back until the grace period after their timestamp is over."""
+
+    def __init__(self, spec: BufferSpec) -> None:
+        self._spec = spec
+
+    def init(self, context: ProcessorContext) -> None:
+        super().init(context)
+        self._buffer = TimeOrderedBuffer(self._spec, context.store(self._spec.store))
+
+    def process(self, batch: Batch) -> None:
+        kept = batch.select([key is not None for key in batch.keys]) if None in batch.keys else batch
+        self.context.count("dropped-null-key", len(batch) - len(kept))
+        released, late = self._buffer.pass_through(kept)
+        self.context.count("late", late)
+        self.context.forward(released)

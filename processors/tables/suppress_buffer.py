@@ -1,0 +1,188 @@
+"""The updates that ``suppress`` holds back, in a store: one a key, in the order of their buffer times.
+
+The rows of the store (keys and values are bytes)::
+
+    "k" key                          buffer time
+    "t" buffer time (8 bytes) key    timestamp (8 bytes), then the value, the value before the last update and the value
+                                     before the first held one, each as length (4 bytes; -1 for None, -2 for the same
+                                     as the one before it) and bytes
+
+Reads and writes are for whole batches: ``load`` brings in what a batch can touch, ``save`` writes what it changed. How
+many updates are held, their bytes and the stream time are metadata of the store. The bytes are counted as Kafka Streams
+counts them: those of key and values, and an overhead for times and origin of each update.
+"""
+
+import struct
+from collections.abc import Iterable
+from heapq import heapify, heappop, heappush
+from typing import Any
+
+from millpond.stores.keys import pack_time, unpack_time
+from millpond.stores.serdes import Serde
+from millpond.stores.times import MAX_TIME
+from millpond.stores.typed.keyvalue import KeyValueStore
+
+_BY_KEY, _BY_TIME, _END = b"k", b"t", b"u"
+_TOTALS = struct.Struct(">qqq")
+_LENGTH = struct.Struct(">i")
+_NONE, _SAME = -1, -2
+_FIXED = 8 + 3 * _LENGTH.size
+_METADATA = "suppress"
+
+
+class Held:
+    """One held update.
+
+    Attributes:
+        time: the buffer time, that of the key's first held update.
+        timestamp, value, old: of the last update.
+        prior: the value before the first held update: what everybody downstream still believes.
+        first: whether it is the first held update, so that ``prior`` is ``old``.
+        size: the bytes that it counts, where known.
+    """
+
+    __slots__ = ("first", "old", "prior", "size", "time", "timestamp", "value")
+
+    def __init__(
+        self, time: int, timestamp: int, value: Any, old: Any, prior: Any, *, first: bool, size: int = 0
+    ) -> None:
+        self.first = first
+        self.time = time
+        self.timestamp = timestamp
+        self.value = value
+        self.old = old
+        self.prior = prior
+        self.size = size
+
+
+class SuppressBuffer:
+    """The buffer of one task.
+
+    Args:
+        store: keeps it.
+        value_serde: how values become bytes.
+        measure: know the bytes at all times, not only after ``save``.
+        overhead: how many bytes an update counts beside its key and values.
+
+    Attributes:
+        stream_time: the greatest timestamp seen, None before the first.
+        records, bytes: how much is held.
+    """
+
+    def __init__(
+        self, store: KeyValueStore[bytes, bytes], value_serde: Serde[Any], *, measure: bool = False, overhead: int = 0
+    ) -> None:
+        self._store = store
+        self._overhead = overhead
+        self._serde = value_serde
+        self._measure = measure
+        self.stream_time: int | None = None
+        self.records = self.bytes = 0
+        totals = store.get_metadata(_METADATA)
+        if totals is not None:
+            self.stream_time, self.records, self.bytes = _TOTALS.unpack(totals)
+        self._held: dict[bytes, Held] = {}
+        self._stored: dict[bytes, Held] = {}
+        self._order: list[tuple[int, bytes]] = []
+
+    def load(self, keys: Iterable[bytes], until: int | None) -> None:
+        """Bring in what is held of ``keys``, and all with a buffer time up to ``until`` (None: all there is)."""
+        stop = _END if until is None or until >= MAX_TIME else _BY_TIME + pack_time(until + 1)
+        rows: dict[bytes, bytes | None] = dict(self._store.scan(_BY_TIME, stop))
+        distinct = list(dict.fromkeys(keys))
+        times = self._store.get_many([_BY_KEY + key for key in distinct])
+        wanted = [_BY_TIME + time + key for key, time in zip(distinct, times, strict=True) if time is not None]
+        missing = [row for row in wanted if row not in rows]
+        rows.update(zip(missing, self._store.get_many(missing), strict=True))
+        self._held = {row[9:]: self._decode(row, data) for row, data in rows.items()}
+        self._stored = dict(self._held)
+        self._order = [(held.time, key) for key, held in self._held.items()]
+        heapify(self._order)
+
+    def put(self, key: bytes, time: int, timestamp: int, value: Any, old: Any) -> None:
+        """Hold an update; one that is held already keeps its buffer time and its prior value."""
+        before = self._held.get(key)
+        if before is None:
+            held = Held(time, timestamp, value, old, old, first=True)
+            heappush(self._order, (time, key))
+            self.records += 1
+        else:
+            held = Held(before.time, timestamp, value, old, before.prior, first=False)
+            self.bytes -= before.size
+        if self._measure:
+            held.size = self._size(key, self._encode(held))
+            self.bytes += held.size
+        self._held[key] = held
+
+    def first_time(self) -> int | None:
+        """The least buffer time of what was loaded and is still held."""
+        return self._order[0][0] if self._order else None
+
+    def take_first(self) -> tuple[bytes, Held]:
+        """Take out the update with the least buffer time, and of those the least key."""
+        _, key = heappop(self._order)
+        held = self._held.pop(key)
+        self.records -= 1
+        self.bytes -= held.size
+        return key, held
+
+    def save(self) -> None:
+        """Write what changed since ``load``."""
+        rows: dict[bytes, bytes | None] = {}
+        for key, before in self._stored.items():
+            if key not in self._held or self._held[key].time != before.time:
+                rows[_BY_KEY + key] = None
+                rows[_BY_TIME + pack_time(before.time) + key] = None
+        for key, held in self._held.items():
+            if self._stored.get(key) is not held:
+                time = pack_time(held.time)
+                rows[_BY_KEY + key] = time
+                rows[_BY_TIME + time + key] = data = self._encode(held)
+                if not self._measure:
+                    self.bytes += self._size(key, data)
+        if rows:
+            self._store.put_many(list(rows), list(rows.values()))
+        self._held, self._stored, self._order = {}, {}, []
+
+    def save_totals(self) -> None:
+        """Write the stream time and the totals, if they changed."""
+        if self.stream_time is not None:
+            totals = _TOTALS.pack(self.stream_time, self.records, self.bytes)
+            if totals != self._store.get_metadata(_METADATA):
+                self._store.put_metadata(_METADATA, totals)
+
+    def prior(self, key: bytes) -> tuple[bool, Any]:
+        """Whether ``key`` is held, and the value before its first held update."""
+        time = self._store.get(_BY_KEY + key)
+        if time is None:
+            return False, None
+        row = _BY_TIME + time + key
+        return True, self._decode(row, self._store.get(row)).prior
+
+    def _encode(self, held: Held) -> bytes:
+        parts = [pack_time(held.timestamp)]
+        for value in (held.value, held.old) if held.first else (held.value, held.old, held.prior):
+            data = None if value is None else self._serde.serialize(value)
+            parts.append(_LENGTH.pack(_NONE) if data is None else _LENGTH.pack(len(data)) + data)
+        if held.first:
+            parts.append(_LENGTH.pack(_SAME))
+        return b"".join(parts)
+
+    def _decode(self, row: bytes, data: bytes | None) -> Held:
+        assert data is not None, "a key's row has no row in the order of time"
+        values: list[Any] = []
+        offset = 8
+        for _ in range(3):
+            (length,) = _LENGTH.unpack_from(data, offset)
+            offset += 4
+            if length < 0:
+                values.append(values[-1] if length == _SAME else None)
+            else:
+                values.append(self._serde.deserialize(data[offset : offset + length]))
+                offset += length
+        value, old, prior = values
+        size = self._size(row[9:], data)
+        return Held(unpack_time(row, 1), unpack_time(data), value, old, prior, first=length == _SAME, size=size)
+
+    def _size(self, key: bytes, data: bytes) -> int:
+        return self._overhead + len(key) + len(data) - _FIXED

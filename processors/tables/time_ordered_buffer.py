@@ -1,0 +1,160 @@
+"""A buffer that holds records back for a grace period and lets them go in the order of their times.
+
+Stream time here is the greatest timestamp of the records that were buffered. A record that is older than stream time
+less the grace period is late: it is not buffered, nor dropped, but passes at once. The others leave as soon as stream
+time has reached their timestamp plus the grace period, by timestamp, then by the bytes of the key, then by arrival.
+What is still in the buffer at the end of a stream stays there until a later record moves stream time on.
+
+The layout in its key-value store::
+
+    row       timestamp (time), 0x00, sequence number            a record without a key
+    row       timestamp (time), 0x01 key (terminated), sequence  any other
+    value     0x00 for None, or 0x01 value
+    metadata  stream_time, sequence
+
+So the buffer is part of the changelog, and commits with what the records cause.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from typing import Any, Final
+
+from millpond.errors import TopologyError
+from millpond.processors.options.config import SerdeLike
+from millpond.processors.runtime.batch import Batch, BatchBuilder
+from millpond.stores.keys import pack_time, terminated, unpack_time, unterminated
+from millpond.stores.serdes import BYTES, Serde, serde
+from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.times import MAX_TIME, MIN_TIME, Duration, to_millis
+from millpond.stores.typed.keyvalue import KeyValueStore
+
+_NONE: Final = b"\x00"
+_SOME: Final = b"\x01"
+_STREAM_TIME: Final = "stream_time"
+_SEQUENCE: Final = "sequence"
+
+
+@dataclass(frozen=True)
+class BufferSpec:
+    """What a buffer needs to know.
+
+    Attributes:
+        store: the name of its key-value store.
+        grace: how long records are held back, in milliseconds.
+        key_serde, value_serde: how records become bytes.
+    """
+
+    store: str
+    grace: int
+    key_serde: Serde[Any]
+    value_serde: Serde[Any]
+
+    @property
+    def store_spec(self) -> StoreSpec:
+        """The description of the store."""
+        return StoreSpec(self.store, StoreKind.KEY_VALUE, BYTES, BYTES)
+
+
+def buffer_spec(
+    store: str, grace: Duration, key_serde: SerdeLike | None, value_serde: SerdeLike | None, where: str
+) -> BufferSpec:
+    """The description of a buffer.
+
+    Raises:
+        TopologyError: a serde is not known.
+    """
+    if key_serde is None or value_serde is None:
+        missing = "key" if key_serde is None else "value"
+        raise TopologyError(
+            f"{where} holds records back for a grace period, but their {missing} serde is not known; name it in "
+            "Consumed or Joined"
+        )
+    return BufferSpec(store, to_millis(grace, "grace"), serde(key_serde), serde(value_serde))
+
+
+class TimeOrderedBuffer:
+    """The buffer over its store."""
+
+    def __init__(self, spec: BufferSpec, store: KeyValueStore[bytes, bytes]) -> None:
+        self._store = store
+        self._grace = spec.grace
+        self._key_serde = spec.key_serde
+        self._value_serde = spec.value_serde
+        time, sequence = store.get_metadata(_STREAM_TIME), store.get_metadata(_SEQUENCE)
+        self._time = None if time is None else unpack_time(time)
+        self._sequence = 0 if sequence is None else int.from_bytes(sequence)
+
+    def pass_through(self, batch: Batch) -> tuple[Batch, int]:
+        """Take records in; those that leave, in order, and how many of them were late."""
+        late = 0
+        with self._store.scan() as stored:
+            passage = _Passage(self, stored)
+            for key, value, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True):
+                if self._time is not None and timestamp < self._time - self._grace:
+                    passage.out.add(key, value, timestamp)
+                    late += 1
+                    continue
+                passage.hold(key, value, timestamp)
+                if self._time is None or timestamp > self._time:
+                    self._time = timestamp
+                passage.release(self._time - self._grace)
+        self._save(passage)
+        return passage.out.build(), late
+
+    def row(self, key: Any, timestamp: int) -> bytes:
+        """A new row of its own for a record."""
+        self._sequence += 1
+        raw = _NONE if key is None else _SOME + terminated(self._key_serde.serialize(key))
+        return pack_time(timestamp) + raw + self._sequence.to_bytes(8)
+
+    def read(self, row: bytes, data: bytes) -> tuple[Any, Any, int]:
+        """Key, value and timestamp of a stored record."""
+        raw = row[8:-8]
+        key = None if raw == _NONE else self._key_serde.deserialize(unterminated(raw[1:]))
+        return key, None if data == _NONE else self._value_serde.deserialize(data[1:]), unpack_time(row)
+
+    def _save(self, passage: "_Passage") -> None:
+        held = [(row, passage.held[row]) for row in passage.waiting]
+        data = [_NONE if value is None else _SOME + self._value_serde.serialize(value) for _, (_, value, _) in held]
+        rows = [row for row, _ in held]
+        self._store.put_many([*passage.gone, *rows], [*([None] * len(passage.gone)), *data])
+        if self._time is not None:
+            self._store.put_metadata(_STREAM_TIME, pack_time(self._time))
+            self._store.put_metadata(_SEQUENCE, self._sequence.to_bytes(8))
+
+
+class _Passage:
+    """One batch's way through the buffer: what lies there is read on the way, what stays is written at the end."""
+
+    def __init__(self, buffer: TimeOrderedBuffer, stored: Iterator[tuple[bytes, bytes]]) -> None:
+        self._buffer = buffer
+        self._stored = stored
+        self._next = next(stored, None)
+        self.waiting: list[bytes] = []
+        self.held: dict[bytes, tuple[Any, Any, int]] = {}
+        self.gone: list[bytes] = []
+        self.out = BatchBuilder()
+
+    def hold(self, key: Any, value: Any, timestamp: int) -> None:
+        row = self._buffer.row(key, timestamp)
+        heappush(self.waiting, row)
+        self.held[row] = key, value, timestamp
+
+    def release(self, until: int) -> None:
+        """Let everything go whose time is not after ``until``."""
+        if until < MIN_TIME:
+            return
+        limit = pack_time(until + 1) if until < MAX_TIME else b"\xff" * 9
+        while True:
+            new = self.waiting[0] if self.waiting else limit
+            if self._next is not None and self._next[0] < new:
+                if self._next[0] >= limit:
+                    return
+                self.gone.append(self._next[0])
+                self.out.add(*self._buffer.read(*self._next))
+                self._next = next(self._stored, None)
+            elif new < limit:
+                self.out.add(*self.held[heappop(self.waiting)])
+            else:
+                return

@@ -1,0 +1,51 @@
+"""Holds a table's updates back until the commit and keeps only the last of each key (``Materialized.with_caching``)."""
+
+from typing import Any
+
+from millpond.processors.runtime.batch import Batch
+from millpond.stores.serdes import Serde
+
+
+class UpdateCache:
+    """The last update of each key since the last commit, with the value before the first of them."""
+
+    def __init__(self, key_serde: Serde[Any]) -> None:
+        self._key_serde = key_serde
+        self._updates: dict[bytes, tuple[Any, Any, int, Any, bool]] = {}
+        self._only: Batch | None = None
+
+    def add(self, batch: Batch) -> None:
+        """Take in updates; a later one replaces an earlier one of the same key, but keeps its old value."""
+        if self._only is None and not self._updates and _distinct(batch.keys):
+            self._only = batch
+            return
+        pending, self._only = self._only, None
+        for updates in (pending, batch):
+            if updates is not None:
+                self._merge(updates)
+
+    def _merge(self, batch: Batch) -> None:
+        olds = batch.olds or [None] * len(batch)
+        for i, raw in enumerate(map(self._key_serde.serialize, batch.keys)):
+            before = self._updates.get(raw)
+            old = olds[i] if before is None else before[3]
+            self._updates[raw] = (batch.keys[i], batch.values[i], batch.timestamps[i], old, batch.latest_at(i))
+
+    def take(self) -> Batch:
+        """All held updates, in the order in which their keys first came; afterwards there are none."""
+        if self._only is not None:
+            taken, self._only = self._only, None
+            return taken
+        rows = list(self._updates.values())
+        self._updates = {}
+        if not rows:
+            return Batch([], [], [])
+        keys, values, timestamps, olds, latest = map(list, zip(*rows, strict=True))
+        return Batch(keys, values, timestamps, olds, None if all(latest) else latest)
+
+
+def _distinct(keys: list[Any]) -> bool:
+    try:
+        return len(set(keys)) == len(keys)
+    except TypeError:
+        return False

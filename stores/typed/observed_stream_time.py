@@ -1,0 +1,29 @@
+"""The observed stream time of a store: the greatest time that it was ever given, over all keys.
+
+It only moves forward, and is kept as metadata, so that a reopened or restored store still knows what is expired.
+"""
+
+from typing import Any, Final
+
+from millpond.stores.keys import pack_time, unpack_time
+from millpond.stores.typed.store import Store
+
+METADATA_NAME: Final = "observed_stream_time"
+
+
+class ObservedStreamTime:
+    """What one store has seen. ``time`` is None until the store was given its first time."""
+
+    __slots__ = ("_saved", "_store", "time")
+
+    def __init__(self, store: Store[Any, Any]) -> None:
+        self._store = store
+        data = store.get_metadata(METADATA_NAME)
+        self.time: int | None = None if data is None else unpack_time(data)
+        self._saved = self.time
+
+    def save(self) -> None:
+        """Write the time into the store's metadata, if it moved."""
+        if self.time is not None and self.time != self._saved:
+            self._store.put_metadata(METADATA_NAME, pack_time(self.time))
+            self._saved = self.time

@@ -1,0 +1,183 @@
+"""Rows in segments of time: how window and session stores find the rows of one key, and get rid of old ones.
+
+The layout, where ``time`` is a window's start or a session's end::
+
+    row    0x01 segment (time) key (terminated) time (time) rest
+
+``segment`` is the beginning of the span of time that the row's time lies in. All rows of a segment lie together, so an
+expired segment is one range; within it the rows of a key are one range, in the order of their times. The span's length
+is chosen when the store is first written, and kept as metadata: it must stay, whatever the retention becomes later.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
+
+from millpond.stores.backend import Entries
+from millpond.stores.keys import DATA, INDEX, TIME_SIZE, after_prefix, pack_time, unpack_time
+from millpond.stores.times import MAX_TIME, MIN_TIME
+from millpond.stores.transaction import Transaction
+from millpond.stores.typed.observed_stream_time import ObservedStreamTime
+from millpond.stores.typed.store import Store
+
+METADATA_NAME: Final = "segment_interval"
+
+_SHORTEST: Final = 1000
+_ABOVE_TIME: Final = b"\xff" * (2 * TIME_SIZE + 1)
+_KEY_FROM: Final = 1 + TIME_SIZE
+
+
+class Segments:
+    """The segments of one store.
+
+    Args:
+        store: whose rows they hold.
+        transaction: the store's.
+        retention: rows with a time of ``observed - retention`` or earlier are expired, in milliseconds.
+    """
+
+    def __init__(self, store: Store[Any, Any], transaction: Transaction, retention: int) -> None:
+        self._store = store
+        self._transaction = transaction
+        self._retention = retention
+        self.observed = ObservedStreamTime(store)
+        saved = store.get_metadata(METADATA_NAME)
+        self._interval_saved = saved is not None
+        self._interval = max(retention // 2, _SHORTEST) if saved is None else unpack_time(saved)
+        self._live = set(self._find())
+
+    def horizon(self) -> int:
+        """The greatest time that is expired; below all times where nothing is."""
+        observed = self.observed.time
+        return MIN_TIME - 1 if observed is None else observed - self._retention
+
+    def advance(self, time: int) -> bool:
+        """Observe ``time``; whether a row of that time is to be kept."""
+        observed = self.observed.time
+        if observed is None or time > observed:
+            self.observed.time = time
+            self._remove_expired()
+            return True
+        return time > observed - self._retention
+
+    def row(self, encoded_key: bytes, time: int) -> bytes:
+        """The row of a terminated key and a time, without ``rest``."""
+        return DATA + pack_time(self._start(time)) + encoded_key + pack_time(time)
+
+    def rows(self, encoded_keys: Iterable[bytes], times: Iterable[int]) -> list[bytes]:
+        """``row`` for many keys and times: each time's own bytes are made once."""
+        parts: dict[int, tuple[bytes, bytes]] = {}
+        rows = []
+        for encoded_key, time in zip(encoded_keys, times, strict=True):
+            part = parts.get(time)
+            if part is None:
+                part = parts[time] = (DATA + pack_time(self._start(time)), pack_time(time))
+            rows.append(part[0] + encoded_key + part[1])
+        return rows
+
+    def begin_writing(self, times: Iterable[int]) -> None:
+        """Note that rows of those times are going to be put."""
+        self._live.update(map(self._start, times))
+
+    def row_to_write(self, encoded_key: bytes, time: int) -> bytes:
+        """The same, for a row that is going to be put."""
+        start = self._start(time)
+        self._live.add(start)
+        return DATA + pack_time(start) + encoded_key + pack_time(time)
+
+    def rows_of_key(self, encoded_key: bytes, earliest: int, latest: int, *, reverse: bool) -> Entries:
+        """The rows of one key with ``earliest <= time <= latest`` that are not expired, in the order of their times."""
+        earliest, latest = self._clamped(earliest, latest)
+        low, high = pack_time(earliest), pack_time(latest) + _ABOVE_TIME
+        return self._chained(
+            earliest, latest, reverse, lambda segment: (segment + encoded_key + low, segment + encoded_key + high)
+        )
+
+    def rows_of_keys(
+        self, first: bytes, end: bytes | None, earliest: int, latest: int, time_at: int, *, reverse: bool
+    ) -> Entries:
+        """The rows of the terminated keys with ``first <= key < end`` in those bounds; ``end`` None: of all from there.
+
+        Args:
+            first: the terminated key to begin with; empty for all.
+            end: the terminated key to end before.
+            earliest: the least time, included.
+            latest: the greatest time, included.
+            time_at: where a row's time begins, counted from its end: negative.
+            reverse: backwards, segment by segment.
+        """
+        earliest, latest = self._clamped(earliest, latest)
+        rows = self._chained(
+            earliest,
+            latest,
+            reverse,
+            lambda segment: (segment + first, _above(segment) if end is None else segment + end),
+        )
+        return (entry for entry in rows if earliest <= unpack_time(entry[0], len(entry[0]) + time_at) <= latest)
+
+    def check(self, row: bytes, rest: int) -> None:
+        """Raise ``ValueError`` if ``row`` does not lie where its time belongs, which is ``rest`` bytes from its end."""
+        time = unpack_time(row, len(row) - rest)
+        if not row.startswith(self.row(key_part(row, rest), time)):
+            raise ValueError(f"it does not lie in the segment of its time {time}")
+        if self.observed.time is None or time > self.observed.time:
+            raise ValueError(f"it is newer than the observed stream time {self.observed.time}")
+
+    def save(self) -> None:
+        """Write what is only remembered into the metadata."""
+        self.observed.save()
+        if not self._interval_saved and self.observed.time is not None:
+            self._store.put_metadata(METADATA_NAME, pack_time(self._interval))
+            self._interval_saved = True
+
+    def _start(self, time: int) -> int:
+        return max(time - time % self._interval, MIN_TIME)
+
+    def _clamped(self, earliest: int, latest: int) -> tuple[int, int]:
+        return max(earliest, self.horizon() + 1, MIN_TIME), min(latest, MAX_TIME)
+
+    def _chained(
+        self, earliest: int, latest: int, reverse: bool, bounds: Callable[[bytes], tuple[bytes, bytes]]
+    ) -> Entries:
+        if earliest > latest:
+            return iter(())
+        first, last = self._start(earliest), self._start(latest)
+        starts = sorted((start for start in self._live if first <= start <= last), reverse=reverse)
+        ranges = [bounds(DATA + pack_time(start)) for start in starts]
+        scan = self._transaction.scan
+        if len(ranges) == 1:
+            return scan(*ranges[0], reverse=reverse)
+        return _concatenated([scan(low, high, reverse=reverse) for low, high in ranges])
+
+    def _remove_expired(self) -> None:
+        kept_from = self._start(max(self.horizon() + 1, MIN_TIME))
+        expired = [start for start in self._live if start < kept_from]
+        if expired:
+            self._transaction.delete_range(DATA, DATA + pack_time(kept_from))
+            self._live.difference_update(expired)
+
+    def _find(self) -> Iterator[int]:
+        """The segments that have rows, found by jumping from one to the next."""
+        position = DATA
+        while True:
+            row = next(self._transaction.scan(position, INDEX), None)
+            if row is None:
+                return
+            start = unpack_time(row[0], 1)
+            yield start
+            if start == MAX_TIME:
+                return
+            position = DATA + pack_time(start + 1)
+
+
+def key_part(row: bytes, rest: int) -> bytes:
+    """The terminated key of a row, after which ``rest`` bytes follow (its time included)."""
+    return row[_KEY_FROM:-rest]
+
+
+def _above(segment: bytes) -> bytes:
+    return after_prefix(segment) or INDEX
+
+
+def _concatenated(scans: list[Entries]) -> Entries:
+    for scan in scans:
+        yield from scan

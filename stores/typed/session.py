@@ -1,0 +1,166 @@
+"""``SessionStore``: a value per key and session, for as long as the retention says.
+
+The layout is that of ``millpond.stores.typed.segments``, by the session's end::
+
+    row    0x01 segment (time) key (terminated) end (time) start (time)
+    value  value
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from millpond.errors import ConfigurationError
+from millpond.stores.backend import Entries
+from millpond.stores.keys import TIME_SIZE, last_time, pack_time, terminated, unpack_time, unterminated
+from millpond.stores.serdes import Serde
+from millpond.stores.times import MAX_TIME, MIN_TIME, Duration, Instant, to_millis
+from millpond.stores.transaction import Transaction
+from millpond.stores.typed.scans import Scan
+from millpond.stores.typed.segments import Segments, key_part
+from millpond.stores.typed.store import K, Store, V
+from millpond.stores.typed.windowed import Windowed
+
+_REST: Final = 2 * TIME_SIZE
+
+
+class ReadOnlySessionStore(Store[K, V]):
+    """The reading half of ``SessionStore``.
+
+    A session is there if it ends after the observed stream time less the retention, to the millisecond. The observed
+    stream time is the greatest session end that was ever put. Both start and end belong to a session.
+
+    The sessions of one key come by end, then start. Several keys come segment by segment: each key's sessions in that
+    order, the keys in no order that holds.
+
+    Args:
+        name: how errors call the store.
+        transaction: where it reads and writes.
+        key_serde: how its keys become bytes.
+        value_serde: how its values become bytes.
+        retention: how long sessions stay.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        transaction: Transaction,
+        key_serde: Serde[K],
+        value_serde: Serde[V],
+        *,
+        retention: Duration,
+    ) -> None:
+        super().__init__(name, transaction, key_serde, value_serde)
+        self._retention = to_millis(retention, "retention")
+        if self._retention < 0:
+            raise ConfigurationError(f"store {name!r}: a retention of {self._retention} ms; it must not be negative")
+        self._segments = Segments(self, transaction, self._retention)
+
+    @property
+    def retention(self) -> int:
+        """How long sessions stay, in milliseconds."""
+        return self._retention
+
+    @property
+    def observed_stream_time(self) -> int | None:
+        """The greatest session end that was ever put, over all keys; None before the first."""
+        return self._segments.observed.time
+
+    def fetch_session(self, key: K, start: Instant, end: Instant) -> V | None:
+        """The value of the session of ``key`` with just that start and end, or None."""
+        row, last = self._row(key, to_millis(start, "start"), to_millis(end, "end"))
+        data = None if last <= self._segments.horizon() else self._read(row)
+        return None if data is None else self._decode_value(data)
+
+    def fetch(self, key: K, *, reverse: bool = False) -> Scan[tuple[Windowed[K], V]]:
+        """Every session of ``key``."""
+        return self.find_sessions(key, MIN_TIME, MAX_TIME, reverse=reverse)
+
+    def fetch_keys(
+        self, start: K | None = None, stop: K | None = None, *, reverse: bool = False
+    ) -> Scan[tuple[Windowed[K], V]]:
+        """Every session of the keys with ``start <= key < stop``; None leaves that side open."""
+        return self.find_sessions_of_keys(start, stop, MIN_TIME, MAX_TIME, reverse=reverse)
+
+    def find_sessions(
+        self, key: K, earliest_end: Instant, latest_start: Instant, *, reverse: bool = False
+    ) -> Scan[tuple[Windowed[K], V]]:
+        """The sessions of ``key`` that end at ``earliest_end`` or later and start at ``latest_start`` or earlier."""
+        first, last_start = to_millis(earliest_end, "earliest_end"), to_millis(latest_start, "latest_start")
+        rows = self._segments.rows_of_key(terminated(self._key_bytes(key)), first, MAX_TIME, reverse=reverse)
+        return self._scans.begin(self._sessions(rows, last_start))
+
+    def find_sessions_of_keys(
+        self, start: K | None, stop: K | None, earliest_end: Instant, latest_start: Instant, *, reverse: bool = False
+    ) -> Scan[tuple[Windowed[K], V]]:
+        """The same for the keys with ``start <= key < stop``; None leaves that side open."""
+        first, last_start = to_millis(earliest_end, "earliest_end"), to_millis(latest_start, "latest_start")
+        rows = self._segments.rows_of_keys(
+            b"" if start is None else terminated(self._encode_key(start)),
+            None if stop is None else terminated(self._encode_key(stop)),
+            first,
+            MAX_TIME,
+            -_REST,
+            reverse=reverse,
+        )
+        return self._scans.begin(self._sessions(rows, last_start))
+
+    def find_sessions_ended(
+        self, earliest_end: Instant, latest_end: Instant, *, reverse: bool = False
+    ) -> Scan[tuple[Windowed[K], V]]:
+        """The sessions of all keys that end from ``earliest_end`` to ``latest_end``, both included."""
+        first, last = to_millis(earliest_end, "earliest_end"), to_millis(latest_end, "latest_end")
+        rows = self._segments.rows_of_keys(b"", None, first, last, -_REST, reverse=reverse)
+        return self._scans.begin(self._sessions(rows, MAX_TIME))
+
+    def _check_row(self, row: bytes, data: bytes) -> None:
+        self._segments.check(row, _REST)
+        self._decode_key(unterminated(key_part(row, _REST)))
+        self._decode_value(data)
+        if last_time(row) > unpack_time(row, len(row) - _REST):
+            raise ValueError("the session ends before it starts")
+
+    def _row(self, key: K, start: int, end: int) -> tuple[bytes, int]:
+        return self._segments.row(terminated(self._key_bytes(key)), end) + pack_time(start), end
+
+    def _sessions(self, rows: Entries, latest_start: int) -> Iterator[tuple[Windowed[K], V]]:
+        decode_key, decode_value = self._decode_key, self._decode_value
+        for row, data in rows:
+            start = last_time(row)
+            if start <= latest_start:
+                key = decode_key(unterminated(key_part(row, _REST)))
+                yield Windowed(key, start, unpack_time(row, len(row) - _REST)), decode_value(data)
+
+
+class WritableSessionStore(ReadOnlySessionStore[K, V]):
+    """What the writing halves of plain and timestamped session stores share."""
+
+    def remove(self, session: Windowed[K]) -> None:
+        """Delete a session; it is no error if there is none."""
+        self._put(session, None)
+
+    def flush(self) -> None:
+        self._segments.save()
+
+    def _put(self, session: Windowed[K], data: bytes | None) -> None:
+        encoded = terminated(self._key_bytes(session.key))
+        start, end = to_millis(session.start, "start"), to_millis(session.end, "end")
+        if start > end:
+            raise ConfigurationError(f"the session {session} ends before it starts; give the start first")
+        if self._segments.advance(end):
+            self._write(self._segments.row_to_write(encoded, end) + pack_time(start), data)
+
+
+class SessionStore(WritableSessionStore[K, V]):
+    """A value per key and session.
+
+    >>> from millpond.stores.memory import MemoryBackend
+    >>> from millpond.stores.serdes import INT64, STRING
+    >>> store = SessionStore("visits", Transaction(MemoryBackend()), STRING, INT64, retention=1000)
+    >>> store.put(Windowed("a", 10, 30), 3)
+    >>> list(store.find_sessions("a", earliest_end=25, latest_start=35))
+    [(Windowed(key='a', start=10, end=30), 3)]
+    """
+
+    def put(self, session: Windowed[K], value: V | None) -> None:
+        """Set the value of a session; None deletes it. A session that is expired already is not put."""
+        self._put(session, None if value is None else self._encode_value(value))

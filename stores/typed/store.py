@@ -1,0 +1,152 @@
+"""What all typed stores have in common: a name, a transaction, serdes, metadata, and an end.
+
+Rule of this module: it knows nothing of what the rows of a kind mean. A store writes nothing to its backend by itself:
+everything goes through the transaction, and becomes real with its commit.
+"""
+
+import struct
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Any, Generic, NoReturn, Self, TypeVar
+
+from millpond.errors import ConfigurationError, CorruptStoreError, InvalidKeyError, StoreClosedError
+from millpond.stores.keys import COMMIT_ROW, DATA, METADATA
+from millpond.stores.serdes import Serde
+from millpond.stores.transaction import Transaction
+from millpond.stores.typed.scans import OpenScans
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Store(ABC, Generic[K, V]):
+    """A typed view on the rows that one backend holds for one store.
+
+    A store remembers parts of its metadata (the stream time it has observed, for one). Once the transaction was rolled
+    back, or its backend changed by other means, build the store anew: that is cheap.
+
+    Args:
+        name: how errors call the store.
+        transaction: where it reads and writes; several stores never share one.
+        key_serde: how its keys become bytes.
+        value_serde: how its values become bytes.
+    """
+
+    def __init__(self, name: str, transaction: Transaction, key_serde: Serde[K], value_serde: Serde[V]) -> None:
+        self._name = name
+        self._transaction = transaction
+        self._key_serde = key_serde
+        self._value_serde: Serde[Any] = value_serde
+        self._encode_key = key_serde.serialize
+        self._encode_keys = key_serde.column_serialize
+        self._decode_key = key_serde.deserialize
+        self._encode_value: Callable[[V], bytes] = value_serde.serialize
+        self._decode_value: Callable[[bytes], V] = value_serde.deserialize
+        self._scans = OpenScans(f"store {name!r}")
+        self._read = transaction.get
+        self._read_many = transaction.get_many
+        self._write = transaction.put
+        self._write_many = transaction.put_many
+        self._scan_rows = transaction.scan
+        self._last_row = transaction.last
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def key_serde(self) -> Serde[K]:
+        return self._key_serde
+
+    @property
+    def value_serde(self) -> Serde[Any]:
+        """How the values become bytes, without what the kind adds to them (timestamps, ...)."""
+        return self._value_serde
+
+    def get_metadata(self, name: str) -> bytes | None:
+        """The bytes that ``put_metadata`` stored under ``name``, or None."""
+        return self._read(_metadata_row(name))
+
+    def put_metadata(self, name: str, data: bytes) -> None:
+        """Keep ``data`` beside the entries: it commits with them and is part of the changelog, as they are."""
+        self._write(_metadata_row(name), data)
+
+    def flush(self) -> None:
+        """Write what the store only remembers (observed stream time, ...) into the transaction, before its commit."""
+
+    def check(self) -> None:
+        """Read every row and raise ``CorruptStoreError`` where one breaks the layout. For tests and for doubt."""
+        for row, data in self._scan_rows(DATA, None):
+            try:
+                self._check_row(row, data)
+            except (ValueError, struct.error, CorruptStoreError) as error:
+                raise CorruptStoreError(
+                    f"store {self._name!r} has a damaged row {row!r}: {error}; restore the store"
+                ) from error
+
+    @abstractmethod
+    def _check_row(self, row: bytes, data: bytes) -> None:
+        """Raise ``ValueError``, or what reading the row raises, if it breaks the layout."""
+
+    def close(self) -> None:
+        """Let go of the transaction, which stays open, and report scans that were left open.
+
+        Closing twice is no error; any other use afterwards is a ``StoreClosedError``.
+        """
+        closed: Any = _Closed(f"store {self._name!r} is closed; open it again from its spec")
+        for attribute, value in vars(self).items():
+            if not isinstance(value, str | int | Serde | OpenScans):
+                setattr(self, attribute, closed)
+        self._keys_bytes = closed  # type: ignore[method-assign]
+        self._scans.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._name!r}>"
+
+    def _null_key(self) -> InvalidKeyError:
+        return InvalidKeyError(f"store {self._name!r} cannot hold the key None; drop such records, or give them a key")
+
+    def _key_bytes(self, key: K) -> bytes:
+        if key is None:
+            raise self._null_key()
+        return self._encode_key(key)
+
+    def _keys_bytes(self, keys: Iterable[K]) -> list[bytes]:
+        keys = keys if isinstance(keys, list) else list(keys)
+        if self._encode_keys is not None:
+            try:
+                return list(map(self._encode_keys, keys))
+            except Exception:  # whatever it is: the slow way below says what is wrong
+                pass
+        if None in keys:
+            raise self._null_key()
+        return list(map(self._encode_key, keys))
+
+
+class _Closed:
+    """What stands in the place of all that a store works with once it is closed, so that no method needs to ask."""
+
+    def __init__(self, message: str) -> None:
+        self.__dict__["message"] = message
+
+    def __call__(self, *arguments: object, **options: object) -> NoReturn:
+        raise StoreClosedError(self.__dict__["message"])
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise StoreClosedError(self.__dict__["message"])
+
+
+def _metadata_row(name: str) -> bytes:
+    row = METADATA + name.encode()
+    if row == COMMIT_ROW:
+        raise ConfigurationError("the metadata name 'commit' is taken by the local copy's position; choose another")
+    return row

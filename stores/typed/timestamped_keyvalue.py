@@ -1,0 +1,154 @@
+"""``TimestampedKeyValueStore``: one value per key, with the time at which it came (KIP-258).
+
+The layout; the value is byte for byte that of Kafka Streams::
+
+    row    0x01 key
+    value  timestamp (8 bytes, big-endian, signed) value
+"""
+
+import struct
+from collections.abc import Iterable, Sequence
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from millpond.errors import SerdeError
+from millpond.stores.keys import DATA
+from millpond.stores.serdes import Serde
+from millpond.stores.times import Instant, to_millis
+from millpond.stores.transaction import Transaction
+from millpond.stores.typed.keyvalue import ReadOnlyKeyValueStore
+from millpond.stores.typed.store import K, V
+
+T = TypeVar("T")
+
+UNKNOWN_TIMESTAMP: Final = -1
+"""The timestamp of a value that was written before its store kept timestamps."""
+
+TIMESTAMP_SIZE: Final = 8
+
+_LAYOUT = struct.Struct(">q")
+_pack = _LAYOUT.pack
+_unpack = _LAYOUT.unpack_from
+_new = tuple.__new__
+
+
+class ValueAndTimestamp(NamedTuple, Generic[T]):
+    """A value, and its time in milliseconds."""
+
+    value: T
+    timestamp: int
+
+
+class ValueAndTimestampSerde(Serde[ValueAndTimestamp[T]]):
+    """The timestamp in eight bytes, big-endian, then the value as its own serde writes it."""
+
+    name = "value-and-timestamp"
+
+    def __init__(self, value_serde: Serde[T]) -> None:
+        self._value_serde = value_serde
+
+    def serialize(self, value: ValueAndTimestamp[T]) -> bytes:
+        return pack_timestamp(value.timestamp) + self._value_serde.serialize(value.value)
+
+    def deserialize(self, data: bytes) -> ValueAndTimestamp[T]:
+        if len(data) < TIMESTAMP_SIZE:
+            raise SerdeError(f"{data!r} is too short for a value with its timestamp; was it written without one?")
+        return ValueAndTimestamp(self._value_serde.deserialize(data[TIMESTAMP_SIZE:]), unpack_timestamp(data))
+
+
+def pack_timestamp(timestamp: Instant) -> bytes:
+    """The eight bytes before a value."""
+    try:
+        return _pack(timestamp)
+    except struct.error:
+        return _pack(to_millis(timestamp))
+
+
+def unpack_timestamp(data: bytes) -> int:
+    """The timestamp at the beginning of a stored value."""
+    timestamp: int = _unpack(data)[0]
+    return timestamp
+
+
+class ReadOnlyTimestampedKeyValueStore(ReadOnlyKeyValueStore[K, ValueAndTimestamp[V]]):
+    """The reading half of ``TimestampedKeyValueStore``: what ``ReadOnlyKeyValueStore`` does, with timestamps."""
+
+    def __init__(self, name: str, transaction: Transaction, key_serde: Serde[K], value_serde: Serde[V]) -> None:
+        super().__init__(name, transaction, key_serde, ValueAndTimestampSerde(value_serde))
+        self._value_serde = value_serde
+        self._encode_plain = value_serde.serialize
+        self._decode_plain = value_serde.deserialize
+
+    def get(self, key: K) -> ValueAndTimestamp[V] | None:
+        """The value of ``key`` and its timestamp, or None."""
+        if key is None:
+            raise self._null_key()
+        data = self._read(DATA + self._encode_key(key))
+        return None if data is None else _new(ValueAndTimestamp, (self._decode_plain(data[8:]), _unpack(data)[0]))
+
+    def get_many(self, keys: Iterable[K]) -> list[ValueAndTimestamp[V] | None]:
+        """The value of each key with its timestamp, in the order of ``keys``; None where there is none."""
+        decode = self._decode_plain
+        rows = [DATA + key for key in self._keys_bytes(keys)]
+        return [
+            None if data is None else _new(ValueAndTimestamp, (decode(data[8:]), _unpack(data)[0]))
+            for data in self._read_many(rows)
+        ]
+
+    def get_value(self, key: K) -> V | None:
+        """The value of ``key`` without its timestamp, or None."""
+        if key is None:
+            raise self._null_key()
+        data = self._read(DATA + self._encode_key(key))
+        return None if data is None else self._decode_plain(data[TIMESTAMP_SIZE:])
+
+
+class TimestampedKeyValueStore(ReadOnlyTimestampedKeyValueStore[K, V]):
+    """One value per key, with its timestamp. A later put replaces the value even if its timestamp is earlier.
+
+    >>> from millpond.stores.memory import MemoryBackend
+    >>> from millpond.stores.serdes import INT64, STRING
+    >>> store = TimestampedKeyValueStore("counts", Transaction(MemoryBackend()), STRING, INT64)
+    >>> store.put("a", 1, 1000)
+    >>> store.get("a")
+    ValueAndTimestamp(value=1, timestamp=1000)
+    """
+
+    def put(self, key: K, value: V | None, timestamp: Instant) -> None:
+        """Set ``key`` to ``value`` as of ``timestamp``; the value None deletes the key."""
+        if key is None:
+            raise self._null_key()
+        row = DATA + self._encode_key(key)
+        self._write(row, None if value is None else pack_timestamp(timestamp) + self._encode_plain(value))
+
+    def put_many(self, keys: Iterable[K], values: Sequence[V | None], timestamps: Sequence[int]) -> None:
+        """Set each of ``keys`` to the value and timestamp at the same place; of a repeated key the last one counts."""
+        encode = self._encode_plain
+        rows = [DATA + key for key in self._keys_bytes(keys)]
+        try:
+            heads = list(map(_pack, timestamps))
+        except struct.error:
+            heads = list(map(pack_timestamp, timestamps))
+        data = [None if value is None else head + encode(value) for head, value in zip(heads, values, strict=True)]
+        self._write_many(dict(zip(rows, data, strict=True)))
+
+    def put_all(self, items: Iterable[tuple[K, ValueAndTimestamp[V] | None]]) -> None:
+        """Set every key to its value and timestamp, as ``put`` does, all or none of them."""
+        encode = self._encode_value
+        pairs = list(items)
+        rows = [DATA + key for key in self._keys_bytes([key for key, _ in pairs])]
+        data = [None if value is None else encode(value) for _, value in pairs]
+        self._write_many(dict(zip(rows, data, strict=True)))
+
+    def put_if_absent(self, key: K, value: V | None, timestamp: Instant) -> ValueAndTimestamp[V] | None:
+        """Set ``key`` if it has no value; the value that it had with its timestamp, or None."""
+        old = self.get(key)
+        if old is None:
+            self.put(key, value, timestamp)
+        return old
+
+    def delete(self, key: K) -> ValueAndTimestamp[V] | None:
+        """Delete ``key``; the value that it had with its timestamp, or None."""
+        old = self.get(key)
+        if old is not None:
+            self._write(DATA + self._encode_key(key), None)
+        return old

@@ -1,0 +1,66 @@
+"""``TimestampedWindowStore``: a value per key and window, with the time at which it came (KIP-258).
+
+The rows are those of ``WindowStore``; the value is a timestamp (8 bytes, big-endian, signed) and the value.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from millpond.stores.serdes import Serde
+from millpond.stores.times import Duration, Instant
+from millpond.stores.transaction import Transaction
+from millpond.stores.typed.store import K, V
+from millpond.stores.typed.timestamped_keyvalue import ValueAndTimestamp, ValueAndTimestampSerde, pack_timestamp
+from millpond.stores.typed.window import ReadOnlyWindowStore, WritableWindowStore
+
+
+class ReadOnlyTimestampedWindowStore(ReadOnlyWindowStore[K, ValueAndTimestamp[V]]):
+    """The reading half of ``TimestampedWindowStore``: what ``ReadOnlyWindowStore`` does, with timestamps."""
+
+    def __init__(
+        self,
+        name: str,
+        transaction: Transaction,
+        key_serde: Serde[K],
+        value_serde: Serde[V],
+        *,
+        retention: Duration,
+        window_size: Duration,
+        retain_duplicates: bool = False,
+    ) -> None:
+        super().__init__(
+            name,
+            transaction,
+            key_serde,
+            ValueAndTimestampSerde(value_serde),
+            retention=retention,
+            window_size=window_size,
+            retain_duplicates=retain_duplicates,
+        )
+        self._value_serde = value_serde
+        self._encode_plain = value_serde.serialize
+
+
+class TimestampedWindowStore(ReadOnlyTimestampedWindowStore[K, V], WritableWindowStore[K, ValueAndTimestamp[V]]):
+    """A value per key and window, with its timestamp."""
+
+    def put(self, key: K, value: V | None, timestamp: Instant, window_start: Instant) -> None:
+        """Set the value of ``key`` in the window that starts then, as of ``timestamp``; the value None deletes it.
+
+        A window that is expired already is not put. With ``retain_duplicates`` None does nothing at all.
+        """
+        data = None if value is None else pack_timestamp(timestamp) + self._encode_plain(value)
+        self._put(key, data, window_start)
+
+    def put_many(
+        self, keys: Iterable[K], values: Sequence[V | None], timestamps: Sequence[int], window_starts: Sequence[int]
+    ) -> None:
+        """``put`` for many keys, each with what is at the same place.
+
+        Windows that expire by one of the others are not put.
+        """
+        encode = self._encode_plain
+        data = [
+            None if value is None else pack_timestamp(timestamp) + encode(value)
+            for value, timestamp in zip(values, timestamps, strict=True)
+        ]
+        self._put_many(keys, data, window_starts)

@@ -1,0 +1,225 @@
+"""``WindowStore``: a value per key and window, for as long as the retention says.
+
+The layout is that of ``millpond.stores.typed.segments``, by the window's start::
+
+    row    0x01 segment (time) key (terminated) start (time)
+    row    0x01 segment (time) key (terminated) start (time) sequence (8 bytes, big-endian)    with retain_duplicates
+    value  value
+"""
+
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import compress
+from typing import Final
+
+from millpond.errors import ConfigurationError
+from millpond.stores.backend import Entries
+from millpond.stores.keys import TIME_SIZE, terminated, unpack_time, unterminated
+from millpond.stores.serdes import Serde
+from millpond.stores.times import MAX_TIME, MIN_TIME, Duration, Instant, to_millis
+from millpond.stores.transaction import Transaction
+from millpond.stores.typed.scans import Scan
+from millpond.stores.typed.segments import Segments, key_part
+from millpond.stores.typed.store import K, Store, V
+from millpond.stores.typed.windowed import Windowed
+
+_SEQUENCE: Final = struct.Struct(">Q")
+_SEQUENCE_NAME: Final = "sequence"
+
+
+class ReadOnlyWindowStore(Store[K, V]):
+    """The reading half of ``WindowStore``.
+
+    A window is there if it starts after the observed stream time less the retention, to the millisecond, whatever has
+    been removed from the disk yet. The observed stream time is the greatest window start that was ever put.
+
+    Several keys come segment by segment: each key's windows in the order of time, the keys in no order that holds.
+
+    Args:
+        name: how errors call the store.
+        transaction: where it reads and writes.
+        key_serde: how its keys become bytes.
+        value_serde: how its values become bytes.
+        retention: how long windows stay.
+        window_size: how long a window is: what ``Windowed.end`` is counted by.
+        retain_duplicates: keep every put of a key and window, instead of the last.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        transaction: Transaction,
+        key_serde: Serde[K],
+        value_serde: Serde[V],
+        *,
+        retention: Duration,
+        window_size: Duration,
+        retain_duplicates: bool = False,
+    ) -> None:
+        super().__init__(name, transaction, key_serde, value_serde)
+        self._retention = to_millis(retention, "retention")
+        self._window_size = to_millis(window_size, "window_size")
+        if self._retention < 0 or self._window_size < 0:
+            raise ConfigurationError(f"store {name!r}: neither retention nor window_size may be negative")
+        self._duplicates = retain_duplicates
+        self._rest = 2 * TIME_SIZE if retain_duplicates else TIME_SIZE
+        self._segments = Segments(self, transaction, self._retention)
+        saved = self.get_metadata(_SEQUENCE_NAME) if retain_duplicates else None
+        self._sequence = 0 if saved is None else _SEQUENCE.unpack(saved)[0]
+        self._saved_sequence = self._sequence
+
+    @property
+    def retention(self) -> int:
+        """How long windows stay, in milliseconds."""
+        return self._retention
+
+    @property
+    def window_size(self) -> int:
+        """How long a window is, in milliseconds."""
+        return self._window_size
+
+    @property
+    def observed_stream_time(self) -> int | None:
+        """The greatest window start that was ever put, over all keys; None before the first."""
+        return self._segments.observed.time
+
+    def fetch(self, key: K, window_start: Instant) -> V | None:
+        """The value of ``key`` in the window that starts then, or None.
+
+        With ``retain_duplicates`` a window has no single value: this finds the very last put of the store only. Use
+        ``fetch_range``.
+        """
+        time = to_millis(window_start, "window_start")
+        row = self._segments.row(terminated(self._key_bytes(key)), time)
+        if time <= self._segments.horizon():
+            return None
+        data = self._read(row + _SEQUENCE.pack(self._sequence) if self._duplicates else row)
+        return None if data is None else self._decode_value(data)
+
+    def fetch_many(self, keys: Iterable[K], window_starts: Sequence[int]) -> list[V | None]:
+        """``fetch`` for many keys, each with the window start at the same place, in their order."""
+        if self._duplicates:
+            return list(map(self.fetch, keys, window_starts))
+        rows = self._segments.rows(map(terminated, self._keys_bytes(keys)), window_starts)
+        horizon, decode = self._segments.horizon(), self._decode_value
+        return [
+            None if data is None or start <= horizon else decode(data)
+            for data, start in zip(self._read_many(rows), window_starts, strict=True)
+        ]
+
+    def fetch_range(
+        self, key: K, earliest: Instant | None = None, latest: Instant | None = None, *, reverse: bool = False
+    ) -> Scan[tuple[int, V]]:
+        """Start and value of the windows of ``key`` that start from ``earliest`` to ``latest``, both included.
+
+        In the order of time; None leaves that side open.
+        """
+        first, last = _bounds(earliest, latest)
+        rows = self._segments.rows_of_key(terminated(self._key_bytes(key)), first, last, reverse=reverse)
+        return self._scans.begin(self._starts(rows))
+
+    def fetch_keys(
+        self,
+        start: K | None = None,
+        stop: K | None = None,
+        earliest: Instant | None = None,
+        latest: Instant | None = None,
+        *,
+        reverse: bool = False,
+    ) -> Scan[tuple[Windowed[K], V]]:
+        """The windows of the keys with ``start <= key < stop`` that start from ``earliest`` to ``latest``, included."""
+        first, last = _bounds(earliest, latest)
+        rows = self._segments.rows_of_keys(
+            b"" if start is None else terminated(self._encode_key(start)),
+            None if stop is None else terminated(self._encode_key(stop)),
+            first,
+            last,
+            -self._rest,
+            reverse=reverse,
+        )
+        return self._scans.begin(self._windows(rows))
+
+    def fetch_all(
+        self, earliest: Instant | None = None, latest: Instant | None = None, *, reverse: bool = False
+    ) -> Scan[tuple[Windowed[K], V]]:
+        """The windows of all keys that start from ``earliest`` to ``latest``, both included; None leaves it open."""
+        return self.fetch_keys(None, None, earliest, latest, reverse=reverse)
+
+    def _check_row(self, row: bytes, data: bytes) -> None:
+        self._segments.check(row, self._rest)
+        self._decode_key(unterminated(key_part(row, self._rest)))
+        self._decode_value(data)
+
+    def _starts(self, rows: Entries) -> Iterator[tuple[int, V]]:
+        decode, rest = self._decode_value, self._rest
+        return ((unpack_time(row, len(row) - rest), decode(data)) for row, data in rows)
+
+    def _windows(self, rows: Entries) -> Iterator[tuple[Windowed[K], V]]:
+        decode_key, decode_value, rest, size = self._decode_key, self._decode_value, self._rest, self._window_size
+        for row, data in rows:
+            start = unpack_time(row, len(row) - rest)
+            window = Windowed(decode_key(unterminated(key_part(row, rest))), start, min(start + size, MAX_TIME))
+            yield window, decode_value(data)
+
+
+class WritableWindowStore(ReadOnlyWindowStore[K, V]):
+    """What the writing halves of plain and timestamped window stores share."""
+
+    def flush(self) -> None:
+        if self._sequence != self._saved_sequence:
+            self.put_metadata(_SEQUENCE_NAME, _SEQUENCE.pack(self._sequence))
+            self._saved_sequence = self._sequence
+        self._segments.save()
+
+    def _put_many(self, keys: Iterable[K], data: Sequence[bytes | None], window_starts: Sequence[int]) -> None:
+        if self._duplicates:
+            for key, value, start in zip(keys, data, window_starts, strict=True):
+                self._put(key, value, start)
+        elif window_starts:
+            encoded = self._keys_bytes(keys)
+            self._segments.advance(max(window_starts))
+            horizon = self._segments.horizon()
+            rows = self._segments.rows(map(terminated, encoded), window_starts)
+            kept = [start > horizon for start in window_starts]
+            self._segments.begin_writing(set(compress(window_starts, kept)))
+            self._write_many(dict(compress(zip(rows, data, strict=True), kept)))
+
+    def _put(self, key: K, data: bytes | None, window_start: Instant) -> None:
+        encoded = terminated(self._key_bytes(key))
+        if self._duplicates and data is None:
+            return
+        time = to_millis(window_start, "window_start")
+        if not self._segments.advance(time):
+            return
+        row = self._segments.row_to_write(encoded, time)
+        if self._duplicates:
+            self._sequence += 1
+            row += _SEQUENCE.pack(self._sequence)
+        self._write(row, data)
+
+
+class WindowStore(WritableWindowStore[K, V]):
+    """A value per key and window.
+
+    >>> from millpond.stores.memory import MemoryBackend
+    >>> from millpond.stores.serdes import INT64, STRING
+    >>> store = WindowStore("counts", Transaction(MemoryBackend()), STRING, INT64, retention=1000, window_size=10)
+    >>> store.put("a", 1, 0)
+    >>> store.put("a", 2, 10)
+    >>> list(store.fetch_all(earliest=5))
+    [(Windowed(key='a', start=10, end=20), 2)]
+    """
+
+    def put(self, key: K, value: V | None, window_start: Instant) -> None:
+        """Set the value of ``key`` in the window that starts then; None deletes it.
+
+        A window that is expired already is not put. With ``retain_duplicates`` None does nothing at all.
+        """
+        self._put(key, None if value is None else self._encode_value(value), window_start)
+
+
+def _bounds(earliest: Instant | None, latest: Instant | None) -> tuple[int, int]:
+    return (
+        MIN_TIME if earliest is None else to_millis(earliest, "earliest"),
+        MAX_TIME if latest is None else to_millis(latest, "latest"),
+    )
