@@ -2,23 +2,20 @@
 
 from millpond.processors.dsl.branched import BranchedKStream
 from millpond.processors.dsl.builder import StreamsBuilder
-from millpond.processors.dsl.cogroup import CogroupedKStream
-from millpond.processors.dsl.global_table import GlobalKTable
-from millpond.processors.dsl.grouped import KGroupedStream
-from millpond.processors.dsl.grouped_table import KGroupedTable
-from millpond.processors.dsl.kstream import KStream
-from millpond.processors.dsl.ktable import KTable
-from millpond.processors.dsl.windowed_stream import SessionWindowedKStream, TimeWindowedKStream
-from millpond.processors.options.config import (
-    Consumed,
-    Grouped,
-    Joined,
-    Materialized,
-    Produced,
-    Repartitioned,
-    StreamJoined,
+from millpond.processors.dsl.streams_and_tables import (
+    CogroupedKStream,
+    KGroupedStream,
+    KGroupedTable,
+    KStream,
+    KTable,
+    SessionWindowedKStream,
+    TimeWindowedKStream,
 )
+from millpond.processors.dsl.wiring.global_table import GlobalKTable
 from millpond.processors.options.join_windows import JoinWindows
+from millpond.processors.options.joins import Joined, StreamJoined
+from millpond.processors.options.materialized import Materialized
+from millpond.processors.options.records import Consumed, Grouped, Produced, Repartitioned
 from millpond.processors.options.suppressed import Suppressed
 from millpond.processors.options.windowed_serdes import SessionWindowedSerde, TimeWindowedSerde
 from millpond.processors.options.windows import EmitStrategy, SessionWindows, SlidingWindows, TimeWindows
@@ -26,9 +23,10 @@ from millpond.processors.runtime.batch import Batch
 from millpond.processors.runtime.driver import Record, TopologyDriver
 from millpond.processors.runtime.processor import Processor, ProcessorContext, Punctuation, PunctuationType
 from millpond.processors.runtime.record_processor import RecordProcessor
+from millpond.processors.runtime.subtopology import Subtopology
 from millpond.processors.runtime.task import Task
 from millpond.processors.runtime.time_order import merge
-from millpond.processors.runtime.topology import Subtopology, Topology
+from millpond.processors.runtime.topology import Topology
 
 __all__ = [
     "Batch",

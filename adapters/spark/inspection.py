@@ -15,7 +15,7 @@ from millpond.adapters.spark.operator import STATE_NAME
 from millpond.adapters.spark.sink import Sink
 from millpond.errors import ConfigurationError
 from millpond.processors.distribution.plan import Plan
-from millpond.processors.options.config import Produced
+from millpond.processors.options.records import Produced
 from millpond.processors.options.windowed_serdes import SessionWindowedSerde, TimeWindowedSerde
 from millpond.processors.runtime.batch import Batch
 from millpond.stores.durability.inspection import read_rows

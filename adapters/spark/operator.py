@@ -29,8 +29,8 @@ from millpond.processors.distribution.exchange import (
     to_record_batch,
 )
 from millpond.processors.distribution.plan import Plan
+from millpond.processors.runtime.subtopology import Subtopology
 from millpond.processors.runtime.task import Task
-from millpond.processors.runtime.topology import Subtopology
 from millpond.stores.durability.manifest import Manifest
 
 STATE_NAME: Final = "manifest"

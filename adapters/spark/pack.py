@@ -27,8 +27,8 @@ from millpond.processors.distribution.exchange import (
 from millpond.processors.distribution.partitions import partitions_of
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.runtime.batch import Batch
+from millpond.processors.runtime.subtopology import Subtopology
 from millpond.processors.runtime.task import Task
-from millpond.processors.runtime.topology import Subtopology
 from millpond.stores.serdes import serde
 
 _MAX_PENDING_BYTES: Final = 8 << 20

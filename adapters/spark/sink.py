@@ -17,7 +17,7 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from millpond.errors import RecordError, TopologyError
-from millpond.processors.options.config import Produced
+from millpond.processors.options.records import Produced
 from millpond.processors.options.windowed_serdes import SessionWindowedSerde, TimeWindowedSerde
 from millpond.processors.runtime.batch import Batch
 from millpond.stores.serdes import Serde, serde

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from millpond.errors import ConfigurationError, RecordError, SerdeError
-from millpond.processors.options.config import Consumed
+from millpond.processors.options.records import Consumed
 from millpond.stores.serdes import BYTES, STRING, Serde, serde
 
 SKIP_REASONS: Final = ("null_key", "bad_key", "bad_timestamp", "bad_value")

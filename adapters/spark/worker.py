@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from urllib.parse import quote
 from zipimport import zipimporter
 
-from millpond.processors.runtime.topology import Subtopology
+from millpond.processors.runtime.subtopology import Subtopology
 from millpond.stores.backend import BackendSupplier
 from millpond.stores.durability.state import TaskState
 from millpond.stores.durability.storage import Storage

@@ -13,11 +13,13 @@ from typing import Any
 from millpond.processors.aggregations.fold import Fold, Update, copier, slotter
 from millpond.processors.runtime.batch import Batch, BatchBuilder
 from millpond.processors.runtime.processor import Processor, ProcessorContext
-from millpond.processors.tables.source import TableConfig
-from millpond.processors.tables.update_cache import UpdateCache
-from millpond.processors.tables.value_getters import NOT_PUT, VALID_TO_UNDEFINED, TableStore
+from millpond.processors.tables.config import TableConfig
+from millpond.processors.tables.table_store import TableStore
+from millpond.processors.tables.update_cache import UpdateForwarder
+from millpond.stores.serdes import Serde
 from millpond.stores.specs import StoreSpec
 from millpond.stores.typed.timestamped_keyvalue import TimestampedKeyValueStore
+from millpond.stores.typed.versioned import NOT_PUT, VALID_TO_UNDEFINED
 
 
 def _nothing() -> None:
@@ -99,21 +101,17 @@ class Aggregate(Processor):
         store = context.store(self._spec.name)
         self._table = TableStore(store)
         self._foldable = isinstance(store, TimestampedKeyValueStore)
-        self._cache = UpdateCache(self._spec.key_serde) if self._caching else None
+        self._updates = UpdateForwarder(context, self._spec.key_serde, caching=self._caching)
 
     def process(self, batch: Batch) -> None:
         kept = without_nulls(self.context, batch)
         if not len(kept):
             return
         updates = self._fold(kept) if self._foldable and len(kept) > 1 else self._one_by_one(kept)
-        if self._cache is None:
-            self.context.forward(updates)
-        else:
-            self._cache.add(updates)
+        self._updates.send(updates)
 
     def flush(self) -> None:
-        if self._cache is not None:
-            self.context.forward(self._cache.take())
+        self._updates.flush()
 
     def _one_by_one(self, batch: Batch) -> Batch:
         out = BatchBuilder(olds=self._config.send_olds)
@@ -161,3 +159,21 @@ def without_nulls(context: ProcessorContext, batch: Batch) -> Batch:
     kept = batch.select([k is not None and v is not None for k, v in zip(batch.keys, batch.values, strict=True)])
     context.count("dropped-null", len(batch) - len(kept))
     return kept
+
+
+class MergedUpdates(Processor):
+    """Behind several processors that share a store: passes their updates on, or with a cache the last ones only."""
+
+    def __init__(self, key_serde: Serde[Any], *, caching: bool) -> None:
+        self._key_serde = key_serde
+        self._caching = caching
+
+    def init(self, context: ProcessorContext) -> None:
+        super().init(context)
+        self._updates = UpdateForwarder(context, self._key_serde, caching=self._caching)
+
+    def process(self, batch: Batch) -> None:
+        self._updates.send(batch)
+
+    def flush(self) -> None:
+        self._updates.flush()

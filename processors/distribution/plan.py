@@ -12,8 +12,10 @@ from functools import cached_property
 
 from millpond.errors import TopologyError
 from millpond.processors.distribution.partitions import group_keys
-from millpond.processors.options.config import Consumed
-from millpond.processors.runtime.topology import SourceNode, Subtopology, Topology
+from millpond.processors.options.records import Consumed
+from millpond.processors.runtime.nodes import SourceNode
+from millpond.processors.runtime.subtopology import Subtopology
+from millpond.processors.runtime.topology import Topology
 
 
 @dataclass(frozen=True)

@@ -1,49 +1,42 @@
 """``BranchedKStream``: a stream on its way into several."""
 
-from typing import TYPE_CHECKING, Self
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
 
-from millpond.errors import TopologyError
-from millpond.processors.streams.stateless import Predicate, StreamBranch, StreamPass
+from millpond.processors.dsl.wiring.branches import Split
+from millpond.processors.dsl.wiring.stream import StreamHandle
+from millpond.processors.streams.stateless import Predicate
 
-if TYPE_CHECKING:
-    from millpond.processors.dsl.kstream import KStream
+S = TypeVar("S")
 
 
-class BranchedKStream:
+def _everything(key: Any, value: Any) -> bool:
+    return True
+
+
+class BranchedKStream(Generic[S]):
     """Collects branches; ``default_branch`` or ``no_default_branch`` ends it and gives them by name.
 
     A record goes to the first branch whose predicate is true for it. A branch without a name is called by its position
     (``"1"``, ``"2"``, ...), the default branch ``"0"``; all names begin with the name given to ``split``.
     """
 
-    def __init__(self, stream: "KStream", name: str | None) -> None:
-        self._stream = stream
-        self._prefix = name or stream.graph.new_name("KSTREAM-BRANCH-") + "-"
-        self._router = stream.then("KSTREAM-BRANCH-", lambda: StreamBranch(self._branches), f"{self._prefix}split")
-        self._branches: list[tuple[Predicate, str]] = []
-        self._streams: dict[str, KStream] = {}
-        self._ended = False
+    def __init__(self, split: Split, wrap: Callable[[StreamHandle], S]) -> None:
+        self._split = split
+        self._wrap = wrap
 
-    def branch(self, predicate: Predicate, *, name: str | None = None) -> Self:
-        """Add a branch for the records for which ``predicate(key, value)`` is true, and no earlier branch's is."""
-        self._add(predicate, name or str(len(self._branches) + 1))
-        return self
+    def branch(self, predicate: Predicate, *, name: str | None = None) -> "BranchedKStream[S]":
+        """The same with one more branch: for the records whose first predicate to be true is this one."""
+        return BranchedKStream(self._split.branch(predicate, name), self._wrap)
 
-    def default_branch(self, *, name: str | None = None) -> dict[str, "KStream"]:
+    def default_branch(self, *, name: str | None = None) -> dict[str, S]:
         """All branches by name, with one more for the records that nobody wanted."""
-        self._add(lambda key, value: True, name or "0")
-        return self.no_default_branch()
+        return self.branch(_everything, name=name or "0").no_default_branch()
 
-    def no_default_branch(self) -> dict[str, "KStream"]:
-        """All branches by name; records that nobody wanted are dropped."""
-        self._ended = True
-        return dict(self._streams)
+    def no_default_branch(self) -> dict[str, S]:
+        """All branches by name; records that nobody wanted are dropped.
 
-    def _add(self, predicate: Predicate, name: str) -> None:
-        if self._ended:
-            raise TopologyError(
-                f"the branches of {self._router.node!r} are complete; add all before the default branch"
-            )
-        full = f"{self._prefix}{name}"
-        self._streams[full] = self._router.then("KSTREAM-BRANCHCHILD-", StreamPass, full)
-        self._branches.append((predicate, full))
+        Raises:
+            TopologyError: there are no branches.
+        """
+        return {name: self._wrap(stream) for name, stream in self._split.end().items()}

@@ -2,12 +2,16 @@
 
 from dataclasses import replace
 
-from millpond.processors.dsl.global_table import GlobalKTable, add_global_table
-from millpond.processors.dsl.kstream import KStream
-from millpond.processors.dsl.ktable import KTable, SourceKTable, check_table_store, reordered, table_source
-from millpond.processors.options.config import Consumed, Materialized, SerdeLike
-from millpond.processors.runtime.topology import ProcessorNode, SourceNode, Topology, TopologyGraph
-from millpond.processors.tables.source import TableConfig
+from millpond.processors.dsl.streams_and_tables import KStream, KTable
+from millpond.processors.dsl.wiring.global_table import GlobalKTable, add_global_table
+from millpond.processors.dsl.wiring.graph import TopologyGraph
+from millpond.processors.dsl.wiring.stream import StreamHandle
+from millpond.processors.dsl.wiring.table import reordered, source_table
+from millpond.processors.options.materialized import Materialized
+from millpond.processors.options.records import Consumed
+from millpond.processors.options.serdes import SerdeLike
+from millpond.processors.runtime.nodes import SourceNode
+from millpond.processors.runtime.topology import Topology
 from millpond.stores.specs import StoreKind, StoreSpec
 from millpond.stores.times import Duration
 
@@ -16,7 +20,8 @@ class StreamsBuilder:
     """Builds a topology from streams and tables.
 
     Args:
-        key_serde, value_serde: what sources use that name no serdes themselves.
+        key_serde, value_serde: the default wherever no other serde is known: of sources that name none, and of what
+            joins and aggregations make. None for no default: then each has to be named.
         upgrade_from: while a job is being upgraded from an older release: that release of Kafka Streams, whose formats
             the internal topics are then still written in (KIP-904: ``"3.4"`` or older sends changes one by one).
         optimize: keep the records of a stream that is joined with itself once instead of twice. It changes the stores,
@@ -31,19 +36,19 @@ class StreamsBuilder:
         upgrade_from: str | None = None,
         optimize: bool = False,
     ) -> None:
-        self._graph = TopologyGraph(upgrade_from, optimize=optimize)
-        self._key_serde = key_serde
-        self._value_serde = value_serde
+        self._graph = TopologyGraph(
+            key_serde=key_serde, value_serde=value_serde, upgrade_from=upgrade_from, optimize=optimize
+        )
 
     def stream(self, topic: str, consumed: Consumed | None = None) -> KStream:
         """The records of ``topic`` as a stream. A topic may be asked for again in the same words."""
         consumed = self._complete(consumed)
         same = self._graph.reader(topic)
         if same is not None and same.consumed == consumed and same.stream:
-            return KStream(self._graph, same.name, consumed.key_serde, consumed.value_serde)
+            return KStream(StreamHandle(self._graph, same.name, consumed.key_serde, consumed.value_serde))
         node = consumed.name or self._graph.new_name("KSTREAM-SOURCE-")
         self._graph.add(SourceNode(node, topic=topic, consumed=consumed, stream=True))
-        return KStream(self._graph, node, consumed.key_serde, consumed.value_serde)
+        return KStream(StreamHandle(self._graph, node, consumed.key_serde, consumed.value_serde))
 
     def add_state_store(self, spec: StoreSpec) -> str:
         """Add a store for processors of one's own (``KStream.process(..., stores=[name])``); gives its name.
@@ -60,20 +65,20 @@ class StreamsBuilder:
         consumed: Consumed | None = None,
         materialized: Materialized | None = None,
         *,
-        grace: Duration | None = None,
+        reorder_within: Duration | None = None,
     ) -> KTable:
         """The records of ``topic`` as a table: each sets the value of its key, a null value deletes it.
 
         The table gets a store if ``materialized`` asks for one, or else when an operator has to look it up. With
         ``Materialized.versioned`` it keeps a history of each key (KIP-889, KIP-914).
 
-        With ``grace`` records wait until stream time, the greatest timestamp in the topic so far, has passed their own
-        by that much, and reach the table in the order of their timestamps. What comes later than that reaches it at
-        once, out of order, and is counted as ``late``.
+        With ``reorder_within`` records wait until stream time, the greatest timestamp in the topic so far, has passed
+        their own by that much, and reach the table in the order of their timestamps. What comes later than that reaches
+        it at once, out of order, and is counted as ``late``.
 
         >>> from millpond.processors import StreamsBuilder, TopologyDriver
         >>> builder = StreamsBuilder(value_serde="string")
-        >>> builder.table("prices", grace=10).to("in-order")
+        >>> builder.table("prices", reorder_within=10).to("in-order")
         >>> with TopologyDriver(builder.build()) as driver:
         ...     driver.pipe_all("prices", [("tea", "third", 30), ("tea", "second", 25), ("tea", "fourth", 45)])
         ...     [(value, timestamp) for _, value, timestamp in driver.read("in-order")]
@@ -85,15 +90,9 @@ class StreamsBuilder:
         node = consumed.name or self._graph.new_name("KTABLE-SOURCE-")
         store = self._graph.new_name(f"{topic}-STATE-STORE-")
         spec = materialized.spec(store, StoreKind.TIMESTAMPED_KEY_VALUE, consumed.key_serde, consumed.value_serde)
-        check_table_store(spec, materialized)
-        config = TableConfig(versioned=spec.kind is StoreKind.VERSIONED, caching=materialized.caching)
         self._graph.add(SourceNode(source, topic=topic, consumed=consumed))
-        first = reordered(self._graph, source, grace, spec)
-        self._graph.add(ProcessorNode(node, [first], supplier=table_source(config)))
-        table = SourceKTable(self._graph, node, spec.key_serde, spec.value_serde, config, spec)
-        if materialized.has_store:
-            table.materialize()
-        return table
+        first = reordered(self._graph, source, reorder_within, spec)
+        return KTable(source_table(self._graph, node, [first], spec, materialized))
 
     def global_table(
         self, topic: str, consumed: Consumed | None = None, materialized: Materialized | None = None
@@ -117,6 +116,6 @@ class StreamsBuilder:
         consumed = consumed or Consumed()
         return replace(
             consumed,
-            key_serde=consumed.key_serde or self._key_serde,
-            value_serde=consumed.value_serde or self._value_serde,
+            key_serde=consumed.key_serde or self._graph.key_serde,
+            value_serde=consumed.value_serde or self._graph.value_serde,
         )

@@ -3,52 +3,53 @@
 Rule of this module: it reads a finished topology and judges nothing.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence, Set
 
-from millpond.processors.runtime.topology import Node, SinkNode, SourceNode, Subtopology, Topology
+from millpond.processors.runtime.nodes import Node, SinkNode, SourceNode
+from millpond.processors.runtime.subtopology import Subtopology
 from millpond.stores.specs import StoreKind, StoreSpec
 
 
-def as_text(topology: Topology) -> str:
+def as_text(parts: Sequence[Subtopology], internal_topics: Set[str]) -> str:
     """The topology as text: sub-topologies with their nodes and stores, then the repartition topics between them."""
     lines: list[str] = []
-    for part in topology.subtopologies:
+    for part in parts:
         lines.append(f"Sub-topology {part.index}")
         for node in part.nodes.values():
-            lines.append(f"  {node.name}{_role(node, topology)}")
+            lines.append(f"  {node.name}{_role(node, internal_topics)}")
             if node.stores:
                 lines.append(f"    uses {', '.join(node.stores)}")
             if node.children:
                 lines.append(f"    --> {', '.join(node.children)}")
         lines.extend(f"  store {spec.name}: {', '.join(_properties(spec))}" for spec in part.stores.values())
-    for topic in sorted(topology.internal_topics):
-        writers, readers = _ends(topology, topic)
+    for topic in sorted(internal_topics):
+        writers, readers = _ends(parts, topic)
         lines.append(f"Repartition topic {topic}: from sub-topology {_listed(writers)} to {_listed(readers)}")
     return "\n".join(lines) + "\n"
 
 
-def as_mermaid(topology: Topology) -> str:
+def as_mermaid(parts: Sequence[Subtopology], internal_topics: Set[str]) -> str:
     """The topology as a Mermaid flowchart: topics and stores are nodes, too."""
     lines = ["flowchart TD"]
     edges: list[str] = []
     topics: dict[str, str] = {}
-    for part in topology.subtopologies:
+    for part in parts:
         lines.append(f'  subgraph sub{part.index}["Sub-topology {part.index}"]')
         lines.extend(f"    {line}" for line in _mermaid_nodes(part))
         lines.append("  end")
         edges.extend(_mermaid_edges(part, topics))
     for topic, id_ in topics.items():
-        internal = topic in topology.internal_topics
+        internal = topic in internal_topics
         label = _label(f"repartition topic\n{topic}" if internal else f"topic\n{topic}")
         lines.append(f"  {id_}[[{label}]]" if internal else f"  {id_}([{label}])")
     lines.extend(f"  {edge}" for edge in edges)
     return "\n".join(lines) + "\n"
 
 
-def _role(node: Node, topology: Topology) -> str:
+def _role(node: Node, internal_topics: Set[str]) -> str:
     if not isinstance(node, SourceNode | SinkNode):
         return ""
-    what = "repartition topic" if node.topic in topology.internal_topics else "topic"
+    what = "repartition topic" if node.topic in internal_topics else "topic"
     if isinstance(node, SinkNode):
         return f" writes {what} {node.topic}"
     return f" reads {what} {node.topic}{', all of it in every task' if node.broadcast else ''}"
@@ -67,10 +68,10 @@ def _properties(spec: StoreSpec) -> Iterator[str]:
         yield "retains duplicates"
 
 
-def _ends(topology: Topology, topic: str) -> tuple[list[int], list[int]]:
+def _ends(parts: Sequence[Subtopology], topic: str) -> tuple[list[int], list[int]]:
     """The sub-topologies that write and read a topic."""
-    writers = [part.index for part in topology.subtopologies if topic in part.sinks]
-    readers = [part.index for part in topology.subtopologies if topic in part.sources]
+    writers = [part.index for part in parts if topic in part.sinks]
+    readers = [part.index for part in parts if topic in part.sources]
     return writers, readers
 
 

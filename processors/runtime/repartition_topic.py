@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Self
 
 from millpond.errors import TopologyError
-from millpond.processors.options.config import Consumed, Produced
+from millpond.processors.options.records import Consumed, Produced
 from millpond.processors.runtime.batch import Batch
 from millpond.stores.serdes import serde
 

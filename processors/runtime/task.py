@@ -6,8 +6,9 @@ from typing import Any
 
 from millpond.errors import TopologyError
 from millpond.processors.runtime.batch import Batch
+from millpond.processors.runtime.nodes import Node, ProcessorNode, SinkNode, SourceNode
 from millpond.processors.runtime.processor import Processor, ProcessorContext, PunctuationType, Scheduler
-from millpond.processors.runtime.topology import Node, ProcessorNode, SinkNode, SourceNode, Subtopology
+from millpond.processors.runtime.subtopology import Subtopology
 
 
 class _Forwarder(Processor):

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from millpond.processors.options.joins import JoinType
 from millpond.processors.runtime.batch import Batch
 from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.tables.time_ordered_buffer import BufferSpec, TimeOrderedBuffer
@@ -26,7 +27,7 @@ class StreamTableJoin(Processor):
     Args:
         table: the table's value getter.
         joiner: called with the record's key, its value and the table's.
-        left: whether a record without a match is kept.
+        join_type: inner, or left, which keeps a record without a match.
         selector: ``selector(key, value)`` gives the key to look up; the record's own unless given.
         buffer: where records wait for late table records (KIP-923).
     """
@@ -35,14 +36,14 @@ class StreamTableJoin(Processor):
         self,
         table: ValueGetterFactory,
         joiner: Callable[[Any, Any, Any], Any],
+        join_type: JoinType,
         *,
-        left: bool,
         selector: Callable[[Any, Any], Any] | None = None,
         buffer: BufferSpec | None = None,
     ) -> None:
         self._factory = table
         self._joiner = joiner
-        self._left = left
+        self._left = join_type.keeps_left
         self._selector = selector
         self._buffer_spec = buffer
 

@@ -28,7 +28,8 @@ from millpond.processors.tables.foreign_key_messages import (
     primary_key_of,
 )
 from millpond.processors.tables.join import Joiner
-from millpond.processors.tables.value_getters import TableStore, ValueGetterFactory
+from millpond.processors.tables.table_store import TableStore
+from millpond.processors.tables.value_getters import ValueGetterFactory
 from millpond.stores.serdes import Serde
 
 WITHOUT_FOREIGN_KEY: Final = b"\x00"

@@ -5,31 +5,18 @@ update of a versioned side that is not its key's latest makes no result; whether
 """
 
 from collections.abc import Callable
-from enum import Enum
 from typing import Any
 
+from millpond.processors.options.joins import JoinType
 from millpond.processors.runtime.batch import Batch, BatchBuilder
 from millpond.processors.runtime.processor import Processor, ProcessorContext
-from millpond.processors.tables.source import TableConfig, TableWriter
+from millpond.processors.tables.config import TableConfig
 from millpond.processors.tables.value_getters import ValueGetter, ValueGetterFactory
+from millpond.processors.tables.writer import TableProcessor
 from millpond.stores.typed.timestamped_keyvalue import ValueAndTimestamp
 
 Joiner = Callable[[Any, Any, Any], Any]
 """``joiner(key, left, right)``."""
-
-
-class TableJoinType(Enum):
-    """Which sides may be missing in a result."""
-
-    INNER = "inner"
-    LEFT = "left"
-    OUTER = "outer"
-
-    def joins(self, left: Any, right: Any) -> bool:
-        """Whether there is a row for these values."""
-        if self is TableJoinType.OUTER:
-            return left is not None or right is not None
-        return left is not None and (self is TableJoinType.LEFT or right is not None)
 
 
 class TableTableJoin(Processor):
@@ -38,7 +25,7 @@ class TableTableJoin(Processor):
     Args:
         other: the other side's value getter.
         joiner: called with the key, the left and the right value.
-        type_: which sides may be missing.
+        join_type: which sides may be missing.
         left: whether this is the left side.
         versioned: whether this side is versioned.
         result: the configuration of the joined table, which says whether old results are needed.
@@ -48,7 +35,7 @@ class TableTableJoin(Processor):
         self,
         other: ValueGetterFactory,
         joiner: Joiner,
-        type_: TableJoinType,
+        join_type: JoinType,
         *,
         left: bool,
         versioned: bool,
@@ -56,7 +43,7 @@ class TableTableJoin(Processor):
     ) -> None:
         self._other = other
         self._joiner = joiner
-        self._type = type_
+        self._join_type = join_type
         self._left = left
         self._versioned = versioned
         self._result = result
@@ -87,49 +74,35 @@ class TableTableJoin(Processor):
         self.context.forward(out.build())
 
     def _may_lack_other(self) -> bool:
-        return self._type is TableJoinType.OUTER or (self._left and self._type is TableJoinType.LEFT)
+        return self._join_type.keeps_left if self._left else self._join_type.keeps_right
 
     def _join(self, key: Any, this: Any, other: Any) -> Any:
         left, right = (this, other) if self._left else (other, this)
-        return self._joiner(key, left, right) if self._type.joins(left, right) else None
+        return self._joiner(key, left, right) if self._join_type.joins(left, right) else None
 
 
-class JoinedTable(Processor):
+class JoinedTable(TableProcessor):
     """Where the results of both sides come together; puts them into the store if the joined table has one."""
 
-    def __init__(self, config: TableConfig) -> None:
-        self._config = config
-
-    def init(self, context: ProcessorContext) -> None:
-        super().init(context)
-        self._writer = None if self._config.store is None else TableWriter(context, self._config)
-
     def process(self, batch: Batch) -> None:
-        if self._writer is None:
-            self.context.forward(batch)
-        else:
-            self._writer.write(batch)
-
-    def flush(self) -> None:
-        if self._writer is not None:
-            self._writer.flush()
+        self._output.write(batch)
 
 
 class JoinGetter(ValueGetter):
     """Reads a joined table without a store through its two sides. It is never versioned (KIP-914)."""
 
-    def __init__(self, left: ValueGetter, right: ValueGetter, joiner: Joiner, type_: TableJoinType) -> None:
+    def __init__(self, left: ValueGetter, right: ValueGetter, joiner: Joiner, join_type: JoinType) -> None:
         self._left = left
         self._right = right
         self._joiner = joiner
-        self._type = type_
+        self._join_type = join_type
 
     def get(self, key: Any) -> ValueAndTimestamp[Any] | None:
         return self._joined(key, self._left.get(key), self._right.get(key))
 
     def _joined(self, key: Any, *sides: ValueAndTimestamp[Any] | None) -> ValueAndTimestamp[Any] | None:
         left, right = (None if side is None else side.value for side in sides)
-        if not self._type.joins(left, right):
+        if not self._join_type.joins(left, right):
             return None
         result = self._joiner(key, left, right)
         timestamp = max(side.timestamp for side in sides if side is not None)

@@ -9,9 +9,10 @@ table's history, as far as both tables keep theirs.
 
 from typing import Any
 
+from millpond.processors.options.joins import JoinType
 from millpond.processors.runtime.batch import Batch, BatchBuilder
 from millpond.processors.runtime.processor import Processor, ProcessorContext
-from millpond.processors.tables.join import Joiner, JoinGetter, TableJoinType
+from millpond.processors.tables.join import Joiner, JoinGetter
 from millpond.processors.tables.value_getters import ValueGetterFactory
 from millpond.stores.typed.timestamped_keyvalue import ValueAndTimestamp
 
@@ -26,16 +27,16 @@ class TableHistoryJoin(Processor):
         this: this side's value getter.
         other: the other side's.
         joiner: called with the key, the left and the right value.
-        type_: which sides may be missing.
+        join_type: which sides may be missing.
         left: whether this is the left side.
     """
 
     def __init__(
-        self, this: ValueGetterFactory, other: ValueGetterFactory, joiner: Joiner, type_: TableJoinType, *, left: bool
+        self, this: ValueGetterFactory, other: ValueGetterFactory, joiner: Joiner, join_type: JoinType, *, left: bool
     ) -> None:
         self._factories = this, other
         self._joiner = joiner
-        self._type = type_
+        self._join_type = join_type
         self._left = left
 
     def init(self, context: ProcessorContext) -> None:
@@ -72,7 +73,7 @@ class TableHistoryJoin(Processor):
         return (this, other) if self._left else (other, this)
 
     def _stands(self, this: Any, other: Any) -> bool:
-        return self._type.joins(*self._sides(this, other))
+        return self._join_type.joins(*self._sides(this, other))
 
     def _may_have_stood(self, other: Any) -> bool:
         """Whether there may have been a result with another value of this side."""

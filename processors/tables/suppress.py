@@ -6,22 +6,15 @@ goes out has the value before its last update as old value.
 
 from typing import Any
 
-from millpond.errors import StoreFullError, TopologyError
-from millpond.processors.dsl.ktable import KTable
-from millpond.processors.options.config import SerdeLike
+from millpond.errors import StoreFullError
 from millpond.processors.options.suppressed import Suppressed
 from millpond.processors.runtime.batch import Batch, BatchBuilder
 from millpond.processors.runtime.processor import Processor, ProcessorContext
-from millpond.processors.runtime.topology import ProcessorNode, SourceNode, TopologyGraph
-from millpond.processors.tables.source import TableConfig
+from millpond.processors.tables.config import TableConfig
 from millpond.processors.tables.suppress_buffer import SuppressBuffer
-from millpond.processors.tables.value_getters import ValueGetter, ValueGetterFactory
-from millpond.stores.serdes import BYTES, Serde, serde
-from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.processors.tables.value_getters import ValueGetter
+from millpond.stores.serdes import Serde
 from millpond.stores.typed.timestamped_keyvalue import UNKNOWN_TIMESTAMP, ValueAndTimestamp
-
-_TIMES_AND_ORIGIN = 28
-"""The bytes of an update's buffer time, timestamp, offset and partition; its topic's name comes on top."""
 
 
 class Suppress(Processor):
@@ -113,7 +106,7 @@ class Suppress(Processor):
         )
 
 
-class _SuppressedGetter(ValueGetter):
+class SuppressedGetter(ValueGetter):
     """The table as everybody downstream believes it to be: without the updates that are held back."""
 
     def __init__(self, buffer: SuppressBuffer, key_serde: Serde[Any], parent: ValueGetter) -> None:
@@ -126,83 +119,3 @@ class _SuppressedGetter(ValueGetter):
         if not held:
             return self._parent.get(key)
         return None if prior is None else ValueAndTimestamp(prior, UNKNOWN_TIMESTAMP)
-
-
-class SuppressedKTable(KTable):
-    """A table some of whose updates are held back."""
-
-    def __init__(self, parent: KTable, node: str, config: TableConfig, store: str, value_serde: SerdeLike) -> None:
-        super().__init__(parent.graph, node, parent.key_serde, value_serde, config)
-        self._parent = parent
-        self._buffer = store
-
-    def value_getter(self) -> ValueGetterFactory:
-        parent, store = self._parent.value_getter(), self._buffer
-        key_serde, value_serde = _serde(self, "key"), _serde(self, "value")
-
-        def make(context: ProcessorContext) -> ValueGetter:
-            buffer = SuppressBuffer(context.store(store), value_serde)
-            return _SuppressedGetter(buffer, key_serde, parent.make(context))
-
-        return ValueGetterFactory((store, *parent.stores), make)
-
-
-def suppress(table: KTable, suppressed: Suppressed) -> KTable:
-    """Add the processor and its store; see ``KTable.suppress``."""
-    if table.versioned:
-        raise TopologyError(
-            f"table {table.node!r} is versioned and cannot be suppressed: its updates are ordered by timestamp, those "
-            f"of a buffer by arrival (KIP-914); materialise it in an unversioned store first"
-        )
-    graph = table.graph
-    delay = _window_delay(graph, table.node) if suppressed.wait is None else suppressed.wait
-    node = suppressed.name or graph.new_name("KTABLE-SUPPRESS-")
-    store = f"{suppressed.name}-store" if suppressed.name else graph.new_name("KTABLE-SUPPRESS-STATE-STORE-")
-    serdes = _serde(table, "key"), _serde(table, "value")
-    table.enable_old_values(force=True)
-    config = TableConfig()
-    final = suppressed.wait is None
-    overhead = _TIMES_AND_ORIGIN + max(map(len, _topics(graph, table.node)))
-    graph.add(
-        ProcessorNode(
-            node, [table.node], supplier=lambda: Suppress(config, suppressed, delay, final, store, serdes, overhead)
-        )
-    )
-    graph.add_store(StoreSpec(store, StoreKind.KEY_VALUE, BYTES, BYTES), node)
-    return SuppressedKTable(table, node, config, store, serdes[1])
-
-
-def _serde(table: KTable, which: str) -> Serde[Any]:
-    found = table.key_serde if which == "key" else table.value_serde
-    if found is None:
-        raise TopologyError(
-            f"the updates of table {table.node!r} are held back in a store, but the serde of its {which}s is not "
-            f"known; name it in Materialized({which}_serde=...) of that table"
-        )
-    return serde(found)
-
-
-def _topics(graph: TopologyGraph, node: str) -> list[str]:
-    """The topics that the records of ``node`` come from."""
-    here = graph.nodes[node]
-    if isinstance(here, SourceNode):
-        return [here.topic]
-    return [topic for parent in here.parents for topic in _topics(graph, parent)]
-
-
-def _window_delay(graph: TopologyGraph, node: str) -> int:
-    """How long after its end a window of the aggregations above ``node`` is closed."""
-    found: list[int] = []
-    waiting = [node]
-    while waiting:
-        name = waiting.pop()
-        if name in graph.windows:
-            found.append(graph.windows[name].delay)
-        elif not isinstance(graph.nodes[name], SourceNode):
-            waiting.extend(graph.nodes[name].parents)
-    if not found:
-        raise TopologyError(
-            f"until_window_closes needs a windowed table, but {node!r} comes from no windowed aggregation; "
-            f"use until_time_limit, or window the aggregation"
-        )
-    return max(found)

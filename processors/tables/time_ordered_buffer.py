@@ -21,7 +21,7 @@ from heapq import heappop, heappush
 from typing import Any, Final
 
 from millpond.errors import TopologyError
-from millpond.processors.options.config import SerdeLike
+from millpond.processors.options.serdes import SerdeLike
 from millpond.processors.runtime.batch import Batch, BatchBuilder
 from millpond.stores.keys import pack_time, terminated, unpack_time, unterminated
 from millpond.stores.serdes import BYTES, Serde, serde

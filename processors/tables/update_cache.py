@@ -3,6 +3,7 @@
 from typing import Any
 
 from millpond.processors.runtime.batch import Batch
+from millpond.processors.runtime.processor import ProcessorContext
 from millpond.stores.serdes import Serde
 
 
@@ -49,3 +50,27 @@ def _distinct(keys: list[Any]) -> bool:
         return len(set(keys)) == len(keys)
     except TypeError:
         return False
+
+
+class UpdateForwarder:
+    """Forwards a table's updates: each at once, or with caching the last of each key at ``flush``.
+
+    Args:
+        context: of the processor that makes the updates.
+        key_serde: of the table's keys.
+        caching: hold the updates back.
+    """
+
+    def __init__(self, context: ProcessorContext, key_serde: Serde[Any], *, caching: bool) -> None:
+        self._context = context
+        self._cache = UpdateCache(key_serde) if caching else None
+
+    def send(self, updates: Batch) -> None:
+        if self._cache is None:
+            self._context.forward(updates)
+        else:
+            self._cache.add(updates)
+
+    def flush(self) -> None:
+        if self._cache is not None:
+            self._context.forward(self._cache.take())

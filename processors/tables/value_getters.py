@@ -1,7 +1,4 @@
-"""How processors see tables: a store of either kind, and value getters for tables that have no store of their own.
-
-KIP-914: a versioned store orders a key's records by timestamp, any other by arrival.
-"""
+"""Value getters: how a processor reads a table that it is not part of, through the operators without a store."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -10,55 +7,11 @@ from typing import Any
 
 from millpond.errors import TopologyError
 from millpond.processors.runtime.processor import ProcessorContext
-from millpond.stores.typed.keyvalue import KeyValueStore
-from millpond.stores.typed.timestamped_keyvalue import UNKNOWN_TIMESTAMP, TimestampedKeyValueStore, ValueAndTimestamp
-from millpond.stores.typed.versioned import NOT_PUT, VALID_TO_UNDEFINED, VersionedKeyValueStore
-
-__all__ = ["NOT_PUT", "VALID_TO_UNDEFINED", "TableStore", "ValueGetter", "ValueGetterFactory"]
-
-
-class _Untimed:
-    """A store without timestamps where one with them is expected; they come back as unknown (KIP-258)."""
-
-    def __init__(self, store: KeyValueStore[Any, Any]) -> None:
-        self._store = store
-
-    def get(self, key: Any) -> ValueAndTimestamp[Any] | None:
-        return _untimed(self._store.get(key))
-
-    def get_many(self, keys: Sequence[Any]) -> list[ValueAndTimestamp[Any] | None]:
-        return list(map(_untimed, self._store.get_many(keys)))
-
-    def put(self, key: Any, value: Any, timestamp: int) -> None:
-        self._store.put(key, value)
-
-
-def _untimed(value: Any) -> ValueAndTimestamp[Any] | None:
-    return None if value is None else ValueAndTimestamp(value, UNKNOWN_TIMESTAMP)
-
-
-class TableStore:
-    """A table's store, timestamped, versioned or plain, behind the few calls that table processors need."""
-
-    def __init__(self, store: Any) -> None:
-        self.store: TimestampedKeyValueStore[Any, Any] | VersionedKeyValueStore[Any, Any] | _Untimed = (
-            _Untimed(store) if isinstance(store, KeyValueStore) else store
-        )
-        self.versioned = isinstance(store, VersionedKeyValueStore)
-
-    def get(self, key: Any) -> ValueAndTimestamp[Any] | None:
-        """The latest value and its timestamp."""
-        found = self.store.get(key)
-        if found is None or isinstance(found, ValueAndTimestamp):
-            return found
-        return ValueAndTimestamp(found.value, found.timestamp)
-
-    def put(self, key: Any, value: Any, timestamp: int) -> int:
-        """Put a value, or delete with None; the result of a versioned put, VALID_TO_UNDEFINED for others."""
-        if isinstance(self.store, VersionedKeyValueStore):
-            return self.store.put(key, value, timestamp)
-        self.store.put(key, value, timestamp)
-        return VALID_TO_UNDEFINED
+from millpond.processors.tables.table_store import TableStore
+from millpond.stores.typed.session import ReadOnlySessionStore
+from millpond.stores.typed.timestamped_keyvalue import ValueAndTimestamp
+from millpond.stores.typed.versioned import VersionedKeyValueStore
+from millpond.stores.typed.windowed import Windowed
 
 
 class ValueGetter(ABC):
@@ -146,3 +99,35 @@ class StoreGetter(ValueGetter):
 def store_getter(store: str) -> ValueGetterFactory:
     """The factory for a table that is materialised in ``store``."""
     return ValueGetterFactory((store,), lambda context: StoreGetter(context.store(store)))
+
+
+class _WindowGetter(ValueGetter):
+    """Reads results by windowed key."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+
+    def get(self, key: Windowed[Any]) -> ValueAndTimestamp[Any] | None:
+        found: ValueAndTimestamp[Any] | None = self._store.fetch(key.key, key.start)
+        return found
+
+
+class _SessionGetter(ValueGetter):
+    """Reads results by session; the timestamp of each is its session's end."""
+
+    def __init__(self, store: ReadOnlySessionStore[Any, Any]) -> None:
+        self._store = store
+
+    def get(self, key: Windowed[Any]) -> ValueAndTimestamp[Any] | None:
+        found = self._store.fetch_session(key.key, key.start, key.end)
+        return None if found is None else ValueAndTimestamp(found, key.end)
+
+
+def windowed_getter(store: str) -> ValueGetterFactory:
+    """The factory for the results of a windowed aggregation in ``store``."""
+
+    def make(context: ProcessorContext) -> ValueGetter:
+        found = context.store(store)
+        return _SessionGetter(found) if isinstance(found, ReadOnlySessionStore) else _WindowGetter(found)
+
+    return ValueGetterFactory((store,), make)

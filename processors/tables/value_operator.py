@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from millpond.processors.runtime.batch import Batch
-from millpond.processors.runtime.processor import Processor, ProcessorContext
-from millpond.processors.tables.source import TableConfig, TableWriter, without_repeated_tombstones
+from millpond.processors.tables.config import TableConfig
 from millpond.processors.tables.value_getters import ValueGetter
+from millpond.processors.tables.writer import TableProcessor
 from millpond.stores.typed.timestamped_keyvalue import ValueAndTimestamp
 
 Found = ValueAndTimestamp[Any] | None
@@ -59,34 +59,29 @@ class OperationGetter(ValueGetter):
         return self._parent.horizon()
 
 
-class TableOperator(Processor):
+class TableOperator(TableProcessor):
     """Applies an operation to each update, new value and old, and puts the results into the store if there is one.
 
     Args:
+        operation: what is applied.
+        config: what downstream wants of the table.
         versioned_parent: whether the parent is versioned; then no tombstone is unnecessary (KIP-914).
     """
 
     def __init__(self, operation: TableOperation, config: TableConfig, *, versioned_parent: bool) -> None:
+        super().__init__(config)
         self._operation = operation
-        self._config = config
         self._drop = operation.drops_repeated_tombstones and not versioned_parent
-
-    def init(self, context: ProcessorContext) -> None:
-        super().init(context)
-        self._writer = None if self._config.store is None else TableWriter(context, self._config)
 
     def process(self, batch: Batch) -> None:
         values = self._operation.apply(batch.keys, batch.values)
-        if self._writer is not None:
-            self._writer.write(batch.with_values(values), drop_repeated_tombstones=self._drop)
-            return
-        if not self._config.send_olds:
-            self.context.forward(Batch(batch.keys, values, batch.timestamps, None, batch.latest))
-            return
-        olds = self._operation.apply(batch.keys, batch.olds or [None] * len(batch))
-        updates = Batch(batch.keys, values, batch.timestamps, olds, batch.latest)
-        self.context.forward(without_repeated_tombstones(updates) if self._drop else updates)
+        if self._config.store is not None:
+            updates = batch.with_values(values)
+        else:
+            updates = Batch(batch.keys, values, batch.timestamps, self._olds(batch), batch.latest)
+        self._output.write(updates, drop_repeated_tombstones=self._drop)
 
-    def flush(self) -> None:
-        if self._writer is not None:
-            self._writer.flush()
+    def _olds(self, batch: Batch) -> list[Any] | None:
+        if not self._config.send_olds:
+            return None
+        return self._operation.apply(batch.keys, batch.olds or [None] * len(batch))

@@ -121,13 +121,13 @@ class Interpreter:
 
     # Operators of streams, tables or both
 
-    def _on_values(self, operator: Operator, method: str, function: Any, type_: str) -> Any:
+    def _on_values(self, operator: Operator, method: str, function: Any, type_: str, **options: Any) -> Any:
         """Call ``method``, which takes a store on a table and none on a stream."""
         node = self._input(operator)
         self._typed(operator, type_)
         if isinstance(node, dsl.KTable):
-            return getattr(node, method)(function, self._materialized(operator, type_))
-        return getattr(node, method)(function)
+            return getattr(node, method)(function, self._materialized(operator, type_), **options)
+        return getattr(node, method)(function, **options)
 
     def op_filter(self, operator: Operator) -> Any:
         predicate = named.predicate(operator["predicate"])
@@ -140,17 +140,17 @@ class Interpreter:
     def op_map_values(self, operator: Operator) -> Any:
         name = operator["mapper"]
         type_ = named.mapper_type(name, self.types[operator["input"]])
-        made = self._on_values(operator, "map_values", named.mapper(name), type_)
-        made.value_serde = type_
-        return made
+        return self._on_values(operator, "map_values", named.mapper(name), type_, value_serde=type_)
 
     def op_transform_values(self, operator: Operator) -> Any:
         name = operator["mapper"]
         mapper = named.mapper(name)
         type_ = named.mapper_type(name, self.types[operator["input"]])
-        made = self._on_values(operator, "transform_values", lambda key, value: mapper(value), type_)
-        made.value_serde = type_
-        return made
+
+        def transformer(key: Any, value: Any) -> Any:
+            return mapper(value)
+
+        return self._on_values(operator, "transform_values", transformer, type_, value_serde=type_)
 
     def op_select_key(self, operator: Operator) -> Any:
         self._like_input(operator)
@@ -190,13 +190,10 @@ class Interpreter:
         join = getattr(this, {"inner": "join", "left": "left_join", "outer": "outer_join"}[operator["type"]])
         joiner = named.joiner(operator["joiner"])
         if isinstance(this, dsl.KTable):
-            made = join(other, joiner, self._materialized(operator, type_))
-        elif isinstance(other, dsl.KTable):
-            made = join(other, joiner, dsl.Joined(grace=operator.get("grace_ms")))
-        else:
-            made = join(other, joiner, windows=_join_windows(operator["window"]))
-        made.value_serde = type_
-        return made
+            return join(other, joiner, self._materialized(operator, type_))
+        if isinstance(other, dsl.KTable):
+            return join(other, joiner, dsl.Joined(grace=operator.get("grace_ms")))
+        return join(other, joiner, windows=_join_windows(operator["window"]))
 
     def op_fk_join(self, operator: Operator) -> Any:
         this, other = self._input(operator, "this"), self._input(operator, "other")

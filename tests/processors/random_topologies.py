@@ -64,7 +64,7 @@ class RandomTopology:
         self.tables: list[KTable] = [
             self.builder.table("table-0"),
             self.builder.table("table-1", materialized=Materialized.versioned(history_retention=20)),
-            self.builder.table("table-2", materialized=Materialized.versioned(history_retention=15), grace=4),
+            self.builder.table("table-2", materialized=Materialized.versioned(history_retention=15), reorder_within=4),
         ]
         self.histories = {table.node for table in self.tables[1:]}
         self.builder.add_state_store(StoreSpec(SHARED, StoreKind.KEY_VALUE, STRING, STRING))
@@ -121,14 +121,12 @@ def _join_streams(made: RandomTopology, first: int, second: int, variant: int, n
     windows = JoinWindows(before=5, after=variant % 7, grace=variant % 3, eager=variant % 2 == 0)
     join = (KStream.join, KStream.left_join, KStream.outer_join)[variant % 3]
     joined = join(made.stream(first), made.stream(second), short, windows=windows)
-    joined.value_serde = "string"
     made.streams.append(joined)
 
 
 def _join_table(made: RandomTopology, first: int, second: int, variant: int, number: int) -> None:
     join = (KStream.join, KStream.left_join)[variant % 2]
     joined = join(made.stream(first), made.table(second), short)
-    joined.value_serde = "string"
     made.streams.append(joined)
 
 
@@ -136,7 +134,6 @@ def _join_with_grace(made: RandomTopology, first: int, second: int, variant: int
     versioned = [table for table in made.tables if table.node in made.histories]
     join = (KStream.join, KStream.left_join)[variant % 2]
     joined = join(made.stream(first), versioned[second % len(versioned)], short, Joined(grace=variant))
-    joined.value_serde = "string"
     made.streams.append(joined)
 
 
@@ -170,13 +167,12 @@ def _join_table_with_grace(made: RandomTopology, first: int, second: int, varian
     if table.versioned:
         join = (KStream.join, KStream.left_join)[variant % 2]
         joined = join(made.stream(first), table, short, Joined(grace=variant % 5))
-        joined.value_serde = "string"
         made.streams.append(joined)
 
 
 def _to_table(made: RandomTopology, first: int, second: int, variant: int, number: int) -> None:
     store = Materialized.versioned(history_retention=15) if variant % 2 else None
-    made.tables.append(made.stream(first).to_table(store, grace=None if variant % 3 else variant))
+    made.tables.append(made.stream(first).to_table(store, reorder_within=None if variant % 3 else variant))
 
 
 def _table_filter(made: RandomTopology, first: int, second: int, variant: int, number: int) -> None:

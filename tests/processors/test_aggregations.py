@@ -154,8 +154,8 @@ def test_a_store_of_windows_cannot_hold_an_aggregation_by_key() -> None:
 
 
 def test_a_result_whose_serde_is_not_known_is_refused() -> None:
-    stream = StreamsBuilder().stream("in", Consumed("string", "string")).group_by_key()
-    with pytest.raises(TopologyError, match="value serde"):
+    stream = StreamsBuilder(value_serde=None).stream("in", Consumed("string", "string")).group_by_key()
+    with pytest.raises(TopologyError, match=r"no value serde.* or as StreamsBuilder\(value_serde"):
         stream.aggregate(list, lambda key, value, values: values)
 
 

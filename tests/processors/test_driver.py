@@ -108,7 +108,6 @@ def test_records_may_come_back_to_the_tasks_that_wrote_them() -> None:
     builder = StreamsBuilder()
     users = builder.table("users")
     named = builder.stream("in").left_join(users, lambda value, name: value)
-    named.value_serde = "msgpack"
     rekeyed = named.select_key(lambda key, value: value)
     again = rekeyed.left_join(users, lambda value, name: [value, name])
     again.to("out", Produced(value_serde="msgpack"))

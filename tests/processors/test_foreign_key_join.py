@@ -7,7 +7,16 @@ from typing import Any
 import pytest
 
 from millpond.errors import TopologyError
-from millpond.processors import KStream, KTable, Materialized, Produced, StreamsBuilder, Topology, TopologyDriver
+from millpond.processors import (
+    Consumed,
+    KStream,
+    KTable,
+    Materialized,
+    Produced,
+    StreamsBuilder,
+    Topology,
+    TopologyDriver,
+)
 from tests.processors.driving import Input, drive, last_values
 
 TEXT = Materialized.with_serdes(None, "string")
@@ -196,10 +205,10 @@ def test_only_the_last_result_of_a_batch_comes_out_where_answers_are_stale() -> 
 
 
 def test_a_join_whose_rows_cannot_travel_is_refused() -> None:
-    builder = StreamsBuilder(value_serde="string")
-    unknown = builder.table("a").join(builder.table("b"), _joiner)
+    builder, text = StreamsBuilder(value_serde=None), Consumed(value_serde="string")
+    unknown = builder.table("a", text).join(builder.table("b", text), _joiner)
     with pytest.raises(TopologyError, match="value serde"):
-        unknown.join(builder.table("c"), _joiner, TEXT, foreign_key=_customer)
+        unknown.join(builder.table("c", text), _joiner, TEXT, foreign_key=_customer)
 
 
 def _joined_back(builder: StreamsBuilder, orders: KTable, other_orders: KTable) -> Topology:

@@ -197,7 +197,6 @@ def test_a_global_table_can_be_used_on_both_sides_of_a_repartition() -> None:
     builder = StreamsBuilder(value_serde="string")
     names = builder.global_table("names", materialized=Materialized("names"))
     first = builder.stream("in").join(names, _joiner, selector=lambda key, value: value)
-    first.value_serde = "string"
     second = first.select_key(lambda key, value: value[0]).repartition()
     second.join(names, _joiner).to("out", Produced(value_serde="string"))
     topology = builder.build()

@@ -225,8 +225,8 @@ def test_out_of_order_rows_of_a_versioned_table_take_no_part() -> None:
 
 def test_a_table_whose_values_cannot_travel_says_so() -> None:
     builder = StreamsBuilder(value_serde=None)
-    table = builder.stream("in").to_table(Materialized(value_serde="string"))
-    table.value_serde = None
+    left, right = (builder.table(topic, Consumed(value_serde="string")) for topic in ("left", "right"))
+    table = left.join(right, max)
     with pytest.raises(TopologyError, match=r"Grouped\(value_serde"):
         table.group_by(lambda key, value: (key, value)).count()
 

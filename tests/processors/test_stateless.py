@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from millpond.errors import TopologyError
-from millpond.processors import KStream, Produced, StreamsBuilder, TopologyDriver
+from millpond.processors import Consumed, KStream, Produced, StreamsBuilder, TopologyDriver
 from millpond.stores.serdes import MSGPACK
 
 INPUT = [("a", "one", 1), ("b", "two", 2), ("a", None, 3), (None, "four", 4)]
@@ -89,11 +89,11 @@ def test_merge_takes_all_records_of_all_streams(builder: StreamsBuilder) -> None
     assert _results(builder, stream, INPUT) == [("a", "one", 1), ("a", None, 3), (None, "four", 4)]
 
 
-def test_merge_keeps_the_serdes_that_all_streams_have_and_forgets_the_others(builder: StreamsBuilder) -> None:
-    source = builder.stream("in")
+def test_merge_keeps_the_serdes_that_all_streams_have_and_takes_the_builders_for_others() -> None:
+    source = StreamsBuilder(key_serde="string", value_serde="json").stream("in", Consumed(value_serde="string"))
     merged = source.merge(source.map_values(len, value_serde="int64"))
     assert merged.key_serde == "string"
-    assert merged.value_serde is None
+    assert merged.value_serde == "json"
 
 
 def test_a_serde_and_its_name_are_the_same_to_merge(builder: StreamsBuilder) -> None:
@@ -137,11 +137,18 @@ def test_branches_that_come_together_again_keep_the_order_of_the_records(builder
     assert _results(builder, second.merge(first), INPUT) == INPUT
 
 
-def test_a_branch_after_the_default_branch_is_refused(builder: StreamsBuilder) -> None:
-    branched = builder.stream("in").split()
+def test_a_split_ends_once(builder: StreamsBuilder) -> None:
+    branched = builder.stream("in").split(name="once-").branch(lambda key, value: True)
     branched.default_branch()
-    with pytest.raises(TopologyError, match="before the default branch"):
-        branched.branch(lambda key, value: True)
+    with pytest.raises(TopologyError, match="already has a node called 'once-split'"):
+        branched.branch(lambda key, value: False).no_default_branch()
+
+
+def test_a_split_whose_branches_went_nowhere_is_refused(builder: StreamsBuilder) -> None:
+    branched = builder.stream("in").split(name="lost-")
+    branched.branch(lambda key, value: True)  # a new object, which nobody kept
+    with pytest.raises(TopologyError, match=r"no branches.*chain the calls"):
+        branched.no_default_branch()
 
 
 @pytest.mark.parametrize("rekeyed", ["map", "flat_map", "select_key"])

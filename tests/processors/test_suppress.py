@@ -192,12 +192,7 @@ def test_a_join_sees_the_table_without_what_is_held_back() -> None:
         Input("asked", "k", "held again", 14),
     ]
 
-    def stream(builder: StreamsBuilder) -> KStream:
-        joined = build(builder)
-        joined.value_serde = "string"
-        return joined
-
-    values = [record.value for record in drive(stream, records)]
+    values = [record.value for record in drive(build, records)]
     assert values == ["before None", "held None", "out a", "held again a"]
 
 

@@ -181,7 +181,7 @@ class TestGraceOfTableSources:
             grace = seed % 9
             arrivals = _history(seed, ["t"])
             builder = StreamsBuilder(value_serde="string")
-            builder.table("t", materialized=Materialized("table"), grace=grace).to("out")
+            builder.table("t", materialized=Materialized("table"), reorder_within=grace).to("out")
             topology = builder.build()
             output: list[Any] = []
             middle = len(arrivals) // 2
@@ -200,7 +200,7 @@ class TestGraceOfTableSources:
         for seed in range(HISTORIES // 3):
             arrivals = [*_history(seed, ["t"]), *(Arrival("t", key, f"end-{key}", 1000) for key in (*KEYS, "z"))]
             builder = StreamsBuilder(value_serde="string")
-            builder.table("t", materialized=Materialized("table"), grace=LAST_TIME).to("out")
+            builder.table("t", materialized=Materialized("table"), reorder_within=LAST_TIME).to("out")
             with TopologyDriver(builder.build()) as driver:
                 _pipe(driver, seed, arrivals)
                 rows = {key: row.value for key, row in driver.store("table").scan()}

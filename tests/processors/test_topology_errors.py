@@ -7,6 +7,7 @@ from millpond.processors import (
     Consumed,
     Joined,
     JoinWindows,
+    KStream,
     Materialized,
     Produced,
     Repartitioned,
@@ -14,7 +15,8 @@ from millpond.processors import (
     StreamsBuilder,
     TopologyDriver,
 )
-from millpond.processors.runtime.topology import ProcessorNode, TopologyGraph
+from millpond.processors.dsl.wiring.graph import TopologyGraph
+from millpond.processors.runtime.nodes import ProcessorNode
 from millpond.processors.streams.stateless import StreamPass
 from millpond.stores.serdes import BYTES
 from millpond.stores.specs import StoreKind, StoreSpec
@@ -63,14 +65,21 @@ def test_a_topic_that_is_read_as_a_stream_in_two_ways(builder: StreamsBuilder) -
         builder.stream("in", Consumed(value_serde="json"))
 
 
-def test_a_sink_without_a_serde(builder: StreamsBuilder) -> None:
-    stream = builder.stream("in").join(builder.table("names"), lambda left, right: left)
+def joined_without_a_serde() -> KStream:
+    """A stream whose values have no serde: nobody names one, and the builder has no default."""
+    builder = StreamsBuilder(value_serde=None)
+    text = Consumed(value_serde="string")
+    return builder.stream("in", text).join(builder.table("names", text), lambda left, right: left)
+
+
+def test_a_sink_without_a_serde() -> None:
+    stream = joined_without_a_serde()
     with pytest.raises(TopologyError, match=r"sink 'out' has no value serde: give Produced\(value_serde=\.\.\.\)"):
         stream.to("out")
 
 
-def test_a_repartition_without_a_serde(builder: StreamsBuilder) -> None:
-    joined = builder.stream("in").join(builder.table("names"), lambda left, right: left)
+def test_a_repartition_without_a_serde() -> None:
+    joined = joined_without_a_serde()
     with pytest.raises(TopologyError, match=r"records of 'KSTREAM-KEY-SELECT-\d+' must travel .* value serde"):
         joined.select_key(lambda key, value: value).group_by_key().count()
 
@@ -172,7 +181,7 @@ def test_a_topic_that_is_written_and_read_without_a_cycle(builder: StreamsBuilde
 
 def test_an_unknown_parent() -> None:
     with pytest.raises(TopologyError, match="node 'child' names the parent 'parent', which does not exist"):
-        TopologyGraph().add(ProcessorNode("child", ["parent"], supplier=StreamPass))
+        TopologyGraph().add(ProcessorNode("child", ("parent",), supplier=StreamPass))
 
 
 def test_an_unknown_store(builder: StreamsBuilder) -> None:

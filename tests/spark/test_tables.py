@@ -51,7 +51,6 @@ def _enriched_orders(moved: bool) -> Topology:
     if moved:
         # The table is used on both sides of the repartition.
         known = orders.left_join(customers, lambda order, customer: order, selector=lambda key, order: _customer(order))
-        known.value_serde = "string"
         orders = known.repartition()
     orders.left_join(customers, _joiner, selector=lambda key, order: _customer(order)).to("out", OUT)
     return builder.build()

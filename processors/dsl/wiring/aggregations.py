@@ -6,20 +6,18 @@ from functools import partial
 from typing import Any
 
 from millpond.errors import TopologyError
-from millpond.processors.aggregations.aggregate import Aggregate, AggregateSetup, Aggregation
+from millpond.processors.aggregations.aggregate import Aggregate, AggregateSetup, Aggregation, MergedUpdates
 from millpond.processors.aggregations.session_aggregate import SessionAggregate
 from millpond.processors.aggregations.sliding_window_aggregate import SlidingWindowAggregate
 from millpond.processors.aggregations.windowed_aggregate import WindowedAggregate
-from millpond.processors.dsl.ktable import TABLE_KINDS, KTable
-from millpond.processors.dsl.windowed_table import WindowedKTable
-from millpond.processors.options.config import Materialized, SerdeLike
+from millpond.processors.dsl.wiring.graph import TopologyGraph
+from millpond.processors.dsl.wiring.table import TABLE_KINDS, StoredTable, WindowedTable
+from millpond.processors.options.materialized import Materialized
+from millpond.processors.options.serdes import SerdeLike
 from millpond.processors.options.windowed_serdes import SessionWindowedSerde, TimeWindowedSerde
 from millpond.processors.options.windows import EmitStrategy, SessionWindows, SlidingWindows, TimeWindows, Windows
-from millpond.processors.runtime.batch import Batch
 from millpond.processors.runtime.processor import Processor
-from millpond.processors.runtime.topology import ProcessorNode, TopologyGraph
-from millpond.processors.tables.source import TableConfig
-from millpond.processors.tables.update_cache import UpdateCache
+from millpond.processors.tables.config import TableConfig
 from millpond.stores.serdes import Serde
 from millpond.stores.specs import StoreKind, StoreSpec
 
@@ -27,24 +25,7 @@ Input = tuple[str, Aggregation]
 """The node that records come from, equal keys together, and what is computed of them."""
 
 Serdes = tuple[SerdeLike | None, SerdeLike | None]
-"""Of keys and of results, where ``Materialized`` names none."""
-
-
-class _Merge(Processor):
-    """Behind several processors that share a store: passes their updates on, or with a cache the last ones only."""
-
-    def __init__(self, key_serde: Serde[Any], caching: bool) -> None:
-        self._cache = UpdateCache(key_serde) if caching else None
-
-    def process(self, batch: Batch) -> None:
-        if self._cache is None:
-            self.context.forward(batch)
-        else:
-            self._cache.add(batch)
-
-    def flush(self) -> None:
-        if self._cache is not None:
-            self.context.forward(self._cache.take())
+"""Of keys and of results, where ``Materialized`` names none; None for results: the builder's."""
 
 
 def add_key_aggregation(
@@ -54,12 +35,12 @@ def add_key_aggregation(
     store: str,
     serdes: Serdes,
     prefix: str = "KSTREAM-AGGREGATE-",
-) -> KTable:
+) -> StoredTable:
     """Add an aggregation by key alone; ``store`` is the store's name unless ``materialized`` has one."""
-    spec = materialized.spec(store, StoreKind.TIMESTAMPED_KEY_VALUE, *serdes)
+    spec = materialized.spec(store, StoreKind.TIMESTAMPED_KEY_VALUE, *_known(graph, serdes))
     _require_kind(spec, *TABLE_KINDS)
-    node, config = _add(graph, inputs, spec, materialized.caching, Aggregate, spec.key_serde, prefix)
-    return KTable(graph, node, spec.key_serde, spec.value_serde, config)
+    node = _add(graph, inputs, spec, materialized.caching, Aggregate, spec.key_serde, prefix)
+    return StoredTable(graph, node, spec.key_serde, spec.value_serde)
 
 
 def add_window_aggregation(
@@ -69,12 +50,12 @@ def add_window_aggregation(
     serdes: Serdes,
     windows: TimeWindows | SlidingWindows,
     emit: EmitStrategy,
-) -> KTable:
+) -> StoredTable:
     """Add an aggregation by key and window of time."""
     store = graph.new_name("KSTREAM-AGGREGATE-STATE-STORE-")
     size = windows.size if isinstance(windows, TimeWindows) else windows.difference
     kind = StoreKind.TIMESTAMPED_WINDOW
-    spec = materialized.spec(store, kind, *serdes, retention=windows.retention, window_size=size)
+    spec = materialized.spec(store, kind, *_known(graph, serdes), retention=windows.retention, window_size=size)
     _require_kind(spec, kind)
     spec = _retained(spec, windows, emit)
 
@@ -84,9 +65,9 @@ def add_window_aggregation(
         return SlidingWindowAggregate(setup, windows, emit)
 
     key_serde = TimeWindowedSerde(spec.key_serde, size)
-    node, config = _add(graph, inputs, spec, materialized.caching, make, key_serde)
+    node = _add(graph, inputs, spec, materialized.caching, make, key_serde)
     graph.windows[node] = windows
-    return WindowedKTable(graph, node, key_serde, spec.value_serde, config)
+    return WindowedTable(graph, node, key_serde, spec.value_serde)
 
 
 def add_session_aggregation(
@@ -96,10 +77,10 @@ def add_session_aggregation(
     serdes: Serdes,
     windows: SessionWindows,
     emit: EmitStrategy,
-) -> KTable:
+) -> StoredTable:
     """Add an aggregation by key and session."""
     store = graph.new_name("KSTREAM-AGGREGATE-STATE-STORE-")
-    spec = materialized.spec(store, StoreKind.SESSION, *serdes, retention=windows.retention)
+    spec = materialized.spec(store, StoreKind.SESSION, *_known(graph, serdes), retention=windows.retention)
     _require_kind(spec, StoreKind.SESSION)
     spec = _retained(spec, windows, emit)
     key_serde = SessionWindowedSerde(spec.key_serde)
@@ -107,9 +88,9 @@ def add_session_aggregation(
     def make(setup: AggregateSetup) -> Processor:
         return SessionAggregate(setup, windows, emit)
 
-    node, config = _add(graph, inputs, spec, materialized.caching, make, key_serde)
+    node = _add(graph, inputs, spec, materialized.caching, make, key_serde)
     graph.windows[node] = windows
-    return WindowedKTable(graph, node, key_serde, spec.value_serde, config)
+    return WindowedTable(graph, node, key_serde, spec.value_serde)
 
 
 def _add(
@@ -120,7 +101,7 @@ def _add(
     make: Callable[[AggregateSetup], Processor],
     result_serde: Serde[Any],
     prefix: str = "KSTREAM-AGGREGATE-",
-) -> tuple[str, TableConfig]:
+) -> str:
     """One processor for each input, all on one store, and the node that the updates come out of.
 
     Args:
@@ -132,19 +113,29 @@ def _add(
         result_serde: how the keys of the updates become bytes.
         prefix: of the nodes' names.
     """
-    config = TableConfig(spec.name, versioned=spec.kind is StoreKind.VERSIONED)
     alone = len(inputs) == 1
-    nodes = []
-    for number, (source, aggregation) in enumerate(inputs):
-        nodes.append(graph.new_name(prefix))
-        setup = AggregateSetup(config, spec, aggregation, caching and alone, number)
-        graph.add(ProcessorNode(nodes[-1], [source], supplier=partial(make, setup)))
+    nodes = [graph.new_name(prefix) for _ in inputs]
+    table = nodes[0] if alone else graph.new_name("COGROUPKSTREAM-MERGE-")
+    graph.add_table(table, TableConfig(spec.name, versioned=spec.kind is StoreKind.VERSIONED))
+    for number, (node, (source, aggregation)) in enumerate(zip(nodes, inputs, strict=True)):
+        setup = partial(AggregateSetup, spec=spec, aggregation=aggregation, caching=caching and alone, number=number)
+        graph.add_table_processor(node, [source], partial(_made, make, setup), table)
     graph.add_store(spec, *nodes)
-    if alone:
-        return nodes[0], config
-    merge = graph.new_name("COGROUPKSTREAM-MERGE-")
-    graph.add(ProcessorNode(merge, nodes, supplier=lambda: _Merge(result_serde, caching)))
-    return merge, config
+    if not alone:
+        graph.add_processor(table, nodes, lambda: MergedUpdates(result_serde, caching=caching))
+    return table
+
+
+def _made(
+    make: Callable[[AggregateSetup], Processor], setup: Callable[[TableConfig], AggregateSetup], config: TableConfig
+) -> Processor:
+    return make(setup(config))
+
+
+def _known(graph: TopologyGraph, serdes: Serdes) -> Serdes:
+    """The serdes, with the builder's for results that nobody has named one for."""
+    key, value = serdes
+    return key, value or graph.value_serde
 
 
 def _require_kind(spec: StoreSpec, *kinds: StoreKind) -> None:

@@ -1,23 +1,26 @@
 """Whether two inputs of a join can meet: equal keys have to be in the same task.
 
 A record's task follows from the bytes of its key. Both inputs are split into equally many partitions by construction,
-so they are co-partitioned as soon as equal keys have equal bytes, and records whose key has changed have travelled.
+so they are co-partitioned as soon as equal keys have equal bytes, and records whose key has changed have traveled.
 """
 
 from typing import Protocol
 
 from millpond.errors import TopologyError
-from millpond.processors.options.config import SerdeLike, same_serde
-from millpond.processors.runtime.topology import TopologyGraph
+from millpond.processors.dsl.wiring.graph import TopologyGraph
+from millpond.processors.options.serdes import SerdeLike, same_serde
 from millpond.stores.serdes import serde
 
 
 class Keyed(Protocol):
     """A stream or a table in the topology."""
 
-    graph: TopologyGraph
-    node: str
-    key_serde: SerdeLike | None
+    @property
+    def graph(self) -> TopologyGraph: ...
+    @property
+    def node(self) -> str: ...
+    @property
+    def key_serde(self) -> SerdeLike | None: ...
 
 
 def check_copartitioned(left: Keyed, right: Keyed) -> None:

@@ -1,12 +1,15 @@
 """How a foreign-key join enters the graph: three groups of processors and the internal topics between them."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from millpond.errors import TopologyError
-from millpond.processors.dsl.ktable import KTable, SourceKTable, check_table_store, table_source
-from millpond.processors.options.config import Consumed, Materialized, Produced, SerdeLike
-from millpond.processors.runtime.topology import ProcessorNode, SinkNode, SourceNode, TopologyGraph
+from millpond.processors.dsl.wiring.graph import TopologyGraph
+from millpond.processors.dsl.wiring.table import SourceTable, TableHandle, source_table, stored_table
+from millpond.processors.options.joins import JoinType
+from millpond.processors.options.materialized import Materialized
+from millpond.processors.options.serdes import SerdeLike
 from millpond.processors.tables.foreign_key_join import (
     ForeignTableJoin,
     LatestOnly,
@@ -15,8 +18,7 @@ from millpond.processors.tables.foreign_key_join import (
     SubscriptionSend,
     UnjoinedRows,
 )
-from millpond.processors.tables.join import Joiner, TableJoinType
-from millpond.processors.tables.source import TableConfig
+from millpond.processors.tables.join import Joiner
 from millpond.stores.serdes import BYTES, Serde, serde
 from millpond.stores.specs import StoreKind, StoreSpec
 
@@ -24,14 +26,14 @@ from millpond.stores.specs import StoreKind, StoreSpec
 class _Serdes:
     """The serdes of the two tables, all of which the messages need."""
 
-    def __init__(self, left: KTable, foreign: KTable) -> None:
+    def __init__(self, left: TableHandle, foreign: TableHandle) -> None:
         self.key = _known(left, left.key_serde, "key")
         self.left = _known(left, left.value_serde, "value")
         self.foreign_key = _known(foreign, foreign.key_serde, "key")
         self.foreign = _known(foreign, foreign.value_serde, "value")
 
 
-def _known(table: KTable, value: SerdeLike | None, what: str) -> Serde[Any]:
+def _known(table: TableHandle, value: SerdeLike | None, what: str) -> Serde[Any]:
     if value is None:
         raise TopologyError(
             f"table {table.node!r} cannot take part in a foreign-key join: the {what} serde of its rows on their way "
@@ -41,90 +43,74 @@ def _known(table: KTable, value: SerdeLike | None, what: str) -> Serde[Any]:
 
 
 def join_on_foreign_key(
-    left: KTable,
-    foreign: KTable,
+    left: TableHandle,
+    foreign: TableHandle,
     joiner: Joiner,
     extract: Callable[[Any, Any], Any],
     materialized: Materialized,
-    type_: TableJoinType,
+    join_type: JoinType,
     name: str | None,
-) -> KTable:
-    """Add the join of ``left`` with the rows of ``foreign`` at ``extract(key, value)``; the result is stored."""
+) -> SourceTable:
+    """Add the join of ``left`` with the rows of ``foreign`` at ``extract(key, value)``; the result is stored.
+
+    Raises:
+        TopologyError: a serde of either table is not known.
+    """
     graph = left.graph
     name = name or graph.new_name("KTABLE-FK-JOIN-")
     serdes = _Serdes(left, foreign)
-    inner = type_ is TableJoinType.INNER
-    left.enable_old_values(force=True)
+    left.send_olds(force=True)
     # A filter of the foreign table then knows which of its tombstones are unnecessary.
-    foreign.enable_old_values(force=True)
+    foreign.send_olds(force=True)
     if graph.connected(left.node, foreign.node):
         foreign = _copied(foreign, serdes, f"{name}-foreign")
     subscriptions, rows = f"{name}-subscription", f"{name}-rows"
-    versioned = left.versioned
     send = f"{name}-subscription-send"
-    sinks = f"{subscriptions}-sink", f"{rows}-sink"
-    graph.add(
-        ProcessorNode(
-            send,
-            [left.node],
-            supplier=lambda: SubscriptionSend(
-                extract,
-                (serdes.key, serdes.left, serdes.foreign_key),
-                inner=inner,
-                versioned=versioned,
-                subscriptions=sinks[0],
-                rows=sinks[1],
-            ),
-        )
+    subscribe = partial(
+        SubscriptionSend,
+        extract,
+        (serdes.key, serdes.left, serdes.foreign_key),
+        inner=join_type is JoinType.INNER,
+        versioned=left.versioned,
+        subscriptions=f"{subscriptions}-sink",
+        rows=f"{rows}-sink",
     )
+    graph.add_processor(send, [left.node], subscribe)
     subscribed = _through(graph, subscriptions, [send], serdes.foreign_key, BYTES)
     moved = _through(graph, rows, [send], serdes.key, BYTES)
     responses = _foreign_side(graph, name, subscribed, foreign, serdes)
-    return _result_side(graph, name, (moved, responses), serdes, joiner, materialized, inner)
+    return _result_side(graph, name, (moved, responses), serdes, joiner, materialized, join_type)
 
 
 def _through(
     graph: TopologyGraph, topic: str, parents: list[str], key_serde: Serde[Any], value_serde: Serde[Any]
 ) -> str:
     """A sink and a source on an internal topic; the source's name."""
-    sink, source = f"{topic}-sink", f"{topic}-source"
-    graph.internal_topics.add(topic)
-    graph.add(SinkNode(sink, parents, topic=topic, produced=Produced(key_serde, value_serde, name=sink)))
-    graph.add(SourceNode(source, topic=topic, consumed=Consumed(key_serde, value_serde, name=source)))
+    source = f"{topic}-source"
+    graph.add_internal_topic(topic, f"{topic}-sink", source, parents, (key_serde, value_serde))
     return source
 
 
-def _copied(table: KTable, serdes: _Serdes, name: str) -> KTable:
+def _copied(table: TableHandle, serdes: _Serdes, name: str) -> SourceTable:
     """The latest rows of the foreign table in tasks of their own, because its tasks are those of the left table."""
-    graph, versioned = table.graph, table.versioned
-    graph.add(ProcessorNode(f"{name}-latest", [table.node], supplier=lambda: LatestOnly(versioned)))
+    graph = table.graph
+    graph.add_processor(f"{name}-latest", [table.node], partial(LatestOnly, table.versioned))
     source = _through(graph, name, [f"{name}-latest"], serdes.foreign_key, serdes.foreign)
     spec = StoreSpec(f"{name}-store", StoreKind.TIMESTAMPED_KEY_VALUE, serdes.foreign_key, serdes.foreign)
-    return _stored(graph, name, [source], TableConfig(), spec)
+    return stored_table(graph, name, [source], spec)
 
 
-def _stored(graph: TopologyGraph, node: str, parents: list[str], config: TableConfig, spec: StoreSpec) -> KTable:
-    """A table that puts what its parents send into a store."""
-    graph.add(ProcessorNode(node, parents, supplier=table_source(config)))
-    table = SourceKTable(graph, node, spec.key_serde, spec.value_serde, config, spec)
-    table.materialize()
-    return table
-
-
-def _foreign_side(graph: TopologyGraph, name: str, subscribed: str, foreign: KTable, serdes: _Serdes) -> str:
+def _foreign_side(graph: TopologyGraph, name: str, subscribed: str, foreign: TableHandle, serdes: _Serdes) -> str:
     """Keeps the subscriptions and answers them; the source of the answers."""
     store = f"{name}-subscription-store"
     graph.add_store(StoreSpec(store, StoreKind.KEY_VALUE, BYTES, BYTES))
-    getter, versioned = foreign.value_getter(), foreign.versioned
+    getter = foreign.value_getter()
     of_messages = serdes.key, serdes.foreign_key, serdes.foreign
     receive, rejoin = f"{name}-subscription-receive", f"{name}-foreign-join"
-    graph.add(ProcessorNode(receive, [subscribed], supplier=lambda: SubscriptionReceive(store, getter, of_messages)))
+    graph.add_processor(receive, [subscribed], partial(SubscriptionReceive, store, getter, of_messages))
     graph.connect(receive, store, *getter.stores)
-    graph.add(
-        ProcessorNode(
-            rejoin, [foreign.node], supplier=lambda: ForeignTableJoin(store, of_messages, versioned=versioned)
-        )
-    )
+    answer_all = partial(ForeignTableJoin, store, of_messages, versioned=foreign.versioned)
+    graph.add_processor(rejoin, [foreign.node], answer_all)
     graph.connect(rejoin, store)
     return _through(graph, f"{name}-response", [receive, rejoin], serdes.key, BYTES)
 
@@ -136,30 +122,23 @@ def _result_side(
     serdes: _Serdes,
     joiner: Joiner,
     materialized: Materialized,
-    inner: bool,
-) -> KTable:
+    join_type: JoinType,
+) -> SourceTable:
     """Keeps the left rows, joins the answers with them, and stores the results."""
     moved, responses = sources
-    spec = materialized.spec(f"{name}-store", StoreKind.TIMESTAMPED_KEY_VALUE, serdes.key, None)
-    check_table_store(spec, materialized)
+    inner = join_type is JoinType.INNER
+    spec = materialized.spec(f"{name}-store", StoreKind.TIMESTAMPED_KEY_VALUE, serdes.key, graph.value_serde)
     rows_spec = StoreSpec(f"{name}-rows-store", StoreKind.TIMESTAMPED_KEY_VALUE, serdes.key, BYTES)
-    rows = _stored(graph, f"{name}-rows", [moved], TableConfig(send_olds=not inner), rows_spec)
+    rows = stored_table(graph, f"{name}-rows", [moved], rows_spec, send_olds=not inner)
     parents = []
     if not inner:
         parents.append(f"{name}-unjoined")
-        graph.add(ProcessorNode(parents[0], [rows.node], supplier=lambda: UnjoinedRows(joiner, serdes.left)))
+        graph.add_processor(parents[0], [rows.node], partial(UnjoinedRows, joiner, serdes.left))
     resolve = f"{name}-response-join"
-    graph.add(
-        ProcessorNode(
-            resolve,
-            [responses],
-            supplier=lambda: ResponseJoin(
-                rows_spec.name, spec.name, joiner, (serdes.left, serdes.foreign), inner=inner
-            ),
-        )
-    )
+    join = partial(ResponseJoin, rows_spec.name, spec.name, joiner, (serdes.left, serdes.foreign), inner=inner)
+    graph.add_processor(resolve, [responses], join)
     graph.connect(resolve, rows_spec.name)
-    config = TableConfig(versioned=spec.kind is StoreKind.VERSIONED, caching=materialized.caching)
-    result = _stored(graph, f"{name}-result", [*parents, resolve], config, spec)
+    result = source_table(graph, f"{name}-result", [*parents, resolve], spec, materialized)
+    result.materialize()
     graph.connect(resolve, spec.name)
     return result

@@ -11,64 +11,53 @@ records that wait for a partner.
 """
 
 from collections.abc import Callable
-from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from millpond.errors import TopologyError
 from millpond.processors.dsl.wiring.copartition import check_copartitioned
-from millpond.processors.options.config import SerdeLike, StreamJoined
+from millpond.processors.dsl.wiring.stream import StreamHandle
 from millpond.processors.options.join_windows import JoinWindows
+from millpond.processors.options.joins import JoinType, StreamJoined
+from millpond.processors.options.serdes import SerdeLike
 from millpond.processors.streams.self_join import StreamSelfJoin
 from millpond.processors.streams.stream_join import StreamStreamJoin, StreamStreamJoinPlan
 from millpond.processors.streams.unpaired_records import Side
 from millpond.stores.serdes import BYTES, Serde, serde
 from millpond.stores.specs import StoreKind, StoreSpec
 
-if TYPE_CHECKING:
-    from millpond.processors.dsl.kstream import KStream
-
-
-class JoinKind(Enum):
-    """Whose records come out without a partner."""
-
-    INNER = "inner"
-    LEFT = "left"
-    OUTER = "outer"
-
-
 _ALONE = {
-    JoinKind.INNER: frozenset[Side](),
-    JoinKind.LEFT: frozenset({Side.LEFT}),
-    JoinKind.OUTER: frozenset(Side),
+    JoinType.INNER: frozenset[Side](),
+    JoinType.LEFT: frozenset({Side.LEFT}),
+    JoinType.OUTER: frozenset(Side),
 }
 
 
 def join_streams(
-    left: "KStream",
-    right: "KStream",
+    left: StreamHandle,
+    right: StreamHandle,
     joiner: Callable[[Any, Any, Any], Any],
     windows: JoinWindows,
     joined: StreamJoined,
-    kind: JoinKind,
-) -> "KStream":
+    join_type: JoinType,
+) -> StreamHandle:
     """The stream of the results.
 
     Raises:
         TopologyError: the inputs are not co-partitioned, or a serde is not known.
     """
-    left, right = _together(left, right, joined, kind)
+    left, right = _together(left, right, joined, join_type)
     check_copartitioned(left, right)
     graph = left.graph
-    if graph.optimize and kind is JoinKind.INNER and left.node == right.node:
+    if graph.optimize and join_type is JoinType.INNER and left.node == right.node:
         return _join_with_itself(left, joiner, windows, joined)
-    names = {side: _node_name(left, joined, kind, side) for side in (Side.LEFT, Side.RIGHT)}
+    names = {side: _node_name(left, joined, join_type, side) for side in (Side.LEFT, Side.RIGHT)}
     specs = _specs(left, right, windows, joined, names)
-    waiting = _waiting_spec(joined, names[Side.LEFT]) if kind is not JoinKind.INNER and not windows.eager else None
+    waiting = _waiting_spec(joined, names[Side.LEFT]) if join_type is not JoinType.INNER and not windows.eager else None
     plan = StreamStreamJoinPlan(
         joiner,
         windows,
         {side: spec.name for side, spec in specs.items()},
-        _ALONE[kind],
+        _ALONE[join_type],
         None if waiting is None else waiting.name,
     )
     sides = []
@@ -76,40 +65,40 @@ def join_streams(
         sides.append(stream.then("", _supplier(plan, side), names[side]))
     for spec in (*specs.values(), *([] if waiting is None else [waiting])):
         graph.add_store(spec, *names.values())
-    result = sides[0].merge(sides[1], name=joined.name)
-    result.key_serde, result.value_serde = specs[Side.LEFT].key_serde, None
-    return result
+    result = sides[0].merged((sides[1],), joined.name)
+    return result.retyped(specs[Side.LEFT].key_serde).with_new_values()
 
 
 def _join_with_itself(
-    stream: "KStream", joiner: Callable[[Any, Any, Any], Any], windows: JoinWindows, joined: StreamJoined
-) -> "KStream":
+    stream: StreamHandle, joiner: Callable[[Any, Any, Any], Any], windows: JoinWindows, joined: StreamJoined
+) -> StreamHandle:
     node = joined.name or stream.graph.new_name("KSTREAM-SELFJOIN-")
     spec = _specs(stream, stream, windows, joined, {Side.LEFT: node, Side.RIGHT: node})[Side.LEFT]
     result = stream.then("", lambda: StreamSelfJoin(joiner, windows, spec.name), node)
     stream.graph.add_store(spec, node)
-    result.key_serde, result.value_serde = spec.key_serde, None
-    return result
+    return result.retyped(spec.key_serde).with_new_values()
 
 
-def _together(left: "KStream", right: "KStream", joined: StreamJoined, kind: JoinKind) -> tuple["KStream", "KStream"]:
+def _together(
+    left: StreamHandle, right: StreamHandle, joined: StreamJoined, join_type: JoinType
+) -> tuple[StreamHandle, StreamHandle]:
     """Both inputs with equal keys together; a stream that is joined with itself stays one stream."""
     names = [None if joined.name is None else f"{joined.name}-{side}" for side in ("left", "right")]
-    moved = left.repartitioned(
-        names[0], joined.key_serde, joined.value_serde, keep_null_keys=kind is not JoinKind.INNER
-    )
+    moved = left.together(names[0], joined.key_serde, joined.value_serde, keep_null_keys=join_type.keeps_left)
     if right is left:
         return moved, moved
-    return moved, right.repartitioned(
-        names[1], joined.key_serde, joined.other_value_serde, keep_null_keys=kind is JoinKind.OUTER
+    return moved, right.together(
+        names[1], joined.key_serde, joined.other_value_serde, keep_null_keys=join_type.keeps_right
     )
 
 
-def _node_name(left: "KStream", joined: StreamJoined, kind: JoinKind, side: Side) -> str:
+def _node_name(left: StreamHandle, joined: StreamJoined, join_type: JoinType, side: Side) -> str:
     which = "this" if side is Side.LEFT else "other"
     if joined.name is not None:
         return f"{joined.name}-{which}-join"
-    alone = {JoinKind.INNER: "", JoinKind.LEFT: "LEFT" if side is Side.RIGHT else "", JoinKind.OUTER: "OUTER"}[kind]
+    alone = {JoinType.INNER: "", JoinType.LEFT: "LEFT" if side is Side.RIGHT else "", JoinType.OUTER: "OUTER"}[
+        join_type
+    ]
     return left.graph.new_name(f"KSTREAM-{alone or 'JOIN'}{which.upper()}-")
 
 
@@ -118,7 +107,7 @@ def _supplier(plan: StreamStreamJoinPlan, side: Side) -> Callable[[], StreamStre
 
 
 def _specs(
-    left: "KStream", right: "KStream", windows: JoinWindows, joined: StreamJoined, names: dict[Side, str]
+    left: StreamHandle, right: StreamHandle, windows: JoinWindows, joined: StreamJoined, names: dict[Side, str]
 ) -> dict[Side, StoreSpec]:
     where = f"the join of {left.node!r} with {right.node!r}"
     key = _known(joined.key_serde or left.key_serde or right.key_serde, "key_serde", where)

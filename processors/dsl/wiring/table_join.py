@@ -1,16 +1,18 @@
 """How a table-table join enters the graph, and the table that comes out."""
 
+from dataclasses import dataclass
 from typing import Literal
 
 from millpond.errors import TopologyError
-from millpond.processors.dsl.ktable import KTable, add_table_store
 from millpond.processors.dsl.wiring.copartition import check_copartitioned
-from millpond.processors.options.config import Materialized
+from millpond.processors.dsl.wiring.graph import TableProcessorMaker
+from millpond.processors.dsl.wiring.table import StoredTable, TableHandle, keep
+from millpond.processors.options.joins import JoinType
+from millpond.processors.options.materialized import Materialized
 from millpond.processors.runtime.processor import Processor, ProcessorContext
-from millpond.processors.runtime.topology import ProcessorNode
-from millpond.processors.tables.join import JoinedTable, Joiner, JoinGetter, TableJoinType, TableTableJoin
+from millpond.processors.tables.config import TableConfig
+from millpond.processors.tables.join import JoinedTable, Joiner, JoinGetter, TableTableJoin
 from millpond.processors.tables.join_history import JoinHistoryGetter, TableHistoryJoin
-from millpond.processors.tables.source import TableConfig
 from millpond.processors.tables.value_getters import ValueGetter, ValueGetterFactory
 from millpond.stores.specs import StoreKind
 
@@ -18,40 +20,36 @@ History = Literal["latest", "complete"]
 """Which results an update makes: the key's latest, or all whose time it covers."""
 
 
-class JoinedKTable(KTable):
-    """The result of a table-table join; without a store it is read through its two sides."""
+@dataclass(frozen=True)
+class TableTableResult(StoredTable):
+    """The result of a table-table join; without a store it is read through its two sides.
 
-    def __init__(
-        self,
-        left: KTable,
-        right: KTable,
-        joiner: Joiner,
-        type_: TableJoinType,
-        node: str,
-        materialized: Materialized,
-        *,
-        complete: bool,
-    ) -> None:
-        key_serde = materialized.key_serde or left.key_serde
-        super().__init__(left.graph, node, key_serde, materialized.value_serde, TableConfig(versioned=complete))
-        self.sides = left, right
-        self.joiner = joiner
-        self.type = type_
-        self.complete = complete
+    Attributes:
+        left, right: the sides.
+        joiner: called with the key, the left and the right value.
+        join_type: which side may be missing.
+        complete: whether it has a complete history.
+    """
+
+    left: TableHandle
+    right: TableHandle
+    joiner: Joiner
+    join_type: JoinType
+    complete: bool
 
     def value_getter(self) -> ValueGetterFactory:
         if self.config.store is not None:
             return super().value_getter()
-        left, right = (side.value_getter() for side in self.sides)
-        joiner, type_ = self.joiner, self.type
+        left, right = self.left.value_getter(), self.right.value_getter()
+        joiner, join_type = self.joiner, self.join_type
         getter = JoinHistoryGetter if self.complete else JoinGetter
 
         def make(context: ProcessorContext) -> ValueGetter:
-            return getter(left.make(context), right.make(context), joiner, type_)
+            return getter(left.make(context), right.make(context), joiner, join_type)
 
         return ValueGetterFactory((*left.stores, *right.stores), make)
 
-    def enable_old_values(self, force: bool) -> bool:
+    def send_olds(self, *, force: bool) -> bool:
         """Old results are computed from the sides' old values, so both sides have to send them."""
         if self.complete and self.config.store is None:
             if not force:
@@ -60,21 +58,21 @@ class JoinedKTable(KTable):
                 f"an operator below the join {self.node!r} needs the results before each update, which a complete "
                 "history gives only if it is materialized: pass Materialized.versioned to the join"
             )
-        for side in () if self.complete else self.sides:
-            side.enable_old_values(force=True)
-        self.config.send_olds = True
-        return True
+        if not self.complete:
+            self.left.send_olds(force=True)
+            self.right.send_olds(force=True)
+        return super().send_olds(force=force)
 
 
 def join_tables(
-    left: KTable,
-    right: KTable,
+    left: TableHandle,
+    right: TableHandle,
     joiner: Joiner,
     materialized: Materialized,
-    type_: TableJoinType,
+    join_type: JoinType,
     history: History,
     name: str | None,
-) -> KTable:
+) -> TableHandle:
     """Add both sides of the join and the node where their results come together.
 
     Raises:
@@ -83,42 +81,55 @@ def join_tables(
     check_copartitioned(left, right)
     graph = left.graph
     node = name or graph.new_name("KTABLE-MERGE-")
-    result = JoinedKTable(left, right, joiner, type_, node, materialized, complete=history == "complete")
-    if result.complete:
+    complete = history == "complete"
+    key_serde = materialized.key_serde or left.key_serde
+    value_serde = materialized.value_serde or graph.value_serde
+    result = TableTableResult(graph, node, key_serde, value_serde, left, right, joiner, join_type, complete)
+    if complete:
         _check_history(result, materialized)
-    elif type_ is not TableJoinType.INNER:
-        left.enable_old_values(force=True)
-        if type_ is TableJoinType.OUTER:
-            right.enable_old_values(force=True)
-    names = (
-        (f"{node}-this", f"{node}-other") if name else map(graph.new_name, ("KTABLE-JOINTHIS-", "KTABLE-JOINOTHER-"))
-    )
-    sides = [_add_side(result, side, is_left) for side, is_left in zip(names, (True, False), strict=True)]
-    config = result.config
-    graph.add(ProcessorNode(node, sides, supplier=lambda: JoinedTable(config)))
-    if materialized.has_store:
-        add_table_store(result, materialized, f"{node}-STATE-STORE")
+    else:
+        if join_type.keeps_left:
+            left.send_olds(force=True)
+        if join_type.keeps_right:
+            right.send_olds(force=True)
+    graph.add_table(node, TableConfig(versioned=complete))
+    prefixes = "KTABLE-JOINTHIS-", "KTABLE-JOINOTHER-"
+    names = (f"{node}-this", f"{node}-other") if name else tuple(map(graph.new_name, prefixes))
+    for side, is_left in zip(names, (True, False), strict=True):
+        _add_side(result, side, is_left)
+    graph.add_table_processor(node, names, JoinedTable, node)
+    keep(result, materialized)
     return result
 
 
-def _add_side(result: JoinedKTable, node: str, is_left: bool) -> str:
+def _add_side(result: TableTableResult, node: str, is_left: bool) -> None:
     """The processor that takes one side's updates."""
-    this, other = result.sides if is_left else reversed(result.sides)
-    joiner, type_, config, versioned = result.joiner, result.type, result.config, this.versioned
+    this, other = (result.left, result.right) if is_left else (result.right, result.left)
     own, getter = this.value_getter() if result.complete else None, other.value_getter()
-
-    def make() -> Processor:
-        if own is not None:
-            return TableHistoryJoin(own, getter, joiner, type_, left=is_left)
-        return TableTableJoin(getter, joiner, type_, left=is_left, versioned=versioned, result=config)
-
-    result.graph.add(ProcessorNode(node, [this.node], supplier=make))
+    make = _side_maker(result, own, getter, is_left, this.versioned)
+    result.graph.add_table_processor(node, [this.node], make, result.node)
     result.graph.connect(node, *getter.stores, *(() if own is None else own.stores))
-    return node
 
 
-def _check_history(result: JoinedKTable, materialized: Materialized) -> None:
-    for side in result.sides:
+def _side_maker(
+    result: TableTableResult,
+    own: ValueGetterFactory | None,
+    other: ValueGetterFactory,
+    is_left: bool,
+    versioned: bool,
+) -> TableProcessorMaker:
+    joiner, join_type = result.joiner, result.join_type
+
+    def make(config: TableConfig) -> Processor:
+        if own is not None:
+            return TableHistoryJoin(own, other, joiner, join_type, left=is_left)
+        return TableTableJoin(other, joiner, join_type, left=is_left, versioned=versioned, result=config)
+
+    return make
+
+
+def _check_history(result: TableTableResult, materialized: Materialized) -> None:
+    for side in (result.left, result.right):
         if not side.versioned:
             raise TopologyError(
                 f"the join {result.node!r} cannot have a complete history, because table {side.node!r} is not "

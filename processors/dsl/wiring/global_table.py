@@ -1,12 +1,17 @@
 """``GlobalKTable``: a table that every task holds as a whole, so that a stream can look up any of its keys."""
 
 from dataclasses import dataclass, field
+from functools import partial
 
 from millpond.errors import TopologyError
-from millpond.processors.dsl.ktable import check_table_store, table_source
-from millpond.processors.options.config import Consumed, Materialized, SerdeLike
-from millpond.processors.runtime.topology import ProcessorNode, SourceNode, TopologyGraph
-from millpond.processors.tables.source import TableConfig
+from millpond.processors.dsl.wiring.graph import TopologyGraph
+from millpond.processors.dsl.wiring.table import check_table_store
+from millpond.processors.options.materialized import Materialized
+from millpond.processors.options.records import Consumed
+from millpond.processors.options.serdes import SerdeLike
+from millpond.processors.runtime.nodes import SourceNode
+from millpond.processors.tables.config import TableConfig
+from millpond.processors.tables.source import TableSource
 from millpond.stores.specs import StoreKind
 
 
@@ -45,7 +50,6 @@ def add_global_table(graph: TopologyGraph, topic: str, consumed: Consumed, mater
         )
     check_table_store(spec, materialized)
     graph.add(SourceNode(source, topic=topic, consumed=consumed, broadcast=True))
-    config = TableConfig(spec.name)
-    graph.add(ProcessorNode(node, [source], supplier=table_source(config)))
+    graph.add_processor(node, [source], partial(TableSource, TableConfig(spec.name)))
     graph.add_store(spec, node)
     return GlobalKTable(graph, node, spec.name, spec.key_serde, spec.value_serde)

@@ -1,0 +1,186 @@
+"""What a stream does by itself: operators that need no other kind of stream or table, and give one of their own kind.
+
+Rule of this module: nothing is changed once it is made. An operator adds to the graph and wraps the new handle.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, Self
+
+from millpond.processors.dsl.branched import BranchedKStream
+from millpond.processors.dsl.wiring.branches import begin_split
+from millpond.processors.dsl.wiring.stream import StreamHandle
+from millpond.processors.options.records import Produced, Repartitioned
+from millpond.processors.options.serdes import SerdeLike
+from millpond.processors.runtime.processor import Processor
+from millpond.processors.streams.stateless import (
+    Predicate,
+    StreamFilter,
+    StreamFlatMap,
+    StreamFlatMapValues,
+    StreamMap,
+    StreamMapValues,
+    StreamPeek,
+    StreamSelectKey,
+)
+from millpond.stores.specs import StoreSpec
+
+
+class StreamOperators:
+    """A stream of records with keys, values and timestamps."""
+
+    def __init__(self, handle: StreamHandle) -> None:
+        self._handle = handle
+
+    @property
+    def handle(self) -> StreamHandle:
+        """The stream in the graph."""
+        return self._handle
+
+    @property
+    def node(self) -> str:
+        """The node that its records come out of."""
+        return self._handle.node
+
+    @property
+    def key_serde(self) -> SerdeLike | None:
+        """How its keys become bytes; None where nobody has said."""
+        return self._handle.key_serde
+
+    @property
+    def value_serde(self) -> SerdeLike | None:
+        """How its values become bytes; None where nobody has said."""
+        return self._handle.value_serde
+
+    @property
+    def repartition_required(self) -> bool:
+        """Whether the key has changed since the records last had the partition of their key.
+
+        The next operator that needs equal keys together sends them through a repartition topic.
+        """
+        return self._handle.repartition_required
+
+    def _on(self, handle: StreamHandle) -> Self:
+        return type(self)(handle)
+
+    def filter(self, predicate: Predicate, *, name: str | None = None) -> Self:
+        """Keep the records for which ``predicate(key, value)`` is true."""
+        return self._on(self._handle.then("KSTREAM-FILTER-", partial(StreamFilter, predicate), name))
+
+    def filter_not(self, predicate: Predicate, *, name: str | None = None) -> Self:
+        """Drop the records for which ``predicate(key, value)`` is true."""
+        return self._on(self._handle.then("KSTREAM-FILTER-", partial(StreamFilter, predicate, wanted=False), name))
+
+    def map(
+        self,
+        mapper: Callable[[Any, Any], tuple[Any, Any]],
+        *,
+        key_serde: SerdeLike | None = None,
+        value_serde: SerdeLike | None = None,
+        name: str | None = None,
+    ) -> Self:
+        """Replace each record by the pair ``mapper(key, value)``. Serdes are the same unless given."""
+        stream = self._handle.then("KSTREAM-MAP-", partial(StreamMap, mapper), name)
+        return self._on(stream.retyped(key_serde, value_serde, rekeyed=True))
+
+    def map_values(
+        self, mapper: Callable[..., Any], *, value_serde: SerdeLike | None = None, name: str | None = None
+    ) -> Self:
+        """Replace each value by ``mapper(value)``, or with two parameters by ``mapper(key, value)``.
+
+        ``value_serde`` is that of the new values; the same unless given.
+        """
+        stream = self._handle.then("KSTREAM-MAPVALUES-", partial(StreamMapValues, mapper), name)
+        return self._on(stream.retyped(None, value_serde))
+
+    def flat_map(
+        self,
+        mapper: Callable[[Any, Any], Iterable[tuple[Any, Any]]],
+        *,
+        key_serde: SerdeLike | None = None,
+        value_serde: SerdeLike | None = None,
+        name: str | None = None,
+    ) -> Self:
+        """Replace each record by the pairs that ``mapper(key, value)`` makes. Serdes are the same unless given."""
+        stream = self._handle.then("KSTREAM-FLATMAP-", partial(StreamFlatMap, mapper), name)
+        return self._on(stream.retyped(key_serde, value_serde, rekeyed=True))
+
+    def flat_map_values(
+        self, mapper: Callable[..., Iterable[Any]], *, value_serde: SerdeLike | None = None, name: str | None = None
+    ) -> Self:
+        """Replace each record by one for each value of ``mapper(value)``, or of ``mapper(key, value)``."""
+        stream = self._handle.then("KSTREAM-FLATMAPVALUES-", partial(StreamFlatMapValues, mapper), name)
+        return self._on(stream.retyped(None, value_serde))
+
+    def select_key(
+        self, selector: Callable[[Any, Any], Any], *, key_serde: SerdeLike | None = None, name: str | None = None
+    ) -> Self:
+        """Replace each key by ``selector(key, value)``; equal keys come together again where an operator needs it."""
+        stream = self._handle.then("KSTREAM-KEY-SELECT-", partial(StreamSelectKey, selector), name)
+        return self._on(stream.retyped(key_serde, rekeyed=True))
+
+    def peek(self, action: Callable[[Any, Any], object], *, name: str | None = None) -> Self:
+        """Show each record to ``action(key, value)`` on its way. After a failure it may see a record again."""
+        return self._on(self._handle.then("KSTREAM-PEEK-", partial(StreamPeek, action), name))
+
+    def merge(self, *others: "StreamOperators", name: str | None = None) -> Self:
+        """All records of this stream and of ``others`` as one stream; there is no order between the streams."""
+        return self._on(self._handle.merged(tuple(other._handle for other in others), name))
+
+    def split(self, *, name: str | None = None) -> "BranchedKStream[Self]":
+        """Begin to split the stream: each record goes to the first branch that wants it.
+
+        >>> from millpond.processors import StreamsBuilder
+        >>> numbers = StreamsBuilder().stream("numbers")
+        >>> parts = (
+        ...     numbers.split(name="sign-")
+        ...     .branch(lambda key, value: value < 0, name="negative")
+        ...     .default_branch(name="positive")
+        ... )
+        >>> sorted(parts)
+        ['sign-negative', 'sign-positive']
+        """
+        return BranchedKStream(begin_split(self._handle, name), self._on)
+
+    def process(
+        self,
+        supplier: Callable[[], Processor],
+        *,
+        stores: Sequence[str | StoreSpec] = (),
+        name: str | None = None,
+        keeps_key: bool = False,
+        key_serde: SerdeLike | None = None,
+        value_serde: SerdeLike | None = None,
+    ) -> Self:
+        """Send the records through a processor of your own (``RecordProcessor``, or ``Processor`` for whole batches).
+
+        Args:
+            supplier: makes the processor, one for each task; a class will do.
+            stores: what it may use: names of stores that are in the topology (``StreamsBuilder.add_state_store``, or a
+                table's), or descriptions of new ones.
+            name: the node's name.
+            keeps_key: promise that no record gets another key, so that nothing has to be repartitioned later.
+            key_serde, value_serde: of what it forwards; the same unless given.
+        """
+        graph = self._handle.graph
+        node = name or graph.new_name("KSTREAM-PROCESSOR-")
+        stream = self._handle.then("", supplier, node)
+        for store in stores:
+            if isinstance(store, StoreSpec):
+                graph.add_store(store, node)
+            else:
+                graph.connect(node, store)
+        return self._on(stream.retyped(key_serde, value_serde, rekeyed=not keeps_key))
+
+    def repartition(self, repartitioned: Repartitioned | None = None) -> Self:
+        """Send the records through a repartition topic in any case, so that all of a key come to the key's task."""
+        options = repartitioned or Repartitioned()
+        return self._on(self._handle.through_topic(options.name, options.key_serde, options.value_serde))
+
+    def to(self, topic: str, produced: Produced | None = None) -> None:
+        """Write the records to a sink.
+
+        Raises:
+            TopologyError: neither the stream nor ``produced`` says how keys and values become bytes or columns.
+        """
+        self._handle.write(topic, produced or Produced())

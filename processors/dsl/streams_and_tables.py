@@ -1,0 +1,457 @@
+"""``KStream``, ``KTable`` and what lies between them: groups, windows and cogroups.
+
+These classes give each other: a stream is grouped, a group is aggregated into a table, a table's updates are a stream.
+So they live in one module. What streams and tables do by themselves is in ``stream_operators`` and ``table_operators``.
+
+Rule of this module: nothing is changed once it is made. Each object wraps a frozen handle of ``dsl.wiring``, and each
+method is one call of wiring.
+"""
+
+from collections.abc import Callable
+from typing import Any, overload
+
+from millpond.errors import TopologyError
+from millpond.processors.aggregations.aggregate import Aggregation, counting, reducing
+from millpond.processors.aggregations.fold import Update
+from millpond.processors.aggregations.table_aggregate import table_aggregation, table_count, table_reduction
+from millpond.processors.aggregations.table_repartition import Selector
+from millpond.processors.dsl.stream_operators import StreamOperators
+from millpond.processors.dsl.table_operators import TableOperators
+from millpond.processors.dsl.wiring.cogroup import Cogroup
+from millpond.processors.dsl.wiring.global_table import GlobalKTable
+from millpond.processors.dsl.wiring.grouping import StreamGrouping, TableGrouping, group_table
+from millpond.processors.dsl.wiring.stream_join import join_streams
+from millpond.processors.dsl.wiring.stream_table import (
+    join_stream_with_global_table,
+    join_stream_with_table,
+    stream_to_table,
+)
+from millpond.processors.options.functions import keyed_joiner
+from millpond.processors.options.join_windows import JoinWindows
+from millpond.processors.options.joins import Joined, JoinType, StreamJoined
+from millpond.processors.options.materialized import Materialized
+from millpond.processors.options.records import Grouped, Produced
+from millpond.processors.options.windows import EmitStrategy, SessionWindows, SlidingWindows, TimeWindows
+from millpond.stores.times import Duration
+
+
+class KStream(StreamOperators):
+    """A stream of records with keys, values and timestamps; ``StreamsBuilder.stream`` and other operators make it."""
+
+    def join(
+        self,
+        other: "KStream | KTable | GlobalKTable",
+        joiner: Callable[..., Any],
+        joined: Joined | StreamJoined | None = None,
+        *,
+        windows: JoinWindows | None = None,
+        selector: Callable[[Any, Any], Any] | None = None,
+    ) -> "KStream":
+        """Join with another stream, record by record within ``windows``, or with a table.
+
+        A stream: each pair of records with the same key whose times are close enough comes out once, at the later of
+        the two times (KIP-77). A table: each record is joined with the table's value of its key, without one it is
+        dropped; against a versioned table the value is the one that was valid at the record's time (KIP-914).
+
+        Args:
+            other: the right side.
+            joiner: ``joiner(value, other_value)``, or with three parameters ``joiner(key, value, other_value)``.
+            joined: serdes and names; ``Joined`` for a table, ``StreamJoined`` for a stream.
+            windows: which records of two streams belong together.
+            selector: ``selector(key, value)`` gives the key to look up in a global table; without it the record's own.
+
+        With ``Joined(grace=...)`` a record waits until stream time has passed its own by that much, and so sees the
+        table's late records too (KIP-923). What is later than that is joined at once. The table must be versioned.
+
+        >>> from millpond.processors import Joined, Materialized, Produced, StreamsBuilder, TopologyDriver
+        >>> builder = StreamsBuilder(value_serde="string")
+        >>> prices = builder.table("prices", materialized=Materialized.versioned(history_retention=60_000))
+        >>> orders = builder.stream("orders")
+        >>> priced = orders.join(prices, lambda order, price: f"{order} at {price}", Joined(grace=10))
+        >>> priced.to("priced", Produced(value_serde="string"))
+        >>> with TopologyDriver(builder.build()) as driver:
+        ...     driver.pipe("prices", "tea", "3.10", 0)
+        ...     driver.pipe("orders", "tea", "one", 100)
+        ...     driver.pipe("prices", "tea", "2.90", 95)
+        ...     driver.pipe("orders", "tea", "two", 110)
+        ...     driver.read("priced")
+        [Record(key='tea', value='one at 2.90', timestamp=100)]
+        """
+        return self._join(other, joiner, joined, windows, JoinType.INNER, selector)
+
+    def left_join(
+        self,
+        other: "KStream | KTable | GlobalKTable",
+        joiner: Callable[..., Any],
+        joined: Joined | StreamJoined | None = None,
+        *,
+        windows: JoinWindows | None = None,
+        selector: Callable[[Any, Any], Any] | None = None,
+    ) -> "KStream":
+        """As ``join``, but a record without a match comes out too, joined with None.
+
+        With a stream that happens when its window and grace are over, or at once with ``JoinWindows(eager=True)``.
+        """
+        return self._join(other, joiner, joined, windows, JoinType.LEFT, selector)
+
+    def outer_join(
+        self,
+        other: "KStream",
+        joiner: Callable[..., Any],
+        joined: StreamJoined | None = None,
+        *,
+        windows: JoinWindows,
+    ) -> "KStream":
+        """As ``left_join`` with a stream, for the records of both sides."""
+        return self._join(other, joiner, joined, windows, JoinType.OUTER, None)
+
+    def _join(
+        self,
+        other: "KStream | KTable | GlobalKTable",
+        joiner: Callable[..., Any],
+        joined: Joined | StreamJoined | None,
+        windows: JoinWindows | None,
+        join_type: JoinType,
+        selector: Callable[[Any, Any], Any] | None,
+    ) -> "KStream":
+        where = f"the join of {self.node!r} with {other.node!r}"
+        if selector is not None and not isinstance(other, GlobalKTable):
+            raise TopologyError(f"{where} is not one with a global table, so it looks up the record's key: no selector")
+        if isinstance(other, KStream):
+            if windows is None or isinstance(joined, Joined):
+                raise TopologyError(
+                    f"{where} is one of two streams: it needs windows=JoinWindows(...) and StreamJoined"
+                )
+            return KStream(
+                join_streams(
+                    self.handle, other.handle, keyed_joiner(joiner), windows, joined or StreamJoined(), join_type
+                )
+            )
+        if windows is not None or isinstance(joined, StreamJoined) or join_type is JoinType.OUTER:
+            raise TopologyError(
+                f"{where} is one with a table: it has no windows, takes Joined instead of StreamJoined, and is inner "
+                "or left, because only a record of the stream can make a result"
+            )
+        with_key, joined = keyed_joiner(joiner), joined or Joined()
+        if isinstance(other, GlobalKTable):
+            return KStream(join_stream_with_global_table(self.handle, other, with_key, selector, joined, join_type))
+        return KStream(join_stream_with_table(self.handle, other.handle, with_key, joined, join_type))
+
+    def to_table(
+        self,
+        materialized: Materialized | None = None,
+        *,
+        reorder_within: Duration | None = None,
+        name: str | None = None,
+    ) -> "KTable":
+        """The stream read as a table: each record sets the value of its key, a null value deletes it.
+
+        The table gets a store if ``materialized`` asks for one, or else when an operator has to look it up. A table
+        that was turned into a stream and back is versioned only if it is materialized so here (KIP-914).
+        ``reorder_within`` brings records into order first, as in ``StreamsBuilder.table``.
+        """
+        return KTable(stream_to_table(self.handle, materialized or Materialized(), reorder_within, name))
+
+    def group_by(self, selector: Callable[[Any, Any], Any], grouped: Grouped | None = None) -> "KGroupedStream":
+        """Group by ``selector(key, value)``: the same as ``select_key`` and ``group_by_key``."""
+        grouped = grouped or Grouped()
+        return self.select_key(selector, key_serde=grouped.key_serde).group_by_key(grouped)
+
+    def group_by_key(self, grouped: Grouped | None = None) -> "KGroupedStream":
+        """Group by the records' own keys, for an aggregation."""
+        return KGroupedStream(StreamGrouping(self.handle, grouped or Grouped()))
+
+
+class KTable(TableOperators):
+    """A table of the latest value of each key; made by ``StreamsBuilder.table`` and by aggregations."""
+
+    def group_by(self, selector: Selector, grouped: Grouped | None = None) -> "KGroupedTable":
+        """Group the rows by another key: ``selector(key, value)`` gives group key and grouped value (KIP-904)."""
+        return KGroupedTable(group_table(self.handle, selector, grouped or Grouped()))
+
+    def to_stream(self) -> "KStream":
+        """The table's updates as a stream; a deletion is a null value."""
+        return KStream(self.handle.as_stream())
+
+    def to(self, topic: str, produced: Produced | None = None) -> None:
+        """Write the table's updates to a sink."""
+        self.to_stream().to(topic, produced)
+
+
+class KGroupedStream:
+    """Records grouped by key. Records without a key or a value take no part in an aggregation."""
+
+    def __init__(self, grouping: StreamGrouping) -> None:
+        self._grouping = grouping
+
+    @property
+    def grouping(self) -> StreamGrouping:
+        """The group in the graph."""
+        return self._grouping
+
+    def count(self, materialized: Materialized | None = None) -> KTable:
+        """The number of records of each key, as a table of ints."""
+        return KTable(self._grouping.aggregate(counting(), materialized, "int64"))
+
+    def reduce(self, reducer: Callable[[Any, Any], Any], materialized: Materialized | None = None) -> KTable:
+        """Fold the values of each key: the first as it is, then ``reducer(aggregate, value)``; None deletes."""
+        return KTable(self._grouping.aggregate(reducing(reducer), materialized, self._grouping.value_serde))
+
+    def aggregate(
+        self, initializer: Callable[[], Any], aggregator: Update, materialized: Materialized | None = None
+    ) -> KTable:
+        """Fold the values of each key: ``aggregator(key, value, aggregate)``, beginning with ``initializer()``."""
+        return KTable(self._grouping.aggregate(Aggregation(aggregator, initializer), materialized, None))
+
+    def cogroup(self, aggregator: Update) -> "CogroupedKStream":
+        """Begin an aggregate of several streams; ``aggregator(key, value, aggregate)`` takes this one's values in.
+
+        >>> from millpond.processors import StreamsBuilder, TopologyDriver
+        >>> builder = StreamsBuilder()
+        >>> paid = builder.stream("paid").group_by_key().cogroup(lambda key, value, total: total + value)
+        >>> refunded = builder.stream("refunded").group_by_key()
+        >>> both = paid.cogroup(refunded, lambda key, value, total: total - value)
+        >>> both.aggregate(int, Materialized(value_serde="int64")).to("balance")
+        >>> with TopologyDriver(builder.build()) as driver:
+        ...     driver.pipe("paid", "a", 5, timestamp=1)
+        ...     driver.pipe("refunded", "a", 2, timestamp=2)
+        ...     driver.read("balance")
+        [Record(key='a', value=5, timestamp=1), Record(key='a', value=3, timestamp=2)]
+        """
+        return CogroupedKStream(Cogroup(((self._grouping, aggregator),)))
+
+    @overload
+    def windowed_by(self, windows: TimeWindows | SlidingWindows) -> "TimeWindowedKStream": ...
+    @overload
+    def windowed_by(self, windows: SessionWindows) -> "SessionWindowedKStream": ...
+    def windowed_by(
+        self, windows: TimeWindows | SlidingWindows | SessionWindows
+    ) -> "TimeWindowedKStream | SessionWindowedKStream":
+        """Group by windows of time, or by sessions, as well.
+
+        >>> from millpond.processors import StreamsBuilder, TopologyDriver
+        >>> builder = StreamsBuilder()
+        >>> builder.stream("in").group_by_key().windowed_by(TimeWindows(10, grace=5)).count().to("out")
+        >>> with TopologyDriver(builder.build()) as driver:
+        ...     driver.pipe_all("in", [("a", "x", 1), ("a", "y", 12), ("a", "z", 9)])
+        ...     for record in driver.read("out"):
+        ...         print(*record)
+        Windowed(key='a', start=0, end=10) 1 1
+        Windowed(key='a', start=10, end=20) 1 12
+        Windowed(key='a', start=0, end=10) 2 9
+        """
+        if isinstance(windows, SessionWindows):
+            return SessionWindowedKStream(self._grouping, windows)
+        return TimeWindowedKStream(self._grouping, windows)
+
+
+class TimeWindowedKStream:
+    """Records grouped by key and by windows of time; the keys of the results are ``Windowed``.
+
+    Records that come after their window has closed are dropped and counted.
+    """
+
+    def __init__(
+        self,
+        grouping: StreamGrouping,
+        windows: TimeWindows | SlidingWindows,
+        emit: EmitStrategy = EmitStrategy.ON_WINDOW_UPDATE,
+    ) -> None:
+        self._grouping = grouping
+        self._windows = windows
+        self._emit = emit
+
+    def emit_strategy(self, emit: EmitStrategy) -> "TimeWindowedKStream":
+        """The same, with results emitted as ``emit`` says (KIP-825).
+
+        >>> from millpond.processors import StreamsBuilder, TopologyDriver
+        >>> builder = StreamsBuilder()
+        >>> windowed = builder.stream("in").group_by_key().windowed_by(TimeWindows(10, grace=5))
+        >>> windowed.emit_strategy(EmitStrategy.ON_WINDOW_CLOSE).count().to("out")
+        >>> with TopologyDriver(builder.build()) as driver:
+        ...     driver.pipe_all("in", [("a", "x", 1), ("a", "y", 12), ("a", "z", 9), ("b", "x", 15)])
+        ...     driver.read("out")
+        [Record(key=Windowed(key='a', start=0, end=10), value=2, timestamp=9)]
+        """
+        return TimeWindowedKStream(self._grouping, self._windows, emit)
+
+    def count(self, materialized: Materialized | None = None) -> KTable:
+        """The number of records of each key in each window."""
+        return KTable(self._grouping.aggregate_windows(counting(), materialized, self._windows, self._emit, "int64"))
+
+    def reduce(self, reducer: Callable[[Any, Any], Any], materialized: Materialized | None = None) -> KTable:
+        """Fold the values of each key and window: the first as it is, then ``reducer(aggregate, value)``."""
+        serde = self._grouping.value_serde
+        return KTable(
+            self._grouping.aggregate_windows(reducing(reducer), materialized, self._windows, self._emit, serde)
+        )
+
+    def aggregate(
+        self, initializer: Callable[[], Any], aggregator: Update, materialized: Materialized | None = None
+    ) -> KTable:
+        """Fold the values: ``aggregator(key, value, aggregate)``, each window beginning with ``initializer()``."""
+        aggregation = Aggregation(aggregator, initializer)
+        return KTable(self._grouping.aggregate_windows(aggregation, materialized, self._windows, self._emit, None))
+
+
+class SessionWindowedKStream:
+    """Records grouped by key and by sessions of activity; the keys of the results are ``Windowed``, ends included.
+
+    A record that touches several sessions merges them: each of them is deleted, and the new one comes instead.
+    """
+
+    def __init__(
+        self,
+        grouping: StreamGrouping,
+        windows: SessionWindows,
+        emit: EmitStrategy = EmitStrategy.ON_WINDOW_UPDATE,
+    ) -> None:
+        self._grouping = grouping
+        self._windows = windows
+        self._emit = emit
+
+    def emit_strategy(self, emit: EmitStrategy) -> "SessionWindowedKStream":
+        """The same, with results emitted as ``emit`` says (KIP-825)."""
+        return SessionWindowedKStream(self._grouping, self._windows, emit)
+
+    def count(self, materialized: Materialized | None = None) -> KTable:
+        """The number of records of each session."""
+        return KTable(self._grouping.aggregate_sessions(counting(), materialized, self._windows, self._emit, "int64"))
+
+    def reduce(self, reducer: Callable[[Any, Any], Any], materialized: Materialized | None = None) -> KTable:
+        """Fold the values of each session; ``reducer(left, right)`` also joins the results of merged sessions."""
+        serde = self._grouping.value_serde
+        return KTable(
+            self._grouping.aggregate_sessions(reducing(reducer), materialized, self._windows, self._emit, serde)
+        )
+
+    def aggregate(
+        self,
+        initializer: Callable[[], Any],
+        aggregator: Update,
+        merger: Update,
+        materialized: Materialized | None = None,
+    ) -> KTable:
+        """Fold the values of each session.
+
+        Args:
+            initializer: makes the aggregate of a new session.
+            aggregator: ``aggregator(key, value, aggregate)`` takes a value in.
+            merger: ``merger(key, left, right)`` joins the aggregates of two sessions, ``left`` the earlier.
+            materialized: the store.
+        """
+        aggregation = Aggregation(aggregator, initializer, merger)
+        return KTable(self._grouping.aggregate_sessions(aggregation, materialized, self._windows, self._emit, None))
+
+
+class CogroupedKStream:
+    """Grouped streams that are aggregated together; made by ``KGroupedStream.cogroup``."""
+
+    def __init__(self, cogroup: Cogroup) -> None:
+        self._cogroup = cogroup
+
+    def cogroup(self, grouped: KGroupedStream, aggregator: Update) -> "CogroupedKStream":
+        """The same with one more stream, whose values ``aggregator(key, value, aggregate)`` takes in."""
+        return CogroupedKStream(self._cogroup.with_member(grouped.grouping, aggregator))
+
+    def aggregate(self, initializer: Callable[[], Any], materialized: Materialized | None = None) -> KTable:
+        """Fold the values of each key, beginning with ``initializer()``."""
+        return KTable(self._cogroup.aggregate(initializer, materialized))
+
+    @overload
+    def windowed_by(self, windows: TimeWindows | SlidingWindows) -> "TimeWindowedCogroupedKStream": ...
+    @overload
+    def windowed_by(self, windows: SessionWindows) -> "SessionWindowedCogroupedKStream": ...
+    def windowed_by(
+        self, windows: TimeWindows | SlidingWindows | SessionWindows
+    ) -> "TimeWindowedCogroupedKStream | SessionWindowedCogroupedKStream":
+        """Group by windows of time, or by sessions, as well."""
+        if isinstance(windows, SessionWindows):
+            return SessionWindowedCogroupedKStream(self._cogroup, windows)
+        return TimeWindowedCogroupedKStream(self._cogroup, windows)
+
+
+class TimeWindowedCogroupedKStream:
+    """Cogrouped streams in windows of time."""
+
+    def __init__(self, cogroup: Cogroup, windows: TimeWindows | SlidingWindows) -> None:
+        self._cogroup = cogroup
+        self._windows = windows
+
+    def aggregate(self, initializer: Callable[[], Any], materialized: Materialized | None = None) -> KTable:
+        """Fold the values of each key and window, beginning with ``initializer()``."""
+        return KTable(self._cogroup.aggregate_windows(initializer, materialized, self._windows))
+
+
+class SessionWindowedCogroupedKStream:
+    """Cogrouped streams in sessions."""
+
+    def __init__(self, cogroup: Cogroup, windows: SessionWindows) -> None:
+        self._cogroup = cogroup
+        self._windows = windows
+
+    def aggregate(
+        self, initializer: Callable[[], Any], merger: Update, materialized: Materialized | None = None
+    ) -> KTable:
+        """Fold the values of each session; ``merger(key, left, right)`` joins the aggregates of two."""
+        return KTable(self._cogroup.aggregate_sessions(initializer, merger, materialized, self._windows))
+
+
+class KGroupedTable:
+    """Rows of a table grouped by a key that a selector gives them.
+
+    A row that changes leaves its group with its old value and joins its group with the new one. If that is the same
+    group, the group is updated once: subtracted, then added. The changes travel through a repartition topic.
+
+    >>> from millpond.processors import StreamsBuilder, TopologyDriver
+    >>> builder = StreamsBuilder(value_serde="string")
+    >>> homes = builder.table("homes")
+    >>> homes.group_by(lambda person, town: (town, person), Grouped("string", "string")).count().to("inhabitants")
+    >>> with TopologyDriver(builder.build()) as driver:
+    ...     driver.pipe("homes", "Ada", "Aberdeen", timestamp=1)
+    ...     driver.pipe("homes", "Ada", "Bath", timestamp=2)
+    ...     driver.read("inhabitants")  # doctest: +NORMALIZE_WHITESPACE
+    [Record(key='Aberdeen', value=1, timestamp=1), Record(key='Aberdeen', value=0, timestamp=2),
+     Record(key='Bath', value=1, timestamp=2)]
+    """
+
+    def __init__(self, grouping: TableGrouping) -> None:
+        self._grouping = grouping
+
+    def count(self, materialized: Materialized | None = None) -> KTable:
+        """The number of rows of each group, as a table of ints; a group that lost all its rows stays, with 0."""
+        return KTable(self._grouping.aggregate(table_count(), materialized, "int64", "KTABLE-AGGREGATE-"))
+
+    def reduce(
+        self,
+        adder: Callable[[Any, Any], Any],
+        subtractor: Callable[[Any, Any], Any],
+        materialized: Materialized | None = None,
+    ) -> KTable:
+        """Fold the values of each group: the first as it is, then ``adder(aggregate, new)``.
+
+        Args:
+            adder: takes a value in.
+            subtractor: ``subtractor(aggregate, old)`` takes a value out again; None deletes the group.
+            materialized: the store.
+        """
+        reduction, serde = table_reduction(adder, subtractor), self._grouping.value_serde
+        return KTable(self._grouping.aggregate(reduction, materialized, serde, "KTABLE-REDUCE-"))
+
+    def aggregate(
+        self,
+        initializer: Callable[[], Any],
+        adder: Update,
+        subtractor: Update,
+        materialized: Materialized | None = None,
+    ) -> KTable:
+        """Fold the values of each group, beginning with ``initializer()``.
+
+        Args:
+            initializer: makes the aggregate of an empty group.
+            adder: ``adder(group, new, aggregate)`` takes a value in.
+            subtractor: ``subtractor(group, old, aggregate)`` takes a value out again; None deletes the group.
+            materialized: the store.
+        """
+        aggregation = table_aggregation(initializer, adder, subtractor)
+        return KTable(self._grouping.aggregate(aggregation, materialized, None, "KTABLE-AGGREGATE-"))

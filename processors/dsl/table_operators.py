@@ -1,0 +1,202 @@
+"""What tables do among themselves: operators that need no stream, and give a table of their own kind.
+
+Rule of this module: nothing is changed once it is made. An operator adds to the graph and wraps the new handle.
+"""
+
+from collections.abc import Callable
+from typing import Any, Self
+
+from millpond.errors import TopologyError
+from millpond.processors.dsl.wiring.foreign_key_join import join_on_foreign_key
+from millpond.processors.dsl.wiring.suppress import suppress
+from millpond.processors.dsl.wiring.table import TableHandle, filtered, mapped, transformed
+from millpond.processors.dsl.wiring.table_join import History, join_tables
+from millpond.processors.options.functions import keyed_joiner, keyed_mapper
+from millpond.processors.options.joins import JoinType
+from millpond.processors.options.materialized import Materialized
+from millpond.processors.options.serdes import SerdeLike
+from millpond.processors.options.suppressed import Suppressed
+
+
+class TableOperators:
+    """A table of the latest value of each key."""
+
+    def __init__(self, handle: TableHandle) -> None:
+        self._handle = handle
+
+    @property
+    def handle(self) -> TableHandle:
+        """The table in the graph."""
+        return self._handle
+
+    @property
+    def node(self) -> str:
+        """The node that its updates come out of."""
+        return self._handle.node
+
+    @property
+    def key_serde(self) -> SerdeLike | None:
+        """How its keys become bytes; None where nobody has said."""
+        return self._handle.key_serde
+
+    @property
+    def value_serde(self) -> SerdeLike | None:
+        """How its values become bytes; None where nobody has said."""
+        return self._handle.value_serde
+
+    @property
+    def versioned(self) -> bool:
+        """Whether the rules for versioned tables apply downstream (KIP-914)."""
+        return self._handle.versioned
+
+    def _on(self, handle: TableHandle) -> Self:
+        return type(self)(handle)
+
+    def filter(
+        self,
+        predicate: Callable[[Any, Any], bool],
+        materialized: Materialized | None = None,
+        *,
+        name: str | None = None,
+    ) -> Self:
+        """The rows for which ``predicate(key, value)`` is true; a row for which it turns false is deleted.
+
+        A versioned table's repeated tombstones are kept (KIP-914); other tables' are dropped where the value before is
+        known.
+        """
+        return self._on(filtered(self._handle, predicate, True, materialized, name))
+
+    def filter_not(
+        self,
+        predicate: Callable[[Any, Any], bool],
+        materialized: Materialized | None = None,
+        *,
+        name: str | None = None,
+    ) -> Self:
+        """The rows for which ``predicate(key, value)`` is false; otherwise as ``filter``."""
+        return self._on(filtered(self._handle, predicate, False, materialized, name))
+
+    def map_values(
+        self,
+        mapper: Callable[..., Any],
+        materialized: Materialized | None = None,
+        *,
+        value_serde: SerdeLike | None = None,
+        name: str | None = None,
+    ) -> Self:
+        """Each value replaced by ``mapper(value)``, or with two parameters by ``mapper(key, value)``.
+
+        The mapper is not called for deleted rows. A result of None deletes the row. ``value_serde`` is that of the new
+        values; the same unless given here or in ``materialized``.
+        """
+        return self._on(mapped(self._handle, mapper, materialized, value_serde, name))
+
+    def transform_values(
+        self,
+        transformer: Callable[[Any, Any], Any],
+        materialized: Materialized | None = None,
+        *,
+        value_serde: SerdeLike | None = None,
+        name: str | None = None,
+    ) -> Self:
+        """As ``map_values`` with ``transformer(key, value)``, which is called for deleted and absent rows too."""
+        return self._on(transformed(self._handle, transformer, materialized, value_serde, name))
+
+    def join(
+        self,
+        other: "TableOperators",
+        joiner: Callable[..., Any],
+        materialized: Materialized | None = None,
+        *,
+        foreign_key: Callable[..., Any] | None = None,
+        history: History = "latest",
+        name: str | None = None,
+    ) -> Self:
+        """A row for each key that both tables have: ``joiner(value, other_value)``, current whichever side changes.
+
+        With versioned tables an update that is not its key's latest makes no result (KIP-914).
+
+        Args:
+            other: the table to join with. With ``foreign_key`` its keys are what that extracts, else they are this
+                table's keys.
+            joiner: ``joiner(value, other_value)``, or with three parameters ``joiner(key, value, other_value)``.
+            materialized: a store for the result, and its serdes.
+            foreign_key: ``foreign_key(value)``, or with two parameters ``foreign_key(key, value)``, gives the key of
+                the other table (KIP-213). None joins nothing.
+            history: ``"latest"``, or of two versioned tables ``"complete"``: then an update makes a result for every
+                time at which it changes one, so that the results, taken by their timestamps, are right for all times.
+                The joined table counts as versioned (KIP-914, "Attempt 2").
+            name: what the join's nodes are called after.
+
+        >>> from millpond.processors import Materialized, Produced, StreamsBuilder, TopologyDriver
+        >>> builder = StreamsBuilder(value_serde="string")
+        >>> a, b = (builder.table(t, materialized=Materialized.versioned(history_retention=60_000)) for t in "ab")
+        >>> a.join(b, "{}-{}".format, history="complete").to("joined", Produced(value_serde="string"))
+        >>> with TopologyDriver(builder.build()) as driver:
+        ...     driver.pipe("a", "k", "a0", 0)
+        ...     driver.pipe("b", "k", "b2", 2)
+        ...     driver.pipe("b", "k", "b4", 4)
+        ...     driver.pipe("a", "k", "a1", 1)
+        ...     [(value, timestamp) for _, value, timestamp in driver.read("joined")]
+        [('a0-b2', 2), ('a0-b4', 4), ('a1-b2', 2), ('a1-b4', 4)]
+        """
+        return self._join(other, joiner, materialized, foreign_key, JoinType.INNER, history, name)
+
+    def left_join(
+        self,
+        other: "TableOperators",
+        joiner: Callable[..., Any],
+        materialized: Materialized | None = None,
+        *,
+        foreign_key: Callable[..., Any] | None = None,
+        history: History = "latest",
+        name: str | None = None,
+    ) -> Self:
+        """As ``join``, but every row of this table has a result; what the other table lacks is None."""
+        return self._join(other, joiner, materialized, foreign_key, JoinType.LEFT, history, name)
+
+    def outer_join(
+        self,
+        other: "TableOperators",
+        joiner: Callable[..., Any],
+        materialized: Materialized | None = None,
+        *,
+        history: History = "latest",
+        name: str | None = None,
+    ) -> Self:
+        """As ``join``, but every row of either table has a result; what one table lacks is None."""
+        return self._join(other, joiner, materialized, None, JoinType.OUTER, history, name)
+
+    def _join(
+        self,
+        other: "TableOperators",
+        joiner: Callable[..., Any],
+        materialized: Materialized | None,
+        foreign_key: Callable[..., Any] | None,
+        join_type: JoinType,
+        history: History,
+        name: str | None,
+    ) -> Self:
+        if not isinstance(other, TableOperators):
+            raise TopologyError(
+                f"table {self.node!r} can be joined with a table, not with {other!r}; a stream can join a table, and "
+                "to_table() makes a table of a stream"
+            )
+        if history not in ("latest", "complete"):
+            raise TopologyError(f"history is {history!r}; give 'latest' or 'complete'")
+        left, right, with_key = self._handle, other._handle, keyed_joiner(joiner)
+        materialized = materialized or Materialized()
+        if foreign_key is None:
+            return self._on(join_tables(left, right, with_key, materialized, join_type, history, name))
+        if history != "latest":
+            raise TopologyError(f"the foreign-key join of {self.node!r} with {other.node!r} has no complete history")
+        extract = keyed_mapper(foreign_key)
+        return self._on(join_on_foreign_key(left, right, with_key, extract, materialized, join_type, name))
+
+    def suppress(self, suppressed: Suppressed) -> Self:
+        """Hold updates back, for a time or until their windows close (KIP-328).
+
+        Raises:
+            TopologyError: the table is versioned, or comes from no windowed aggregation and should wait for one.
+        """
+        return self._on(suppress(self._handle, suppressed))

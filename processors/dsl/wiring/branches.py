@@ -1,0 +1,47 @@
+"""How a stream is split: a node that chooses, and one node behind it for each branch."""
+
+from dataclasses import dataclass, replace
+from functools import partial
+
+from millpond.errors import TopologyError
+from millpond.processors.dsl.wiring.stream import StreamHandle
+from millpond.processors.streams.stateless import Predicate, StreamBranch, StreamPass
+
+
+@dataclass(frozen=True)
+class Split:
+    """A split on its way; nothing is in the graph before it ends.
+
+    Attributes:
+        stream: what is split.
+        prefix: what the names of all branches begin with.
+        branches: predicates and full names, in the order in which they are asked.
+    """
+
+    stream: StreamHandle
+    prefix: str
+    branches: tuple[tuple[Predicate, str], ...] = ()
+
+    def branch(self, predicate: Predicate, name: str | None) -> "Split":
+        """The same with one more branch, called by its position unless it has a name."""
+        full = f"{self.prefix}{name or len(self.branches) + 1}"
+        return replace(self, branches=(*self.branches, (predicate, full)))
+
+    def end(self) -> dict[str, StreamHandle]:
+        """The branches by name.
+
+        Raises:
+            TopologyError: there are none.
+        """
+        if not self.branches:
+            raise TopologyError(
+                f"the split of {self.stream.node!r} has no branches; each branch() gives a new object, so chain the "
+                "calls, or go on with what the last one gave"
+            )
+        router = self.stream.then("", partial(StreamBranch, self.branches), f"{self.prefix}split")
+        return {name: router.then("", StreamPass, name) for _, name in self.branches}
+
+
+def begin_split(stream: StreamHandle, name: str | None) -> Split:
+    """A split without branches; ``name`` is what theirs begin with."""
+    return Split(stream, name or stream.graph.new_name("KSTREAM-BRANCH-") + "-")

@@ -1,0 +1,167 @@
+"""The graph while it is being built: names are checked as nodes come in, and nothing that has been built is touched.
+
+Rule of this module: nodes and table configurations are frozen. Whatever changes one puts a new one in its place, so
+that at any time the graph holds just what ``build`` would give, and what it has given stays as it is.
+"""
+
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeVar
+
+from millpond.errors import TopologyError
+from millpond.processors.options.records import Consumed, Produced
+from millpond.processors.options.serdes import SerdeLike
+from millpond.processors.options.windows import Windows
+from millpond.processors.runtime.nodes import Node, ProcessorNode, SinkNode, SourceNode
+from millpond.processors.runtime.processor import Processor
+from millpond.processors.runtime.subtopology import connected_parts
+from millpond.processors.runtime.topology import Topology
+from millpond.processors.tables.config import TableConfig
+from millpond.stores.specs import StoreSpec
+
+T = TypeVar("T")
+
+TableProcessorMaker = Callable[[TableConfig], Processor]
+"""Makes a processor that has to know how its table is configured."""
+
+
+class TopologyGraph:
+    """Nodes, stores and tables, as far as the user has come.
+
+    Args:
+        key_serde, value_serde: used wherever no other serde is known.
+        upgrade_from: the release whose formats internal topics must still be written in; None for this one's.
+        optimize: whether operators may share what they would otherwise keep twice.
+
+    Attributes:
+        windows: by node, the windows of the aggregations, for operators below that ask when a window closes.
+        tables: by node, how each table is configured.
+        nodes: by name, parents before children.
+        stores: by name.
+        internal_topics: the repartition topics.
+    """
+
+    def __init__(
+        self,
+        *,
+        key_serde: SerdeLike | None = None,
+        value_serde: SerdeLike | None = None,
+        upgrade_from: str | None = None,
+        optimize: bool = False,
+    ) -> None:
+        self.key_serde = key_serde
+        self.value_serde = value_serde
+        self.upgrade_from = upgrade_from
+        self.optimize = optimize
+        self.windows: dict[str, Windows] = {}
+        self.tables: dict[str, TableConfig] = {}
+        self.nodes: dict[str, Node] = {}
+        self.stores: dict[str, StoreSpec] = {}
+        self.internal_topics: set[str] = set()
+        self._table_processors: dict[str, dict[str, TableProcessorMaker]] = {}
+        self._shared: dict[Hashable, Any] = {}
+        self._index = 0
+
+    def new_name(self, prefix: str) -> str:
+        """A name nobody has: the prefix and a running number of ten digits."""
+        name = f"{prefix}{self._index:010d}"
+        self._index += 1
+        return name
+
+    def add(self, node: Node) -> None:
+        """Take a node in and tie it to its parents.
+
+        Raises:
+            TopologyError: the name is taken, a parent is unknown, or a topic has two readers.
+        """
+        if node.name in self.nodes:
+            raise TopologyError(f"the topology already has a node called {node.name!r}; give this one another name")
+        for parent in node.parents:
+            if parent not in self.nodes:
+                raise TopologyError(f"node {node.name!r} names the parent {parent!r}, which does not exist (yet)")
+        if isinstance(node, SourceNode):
+            reader = self.reader(node.topic)
+            if reader is not None:
+                raise TopologyError(
+                    f"topic {node.topic!r} is already read by {reader.name!r}; use that stream or table twice instead"
+                )
+        self.nodes[node.name] = node
+        for name in node.parents:
+            parent_node = self.nodes[name]
+            self.nodes[name] = replace(parent_node, children=(*parent_node.children, node.name))
+
+    def add_processor(self, name: str, parents: Iterable[str], supplier: Callable[[], Processor]) -> None:
+        """Add a node that runs the processor that ``supplier`` makes."""
+        self.add(ProcessorNode(name, tuple(parents), supplier=supplier))
+
+    def add_table(self, node: str, config: TableConfig) -> None:
+        """Note that the updates that come out of ``node`` make a table; the node itself may come later."""
+        self.tables[node] = config
+        self._table_processors[node] = {}
+
+    def add_table_processor(self, name: str, parents: Iterable[str], make: TableProcessorMaker, table: str) -> None:
+        """Add a node whose processor is made with the configuration that ``table`` has when the topology is built."""
+        self.add_processor(name, parents, partial(make, self.tables[table]))
+        self._table_processors[table][name] = make
+
+    def change_table(self, node: str, **changes: Any) -> None:
+        """Configure a table anew; ``changes`` are attributes of ``TableConfig``."""
+        config = self.tables[node] = replace(self.tables[node], **changes)
+        for name, make in self._table_processors[node].items():
+            processor = self.nodes[name]
+            assert isinstance(processor, ProcessorNode)
+            self.nodes[name] = replace(processor, supplier=partial(make, config))
+
+    def add_internal_topic(
+        self, topic: str, sink: str, source: str, parents: Iterable[str], serdes: tuple[SerdeLike, SerdeLike]
+    ) -> None:
+        """Add a repartition topic, the node that writes it and the one that reads it back."""
+        self.internal_topics.add(topic)
+        self.add(SinkNode(sink, tuple(parents), topic=topic, produced=Produced(*serdes, name=sink)))
+        self.add(SourceNode(source, topic=topic, consumed=Consumed(*serdes, name=source)))
+
+    def reader(self, topic: str) -> SourceNode | None:
+        """The node that reads ``topic``."""
+        return next((n for n in self.nodes.values() if isinstance(n, SourceNode) and n.topic == topic), None)
+
+    def add_store(self, spec: StoreSpec, *nodes: str) -> None:
+        """Take a new store in and connect it to ``nodes``.
+
+        Raises:
+            TopologyError: the name is taken by another store.
+        """
+        if spec.name in self.stores:
+            users = [node.name for node in self.nodes.values() if spec.name in node.stores]
+            raise TopologyError(
+                f"the topology already has a store called {spec.name!r}, used by {users or 'nobody yet'}; give the one "
+                f"for {list(nodes) or 'your processors'} another name"
+            )
+        self.stores[spec.name] = spec
+        for node in nodes:
+            self.connect(node, spec.name)
+
+    def connect(self, node: str, *stores: str) -> None:
+        """Let ``node`` use stores that are in the graph."""
+        for store in stores:
+            if store not in self.stores:
+                raise TopologyError(f"node {node!r} uses store {store!r}, which was never added")
+            found = self.nodes[node]
+            if store not in found.stores:
+                self.nodes[node] = replace(found, stores=(*found.stores, store))
+
+    def connected(self, one: str, other: str) -> bool:
+        """Whether two nodes are in the same part of the graph as it stands, and so in the same tasks."""
+        parts = connected_parts(self.nodes, self.stores, frozenset(self.internal_topics))
+        return any(one in part.nodes and other in part.nodes for part in parts)
+
+    def once(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What ``make`` gave when ``key`` was first asked for: nodes that several operators share."""
+        if key not in self._shared:
+            self._shared[key] = make()
+        shared: T = self._shared[key]
+        return shared
+
+    def build(self) -> Topology:
+        """The finished topology, which later additions do not touch."""
+        return Topology(self.nodes, self.stores, self.internal_topics)

@@ -1,0 +1,140 @@
+"""How records and rows come to the tasks of their groups, before they are aggregated."""
+
+from dataclasses import dataclass
+from functools import partial
+
+from millpond.errors import TopologyError
+from millpond.processors.aggregations.aggregate import Aggregation
+from millpond.processors.aggregations.table_repartition import Selector, TableRepartition
+from millpond.processors.dsl.wiring.aggregations import (
+    add_key_aggregation,
+    add_session_aggregation,
+    add_window_aggregation,
+)
+from millpond.processors.dsl.wiring.graph import TopologyGraph
+from millpond.processors.dsl.wiring.stream import StreamHandle
+from millpond.processors.dsl.wiring.table import StoredTable, TableHandle
+from millpond.processors.options.materialized import Materialized
+from millpond.processors.options.records import Grouped
+from millpond.processors.options.serdes import SerdeLike
+from millpond.processors.options.windows import EmitStrategy, SessionWindows, SlidingWindows, TimeWindows
+from millpond.stores.change import ChangeSerde, sends_separately
+from millpond.stores.serdes import serde
+
+
+@dataclass(frozen=True, eq=False)
+class StreamGrouping:
+    """A stream grouped by key. All its aggregations share one repartition topic; another grouping has its own.
+
+    Attributes:
+        stream: the stream.
+        grouped: how it is read after it was grouped.
+    """
+
+    stream: StreamHandle
+    grouped: Grouped
+
+    @property
+    def graph(self) -> TopologyGraph:
+        return self.stream.graph
+
+    @property
+    def key_serde(self) -> SerdeLike | None:
+        return self.grouped.key_serde or self.stream.key_serde
+
+    @property
+    def value_serde(self) -> SerdeLike | None:
+        return self.grouped.value_serde or self.stream.value_serde
+
+    def source(self, store: str | None = None) -> str:
+        """The node whose records have equal keys together; ``store`` may name the repartition topic."""
+        name, grouped = self.grouped.name or store, self.grouped
+        return self.graph.once(self, lambda: self.stream.together(name, grouped.key_serde, grouped.value_serde)).node
+
+    def aggregate(
+        self, aggregation: Aggregation, materialized: Materialized | None, value_serde: SerdeLike | None
+    ) -> StoredTable:
+        """The aggregate of each key; ``value_serde`` is that of the results unless ``materialized`` names one."""
+        materialized = materialized or Materialized()
+        source = self.source(materialized.name)
+        store = self.graph.new_name("KSTREAM-AGGREGATE-STATE-STORE-")
+        serdes = self.key_serde, value_serde
+        return add_key_aggregation(self.graph, [(source, aggregation)], materialized, store, serdes)
+
+    def aggregate_windows(
+        self,
+        aggregation: Aggregation,
+        materialized: Materialized | None,
+        windows: TimeWindows | SlidingWindows,
+        emit: EmitStrategy,
+        value_serde: SerdeLike | None,
+    ) -> StoredTable:
+        """The aggregate of each key and window."""
+        materialized = materialized or Materialized()
+        inputs, serdes = [(self.source(materialized.name), aggregation)], (self.key_serde, value_serde)
+        return add_window_aggregation(self.graph, inputs, materialized, serdes, windows, emit)
+
+    def aggregate_sessions(
+        self,
+        aggregation: Aggregation,
+        materialized: Materialized | None,
+        windows: SessionWindows,
+        emit: EmitStrategy,
+        value_serde: SerdeLike | None,
+    ) -> StoredTable:
+        """The aggregate of each key and session."""
+        materialized = materialized or Materialized()
+        inputs, serdes = [(self.source(materialized.name), aggregation)], (self.key_serde, value_serde)
+        return add_session_aggregation(self.graph, inputs, materialized, serdes, windows, emit)
+
+
+@dataclass(frozen=True, eq=False)
+class TableGrouping:
+    """A table grouped by another key (KIP-904). All its aggregations share one repartition topic.
+
+    Attributes:
+        table: the table, which sends the values before its updates.
+        selector: gives group and value.
+        grouped: how the changes are read.
+    """
+
+    table: TableHandle
+    selector: Selector
+    grouped: Grouped
+
+    @property
+    def value_serde(self) -> SerdeLike | None:
+        return self.grouped.value_serde or self.table.value_serde
+
+    def aggregate(
+        self, aggregation: Aggregation, materialized: Materialized | None, value_serde: SerdeLike | None, prefix: str
+    ) -> StoredTable:
+        """The aggregate of each group; ``value_serde`` is that of the results unless ``materialized`` names one."""
+        materialized = materialized or Materialized()
+        graph = self.table.graph
+        store = graph.new_name(f"{prefix}STATE-STORE-")
+        source = graph.once(self, lambda: self._changes(materialized.name or store)).node
+        serdes = self.grouped.key_serde or self.table.key_serde, value_serde
+        return add_key_aggregation(graph, [(source, aggregation)], materialized, store, serdes, prefix)
+
+    def _changes(self, store: str) -> StreamHandle:
+        """The changes, read back by the tasks of their groups."""
+        table, grouped, graph = self.table, self.grouped, self.table.graph
+        if self.value_serde is None:
+            raise TopologyError(
+                f"the changes of table {table.node!r} must travel to the tasks of their groups, but the serde of "
+                f"their values is not known; name it in Grouped(value_serde=...)"
+            )
+        separate = sends_separately(graph.upgrade_from)
+        node = graph.new_name("KTABLE-SELECT-")
+        send = partial(TableRepartition, self.selector, versioned=table.versioned, separate=separate)
+        graph.add_processor(node, [table.node], send)
+        change_serde = ChangeSerde(serde(self.value_serde), graph.upgrade_from)
+        key_serde = grouped.key_serde or table.key_serde
+        return StreamHandle(graph, node, key_serde, change_serde, True).together(grouped.name or store)
+
+
+def group_table(table: TableHandle, selector: Selector, grouped: Grouped) -> TableGrouping:
+    """Group ``table`` by the key that ``selector`` gives."""
+    table.send_olds(force=True)
+    return TableGrouping(table, selector, grouped)

@@ -1,0 +1,131 @@
+"""``StreamHandle``: a stream in the graph, as wiring takes and returns it; ``KStream`` wraps one."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Self
+
+from millpond.errors import TopologyError
+from millpond.processors.dsl.wiring.graph import TopologyGraph
+from millpond.processors.options.records import Produced
+from millpond.processors.options.serdes import SerdeLike, same_serde
+from millpond.processors.runtime.nodes import SinkNode
+from millpond.processors.runtime.processor import Processor
+from millpond.processors.streams.stateless import DropNullKeys, StreamPass
+
+
+@dataclass(frozen=True)
+class StreamHandle:
+    """A stream of records.
+
+    Attributes:
+        graph: where it is.
+        node: the node that the records come out of.
+        key_serde, value_serde: how they become bytes; None where nobody has said.
+        repartition_required: whether the key has changed since the records last had the partition of their key. The
+            next operator that needs equal keys together sends them through a repartition topic.
+    """
+
+    graph: TopologyGraph = field(repr=False)
+    node: str
+    key_serde: SerdeLike | None
+    value_serde: SerdeLike | None
+    repartition_required: bool = False
+
+    def then(
+        self, prefix: str, supplier: Callable[[], Processor], name: str | None = None, stores: tuple[str, ...] = ()
+    ) -> Self:
+        """The stream behind a new processor with this stream as its only parent."""
+        node = name or self.graph.new_name(prefix)
+        self.graph.add_processor(node, [self.node], supplier)
+        self.graph.connect(node, *stores)
+        return replace(self, node=node)
+
+    def retyped(
+        self, key_serde: SerdeLike | None = None, value_serde: SerdeLike | None = None, *, rekeyed: bool = False
+    ) -> Self:
+        """This stream with other serdes where they are given; ``rekeyed`` if the key may have changed."""
+        return replace(
+            self,
+            key_serde=key_serde or self.key_serde,
+            value_serde=value_serde or self.value_serde,
+            repartition_required=self.repartition_required or rekeyed,
+        )
+
+    def with_new_values(self) -> Self:
+        """This stream with values that no operator has named a serde for: the builder's is used."""
+        return replace(self, value_serde=self.graph.value_serde)
+
+    def merged(self, others: tuple["StreamHandle", ...], name: str | None = None) -> Self:
+        """All records of this stream and of ``others``; a serde that they do not share becomes the builder's."""
+        streams: tuple[StreamHandle, ...] = (self, *others)
+        node = name or self.graph.new_name("KSTREAM-MERGE-")
+        self.graph.add_processor(node, dict.fromkeys(stream.node for stream in streams), StreamPass)
+        key, value = self.key_serde, self.value_serde
+        return replace(
+            self,
+            node=node,
+            key_serde=key if all(same_serde(other.key_serde, key) for other in others) else self.graph.key_serde,
+            value_serde=value
+            if all(same_serde(other.value_serde, value) for other in others)
+            else self.graph.value_serde,
+            repartition_required=any(stream.repartition_required for stream in streams),
+        )
+
+    def together(
+        self,
+        name: str | None = None,
+        key_serde: SerdeLike | None = None,
+        value_serde: SerdeLike | None = None,
+        *,
+        keep_null_keys: bool = False,
+    ) -> Self:
+        """This stream with equal keys together: itself, or read back from a repartition topic if the key changed.
+
+        A record without a key is dropped on the way unless ``keep_null_keys``, for operators that want it (KIP-962).
+        """
+        if not self.repartition_required:
+            return self
+        return self.through_topic(name, key_serde, value_serde, keep_null_keys=keep_null_keys)
+
+    def through_topic(
+        self,
+        name: str | None,
+        key_serde: SerdeLike | None,
+        value_serde: SerdeLike | None,
+        *,
+        keep_null_keys: bool = True,
+    ) -> Self:
+        """This stream written to the repartition topic ``<name>-repartition`` and read back.
+
+        Raises:
+            TopologyError: a serde is not known.
+        """
+        graph = self.graph
+        key, value = key_serde or self.key_serde, value_serde or self.value_serde
+        if key is None or value is None:
+            raise TopologyError(
+                f"the records of {self.node!r} must travel to the tasks of their keys, but their "
+                f"{'key' if key is None else 'value'} serde is not known; name it in Grouped, Joined, StreamJoined or "
+                "Repartitioned"
+            )
+        sent = self if keep_null_keys else self.then("KSTREAM-FILTER-", DropNullKeys)
+        topic = f"{name or graph.new_name('KSTREAM-REPARTITION-')}-repartition"
+        sink, source = graph.new_name("KSTREAM-SINK-"), graph.new_name("KSTREAM-SOURCE-")
+        graph.add_internal_topic(topic, sink, source, [sent.node], (key, value))
+        return replace(self, node=source, key_serde=key, value_serde=value, repartition_required=False)
+
+    def write(self, topic: str, produced: Produced) -> None:
+        """Write the records to a sink.
+
+        Raises:
+            TopologyError: neither the stream nor ``produced`` says how keys and values become bytes or columns.
+        """
+        key_serde, value_serde = produced.key_serde or self.key_serde, produced.value_serde or self.value_serde
+        if produced.schema is None and (key_serde is None or value_serde is None):
+            missing = "key" if key_serde is None else "value"
+            raise TopologyError(
+                f"sink {topic!r} has no {missing} serde: give Produced({missing}_serde=...), or a DataFrame schema"
+            )
+        name = produced.name or self.graph.new_name("KSTREAM-SINK-")
+        described = Produced(key_serde, value_serde, produced.schema, name)
+        self.graph.add(SinkNode(name, (self.node,), topic=topic, produced=described))

@@ -1,0 +1,109 @@
+"""How ``KTable.suppress`` enters the graph, and the table that comes out."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from millpond.errors import TopologyError
+from millpond.processors.dsl.wiring.graph import TopologyGraph
+from millpond.processors.dsl.wiring.table import StoredTable, TableHandle
+from millpond.processors.options.suppressed import Suppressed
+from millpond.processors.runtime.nodes import SourceNode
+from millpond.processors.runtime.processor import Processor, ProcessorContext
+from millpond.processors.tables.config import TableConfig
+from millpond.processors.tables.suppress import Suppress, SuppressedGetter
+from millpond.processors.tables.suppress_buffer import SuppressBuffer
+from millpond.processors.tables.value_getters import ValueGetter, ValueGetterFactory
+from millpond.stores.serdes import BYTES, Serde, serde
+from millpond.stores.specs import StoreKind, StoreSpec
+
+_TIMES_AND_ORIGIN = 28
+"""The bytes of an update's buffer time, timestamp, offset and partition; its topic's name comes on top."""
+
+
+@dataclass(frozen=True)
+class SuppressedTable(StoredTable):
+    """A table some of whose updates are held back.
+
+    Attributes:
+        parent: the table whose updates they are.
+        buffer: the name of the buffer's store.
+        serdes: of keys and values, as the buffer writes them.
+    """
+
+    parent: TableHandle
+    buffer: str
+    serdes: tuple[Serde[Any], Serde[Any]]
+
+    def value_getter(self) -> ValueGetterFactory:
+        parent, store, (key_serde, value_serde) = self.parent.value_getter(), self.buffer, self.serdes
+
+        def make(context: ProcessorContext) -> ValueGetter:
+            buffer = SuppressBuffer(context.store(store), value_serde)
+            return SuppressedGetter(buffer, key_serde, parent.make(context))
+
+        return ValueGetterFactory((store, *parent.stores), make)
+
+
+def suppress(table: TableHandle, suppressed: Suppressed) -> SuppressedTable:
+    """Add the processor and its store; see ``KTable.suppress``.
+
+    Raises:
+        TopologyError: the table is versioned, or comes from no windowed aggregation and should wait for one.
+    """
+    if table.versioned:
+        raise TopologyError(
+            f"table {table.node!r} is versioned and cannot be suppressed: its updates are ordered by timestamp, those "
+            f"of a buffer by arrival (KIP-914); materialize it in an unversioned store first"
+        )
+    graph = table.graph
+    final = suppressed.wait is None
+    delay = _window_delay(graph, table.node) if suppressed.wait is None else suppressed.wait
+    node = suppressed.name or graph.new_name("KTABLE-SUPPRESS-")
+    store = f"{suppressed.name}-store" if suppressed.name else graph.new_name("KTABLE-SUPPRESS-STATE-STORE-")
+    serdes = _serde(table, "key"), _serde(table, "value")
+    table.send_olds(force=True)
+    overhead = _TIMES_AND_ORIGIN + max(map(len, _topics(graph, table.node)))
+
+    def make(config: TableConfig) -> Processor:
+        return Suppress(config, suppressed, delay, final, store, serdes, overhead)
+
+    graph.add_table(node, TableConfig())
+    graph.add_table_processor(node, [table.node], make, node)
+    graph.add_store(StoreSpec(store, StoreKind.KEY_VALUE, BYTES, BYTES), node)
+    return SuppressedTable(graph, node, table.key_serde, table.value_serde, table, store, serdes)
+
+
+def _serde(table: TableHandle, which: str) -> Serde[Any]:
+    found = table.key_serde if which == "key" else table.value_serde
+    if found is None:
+        raise TopologyError(
+            f"the updates of table {table.node!r} are held back in a store, but the serde of its {which}s is not "
+            f"known; name it in Materialized({which}_serde=...) of that table"
+        )
+    return serde(found)
+
+
+def _topics(graph: TopologyGraph, node: str) -> list[str]:
+    """The topics that the records of ``node`` come from."""
+    here = graph.nodes[node]
+    if isinstance(here, SourceNode):
+        return [here.topic]
+    return [topic for parent in here.parents for topic in _topics(graph, parent)]
+
+
+def _window_delay(graph: TopologyGraph, node: str) -> int:
+    """How long after its end a window of the aggregations above ``node`` is closed."""
+    found: list[int] = []
+    waiting = [node]
+    while waiting:
+        name = waiting.pop()
+        if name in graph.windows:
+            found.append(graph.windows[name].delay)
+        elif not isinstance(graph.nodes[name], SourceNode):
+            waiting.extend(graph.nodes[name].parents)
+    if not found:
+        raise TopologyError(
+            f"until_window_closes needs a windowed table, but {node!r} comes from no windowed aggregation; "
+            f"use until_time_limit, or window the aggregation"
+        )
+    return max(found)

@@ -1,0 +1,270 @@
+"""``TableHandle``: a table in the graph, as wiring takes and returns it; ``KTable`` wraps one.
+
+Kinds of tables differ in how they are read and in how they come to know the values before their updates; operators ask
+them for nothing else. How a table is configured stands in the graph, which alone may replace it.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from millpond.errors import TopologyError
+from millpond.processors.dsl.wiring.graph import TopologyGraph
+from millpond.processors.dsl.wiring.stream import StreamHandle
+from millpond.processors.options.functions import keyed_mapper
+from millpond.processors.options.materialized import Materialized
+from millpond.processors.options.serdes import SerdeLike
+from millpond.processors.tables.config import TableConfig
+from millpond.processors.tables.filter import FilterTable
+from millpond.processors.tables.map_values import MapTableValues, TransformTableValues
+from millpond.processors.tables.reorder import TableReorder
+from millpond.processors.tables.source import TableSource
+from millpond.processors.tables.time_ordered_buffer import buffer_spec
+from millpond.processors.tables.value_getters import ValueGetterFactory, store_getter, windowed_getter
+from millpond.processors.tables.value_operator import OperationGetter, TableOperation, TableOperator
+from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.times import Duration
+
+TABLE_KINDS = (StoreKind.TIMESTAMPED_KEY_VALUE, StoreKind.VERSIONED, StoreKind.KEY_VALUE)
+"""The kinds of stores that can hold a table; a plain one forgets the times, so results take those of the other side."""
+
+
+@dataclass(frozen=True)
+class TableHandle(ABC):
+    """A table of the latest value of each key.
+
+    Attributes:
+        graph: where it is.
+        node: the node that its updates come out of.
+        key_serde, value_serde: how its rows become bytes; None where nobody has said.
+    """
+
+    graph: TopologyGraph = field(repr=False)
+    node: str
+    key_serde: SerdeLike | None
+    value_serde: SerdeLike | None
+
+    @property
+    def config(self) -> TableConfig:
+        """How it is configured by now."""
+        return self.graph.tables[self.node]
+
+    @property
+    def versioned(self) -> bool:
+        """Whether the rules for versioned tables apply downstream (KIP-914)."""
+        return self.config.versioned
+
+    @abstractmethod
+    def value_getter(self) -> ValueGetterFactory:
+        """How other processors read this table; it gets a store if it needs one for that."""
+
+    @abstractmethod
+    def send_olds(self, *, force: bool) -> bool:
+        """Have it send the value before each update; with ``force`` it gets a store if it needs one for that.
+
+        Returns:
+            Whether it does.
+        """
+
+    def as_stream(self) -> StreamHandle:
+        """Its updates as a stream."""
+        return StreamHandle(self.graph, self.node, self.key_serde, self.value_serde)
+
+
+@dataclass(frozen=True)
+class StoredTable(TableHandle):
+    """A table that has a store."""
+
+    def value_getter(self) -> ValueGetterFactory:
+        store = self.config.store
+        assert store is not None
+        return store_getter(store)
+
+    def send_olds(self, *, force: bool) -> bool:
+        self.graph.change_table(self.node, send_olds=True)
+        return True
+
+
+@dataclass(frozen=True)
+class WindowedTable(StoredTable):
+    """The results of a windowed aggregation, by key and window."""
+
+    def value_getter(self) -> ValueGetterFactory:
+        store = self.config.store
+        assert store is not None
+        return windowed_getter(store)
+
+
+@dataclass(frozen=True)
+class SourceTable(StoredTable):
+    """A table made of records; it gets its store when it asks for one, or when an operator needs to look it up.
+
+    Attributes:
+        spec: of the store.
+    """
+
+    spec: StoreSpec
+
+    def materialize(self) -> None:
+        """Give the table its store, if it has none yet."""
+        if self.config.store is None:
+            self.graph.add_store(self.spec, self.node)
+            self.graph.change_table(self.node, store=self.spec.name)
+
+    def value_getter(self) -> ValueGetterFactory:
+        self.materialize()
+        return super().value_getter()
+
+    def send_olds(self, *, force: bool) -> bool:
+        if self.config.store is None and not force:
+            return False
+        self.materialize()
+        return super().send_olds(force=force)
+
+
+@dataclass(frozen=True)
+class DerivedTable(StoredTable):
+    """A table made of another, value by value; without a store of its own it is read through its parent.
+
+    Attributes:
+        parent: the other table.
+        operation: how its values follow from the parent's.
+    """
+
+    parent: TableHandle
+    operation: TableOperation
+
+    def value_getter(self) -> ValueGetterFactory:
+        if self.config.store is not None:
+            return super().value_getter()
+        parent, operation = self.parent.value_getter(), self.operation
+        return ValueGetterFactory(parent.stores, lambda context: OperationGetter(parent.make(context), operation))
+
+    def send_olds(self, *, force: bool) -> bool:
+        if self.config.store is not None or self.parent.send_olds(force=force):
+            return super().send_olds(force=force)
+        return self.config.send_olds
+
+
+def source_table(
+    graph: TopologyGraph, node: str, parents: list[str], spec: StoreSpec, materialized: Materialized, **config: Any
+) -> SourceTable:
+    """A table of what ``parents`` send, with a store if ``materialized`` asks for one, or else on demand.
+
+    Raises:
+        TopologyError: the store cannot hold a table.
+    """
+    check_table_store(spec, materialized)
+    versioned = spec.kind is StoreKind.VERSIONED
+    graph.add_table(node, TableConfig(versioned=versioned, caching=materialized.caching, **config))
+    graph.add_table_processor(node, parents, TableSource, node)
+    table = SourceTable(graph, node, spec.key_serde, spec.value_serde, spec)
+    if materialized.has_store:
+        table.materialize()
+    return table
+
+
+def stored_table(graph: TopologyGraph, node: str, parents: list[str], spec: StoreSpec, **config: Any) -> SourceTable:
+    """A table that puts what its parents send into a store; ``config`` are attributes of ``TableConfig``."""
+    table = source_table(graph, node, parents, spec, Materialized(), **config)
+    table.materialize()
+    return table
+
+
+def reordered(graph: TopologyGraph, node: str, within: Duration | None, spec: StoreSpec) -> str:
+    """The node from which a table takes its records: ``node``, or one behind it that brings them into order."""
+    if within is None:
+        return node
+    reorder = graph.new_name("KTABLE-REORDER-")
+    buffer = buffer_spec(f"{reorder}-Buffer", within, spec.key_serde, spec.value_serde, f"the table of {node!r}")
+    graph.add_processor(reorder, [node], lambda: TableReorder(buffer))
+    graph.add_store(buffer.store_spec, reorder)
+    return reorder
+
+
+def filtered(
+    table: TableHandle,
+    predicate: Callable[[Any, Any], bool],
+    wanted: bool,
+    materialized: Materialized | None,
+    name: str | None,
+) -> DerivedTable:
+    """The rows for which the predicate is ``wanted``."""
+    return _derived(table, "KTABLE-FILTER-", FilterTable(predicate, wanted), materialized, table.value_serde, name)
+
+
+def mapped(
+    table: TableHandle,
+    mapper: Callable[..., Any],
+    materialized: Materialized | None,
+    value_serde: SerdeLike | None,
+    name: str | None,
+) -> DerivedTable:
+    """Each value replaced by that of ``mapper``, which never sees a missing one."""
+    operation = MapTableValues(keyed_mapper(mapper))
+    return _derived(table, "KTABLE-MAPVALUES-", operation, materialized, value_serde or table.value_serde, name)
+
+
+def transformed(
+    table: TableHandle,
+    transformer: Callable[[Any, Any], Any],
+    materialized: Materialized | None,
+    value_serde: SerdeLike | None,
+    name: str | None,
+) -> DerivedTable:
+    """Each value replaced by that of ``transformer``, which sees missing ones, too."""
+    operation = TransformTableValues(transformer)
+    return _derived(table, "KTABLE-TRANSFORMVALUES-", operation, materialized, value_serde or table.value_serde, name)
+
+
+def _derived(
+    parent: TableHandle,
+    prefix: str,
+    operation: TableOperation,
+    materialized: Materialized | None,
+    value_serde: SerdeLike | None,
+    name: str | None,
+) -> DerivedTable:
+    graph, materialized = parent.graph, materialized or Materialized()
+    node = name or graph.new_name(prefix)
+    graph.add_table(node, TableConfig(versioned=parent.versioned))
+    make = partial(TableOperator, operation, versioned_parent=parent.versioned)
+    graph.add_table_processor(node, [parent.node], make, node)
+    key_serde = materialized.key_serde or parent.key_serde
+    table = DerivedTable(graph, node, key_serde, materialized.value_serde or value_serde, parent, operation)
+    keep(table, materialized)
+    # As far as the values before are known without a new store, they save unnecessary tombstones.
+    if operation.drops_repeated_tombstones:
+        graph.change_table(node, send_olds=parent.send_olds(force=False))
+    return table
+
+
+def keep(table: TableHandle, materialized: Materialized) -> None:
+    """Give a table the store that ``materialized`` asks for, if it does; it decides whether the table is versioned.
+
+    Raises:
+        TopologyError: the store is of a kind that cannot hold a table, or versioned and cached.
+    """
+    if not materialized.has_store:
+        return
+    name = f"{table.node}-STATE-STORE"
+    spec = materialized.spec(name, StoreKind.TIMESTAMPED_KEY_VALUE, table.key_serde, table.value_serde)
+    check_table_store(spec, materialized)
+    table.graph.add_store(spec, table.node)
+    versioned = spec.kind is StoreKind.VERSIONED
+    table.graph.change_table(table.node, store=spec.name, versioned=versioned, caching=materialized.caching)
+
+
+def check_table_store(spec: StoreSpec, materialized: Materialized) -> None:
+    """Refuse a store that cannot hold a table."""
+    if spec.kind not in TABLE_KINDS:
+        raise TopologyError(
+            f"store {spec.name!r} of kind {spec.kind.value} cannot hold a table; leave the kind out, or choose "
+            f"{' or '.join(kind.value for kind in TABLE_KINDS)}"
+        )
+    if materialized.caching and spec.kind is StoreKind.VERSIONED:
+        raise TopologyError(
+            f"store {spec.name!r} is versioned and cannot be cached: a cache drops versions; leave caching out"
+        )

@@ -1,0 +1,90 @@
+"""``Materialized``: the store that holds a table."""
+
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+from millpond.errors import TopologyError
+from millpond.processors.options.serdes import SerdeLike, resolved
+from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.times import Duration, to_millis
+
+
+@dataclass(frozen=True)
+class Materialized:
+    """The store that holds a table.
+
+    Attributes:
+        name: the store's name; one is generated where it is None.
+        kind: which kind of store; None for the operator's own default.
+        backend: a backend name or URL for this store alone; None for the job's.
+        key_serde, value_serde: None for those of the operator's input, or its result's own.
+        history_retention: of a versioned store: how far back versions can be read, and, unless ``grace`` says
+            otherwise, how late a record may be (KIP-889).
+        grace: of a versioned store: how late a record may be.
+        retention: of a window or session store: how long a window is kept after stream time has passed its start.
+        caching: emit only the last update of a key in each micro-batch.
+    """
+
+    name: str | None = None
+    kind: StoreKind | None = None
+    backend: str | None = None
+    key_serde: SerdeLike | None = None
+    value_serde: SerdeLike | None = None
+    history_retention: Duration | None = None
+    grace: Duration | None = None
+    retention: Duration | None = None
+    caching: bool = False
+
+    @classmethod
+    def versioned(cls, name: str | None = None, *, history_retention: Duration, **options: Any) -> Self:
+        """A versioned store (KIP-889, KIP-914); ``options`` are the other attributes."""
+        return cls(name, StoreKind.VERSIONED, history_retention=history_retention, **options)
+
+    @classmethod
+    def with_serdes(cls, key_serde: SerdeLike | None = None, value_serde: SerdeLike | None = None) -> Self:
+        """Serdes only: asks for no store where the operator needs none."""
+        return cls(key_serde=key_serde, value_serde=value_serde)
+
+    def with_caching(self, caching: bool = True) -> Self:
+        """The same with ``caching`` on: only the last update of a key in each micro-batch is emitted."""
+        return replace(self, caching=caching)
+
+    @property
+    def has_store(self) -> bool:
+        """Whether this asks for a store even where the operator needs none."""
+        return self.name is not None or self.kind is not None
+
+    def spec(
+        self,
+        default_name: str,
+        default_kind: StoreKind,
+        key_serde: SerdeLike | None,
+        value_serde: SerdeLike | None,
+        *,
+        retention: int | None = None,
+        window_size: int | None = None,
+    ) -> StoreSpec:
+        """The description of the store. ``retention`` is what a window or session store has unless this says otherwise.
+
+        Raises:
+            TopologyError: a serde is not known, here or from the input.
+        """
+        name = self.name or default_name
+        key, value = resolved(self.key_serde or key_serde), resolved(self.value_serde or value_serde)
+        if key is None or value is None:
+            missing = "key" if key is None else "value"
+            raise TopologyError(
+                f"store {name!r} has no {missing} serde: name one in Materialized({missing}_serde=...), in Consumed, "
+                f"or as StreamsBuilder({missing}_serde=...)"
+            )
+        return StoreSpec(
+            name=name,
+            kind=self.kind or default_kind,
+            key_serde=key,
+            value_serde=value,
+            backend=self.backend,
+            history_retention=None if self.history_retention is None else to_millis(self.history_retention),
+            grace=None if self.grace is None else to_millis(self.grace),
+            retention=retention if self.retention is None else to_millis(self.retention, "retention"),
+            window_size=window_size,
+        )

@@ -1,0 +1,18 @@
+"""How users name serdes: by an object, or by the name of one that is built in."""
+
+from typing import Any
+
+from millpond.stores.serdes import Serde, serde
+
+SerdeLike = str | Serde[Any]
+"""A serde, or the name of one: ``bytes``, ``string``, ``int64``, ``float64``, ``json``, ``msgpack``, ``pickle``."""
+
+
+def same_serde(one: SerdeLike | None, other: SerdeLike | None) -> bool:
+    """Whether both are known and write the same bytes."""
+    return one is not None and other is not None and serde(one).name == serde(other).name
+
+
+def resolved(value: SerdeLike | None) -> Serde[Any] | None:
+    """The serde itself; None where none is known."""
+    return None if value is None else serde(value)

@@ -1,0 +1,52 @@
+"""The nodes of a topology: sources, processors and sinks, as a builder made them and as tasks run them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from millpond.errors import TopologyError
+from millpond.processors.options.records import Consumed, Produced
+from millpond.processors.runtime.processor import Processor
+
+
+@dataclass(frozen=True)
+class Node:
+    """What sources, processors and sinks have in common; neighbors and stores are given by name."""
+
+    name: str
+    parents: tuple[str, ...] = ()
+    children: tuple[str, ...] = ()
+    stores: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class SourceNode(Node):
+    """Reads the records of one topic.
+
+    Attributes:
+        stream: whether they are facts of a stream, not updates of a table.
+        broadcast: whether every task needs all of them, not only those of its own keys.
+    """
+
+    topic: str = ""
+    consumed: Consumed = field(default_factory=Consumed)
+    stream: bool = False
+    broadcast: bool = False
+
+
+def _no_processor() -> Processor:
+    raise TopologyError("a processor node needs a supplier")
+
+
+@dataclass(frozen=True)
+class ProcessorNode(Node):
+    """Runs the processor that ``supplier`` makes, one for each task."""
+
+    supplier: Callable[[], Processor] = _no_processor
+
+
+@dataclass(frozen=True)
+class SinkNode(Node):
+    """Writes records to one topic."""
+
+    topic: str = ""
+    produced: Produced = field(default_factory=Produced)

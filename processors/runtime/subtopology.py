@@ -1,0 +1,130 @@
+"""The parts of a topology: what is connected by edges or by shared stores, and in which order the parts run.
+
+Between parts records travel through internal (repartition) topics only.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from millpond.processors.runtime.nodes import Node, SinkNode, SourceNode
+from millpond.stores.specs import StoreSpec
+
+
+@dataclass(frozen=True)
+class Subtopology:
+    """A connected part of a topology; one task of it runs for each partition.
+
+    Attributes:
+        index: its position in ``Topology.subtopologies``; parts that feed others through repartition topics come first.
+        nodes: by name, parents before children.
+        stores: what its processors keep, by store name.
+        internal_topics: repartition topics of the whole topology.
+    """
+
+    index: int
+    nodes: Mapping[str, Node]
+    stores: Mapping[str, StoreSpec]
+    internal_topics: frozenset[str]
+
+    @cached_property
+    def sources(self) -> dict[str, SourceNode]:
+        """The source nodes by topic."""
+        return {node.topic: node for node in self.nodes.values() if isinstance(node, SourceNode)}
+
+    @cached_property
+    def sinks(self) -> dict[str, SinkNode]:
+        """The sink nodes by topic."""
+        return {node.topic: node for node in self.nodes.values() if isinstance(node, SinkNode)}
+
+    def separable(self, name: str) -> bool:
+        """Whether a batch may go to the children of ``name`` one after the other.
+
+        True if nobody could tell the difference from record after record: no two children lead to the same node, use
+        the same store or write the same topic, and no child uses a store that is also used below it. Whatever happens
+        inside one child's part of the graph is that child's own business.
+        """
+        taken: set[tuple[str, str]] = set()
+        for child in self.nodes[name].children:
+            claims = self._claims(child)
+            own = {("store", store) for store in self.nodes[child].stores}
+            below = set().union(*map(self._claims, self.nodes[child].children))
+            if taken & claims or own & below:
+                return False
+            taken |= claims
+        return True
+
+    def _claims(self, name: str) -> set[tuple[str, str]]:
+        """What only ``name`` and the nodes below it may touch if a batch is to pass them as a whole."""
+        claims: set[tuple[str, str]] = set()
+        waiting = [name]
+        while waiting:
+            node = self.nodes[waiting.pop()]
+            if ("node", node.name) not in claims:
+                claims.add(("node", node.name))
+                claims.update(("store", store) for store in node.stores)
+                if isinstance(node, SinkNode):
+                    claims.add(("topic", node.topic))
+                waiting.extend(node.children)
+        return claims
+
+
+def connected_parts(
+    nodes: Mapping[str, Node], stores: Mapping[str, StoreSpec], internal_topics: frozenset[str]
+) -> list[Subtopology]:
+    """The connected parts, in order of their first node. Each part that uses a global table has it as a whole."""
+    group = {name: name for name in nodes}
+    shared = _global_tables(nodes)
+
+    def find(name: str) -> str:
+        while group[name] != name:
+            name = group[name]
+        return name
+
+    users: dict[str, str] = {}
+    for node in nodes.values():
+        own = [store for store in node.stores if store not in shared]
+        for other in (*node.parents, *(users.setdefault(store, node.name) for store in own)):
+            group[find(other)] = find(node.name)
+    parts: dict[str, dict[str, Node]] = {}
+    for node in nodes.values():
+        parts.setdefault(find(node.name), {})[node.name] = node
+    used = {store for node in nodes.values() for store in node.stores if node.name not in shared.get(store, ())}
+    for store, table in shared.items():
+        if store in used:
+            del parts[find(table[0])]
+    for key, members in parts.items():
+        needed = {name for node in members.values() for store in node.stores for name in shared.get(store, ())}
+        parts[key] = {name: node for name, node in nodes.items() if name in needed or name in members}
+    return [
+        Subtopology(
+            index,
+            members,
+            {store: stores[store] for node in members.values() for store in node.stores},
+            internal_topics,
+        )
+        for index, members in enumerate(parts.values())
+    ]
+
+
+def _global_tables(nodes: Mapping[str, Node]) -> dict[str, list[str]]:
+    """By the stores of global tables, the nodes that keep them current."""
+    sources = [node for node in nodes.values() if isinstance(node, SourceNode) and node.broadcast]
+    return {
+        store: [source.name, child] for source in sources for child in source.children for store in nodes[child].stores
+    }
+
+
+def in_order(parts: Sequence[Subtopology]) -> tuple[tuple[Subtopology, ...], frozenset[str]]:
+    """Parts that write a repartition topic before those that read it, and the topics where that cannot be."""
+    ordered: list[Subtopology] = []
+    loops: set[str] = set()
+    waiting = list(parts)
+    while waiting:
+        written_later = {topic for part in waiting for topic in part.sinks if topic in part.internal_topics}
+        ready = [part for part in waiting if not written_later & part.sources.keys()] or waiting[:1]
+        for part in ready:
+            loops |= written_later & part.sources.keys()
+            ordered.append(replace(part, index=len(ordered)))
+            waiting.remove(part)
+    return tuple(ordered), frozenset(loops)

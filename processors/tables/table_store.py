@@ -1,0 +1,55 @@
+"""``TableStore``: a table's store of any kind, behind the few calls that table processors need.
+
+KIP-914: a versioned store orders a key's records by timestamp, any other by arrival.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from millpond.stores.typed.keyvalue import KeyValueStore
+from millpond.stores.typed.timestamped_keyvalue import UNKNOWN_TIMESTAMP, TimestampedKeyValueStore, ValueAndTimestamp
+from millpond.stores.typed.versioned import VALID_TO_UNDEFINED, VersionedKeyValueStore
+
+
+class _Untimed:
+    """A store without timestamps where one with them is expected; they come back as unknown (KIP-258)."""
+
+    def __init__(self, store: KeyValueStore[Any, Any]) -> None:
+        self._store = store
+
+    def get(self, key: Any) -> ValueAndTimestamp[Any] | None:
+        return _untimed(self._store.get(key))
+
+    def get_many(self, keys: Sequence[Any]) -> list[ValueAndTimestamp[Any] | None]:
+        return list(map(_untimed, self._store.get_many(keys)))
+
+    def put(self, key: Any, value: Any, timestamp: int) -> None:
+        self._store.put(key, value)
+
+
+def _untimed(value: Any) -> ValueAndTimestamp[Any] | None:
+    return None if value is None else ValueAndTimestamp(value, UNKNOWN_TIMESTAMP)
+
+
+class TableStore:
+    """A table's store, timestamped, versioned or plain, behind the few calls that table processors need."""
+
+    def __init__(self, store: Any) -> None:
+        self.store: TimestampedKeyValueStore[Any, Any] | VersionedKeyValueStore[Any, Any] | _Untimed = (
+            _Untimed(store) if isinstance(store, KeyValueStore) else store
+        )
+        self.versioned = isinstance(store, VersionedKeyValueStore)
+
+    def get(self, key: Any) -> ValueAndTimestamp[Any] | None:
+        """The latest value and its timestamp."""
+        found = self.store.get(key)
+        if found is None or isinstance(found, ValueAndTimestamp):
+            return found
+        return ValueAndTimestamp(found.value, found.timestamp)
+
+    def put(self, key: Any, value: Any, timestamp: int) -> int:
+        """Put a value, or delete with None; the result of a versioned put, VALID_TO_UNDEFINED for others."""
+        if isinstance(self.store, VersionedKeyValueStore):
+            return self.store.put(key, value, timestamp)
+        self.store.put(key, value, timestamp)
+        return VALID_TO_UNDEFINED

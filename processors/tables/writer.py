@@ -1,0 +1,125 @@
+"""``TableWriter``: puts a table's updates into its store, and decides what is forwarded and when."""
+
+from typing import Any
+
+from millpond.processors.runtime.batch import Batch, BatchBuilder
+from millpond.processors.runtime.processor import Processor, ProcessorContext
+from millpond.processors.tables.config import TableConfig
+from millpond.processors.tables.table_store import TableStore
+from millpond.processors.tables.update_cache import UpdateForwarder
+from millpond.stores.serdes import BYTES, INT64, STRING
+from millpond.stores.typed.timestamped_keyvalue import TimestampedKeyValueStore
+from millpond.stores.typed.versioned import NOT_PUT, VALID_TO_UNDEFINED
+
+_PLAIN_KEYS = (BYTES, STRING, INT64)
+"""Serdes whose equal keys have equal bytes and can be looked up in a dict."""
+
+
+class TableWriter:
+    """Puts a table's updates into its store and forwards them, with the values before them where somebody needs those.
+
+    What a versioned store refuses because it is older than its grace period is counted and not forwarded (KIP-914).
+    """
+
+    def __init__(self, context: ProcessorContext, config: TableConfig) -> None:
+        assert config.store is not None
+        self._context = context
+        self._send_olds = config.send_olds
+        store = context.store(config.store)
+        self._table = TableStore(store)
+        self._many = store if isinstance(store, TimestampedKeyValueStore) else None
+        self._plain_keys = store.key_serde in _PLAIN_KEYS
+        self._updates = UpdateForwarder(context, store.key_serde, caching=config.caching)
+
+    def write(self, batch: Batch, *, drop_repeated_tombstones: bool = False) -> None:
+        """Put and forward, with the values before them that the updates bring or else those in the store.
+
+        With ``drop_repeated_tombstones`` not where there was no value and there still is none.
+        """
+        if not len(batch):
+            return
+        if self._many is not None and (not self._send_olds or batch.olds is not None):
+            self._many.put_many(batch.keys, batch.values, batch.timestamps)
+            written = Batch(batch.keys, batch.values, batch.timestamps, batch.olds if self._send_olds else None)
+        elif self._many is not None and self._plain_keys and len(batch) > 1:
+            written = self._write_many(self._many, batch)
+            if drop_repeated_tombstones:
+                written = without_repeated_tombstones(written)
+        else:
+            written = self._write_each(batch, drop_repeated_tombstones)
+        self._updates.send(written)
+
+    def flush(self) -> None:
+        """Forward what the cache held back."""
+        self._updates.flush()
+
+    def _write_many(self, store: TimestampedKeyValueStore[Any, Any], batch: Batch) -> Batch:
+        distinct = list(dict.fromkeys(batch.keys))
+        values = [None if found is None else found.value for found in store.get_many(distinct)]
+        current = dict(zip(distinct, values, strict=True))
+        olds = []
+        for key, value in zip(batch.keys, batch.values, strict=True):
+            olds.append(current[key])
+            current[key] = value
+        store.put_many(batch.keys, batch.values, batch.timestamps)
+        return Batch(batch.keys, batch.values, batch.timestamps, olds)
+
+    def _write_each(self, batch: Batch, drop_repeated_tombstones: bool) -> Batch:
+        table, send_olds = self._table, self._send_olds
+        out = BatchBuilder(olds=send_olds)
+        expired = 0
+        for i, (key, value, timestamp) in enumerate(zip(batch.keys, batch.values, batch.timestamps, strict=True)):
+            old = None if not send_olds else self._value_before(key) if batch.olds is None else batch.olds[i]
+            if drop_repeated_tombstones and send_olds and value is None and old is None:
+                continue
+            valid_to = table.put(key, value, timestamp)
+            if valid_to == NOT_PUT:
+                expired += 1
+                continue
+            out.add(key, value, timestamp, old, valid_to == VALID_TO_UNDEFINED)
+        self._context.count("dropped-expired", expired)
+        return out.build()
+
+    def _value_before(self, key: Any) -> Any:
+        found = self._table.get(key)
+        return None if found is None else found.value
+
+
+def without_repeated_tombstones(updates: Batch) -> Batch:
+    """The updates without those from nothing to nothing; all where the values before are not known."""
+    if updates.olds is None:
+        return updates
+    changed = [new is not None or old is not None for new, old in zip(updates.values, updates.olds, strict=True)]
+    return updates.select(changed)
+
+
+class _Forwarder:
+    """Takes the place of a ``TableWriter`` where a table has no store."""
+
+    def __init__(self, context: ProcessorContext) -> None:
+        self._context = context
+
+    def write(self, batch: Batch, *, drop_repeated_tombstones: bool = False) -> None:
+        self._context.forward(without_repeated_tombstones(batch) if drop_repeated_tombstones else batch)
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+
+class TableProcessor(Processor):
+    """A processor whose updates make a table, which may have a store.
+
+    Args:
+        config: what downstream wants of the table.
+    """
+
+    def __init__(self, config: TableConfig) -> None:
+        self._config = config
+
+    def init(self, context: ProcessorContext) -> None:
+        super().init(context)
+        stored = self._config.store is not None
+        self._output = TableWriter(context, self._config) if stored else _Forwarder(context)
+
+    def flush(self) -> None:
+        self._output.flush()
