@@ -27,7 +27,7 @@ lint: .venv/dev.stamp
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/mypy tests
+	$(BIN)/mypy tests examples
 
 clean:
 	rm -rf .venv build dist *.egg-info demo-out

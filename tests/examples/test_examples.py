@@ -1,0 +1,65 @@
+"""Every program in examples/ prints what its docstring says, stays small, and uses only what users are meant to use."""
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = sorted((ROOT / "examples").glob("**/*.py"))
+LONGEST = 60
+
+
+def _on_spark(example: Path) -> bool:
+    return "millpond.adapters.spark" in example.read_text()
+
+
+def _promised(example: Path) -> str:
+    """What the docstring says after ``prints::``."""
+    docstring = ast.get_docstring(ast.parse(example.read_text())) or ""
+    _, marker, output = docstring.partition("prints::\n\n")
+    assert marker, f"the docstring of {example.name} does not end with what it prints"
+    return dedent(output)
+
+
+@pytest.mark.parametrize(
+    "example",
+    [pytest.param(path, id=path.stem, marks=[pytest.mark.spark] if _on_spark(path) else []) for path in EXAMPLES],
+)
+def test_an_example_prints_what_its_docstring_says(example: Path, tmp_path: Path) -> None:
+    path = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")]))
+    done = subprocess.run(
+        [sys.executable, str(example)],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.rstrip() == _promised(example).rstrip()
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_is_short(example: Path) -> None:
+    assert len(example.read_text().splitlines()) < LONGEST
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_imports_only_what_is_public(example: Path) -> None:
+    imported = {
+        node.module
+        for node in ast.walk(ast.parse(example.read_text()))
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("millpond")
+    }
+    public = {"millpond.errors", "millpond.processors", "millpond.adapters.spark", "millpond.stores"}
+    assert {name for name in imported if name not in public and not name.startswith("millpond.stores.")} == set()
+
+
+def test_the_list_of_examples_names_each_of_them() -> None:
+    listed = (ROOT / "examples" / "README.md").read_text()
+    assert [path.name for path in EXAMPLES if f"]({path.name})" not in listed] == []

@@ -1,0 +1,104 @@
+"""The public names with their signatures, as text, one to a line: what others rely on.
+
+``python tests/packaging/public_names.py`` writes them to public_names.txt, where a change of them is seen in review.
+"""
+
+import inspect
+from collections.abc import Iterator
+from enum import Enum
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType, UnionType
+from typing import Any, ForwardRef, Union, get_args, get_origin
+
+SNAPSHOT = Path(__file__).with_suffix(".txt")
+MODULES = (
+    "millpond.adapters.spark",
+    "millpond.processors",
+    "millpond.stores",
+    "millpond.stores.durability",
+    "millpond.stores.testing",
+)
+
+
+def describe() -> str:
+    """All public names of ``MODULES``."""
+    return "".join(f"{line}\n" for name in MODULES for line in _module(import_module(name)))
+
+
+def _module(module: ModuleType) -> Iterator[str]:
+    yield module.__name__
+    for name in sorted(getattr(module, "__all__", getattr(module, "_HOMES", ()))):
+        found = getattr(module, name)
+        if isinstance(found, type):
+            yield f"    class {name}{_construction(found)}"
+            yield from (f"        {line}" for line in _members(found))
+        elif callable(found):
+            yield f"    def {name}{_signature(found)}"
+        else:
+            yield f"    {name}"
+
+
+def _construction(cls: type) -> str:
+    """What it takes to make an object; an enumeration's are its members, and exceptions are made by Millpond."""
+    return "" if issubclass(cls, (Enum, Exception)) else _signature(cls)
+
+
+def _members(cls: type) -> Iterator[str]:
+    """What a user may name on a class: no tests, and nothing that Python's or other people's base classes bring."""
+    for name in sorted(dir(cls)):
+        owner = next((base for base in cls.__mro__ if name in vars(base)), None)
+        if name.startswith(("_", "test_")) or owner is None or not owner.__module__.startswith("millpond"):
+            continue
+        found = vars(owner)[name]
+        if isinstance(found, (staticmethod, classmethod)) or inspect.isfunction(found):
+            yield f"def {name}{_signature(getattr(cls, name))}"
+        else:
+            yield name
+
+
+def _signature(function: Any) -> str:
+    """The signature, with types as they are written in the sources, whatever Python's release makes of them."""
+    signature = inspect.signature(function)
+    shown: list[str] = []
+    for parameter in signature.parameters.values():
+        if parameter.kind is parameter.KEYWORD_ONLY and not any(text.startswith("*") for text in shown):
+            shown.append("*")
+        shown.append(_parameter(parameter))
+    result = "" if signature.return_annotation is signature.empty else f" -> {_plain(signature.return_annotation)}"
+    return f"({', '.join(shown)}){result}"
+
+
+def _parameter(parameter: inspect.Parameter) -> str:
+    stars = {"VAR_POSITIONAL": "*", "VAR_KEYWORD": "**"}.get(parameter.kind.name, "")
+    kind = "" if parameter.annotation is parameter.empty else f": {_plain(parameter.annotation)}"
+    default = "" if parameter.default is parameter.empty else f" = {_default(parameter.default)}"
+    return f"{stars}{parameter.name}{kind}{default}"
+
+
+def _default(value: object) -> str:
+    return f"{type(value).__name__}.{value.name}" if isinstance(value, Enum) else repr(value)
+
+
+def _plain(annotation: Any) -> str:
+    """A type by its short name, parts and all."""
+    if isinstance(annotation, list):
+        return f"[{', '.join(map(_plain, annotation))}]"
+    if annotation in (None, type(None)):
+        return "None"
+    if annotation is ...:
+        return "..."
+    if isinstance(annotation, ForwardRef):
+        return annotation.__forward_arg__
+    if isinstance(annotation, str):
+        return annotation
+    origin, parts = get_origin(annotation), get_args(annotation)
+    if origin in (Union, UnionType):
+        return " | ".join(map(_plain, parts))
+    if origin is not None:
+        return f"{_plain(origin)}[{', '.join(map(_plain, parts))}]"
+    return str(getattr(annotation, "__name__", annotation))
+
+
+if __name__ == "__main__":
+    SNAPSHOT.write_text(describe())
