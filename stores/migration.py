@@ -59,14 +59,15 @@ def _refuse_later(parent: Path, spec: StoreSpec) -> None:
     for path in unknown_versions(parent, spec.name):
         raise FormatError(
             f"{path} is in a format version that this release does not know; use the release that wrote it, or delete "
-            f"the directory to have the store restored"
+            f"the directory if it is a copy of durable state, which is then restored"
         )
     for version in FormatVersion:
         path = parent / version.directory_name(spec.name)
         if version > spec.format_version and path.is_dir():
             raise FormatError(
                 f"{path} is in format version {int(version)}, but a store of kind {spec.kind.value} is kept in version "
-                f"{int(spec.format_version)}; choose a timestamped kind, or delete the directory to have it restored"
+                f"{int(spec.format_version)}; choose a timestamped kind, or delete the directory if it is a copy of "
+                f"durable state, which is then restored"
             )
 
 

@@ -33,6 +33,9 @@ from millpond.processors.runtime.subtopology import Subtopology
 from millpond.processors.runtime.task import Task
 from millpond.stores.durability.manifest import Manifest
 
+EXCHANGE_DDL: Final = "task int, input int, split int, chunk int, records binary"
+"""``EXCHANGE_SCHEMA`` as Spark writes it."""
+
 STATE_NAME: Final = "manifest"
 STATE_DDL: Final = "version int, manifest string"
 STATE_VERSION: Final = 1

@@ -12,14 +12,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from millpond.adapters.spark.counters import counting_ddl, report_counts
 from millpond.adapters.spark.inspection import store_frame
-from millpond.adapters.spark.operator import Stage, TaskOperator
+from millpond.adapters.spark.operator import EXCHANGE_DDL, Stage, TaskOperator
 from millpond.adapters.spark.pack import MapOnly, Pack, PackThrough
 from millpond.adapters.spark.session import prepare
 from millpond.adapters.spark.sink import Sink
 from millpond.adapters.spark.source import SKIP_REASONS, OnError, Source, internal_source, select_source
 from millpond.adapters.spark.worker import StateSettings
 from millpond.errors import ConfigurationError, StateConflictError
-from millpond.processors.distribution.exchange import EXCHANGE_DDL
 from millpond.processors.distribution.plan import Plan, make_plan
 from millpond.processors.runtime.topology import Topology
 from millpond.stores.backend import BackendSupplier

@@ -1,31 +1,30 @@
-"""How records travel between Spark's stages: Arrow blobs, each a run of one input's records for one task.
+"""How records travel between tasks: Arrow blobs, each a run of one input's records for one task.
 
-Rule of this module: it moves columns and knows nothing of serdes, processors or Spark sessions. The layout of a row
-on the way::
+Rule of this module: it moves columns and knows nothing of serdes or processors. The layout of a row on the way::
 
-    task     int     the group key of the task that the records are for
+    task     int     the number of the task that the records are for
     input    int     which of the sub-topology's source topics, by position
-    split    int     the Spark partition that sent it
+    split    int     the part of the input, or the task's partition, that sent it
     chunk    int     its place among the blobs of that split
     records  binary  an Arrow IPC stream of the columns key, value, timestamp (int64, milliseconds)
 
-So the order in which a split's records arrived survives the shuffle, which keeps no order.
+So the order in which a split's records arrived survives a shuffle that keeps no order.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
+from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-EXCHANGE_DDL: Final = "task int, input int, split int, chunk int, records binary"
+from millpond.processors.runtime.time_order import merge_order, owners_of, runs_of
+
 _NUMBERS: Any = [(name, pa.int32()) for name in ("task", "input", "split", "chunk")]
 EXCHANGE_SCHEMA: Final[pa.Schema] = pa.schema([*_NUMBERS, ("records", pa.binary())])
 BLOB_BYTES: Final = 96 << 10
-"""About how large a blob may get. Spark's default of 10,000 rows in an Arrow batch then fits into a binary column even
-without a limit in bytes, for which Spark measures its buffers with each row that it writes."""
+"""About how large a blob may get: 10,000 of them fit into a binary column of Arrow, which holds 2 GiB."""
 
 WINDOW_ROWS: Final = 1 << 18
 WINDOW_BYTES: Final = 32 << 20
@@ -70,7 +69,7 @@ class BlobWriter:
 
 
 def to_record_batch(blobs: Iterable[Blob]) -> pa.RecordBatch:
-    """The rows as Spark takes them from ``mapInArrow``."""
+    """The blobs as rows of ``EXCHANGE_SCHEMA``."""
     columns = list(zip(*blobs, strict=True)) or [()] * len(EXCHANGE_SCHEMA)
     return pa.record_batch(
         [pa.array(column, type_) for column, type_ in zip(columns, EXCHANGE_SCHEMA.types, strict=True)],
@@ -99,37 +98,27 @@ class Run(NamedTuple):
 def gather(blobs: Iterable[Blob]) -> Iterator[Run]:
     """The records of one task in the order in which it has to see them, in runs of a limited size.
 
-    Each split of each input is a queue in arrival order. The next record is always that of the queue whose head has the
-    smallest timestamp, the first such queue on a tie. That is the stable order by each queue's running maximum.
+    Each split of each input is a queue in arrival order; inputs come before splits where ``merge_order`` asks which
+    queue is first.
     """
     queues: dict[tuple[int, int], list[pa.Table]] = {}
     for blob in sorted(blobs, key=_position):
         queues.setdefault((blob.input, blob.split), []).append(
             pa.ipc.open_stream(pa.py_buffer(blob.records)).read_all()
         )
-    inputs, order = _merge_order(queues)
     tables: dict[int, list[pa.Table]] = {}
     for (input_, _), parts in queues.items():
         tables.setdefault(input_, []).extend(parts)
-    if order is None:
-        yield from windows(inputs[0], pa.concat_tables(tables[inputs[0]]))
+    inputs = {i: pa.concat_tables(parts) for i, parts in tables.items()}
+    if len(queues) < 2:
+        for input_, table in inputs.items():
+            yield from windows(input_, table)
         return
-    yield from _interleave({i: pa.concat_tables(parts) for i, parts in tables.items()}, order)
+    yield from _interleave(inputs, merge_order(list(map(_timestamps, queues.values()))))
 
 
 def _position(blob: Blob) -> tuple[int, int, int]:
     return blob.input, blob.split, blob.chunk
-
-
-def _merge_order(
-    queues: dict[tuple[int, int], list[pa.Table]],
-) -> tuple[list[int], npt.NDArray[np.int64] | None]:
-    """The inputs, and the merged order over all queues laid end to end; None where there is one queue only."""
-    inputs = [input_ for input_, _ in queues]
-    if len(queues) == 1:
-        return inputs, None
-    heads = [np.maximum.accumulate(_timestamps(parts)) for parts in queues.values()]
-    return inputs, np.argsort(np.concatenate(heads), kind="stable")
 
 
 def _timestamps(parts: Iterable[pa.Table]) -> npt.NDArray[np.int64]:
@@ -138,17 +127,15 @@ def _timestamps(parts: Iterable[pa.Table]) -> npt.NDArray[np.int64]:
 
 def _interleave(tables: dict[int, pa.Table], order: npt.NDArray[np.int64]) -> Iterator[Run]:
     """Each input's records in their merged order, cut wherever another input comes between."""
-    ids = list(tables)
-    starts = np.cumsum([0, *(tables[i].num_rows for i in ids)])
-    owner = np.searchsorted(starts, order, side="right") - 1
-    cursors = {
-        place: _Cursor(windows(i, tables[i].take(pa.array(order[owner == place] - starts[place]))))
-        for place, i in enumerate(ids)
-    }
-    cuts = np.flatnonzero(np.diff(owner)) + 1
-    bounds = [0, *cuts.tolist(), len(owner)]
-    for start, stop in pairwise(bounds):
-        yield from cursors[int(owner[start])].take(stop - start)
+    sizes = [table.num_rows for table in tables.values()]
+    owners = owners_of(order, sizes)
+    starts = accumulate(sizes, initial=0)
+    cursors = [
+        _Cursor(windows(input_, table.take(pa.array(order[owners == place] - start))))
+        for place, (start, (input_, table)) in enumerate(zip(starts, tables.items(), strict=False))
+    ]
+    for owner, count in runs_of(owners):
+        yield from cursors[owner].take(count)
 
 
 class _Cursor:

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 from millpond.errors import TopologyError
 from millpond.processors.runtime.batch import Batch, concatenate
@@ -18,10 +18,13 @@ from millpond.processors.runtime.task import Task
 from millpond.processors.runtime.time_order import merge
 from millpond.processors.runtime.topology import Topology
 from millpond.stores.backend import Backend, BackendSupplier
-from millpond.stores.directory import store_directory
-from millpond.stores.registry import open_backend, supplier
+from millpond.stores.place import StorePlace
+from millpond.stores.registry import supplier
 from millpond.stores.specs import StoreSpec
 from millpond.stores.transaction import Transaction
+
+_APPLICATION: Final = "driver"
+"""The application id in the paths of the stores: a driver's directory is its own."""
 
 
 class Record(NamedTuple):
@@ -47,7 +50,11 @@ class TopologyDriver:
         topology: what to run.
         backend: the backend of the stores that name none themselves: a name, a URL or a supplier.
         local_dir: where persistent backends keep their files, and a later driver finds them again; a temporary
-            directory unless given.
+            directory unless given. It belongs to one topology: stores are found by their name and sub-topology alone.
+
+    Raises:
+        FormatError: a store's directory is in a format version that is unknown, or later than the store's kind.
+        BackendInUseError: another driver has the stores open, and the engine does not share them.
 
     >>> from millpond.processors import Consumed, StreamsBuilder
     >>> builder = StreamsBuilder()
@@ -91,8 +98,10 @@ class TopologyDriver:
             raise
 
     def _open(self, spec: StoreSpec, task_id: str) -> _Opened:
-        chosen = self._default if spec.backend is None else supplier(spec.backend)
-        backend = open_backend(chosen, store_directory(self._directory, "driver", task_id, chosen.name, spec))
+        place = StorePlace.of(
+            spec, self._default, local_dir=self._directory, application_id=_APPLICATION, task_id=task_id
+        )
+        backend = place.open()
         return _Opened(spec, backend, Transaction(backend))
 
     def _start(self) -> None:

@@ -1,14 +1,14 @@
-"""The order in which a task takes the records of several topics: as Kafka Streams picks them.
+"""The order in which a task takes the records of several queues: as Kafka Streams picks them.
 
-Rule: the next record is always taken from the topic whose first waiting record has the smallest timestamp; among equals
-the topic named first wins, and no topic's own order changes. That is a stable sort of all records by the largest
-timestamp that their topic has shown so far, so a topic's out-of-order records follow the record they are late for.
+Rule: the next record is always taken from the queue whose first waiting record has the smallest timestamp; among equals
+the queue named first wins, and no queue's own order changes. That is a stable sort of all records by the largest
+timestamp that their queue has shown so far, so a queue's out-of-order records follow the record they are late for.
 """
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping
-from heapq import heapify, heappop, heapreplace
-from itertools import accumulate
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
 
 from millpond.processors.runtime.batch import Batch
 
@@ -20,7 +20,7 @@ def merge(inputs: Mapping[str, Batch]) -> Iterator[tuple[str, Batch]]:
         inputs: by topic, the waiting records of one partition in arrival order; the mapping's order decides ties.
 
     Yields:
-        Topic and records; no run is empty, and neighbouring runs are of different topics.
+        Topic and records; no run is empty, and neighboring runs are of different topics.
 
     >>> trades = Batch(["a", "a", "a"], [1, 2, 3], [10, 5, 40])
     >>> quotes = Batch(["a", "a"], [100, 101], [20, 30])
@@ -31,26 +31,44 @@ def merge(inputs: Mapping[str, Batch]) -> Iterator[tuple[str, Batch]]:
     if len(waiting) < 2:
         yield from waiting
         return
-    reached = [list(accumulate(batch.timestamps, max)) for _, batch in waiting]
+    order = merge_order([np.array(batch.timestamps, np.int64) for _, batch in waiting])
     taken = [0] * len(waiting)
-    heads = [(times[0], i) for i, times in enumerate(reached)]
-    heapify(heads)
-    while heads:
-        i = heads[0][1]
+    for i, count in runs_of(owners_of(order, [len(batch) for _, batch in waiting])):
         topic, batch = waiting[i]
-        start, stop = taken[i], _run_end(reached[i], taken[i], i, heads)
-        taken[i] = stop
-        if stop < len(batch):
-            heapreplace(heads, (reached[i][stop], i))
-        else:
-            heappop(heads)
-        yield topic, batch if stop - start == len(batch) else batch.slice(start, stop)
+        start = taken[i]
+        taken[i] = stop = start + count
+        yield topic, batch if count == len(batch) else batch.slice(start, stop)
 
 
-def _run_end(reached: list[int], start: int, i: int, heads: list[tuple[int, int]]) -> int:
-    """Where the run of input ``i``, whose turn it is, ends: before the first record that another input precedes."""
-    if len(heads) == 1:
-        return len(reached)
-    rival_time, rival = min(heads[1:3])
-    find = bisect_left if rival < i else bisect_right
-    return find(reached, rival_time, start)
+def merge_order(queues: Sequence[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
+    """The order in which the records of several queues are taken, as positions in the queues laid end to end.
+
+    Args:
+        queues: the timestamps of each queue's records in arrival order; the queues' order decides ties.
+
+    >>> merge_order([np.array([10, 5, 40]), np.array([20, 30])]).tolist()
+    [0, 1, 3, 4, 2]
+    """
+    reached = np.concatenate([np.maximum.accumulate(times) for times in queues])
+    return reached.argsort(kind="stable")
+
+
+def owners_of(order: npt.NDArray[np.int64], sizes: Sequence[int]) -> npt.NDArray[np.intp]:
+    """For each position in ``order`` the stretch that it lies in, of stretches of ``sizes`` laid end to end.
+
+    >>> owners_of(np.array([0, 1, 3, 4, 2]), [3, 2]).tolist()
+    [0, 0, 1, 1, 0]
+    """
+    return np.arange(len(sizes)).repeat(sizes)[order]
+
+
+def runs_of(owners: npt.NDArray[np.intp]) -> Iterator[tuple[int, int]]:
+    """Each run of equal owners as the owner and the run's length.
+
+    >>> list(runs_of(np.array([0, 0, 1, 1, 0])))
+    [(0, 2), (1, 2), (0, 1)]
+    """
+    starts = [0, *((owners[1:] != owners[:-1]).nonzero()[0] + 1).tolist()]
+    ends = [*starts[1:], len(owners)]
+    for owner, start, end in zip(owners[starts].tolist(), starts, ends, strict=True):
+        yield owner, end - start

@@ -6,30 +6,27 @@ and restore. Whoever calls holds the lease on the task's directory.
 """
 
 import logging
-from pathlib import Path
 from shutil import rmtree
 
 from millpond.errors import BackendError, BackendInUseError, CorruptStoreError, StoreError, StoreFullError
-from millpond.stores.backend import Backend, BackendSupplier
+from millpond.stores.backend import Backend
 from millpond.stores.durability.manifest import NO_COMMIT, Manifest
 from millpond.stores.durability.position import encode_position, position_of
 from millpond.stores.durability.restore import replay, restore
 from millpond.stores.durability.storage import Storage
 from millpond.stores.keys import COMMIT_ROW
-from millpond.stores.migration import open_directory
-from millpond.stores.specs import StoreSpec
+from millpond.stores.place import StorePlace
 from millpond.stores.transaction import Transaction
 
 _log = logging.getLogger(__name__)
 
 
 class LocalCopy:
-    """One store of one task, in ``directory``."""
+    """The local copy of the store whose place is ``place``."""
 
-    def __init__(self, spec: StoreSpec, supplier: BackendSupplier, directory: Path, storage: Storage) -> None:
-        self.spec = spec
-        self._supplier = supplier
-        self._directory = directory
+    def __init__(self, place: StorePlace, storage: Storage) -> None:
+        self.spec = place.spec
+        self._place = place
         self._storage = storage
         self._backend: Backend | None = None
 
@@ -74,12 +71,12 @@ class LocalCopy:
 
     def _opened(self) -> Backend:
         if self._backend is None:
-            self._backend = open_directory(self._supplier, self._directory, self.spec)
+            self._backend = self._place.open()
         return self._backend
 
     def release(self) -> None:
         """Let go of the directory, for another process to use. A copy in memory stays: nobody else can use it."""
-        if self._supplier.persistent:
+        if self._place.supplier.persistent:
             self.close()
 
     def close(self) -> None:
@@ -94,11 +91,11 @@ class LocalCopy:
             self.close()
         except CorruptStoreError as error:
             _log.warning("a damaged local copy of store %r did not close: %s", self.spec.name, error)
-        if not self._supplier.persistent or not self._directory.exists():
+        if not self._place.supplier.persistent or not self._place.directory.exists():
             return
         try:
-            rmtree(self._directory)
+            rmtree(self._place.directory)
         except OSError as error:
             raise StoreError(
-                f"the local copy in {self._directory} cannot be deleted: {error}; delete it by hand"
+                f"the local copy in {self._place.directory} cannot be deleted: {error}; delete it by hand"
             ) from error

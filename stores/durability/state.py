@@ -14,7 +14,6 @@ from typing import Any, Final, Self
 
 from millpond.errors import ConfigurationError, CorruptStoreError, StoreClosedError
 from millpond.stores.backend import BackendSupplier
-from millpond.stores.directory import store_directory
 from millpond.stores.durability.claim import check_owner, claim
 from millpond.stores.durability.files import write_file
 from millpond.stores.durability.gc import try_collect_garbage
@@ -24,7 +23,7 @@ from millpond.stores.durability.manifest import FileKind, Manifest, new_commit_i
 from millpond.stores.durability.policy import DurabilityPolicy
 from millpond.stores.durability.rows import Table, tables_of_changes, tables_of_entries
 from millpond.stores.durability.storage import Storage
-from millpond.stores.registry import supplier as named_supplier
+from millpond.stores.place import StorePlace
 from millpond.stores.specs import StoreSpec
 from millpond.stores.transaction import Transaction
 from millpond.stores.typed.store import Store
@@ -78,11 +77,10 @@ class TaskState:
         self._exclusive = exclusive
         self._copies: dict[str, LocalCopy] = {}
         for spec in specs:
-            chosen = supplier if spec.backend is None else named_supplier(spec.backend)
-            directory = store_directory(local_dir, application_id, task_id, chosen.name, spec)
+            place = StorePlace.of(spec, supplier, local_dir=local_dir, application_id=application_id, task_id=task_id)
             if spec.name in self._copies:
                 raise ConfigurationError(f"task {task_id!r} has two stores with the name {spec.name!r}; rename one")
-            self._copies[spec.name] = LocalCopy(spec, chosen, directory, storage)
+            self._copies[spec.name] = LocalCopy(place, storage)
         self._lease = Lease(local_dir / application_id / task_id, lease_timeout)
         self._claimed = not fingerprint
         self._manifest: Manifest | None = None

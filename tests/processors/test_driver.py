@@ -6,20 +6,26 @@ from typing import Any
 
 import pytest
 
-from millpond.errors import SerdeError
+from millpond.errors import FormatError, SerdeError
 from millpond.processors import (
     Batch,
     Consumed,
     Grouped,
     Materialized,
     Produced,
+    RecordProcessor,
     StreamsBuilder,
     Task,
     Topology,
     TopologyDriver,
 )
+from millpond.stores.serdes import INT64, STRING
+from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.typed.timestamped_keyvalue import ValueAndTimestamp
 
 PERSISTENT = ["lmdb", "rocksdb"]
+PLAIN = StoreSpec("sums", StoreKind.KEY_VALUE, STRING, INT64)
+TIMESTAMPED = StoreSpec("sums", StoreKind.TIMESTAMPED_KEY_VALUE, STRING, INT64)
 
 
 def _count() -> Topology:
@@ -39,6 +45,59 @@ def test_a_driver_on_the_same_directory_goes_on_from_the_state_of_the_last(backe
             driver.pipe("in", "a", "x", 1)
             driver.pipe("in", "a", "x", 1)
             assert _values(driver) == expected
+
+
+class Adder(RecordProcessor):
+    """Keeps the sum of each key's values."""
+
+    def open(self) -> None:
+        self.sums = self.context.store("sums")
+
+    def process_record(self, key: Any, value: Any, timestamp: int) -> None:
+        self.sums.put(key, (self.sums.get(key) or 0) + value)
+
+
+def _sums(spec: StoreSpec, backend: str, directory: Path) -> TopologyDriver:
+    builder = StreamsBuilder()
+    builder.stream("in").process(Adder, stores=[spec])
+    return TopologyDriver(builder.build(), backend=backend, local_dir=directory)
+
+
+@pytest.mark.parametrize("backend", PERSISTENT)
+def test_a_plain_store_made_timestamped_reads_its_old_values_with_the_unknown_timestamp(
+    backend: str, tmp_path: Path
+) -> None:
+    with _sums(PLAIN, backend, tmp_path) as driver:
+        driver.pipe_all("in", [("a", 1, 10), ("b", 2, 20), ("a", 3, 30)])
+    for _ in range(2):
+        with _sums(TIMESTAMPED, backend, tmp_path) as driver:
+            assert driver.store("sums").get("a") == ValueAndTimestamp(4, -1)
+            assert driver.store("sums").get("b") == ValueAndTimestamp(2, -1)
+
+
+@pytest.mark.parametrize("backend", PERSISTENT)
+def test_a_timestamped_store_made_plain_is_refused_and_keeps_its_values(backend: str, tmp_path: Path) -> None:
+    with _sums(PLAIN, backend, tmp_path) as driver:
+        driver.pipe("in", "a", 1, 10)
+    _sums(TIMESTAMPED, backend, tmp_path).close()
+    with pytest.raises(FormatError, match=r"sums-v2 is in format version 2, but a store of kind key-value"):
+        _sums(PLAIN, backend, tmp_path)
+    with _sums(TIMESTAMPED, backend, tmp_path) as driver:
+        assert driver.store("sums").get("a") == ValueAndTimestamp(1, -1)
+
+
+@pytest.mark.parametrize("spec", [PLAIN, TIMESTAMPED], ids=["plain", "timestamped"])
+@pytest.mark.parametrize("backend", PERSISTENT)
+def test_a_store_of_an_unknown_format_version_is_refused_by_number_and_left_alone(
+    backend: str, spec: StoreSpec, tmp_path: Path
+) -> None:
+    with _sums(PLAIN, backend, tmp_path) as driver:
+        driver.pipe("in", "a", 1, 10)
+    (directory,) = tmp_path.rglob("sums")
+    directory.rename(directory.with_name("sums-v9"))
+    with pytest.raises(FormatError, match="sums-v9 is in a format version that this release does not know"):
+        _sums(spec, backend, tmp_path)
+    assert [path.name for path in directory.parent.iterdir()] == ["sums-v9"]
 
 
 def test_without_a_directory_every_driver_begins_anew() -> None:

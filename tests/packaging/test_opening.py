@@ -1,0 +1,17 @@
+"""There is one way to open a store: no driver goes round the migrations and refusals of its directory."""
+
+from tests.packaging.test_imports import imports_of, modules, room_of
+
+
+def _importers(name: str) -> set[str]:
+    return {module for module, path in modules() if any(target == name for _, target in imports_of(path))}
+
+
+def test_only_migrations_and_benchmarks_open_a_bare_backend() -> None:
+    importers = _importers("millpond.stores.registry.open_backend")
+    library = {module for module in importers if room_of(module) != "bench" and ".testing." not in module}
+    assert library == {"millpond.stores.migration"}
+
+
+def test_only_a_place_opens_a_directory() -> None:
+    assert _importers("millpond.stores.migration.open_directory") == {"millpond.stores.place"}
