@@ -6,7 +6,7 @@ Rule of this module: it reads a finished topology and judges nothing.
 from collections.abc import Iterator
 
 from millpond.processors.runtime.topology import Node, SinkNode, SourceNode, Subtopology, Topology
-from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.specs import StoreSpec
 
 
 def as_text(topology: Topology) -> str:
@@ -56,7 +56,7 @@ def _role(node: Node, topology: Topology) -> str:
 
 def _properties(spec: StoreSpec) -> Iterator[str]:
     yield spec.kind.value
-    if spec.kind is not StoreKind.VERSIONED:
+    if not spec.versioned:
         yield "not versioned"
     yield f"backend {spec.backend or 'of the job'}"
     for name in ("history_retention", "grace", "retention", "window_size"):
