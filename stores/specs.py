@@ -25,7 +25,7 @@ from millpond.stores.typed.store import Store
 from millpond.stores.typed.timestamped_keyvalue import ReadOnlyTimestampedKeyValueStore, TimestampedKeyValueStore
 from millpond.stores.typed.timestamped_session import ReadOnlyTimestampedSessionStore, TimestampedSessionStore
 from millpond.stores.typed.timestamped_window import ReadOnlyTimestampedWindowStore, TimestampedWindowStore
-from millpond.stores.typed.versioned import ReadOnlyVersionedKeyValueStore, VersionedKeyValueStore
+from millpond.stores.typed.versioned import ReadOnlyVersionedKeyValueStore, VersionedKeyValueStore, check_grace
 from millpond.stores.typed.window import ReadOnlyWindowStore, WindowStore
 
 
@@ -211,11 +211,8 @@ class StoreSpec:
             self._check_duration(what, getattr(self, what))
         if self.retain_duplicates and "retain_duplicates" not in self._options:
             raise ConfigurationError(f"store {self.name!r} of kind {self.kind.value} cannot retain duplicates")
-        if self.grace is not None and self.history_retention is not None and self.grace > self.history_retention:
-            raise ConfigurationError(
-                f"store {self.name!r}: a grace of {self.grace} ms is longer than its history retention of "
-                f"{self.history_retention} ms; puts would be accepted that nobody can read"
-            )
+        if self.grace is not None and self.history_retention is not None:
+            check_grace(self.name, self.grace, self.history_retention)
 
     def _check_duration(self, what: str, value: object) -> None:
         where = f"store {self.name!r} of kind {self.kind.value}"
