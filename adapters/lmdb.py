@@ -17,7 +17,6 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryFile
-from types import TracebackType
 from typing import Any, ClassVar, Self
 
 import lmdb
@@ -31,7 +30,7 @@ from millpond.errors import (
     StoreFullError,
 )
 from millpond.stores.backend import Backend, BackendSupplier, Changes, Entries
-from millpond.stores.engine import ClosedEngine, Cursor, Entry, OpenCursors, nothing
+from millpond.stores.engine import ClosedEngine, Cursor, Entry, ErrorTranslator, OpenCursors, nothing
 from millpond.stores.options import check_least, parse_bool, parse_options, parse_size
 
 _CORRUPT = ("CorruptedError", "PageNotFoundError", "InvalidError", "VersionMismatchError", "PanicError")
@@ -45,23 +44,10 @@ _PROBE = 2**20
 _LEAST_MAP = 2**15
 
 
-class translate_errors:
+class translate_errors(ErrorTranslator):
     """Within it, every exception of LMDB becomes one of Millpond's, which names ``directory``."""
 
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is not None and (translated := self.translated(error)) is not None:
-            raise translated from error
-
     def translated(self, error: BaseException) -> StoreError | None:
-        """The error to raise for ``error``, or None where it is not LMDB's."""
         if not isinstance(error, lmdb.Error):
             return None
         where = f"LMDB in {self._directory}"

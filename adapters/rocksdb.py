@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import chain, islice
 from pathlib import Path
-from types import TracebackType
 from typing import Any, ClassVar, Self
 
 import rocksdict
@@ -25,7 +24,7 @@ from millpond.errors import (
     StoreFullError,
 )
 from millpond.stores.backend import Backend, BackendSupplier, Changes, Entries
-from millpond.stores.engine import ClosedEngine, Cursor, Entry, OpenCursors, nothing
+from millpond.stores.engine import ClosedEngine, Cursor, Entry, ErrorTranslator, OpenCursors, nothing
 from millpond.stores.options import (
     check_least,
     check_option,
@@ -46,26 +45,12 @@ _FULL = re.compile(r"no space left|quota exceeded|file too large", re.IGNORECASE
 _LOCKED = re.compile(r"lock hold by current process|while lock file|/LOCK:", re.IGNORECASE)
 _CORRUPT = re.compile(r"corruption|checksum|not an sstable|no such file|bad table magic", re.IGNORECASE)
 _LOAD_CHUNK = 200_000
-_LEAST = {"block_cache": 0, "bloom_bits": 0, "write_buffer_size": 2**16, "max_open_files": -1}
 
 
-class translate_errors:
+class translate_errors(ErrorTranslator):
     """Within it, every exception of rocksdict becomes one of Millpond's, which names ``directory``."""
 
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is not None and (translated := self.translated(error)) is not None:
-            raise translated from error
-
     def translated(self, error: BaseException) -> StoreError | None:
-        """The error to raise for ``error``, or None where it is not rocksdict's."""
         if type(error) is not Exception:
             return None
         where, text = f"RocksDB in {self._directory}", str(error)

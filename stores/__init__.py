@@ -1,1 +1,93 @@
-"""What keeps state: backends, transactions, typed stores, formats, durability and the registry that finds backends."""
+"""What keeps state: backends, transactions, typed stores, formats, durability and the registry that finds backends.
+
+The names that users of stores and authors of backends need are here. ``millpond.stores.durability`` and
+``millpond.stores.testing`` have public names of their own, because they bring pyarrow, and pytest and hypothesis, with
+them. What adapters are built of is in ``millpond.stores.engine`` and ``millpond.stores.options``.
+"""
+
+from millpond.stores.backend import (
+    Backend,
+    BackendSupplier,
+    Changes,
+    Entries,
+    SupportsCheckpoint,
+    SupportsDeleteRange,
+    SupportsGetMany,
+    SupportsLast,
+    SupportsLoad,
+    SupportsSize,
+)
+from millpond.stores.formats import FormatVersion
+from millpond.stores.registry import backend_names, open_backend, supplier
+from millpond.stores.serdes import BYTES, FLOAT64, INT64, JSON, MSGPACK, STRING, Serde, serde
+from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.transaction import Transaction
+from millpond.stores.typed.keyvalue import KeyValueStore, ReadOnlyKeyValueStore
+from millpond.stores.typed.session import ReadOnlySessionStore, SessionStore
+from millpond.stores.typed.store import Store
+from millpond.stores.typed.timestamped_keyvalue import (
+    UNKNOWN_TIMESTAMP,
+    ReadOnlyTimestampedKeyValueStore,
+    TimestampedKeyValueStore,
+    ValueAndTimestamp,
+)
+from millpond.stores.typed.timestamped_session import ReadOnlyTimestampedSessionStore, TimestampedSessionStore
+from millpond.stores.typed.timestamped_window import ReadOnlyTimestampedWindowStore, TimestampedWindowStore
+from millpond.stores.typed.versioned import (
+    NOT_PUT,
+    VALID_TO_UNDEFINED,
+    ReadOnlyVersionedKeyValueStore,
+    VersionedKeyValueStore,
+    VersionedRecord,
+)
+from millpond.stores.typed.window import ReadOnlyWindowStore, WindowStore
+from millpond.stores.typed.windowed import Windowed
+
+__all__ = [
+    "BYTES",
+    "Backend",
+    "BackendSupplier",
+    "Changes",
+    "Entries",
+    "FLOAT64",
+    "FormatVersion",
+    "INT64",
+    "JSON",
+    "KeyValueStore",
+    "MSGPACK",
+    "NOT_PUT",
+    "ReadOnlyKeyValueStore",
+    "ReadOnlySessionStore",
+    "ReadOnlyTimestampedKeyValueStore",
+    "ReadOnlyTimestampedSessionStore",
+    "ReadOnlyTimestampedWindowStore",
+    "ReadOnlyVersionedKeyValueStore",
+    "ReadOnlyWindowStore",
+    "STRING",
+    "Serde",
+    "SessionStore",
+    "Store",
+    "StoreKind",
+    "StoreSpec",
+    "SupportsCheckpoint",
+    "SupportsDeleteRange",
+    "SupportsGetMany",
+    "SupportsLast",
+    "SupportsLoad",
+    "SupportsSize",
+    "TimestampedKeyValueStore",
+    "TimestampedSessionStore",
+    "TimestampedWindowStore",
+    "Transaction",
+    "UNKNOWN_TIMESTAMP",
+    "VALID_TO_UNDEFINED",
+    "ValueAndTimestamp",
+    "VersionedKeyValueStore",
+    "VersionedRecord",
+    "WindowStore",
+    "Windowed",
+    "backend_names",
+    "open_backend",
+    "serde",
+    "supplier",
+]

@@ -1,18 +1,22 @@
-"""Parts that adapters are built of: the walk of a scan over an engine's own iterator, and what remains after close.
+"""Parts that adapters are built of: the walk of a scan over an engine's own iterator, errors, and the end.
 
 Rule of this module: it knows no engine. A cursor stands between a scan that a caller holds and the engine's iterator
 under it, so that the backend can take the iterator away: because it closes, or because the engine is about to make all
 of its iterators invalid, as LMDB does when its map grows.
 """
 
+from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Generator, Iterator
 from itertools import islice
 from operator import itemgetter
-from typing import NoReturn, TypeAlias
+from pathlib import Path
+from types import TracebackType
+from typing import TypeAlias
 from weakref import WeakSet
 
-from millpond.errors import StoreClosedError
+from millpond.errors import StoreClosedError, StoreError
+from millpond.stores.closed import Closed
 
 Entry: TypeAlias = tuple[bytes, bytes]
 
@@ -135,11 +139,39 @@ class OpenCursors:
             cursor.end(message)
 
 
-class ClosedEngine:
-    """What stands in the place of an engine's handle once its backend is closed, so that no method needs to ask."""
+class ClosedEngine(Closed):
+    """What takes the place of an engine's handle once its backend is closed.
+
+    Args:
+        name: how the error calls the engine, such as ``LMDB in /data/counts``.
+    """
 
     def __init__(self, name: str) -> None:
-        self.__dict__["message"] = f"{name} is closed; open a new backend from its supplier"
+        super().__init__(f"{name} is closed; open a new backend from its supplier")
 
-    def __getattr__(self, operation: str) -> NoReturn:
-        raise StoreClosedError(self.__dict__["message"])
+
+class ErrorTranslator(ABC):
+    """Within it, an engine's exceptions become Millpond's, so that none of them leaves its adapter.
+
+    A subclass says which becomes which. It is a context manager around every call of the engine; one object does for
+    all calls of a backend.
+
+    Args:
+        directory: what the errors name.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None and (translated := self.translated(error)) is not None:
+            raise translated from error
+
+    @abstractmethod
+    def translated(self, error: BaseException) -> StoreError | None:
+        """The error to raise in the place of ``error``, or None where that is not the engine's."""

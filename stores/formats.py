@@ -13,9 +13,9 @@ import re
 from enum import IntEnum
 from pathlib import Path
 
-from millpond.errors import ConfigurationError, FormatError
+from millpond.errors import ConfigurationError
 
-_VERSION_SUFFIX = re.compile(r"(?P<store>.+)-v(?P<version>\d+)")
+_VERSION_SUFFIX = re.compile(r".+-v\d+")
 
 
 class FormatVersion(IntEnum):
@@ -27,39 +27,9 @@ class FormatVersion(IntEnum):
     TIMESTAMPED = 2
     """A timestamp of eight bytes, big-endian, before each value, as KIP-258 lays down."""
 
-    @classmethod
-    def of_number(cls, number: int) -> "FormatVersion":
-        """The version of that number.
-
-        Raises:
-            FormatError: this release does not know it.
-        """
-        try:
-            return cls(number)
-        except ValueError:
-            known = ", ".join(str(int(version)) for version in cls)
-            raise FormatError(
-                f"format version {number} is unknown, this release knows {known}; use the release that wrote it"
-            ) from None
-
     def directory_name(self, store: str) -> str:
         """The name of the directory of ``store`` in this version."""
         return store if self is FormatVersion.PLAIN else f"{store}-v{int(self)}"
-
-
-def parse_directory_name(name: str) -> tuple[str, FormatVersion]:
-    """The store and the format version that a directory's name tells.
-
-    Raises:
-        FormatError: the version is unknown.
-    """
-    match = _VERSION_SUFFIX.fullmatch(name)
-    if match is None:
-        return name, FormatVersion.PLAIN
-    number = int(match["version"])
-    if number == FormatVersion.PLAIN:
-        raise FormatError(f"directory {name!r} claims format version 1, whose directories have no suffix")
-    return match["store"], FormatVersion.of_number(number)
 
 
 def check_store_name(name: str) -> None:

@@ -1,26 +1,74 @@
 """``StoreSpec``: what a store is, apart from where it lives; it travels to the workers that open the store.
 
-Rule of this module: a spec holds configuration only, checked when it is made, and knows each kind's class, so that
-nobody else has to ask for the kind.
+Rule of this module: a spec holds configuration only, checked when it is made, and whatever tells one kind from another
+stands in one table, ``_TRAITS``. Nobody else compares kinds: they ask a kind for a trait. A new kind takes
+
+1. a class with its reading half in ``millpond/stores/typed/``,
+2. a member of ``StoreKind`` and its row in ``_TRAITS`` (and a field of ``StoreSpec``, if it has a limit of its own),
+3. an oracle in ``millpond/stores/testing/store_oracles.py`` and its calls in ``store_calls.py`` beside it, from which
+   the tests of all kinds follow,
+4. its layout in ``docs/formats.md``, and its name in ``millpond/stores/__init__.py``.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any, TypeAlias
+from typing import Any, Final
 
 from millpond.errors import ConfigurationError
 from millpond.stores.formats import FormatVersion, check_store_name
 from millpond.stores.serdes import Serde
 from millpond.stores.transaction import Transaction
-from millpond.stores.typed.keyvalue import KeyValueStore
-from millpond.stores.typed.session import SessionStore
+from millpond.stores.typed.keyvalue import KeyValueStore, ReadOnlyKeyValueStore
+from millpond.stores.typed.session import ReadOnlySessionStore, SessionStore
 from millpond.stores.typed.store import Store
-from millpond.stores.typed.timestamped_keyvalue import TimestampedKeyValueStore
-from millpond.stores.typed.timestamped_session import TimestampedSessionStore
-from millpond.stores.typed.timestamped_window import TimestampedWindowStore
-from millpond.stores.typed.versioned import VersionedKeyValueStore
-from millpond.stores.typed.window import WindowStore
+from millpond.stores.typed.timestamped_keyvalue import ReadOnlyTimestampedKeyValueStore, TimestampedKeyValueStore
+from millpond.stores.typed.timestamped_session import ReadOnlyTimestampedSessionStore, TimestampedSessionStore
+from millpond.stores.typed.timestamped_window import ReadOnlyTimestampedWindowStore, TimestampedWindowStore
+from millpond.stores.typed.versioned import ReadOnlyVersionedKeyValueStore, VersionedKeyValueStore, check_grace
+from millpond.stores.typed.window import ReadOnlyWindowStore, WindowStore
+
+
+class KeyForm(Enum):
+    """What the keys are that a store's entries are read with."""
+
+    PLAIN = "plain"
+    """The keys as they were put."""
+
+    WINDOW = "window"
+    """``Windowed``: a key in a window, whose end does not belong to it."""
+
+    SESSION = "session"
+    """``Windowed``: a key in a session, whose end belongs to it."""
+
+
+@dataclass(frozen=True)
+class StoreTraits:
+    """What tells one kind of store from another.
+
+    Args:
+        family: the name that a kind shares with its timestamped twin: either's stores take over the other's rows.
+        store: its class.
+        read_only: the class of its reading half.
+        format_version: the format in which it is written.
+        key_form: what its entries' keys are.
+        stamped: whether its entries come with a timestamp: ``.value`` and ``.timestamp``.
+        versioned: whether it keeps the versions of a key, by time.
+        in_segments: whether its rows lie in segments of time instead of in the order of their keys.
+        needed: the fields that a spec of this kind must have, and its classes take by these names.
+        optional: those that it may have as well.
+    """
+
+    family: str
+    store: type[Store[Any, Any]]
+    read_only: type[Store[Any, Any]]
+    format_version: FormatVersion = FormatVersion.PLAIN
+    key_form: KeyForm = KeyForm.PLAIN
+    stamped: bool = False
+    versioned: bool = False
+    in_segments: bool = False
+    needed: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
 
 
 class StoreKind(Enum):
@@ -35,15 +83,85 @@ class StoreKind(Enum):
     TIMESTAMPED_SESSION = "timestamped-session"
 
     @property
+    def traits(self) -> StoreTraits:
+        """All that tells this kind from the others."""
+        return _TRAITS[self]
+
+    @property
     def format_version(self) -> FormatVersion:
         """The format in which stores of this kind are written."""
-        return FormatVersion.TIMESTAMPED if self in _TIMESTAMPED else FormatVersion.PLAIN
+        return self.traits.format_version
+
+    @property
+    def family(self) -> str:
+        """The name that it shares with the kind whose stores can take over the rows of its own."""
+        return self.traits.family
+
+    @property
+    def key_form(self) -> KeyForm:
+        """What the keys of its stores' entries are."""
+        return self.traits.key_form
+
+    @property
+    def stamped(self) -> bool:
+        """Whether its stores' entries come with a timestamp."""
+        return self.traits.stamped
+
+    @property
+    def versioned(self) -> bool:
+        """Whether its stores keep the versions of a key, by time."""
+        return self.traits.versioned
+
+    @property
+    def in_segments(self) -> bool:
+        """Whether its stores' rows lie in segments of time instead of in the order of their keys."""
+        return self.traits.in_segments
 
 
-_TIMESTAMPED = frozenset({StoreKind.TIMESTAMPED_KEY_VALUE, StoreKind.TIMESTAMPED_WINDOW, StoreKind.TIMESTAMPED_SESSION})
-_WINDOWS = frozenset({StoreKind.WINDOW, StoreKind.TIMESTAMPED_WINDOW})
+def _timestamped(plain: StoreTraits, store: type[Store[Any, Any]], read_only: type[Store[Any, Any]]) -> StoreTraits:
+    """The traits of a kind's timestamped twin."""
+    return replace(plain, store=store, read_only=read_only, format_version=FormatVersion.TIMESTAMPED, stamped=True)
 
-_Opener: TypeAlias = "Callable[[StoreSpec, Transaction], Store[Any, Any]]"
+
+_KEY_VALUE = StoreTraits("key-value", KeyValueStore, ReadOnlyKeyValueStore)
+_VERSIONED = StoreTraits(
+    "versioned",
+    VersionedKeyValueStore,
+    ReadOnlyVersionedKeyValueStore,
+    stamped=True,
+    versioned=True,
+    needed=("history_retention",),
+    optional=("grace",),
+)
+_WINDOW = StoreTraits(
+    "window",
+    WindowStore,
+    ReadOnlyWindowStore,
+    key_form=KeyForm.WINDOW,
+    in_segments=True,
+    needed=("retention", "window_size"),
+    optional=("retain_duplicates",),
+)
+_SESSION = StoreTraits(
+    "session",
+    SessionStore,
+    ReadOnlySessionStore,
+    key_form=KeyForm.SESSION,
+    in_segments=True,
+    needed=("retention",),
+)
+
+_TRAITS: Final[Mapping[StoreKind, StoreTraits]] = {
+    StoreKind.KEY_VALUE: _KEY_VALUE,
+    StoreKind.TIMESTAMPED_KEY_VALUE: _timestamped(
+        _KEY_VALUE, TimestampedKeyValueStore, ReadOnlyTimestampedKeyValueStore
+    ),
+    StoreKind.VERSIONED: _VERSIONED,
+    StoreKind.WINDOW: _WINDOW,
+    StoreKind.TIMESTAMPED_WINDOW: _timestamped(_WINDOW, TimestampedWindowStore, ReadOnlyTimestampedWindowStore),
+    StoreKind.SESSION: _SESSION,
+    StoreKind.TIMESTAMPED_SESSION: _timestamped(_SESSION, TimestampedSessionStore, ReadOnlyTimestampedSessionStore),
+}
 
 
 @dataclass(frozen=True)
@@ -89,24 +207,20 @@ class StoreSpec:
                     f"{what} of store {self.name!r} is {getattr(self, what)!r}, not a serde; give one such as STRING, "
                     f"or millpond.stores.serdes.serde(name)"
                 )
-        needed, allowed = _LIMITS[self.kind]
         for what in ("history_retention", "grace", "retention", "window_size"):
-            self._check_duration(what, getattr(self, what), what in needed, what in allowed)
-        if self.retain_duplicates and self.kind not in _WINDOWS:
+            self._check_duration(what, getattr(self, what))
+        if self.retain_duplicates and "retain_duplicates" not in self._options:
             raise ConfigurationError(f"store {self.name!r} of kind {self.kind.value} cannot retain duplicates")
-        if self.grace is not None and self.history_retention is not None and self.grace > self.history_retention:
-            raise ConfigurationError(
-                f"store {self.name!r}: a grace of {self.grace} ms is longer than its history retention of "
-                f"{self.history_retention} ms; puts would be accepted that nobody can read"
-            )
+        if self.grace is not None and self.history_retention is not None:
+            check_grace(self.name, self.grace, self.history_retention)
 
-    def _check_duration(self, what: str, value: object, needed: bool, allowed: bool) -> None:
+    def _check_duration(self, what: str, value: object) -> None:
         where = f"store {self.name!r} of kind {self.kind.value}"
         if value is None:
-            if needed:
+            if what in self.kind.traits.needed:
                 raise ConfigurationError(f"{where} needs {what}; give it in milliseconds")
             return
-        if not allowed:
+        if what not in self._options:
             raise ConfigurationError(f"{where} has no {what}; leave it out, or choose a kind that has")
         if not isinstance(value, int) or isinstance(value, bool) or value < 0:
             raise ConfigurationError(
@@ -119,84 +233,28 @@ class StoreSpec:
         return self.kind.format_version
 
     @property
+    def versioned(self) -> bool:
+        """Whether the store keeps the versions of a key, by time."""
+        return self.kind.versioned
+
+    @property
     def directory_name(self) -> str:
         """The name of its directory, with the suffix of its format version."""
         return self.format_version.directory_name(self.name)
 
     def open(self, transaction: Transaction) -> Store[Any, Any]:
         """The store over ``transaction``, whose backend holds the rows of this store and of no other."""
-        return _OPENERS[self.kind](self, transaction)
+        return self._opened(self.kind.traits.store, transaction)
 
+    def open_read_only(self, transaction: Transaction) -> Store[Any, Any]:
+        """The reading half of the store over ``transaction``: whatever would change an entry is not there."""
+        return self._opened(self.kind.traits.read_only, transaction)
 
-_Limits: TypeAlias = tuple[frozenset[str], frozenset[str]]
+    @property
+    def _options(self) -> tuple[str, ...]:
+        """The fields that only some kinds have, those of this one."""
+        return self.kind.traits.needed + self.kind.traits.optional
 
-_NO_LIMITS: _Limits = (frozenset(), frozenset())
-_VERSIONED: _Limits = (frozenset({"history_retention"}), frozenset({"history_retention", "grace"}))
-_WINDOWED: _Limits = (frozenset({"retention", "window_size"}), frozenset({"retention", "window_size"}))
-_SESSION: _Limits = (frozenset({"retention"}), frozenset({"retention"}))
-
-_LIMITS: dict[StoreKind, _Limits] = {
-    StoreKind.KEY_VALUE: _NO_LIMITS,
-    StoreKind.TIMESTAMPED_KEY_VALUE: _NO_LIMITS,
-    StoreKind.VERSIONED: _VERSIONED,
-    StoreKind.WINDOW: _WINDOWED,
-    StoreKind.TIMESTAMPED_WINDOW: _WINDOWED,
-    StoreKind.SESSION: _SESSION,
-    StoreKind.TIMESTAMPED_SESSION: _SESSION,
-}
-"""Which limits a kind must have, and which it may have."""
-
-
-def _open_plain(kind: type[KeyValueStore[Any, Any]] | type[TimestampedKeyValueStore[Any, Any]]) -> _Opener:
-    def opener(spec: StoreSpec, transaction: Transaction) -> Store[Any, Any]:
-        return kind(spec.name, transaction, spec.key_serde, spec.value_serde)
-
-    return opener
-
-
-def _open_versioned(spec: StoreSpec, transaction: Transaction) -> Store[Any, Any]:
-    assert spec.history_retention is not None
-    return VersionedKeyValueStore(
-        spec.name,
-        transaction,
-        spec.key_serde,
-        spec.value_serde,
-        history_retention=spec.history_retention,
-        grace=spec.grace,
-    )
-
-
-def _open_window(kind: type[WindowStore[Any, Any]] | type[TimestampedWindowStore[Any, Any]]) -> _Opener:
-    def opener(spec: StoreSpec, transaction: Transaction) -> Store[Any, Any]:
-        assert spec.retention is not None
-        assert spec.window_size is not None
-        return kind(
-            spec.name,
-            transaction,
-            spec.key_serde,
-            spec.value_serde,
-            retention=spec.retention,
-            window_size=spec.window_size,
-            retain_duplicates=spec.retain_duplicates,
-        )
-
-    return opener
-
-
-def _open_session(kind: type[SessionStore[Any, Any]] | type[TimestampedSessionStore[Any, Any]]) -> _Opener:
-    def opener(spec: StoreSpec, transaction: Transaction) -> Store[Any, Any]:
-        assert spec.retention is not None
-        return kind(spec.name, transaction, spec.key_serde, spec.value_serde, retention=spec.retention)
-
-    return opener
-
-
-_OPENERS: dict[StoreKind, _Opener] = {
-    StoreKind.KEY_VALUE: _open_plain(KeyValueStore),
-    StoreKind.TIMESTAMPED_KEY_VALUE: _open_plain(TimestampedKeyValueStore),
-    StoreKind.VERSIONED: _open_versioned,
-    StoreKind.WINDOW: _open_window(WindowStore),
-    StoreKind.TIMESTAMPED_WINDOW: _open_window(TimestampedWindowStore),
-    StoreKind.SESSION: _open_session(SessionStore),
-    StoreKind.TIMESTAMPED_SESSION: _open_session(TimestampedSessionStore),
-}
+    def _opened(self, kind: type[Store[Any, Any]], transaction: Transaction) -> Store[Any, Any]:
+        options = {option: getattr(self, option) for option in self._options}
+        return kind(self.name, transaction, self.key_serde, self.value_serde, **options)

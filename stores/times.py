@@ -47,3 +47,15 @@ def to_millis(time: Instant | Duration, what: str = "time") -> int:
     if not MIN_TIME <= number <= MAX_TIME:
         raise ConfigurationError(f"{what} {time!r} does not fit into 64 bits; are these milliseconds?")
     return number
+
+
+def to_length(duration: Duration, what: str) -> int:
+    """A length of time in milliseconds that is not negative; ``what`` names it in errors.
+
+    Raises:
+        ConfigurationError: it is negative, or not what ``to_millis`` takes.
+    """
+    length = to_millis(duration, what)
+    if length < 0:
+        raise ConfigurationError(f"{what} is {length} ms; it must not be negative")
+    return length

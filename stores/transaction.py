@@ -8,12 +8,12 @@ change capture from this one class.
 import warnings
 from collections.abc import Iterator, Sequence
 from types import TracebackType
-from typing import NoReturn, Self
+from typing import Any, Self
 
 from sortedcontainers import SortedList
 
-from millpond.errors import StoreClosedError
 from millpond.stores.backend import Backend, Changes, Entries, get_many, last_finder
+from millpond.stores.closed import Closed
 
 
 class Transaction:
@@ -105,14 +105,13 @@ class Transaction:
 
     def rollback(self) -> None:
         """Forget all changes since the last commit."""
-        if isinstance(self._changes, _Closed):
-            _raise_closed()
-        self._changes = {}
-        self._order = None
+        if self._changes:
+            self._changes, self._order = {}, None
 
     def close(self) -> None:
         """Drop what was not committed. Closing twice is no error; using the transaction afterwards is one."""
-        self._changes = _Closed()
+        closed: Any = Closed("the transaction is closed; begin a new one on the backend")
+        self._changes = closed
         self._order = None
 
     def __del__(self) -> None:
@@ -167,26 +166,6 @@ class Transaction:
         if order is None:
             order = self._order = SortedList(self._changes)
         return order
-
-
-class _Closed(dict[bytes, bytes | None]):
-    """What stands in the place of a closed transaction's changes, so that no method needs to ask."""
-
-    def __len__(self) -> int:
-        _raise_closed()
-
-    def __contains__(self, key: object) -> bool:
-        _raise_closed()
-
-    def __setitem__(self, key: bytes, value: bytes | None) -> None:
-        _raise_closed()
-
-    def update(self, *args: object, **options: object) -> None:
-        _raise_closed()
-
-
-def _raise_closed() -> NoReturn:
-    raise StoreClosedError("the transaction is closed; begin a new one on the backend")
 
 
 def _merge(mine: list[tuple[bytes, bytes | None]], theirs: Entries, reverse: bool) -> Iterator[tuple[bytes, bytes]]:

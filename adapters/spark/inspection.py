@@ -22,7 +22,7 @@ from millpond.stores.durability.inspection import read_rows
 from millpond.stores.durability.manifest import Manifest
 from millpond.stores.durability.storage import Storage
 from millpond.stores.serdes import Serde
-from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.specs import KeyForm, StoreSpec
 
 _ROWS = 10_000
 
@@ -69,9 +69,9 @@ def store_frame(
 
 
 def _row_key_serde(spec: StoreSpec) -> Serde[Any]:
-    if spec.window_size is not None:
+    if spec.kind.key_form is KeyForm.WINDOW and spec.window_size is not None:
         return TimeWindowedSerde(spec.key_serde, spec.window_size)
-    if spec.kind in (StoreKind.SESSION, StoreKind.TIMESTAMPED_SESSION):
+    if spec.kind.key_form is KeyForm.SESSION:
         return SessionWindowedSerde(spec.key_serde)
     return spec.key_serde
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence, Set
 
 from millpond.processors.runtime.nodes import Node, SinkNode, SourceNode
 from millpond.processors.runtime.subtopology import Subtopology
-from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.specs import StoreSpec
 
 
 def as_text(parts: Sequence[Subtopology], internal_topics: Set[str]) -> str:
@@ -57,7 +57,7 @@ def _role(node: Node, internal_topics: Set[str]) -> str:
 
 def _properties(spec: StoreSpec) -> Iterator[str]:
     yield spec.kind.value
-    if spec.kind is not StoreKind.VERSIONED:
+    if not spec.versioned:
         yield "not versioned"
     yield f"backend {spec.backend or 'of the job'}"
     for name in ("history_retention", "grace", "retention", "window_size"):

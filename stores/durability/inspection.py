@@ -8,16 +8,10 @@ from millpond.stores.backend import Backend, Changes, Entries
 from millpond.stores.durability.manifest import Manifest
 from millpond.stores.durability.restore import entries, restore
 from millpond.stores.durability.storage import Storage
-from millpond.stores.formats import FormatVersion
 from millpond.stores.memory import MemoryBackend
-from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.specs import StoreSpec
 from millpond.stores.transaction import Transaction
 from millpond.stores.typed.store import Store
-
-_IN_SEGMENTS = frozenset(
-    {StoreKind.WINDOW, StoreKind.TIMESTAMPED_WINDOW, StoreKind.SESSION, StoreKind.TIMESTAMPED_SESSION}
-)
-"""Kinds whose rows do not lie in the order of their keys, so that one walk over the files does not do."""
 
 
 class DurableRows(Backend):
@@ -64,25 +58,25 @@ def read_rows(storage: Storage, manifest: Manifest, spec: StoreSpec) -> Iterator
     Raises:
         MissingFileError, CorruptFileError: the durable state is incomplete or damaged.
     """
-    stamped = spec.format_version is FormatVersion.TIMESTAMPED or spec.kind is StoreKind.VERSIONED
     for key, found in _content(storage, manifest, spec):
-        yield (key, found.value, found.timestamp) if stamped else (key, found, None)
+        yield (key, found.value, found.timestamp) if spec.kind.stamped else (key, found, None)
 
 
 def _content(storage: Storage, manifest: Manifest, spec: StoreSpec) -> Iterator[tuple[Any, Any]]:
-    if spec.kind in _IN_SEGMENTS:
+    if spec.kind.in_segments:
+        # The files are in the order of the rows, and here that is not the order of the keys.
         store: Any = read_store(storage, manifest, spec)
         return iter(store.fetch_keys())
-    store = spec.open(Transaction(DurableRows(storage, manifest, spec)))
+    store = spec.open_read_only(Transaction(DurableRows(storage, manifest, spec)))
     return iter(store.scan())
 
 
 def read_store(storage: Storage, manifest: Manifest, spec: StoreSpec) -> Store[Any, Any]:
-    """The store at ``manifest``, in memory, with everything that its kind can do. Changes to it go nowhere.
+    """The store at ``manifest``, in memory, with all that its kind can read.
 
     Raises:
         MissingFileError, CorruptFileError: the durable state is incomplete or damaged.
     """
     backend = MemoryBackend()
     restore(backend, storage, manifest, spec.name, spec.format_version)
-    return spec.open(Transaction(backend))
+    return spec.open_read_only(Transaction(backend))

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from millpond.errors import ConfigurationError
 from millpond.stores.durability.manifest import Manifest
-from millpond.stores.times import Duration, to_millis
+from millpond.stores.times import Duration, to_length, to_millis
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,7 @@ class DurabilityPolicy:
         for what in ("max_deltas", "min_delta_bytes", "retained_commits"):
             if getattr(self, what) < 1:
                 raise ConfigurationError(f"{what} is {getattr(self, what)}; it must be at least 1")
-        if self.retained_age_ms < 0:
-            raise ConfigurationError(f"retained_age is {self.retained_age_ms} ms; it must not be negative")
+        to_length(self.retained_age, "retained_age")
 
     @property
     def retained_age_ms(self) -> int:

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from millpond.stores.backend import Backend, load
-from millpond.stores.durability.ahead import ahead
 from millpond.stores.durability.files import read_tables
 from millpond.stores.durability.manifest import DurableFile, Manifest
-from millpond.stores.durability.merge import Rows, merged
 from millpond.stores.durability.position import encode_position
+from millpond.stores.durability.prefetch import prefetched
 from millpond.stores.durability.rows import local_columns, parts
+from millpond.stores.durability.sorted_runs import Rows, merged_runs
 from millpond.stores.durability.storage import Storage
 from millpond.stores.formats import FormatVersion
 from millpond.stores.keys import COMMIT_ROW
@@ -47,12 +47,12 @@ def restore(backend: Backend, storage: Storage, manifest: Manifest, store: str, 
 def entries(storage: Storage, manifest: Manifest, store: str, version: FormatVersion) -> Iterator[tuple[bytes, bytes]]:
     """The rows of ``store`` at ``manifest`` in the local format, in key order, metadata rows included, as a stream."""
     runs = [_rows(storage, manifest, file, store, version) for file in manifest.files]
-    return chain.from_iterable(merged(runs, deletions=False))  # type: ignore[arg-type]  # no value is None
+    return chain.from_iterable(merged_runs(runs, deletions=False))  # type: ignore[arg-type]  # no value is None
 
 
 def _rows(
     storage: Storage, manifest: Manifest, file: DurableFile, store: str, version: FormatVersion
 ) -> Iterator[Rows]:
     columns = (local_columns(table, version) for table in read_tables(storage, manifest, file, store))
-    for keys, values in ahead(columns) if file.size > _WORTH_A_THREAD else columns:
+    for keys, values in prefetched(columns) if file.size > _WORTH_A_THREAD else columns:
         yield from parts(keys, values)

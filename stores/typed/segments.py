@@ -14,10 +14,11 @@ from typing import Any, Final
 
 from millpond.stores.backend import Entries
 from millpond.stores.keys import DATA, INDEX, TIME_SIZE, after_prefix, pack_time, unpack_time
-from millpond.stores.times import MAX_TIME, MIN_TIME
+from millpond.stores.serdes import Serde
+from millpond.stores.times import MAX_TIME, MIN_TIME, Duration, to_length
 from millpond.stores.transaction import Transaction
 from millpond.stores.typed.observed_stream_time import ObservedStreamTime
-from millpond.stores.typed.store import Store
+from millpond.stores.typed.store import K, Store, V
 
 METADATA_NAME: Final = "segment_interval"
 
@@ -167,6 +168,44 @@ class Segments:
             if start == MAX_TIME:
                 return
             position = DATA + pack_time(start + 1)
+
+
+class SegmentedStore(Store[K, V]):
+    """What window and session stores have in common.
+
+    Args:
+        name: how errors call the store.
+        transaction: where it reads and writes.
+        key_serde: how its keys become bytes.
+        value_serde: how its values become bytes.
+        retention: how long entries stay, counted back from the observed stream time.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        transaction: Transaction,
+        key_serde: Serde[K],
+        value_serde: Serde[V],
+        *,
+        retention: Duration,
+    ) -> None:
+        super().__init__(name, transaction, key_serde, value_serde)
+        self._retention = to_length(retention, f"retention of store {name!r}")
+        self._segments = Segments(self, transaction, self._retention)
+
+    @property
+    def retention(self) -> int:
+        """How long entries stay, in milliseconds."""
+        return self._retention
+
+    @property
+    def observed_stream_time(self) -> int | None:
+        """The greatest time of an entry that was ever put, over all keys; None before the first.
+
+        The time of a window is its start, that of a session its end.
+        """
+        return self._segments.observed.time
 
 
 def key_part(row: bytes, rest: int) -> bytes:

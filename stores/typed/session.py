@@ -12,18 +12,16 @@ from typing import Final
 from millpond.errors import ConfigurationError
 from millpond.stores.backend import Entries
 from millpond.stores.keys import TIME_SIZE, last_time, pack_time, terminated, unpack_time, unterminated
-from millpond.stores.serdes import Serde
-from millpond.stores.times import MAX_TIME, MIN_TIME, Duration, Instant, to_millis
-from millpond.stores.transaction import Transaction
+from millpond.stores.times import MAX_TIME, MIN_TIME, Instant, to_millis
 from millpond.stores.typed.scans import Scan
-from millpond.stores.typed.segments import Segments, key_part
-from millpond.stores.typed.store import K, Store, V
+from millpond.stores.typed.segments import SegmentedStore, key_part
+from millpond.stores.typed.store import K, V
 from millpond.stores.typed.windowed import Windowed
 
 _REST: Final = 2 * TIME_SIZE
 
 
-class ReadOnlySessionStore(Store[K, V]):
+class ReadOnlySessionStore(SegmentedStore[K, V]):
     """The reading half of ``SessionStore``.
 
     A session is there if it ends after the observed stream time less the retention, to the millisecond. The observed
@@ -31,39 +29,7 @@ class ReadOnlySessionStore(Store[K, V]):
 
     The sessions of one key come by end, then start. Several keys come segment by segment: each key's sessions in that
     order, the keys in no order that holds.
-
-    Args:
-        name: how errors call the store.
-        transaction: where it reads and writes.
-        key_serde: how its keys become bytes.
-        value_serde: how its values become bytes.
-        retention: how long sessions stay.
     """
-
-    def __init__(
-        self,
-        name: str,
-        transaction: Transaction,
-        key_serde: Serde[K],
-        value_serde: Serde[V],
-        *,
-        retention: Duration,
-    ) -> None:
-        super().__init__(name, transaction, key_serde, value_serde)
-        self._retention = to_millis(retention, "retention")
-        if self._retention < 0:
-            raise ConfigurationError(f"store {name!r}: a retention of {self._retention} ms; it must not be negative")
-        self._segments = Segments(self, transaction, self._retention)
-
-    @property
-    def retention(self) -> int:
-        """How long sessions stay, in milliseconds."""
-        return self._retention
-
-    @property
-    def observed_stream_time(self) -> int | None:
-        """The greatest session end that was ever put, over all keys; None before the first."""
-        return self._segments.observed.time
 
     def fetch_session(self, key: K, start: Instant, end: Instant) -> V | None:
         """The value of the session of ``key`` with just that start and end, or None."""
@@ -155,6 +121,7 @@ class SessionStore(WritableSessionStore[K, V]):
 
     >>> from millpond.stores.memory import MemoryBackend
     >>> from millpond.stores.serdes import INT64, STRING
+    >>> from millpond.stores.transaction import Transaction
     >>> store = SessionStore("visits", Transaction(MemoryBackend()), STRING, INT64, retention=1000)
     >>> store.put(Windowed("a", 10, 30), 3)
     >>> list(store.find_sessions("a", earliest_end=25, latest_start=35))

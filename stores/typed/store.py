@@ -8,9 +8,10 @@ import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import Any, Generic, NoReturn, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
-from millpond.errors import ConfigurationError, CorruptStoreError, InvalidKeyError, StoreClosedError
+from millpond.errors import ConfigurationError, CorruptStoreError, InvalidKeyError
+from millpond.stores.closed import Closed
 from millpond.stores.keys import COMMIT_ROW, DATA, METADATA
 from millpond.stores.serdes import Serde
 from millpond.stores.transaction import Transaction
@@ -94,7 +95,7 @@ class Store(ABC, Generic[K, V]):
 
         Closing twice is no error; any other use afterwards is a ``StoreClosedError``.
         """
-        closed: Any = _Closed(f"store {self._name!r} is closed; open it again from its spec")
+        closed: Any = Closed(f"store {self._name!r} is closed; open it again from its spec")
         for attribute, value in vars(self).items():
             if not isinstance(value, str | int | Serde | OpenScans):
                 setattr(self, attribute, closed)
@@ -130,19 +131,6 @@ class Store(ABC, Generic[K, V]):
         if None in keys:
             raise self._null_key()
         return list(map(self._encode_key, keys))
-
-
-class _Closed:
-    """What stands in the place of all that a store works with once it is closed, so that no method needs to ask."""
-
-    def __init__(self, message: str) -> None:
-        self.__dict__["message"] = message
-
-    def __call__(self, *arguments: object, **options: object) -> NoReturn:
-        raise StoreClosedError(self.__dict__["message"])
-
-    def __getattr__(self, name: str) -> NoReturn:
-        raise StoreClosedError(self.__dict__["message"])
 
 
 def _metadata_row(name: str) -> bytes:

@@ -8,7 +8,7 @@ The layout; the value is byte for byte that of Kafka Streams::
 
 import struct
 from collections.abc import Iterable, Sequence
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from millpond.errors import SerdeError
 from millpond.stores.keys import DATA
@@ -16,7 +16,7 @@ from millpond.stores.serdes import Serde
 from millpond.stores.times import Instant, to_millis
 from millpond.stores.transaction import Transaction
 from millpond.stores.typed.keyvalue import ReadOnlyKeyValueStore
-from millpond.stores.typed.store import K, V
+from millpond.stores.typed.store import K, Store, V
 
 T = TypeVar("T")
 
@@ -69,14 +69,28 @@ def unpack_timestamp(data: bytes) -> int:
     return timestamp
 
 
-class ReadOnlyTimestampedKeyValueStore(ReadOnlyKeyValueStore[K, ValueAndTimestamp[V]]):
-    """The reading half of ``TimestampedKeyValueStore``: what ``ReadOnlyKeyValueStore`` does, with timestamps."""
+class TimestampedStore(Store[K, ValueAndTimestamp[V]]):
+    """What makes the timestamped twin of a kind: mixed in before the kind, it puts the timestamp before the value.
 
-    def __init__(self, name: str, transaction: Transaction, key_serde: Serde[K], value_serde: Serde[V]) -> None:
-        super().__init__(name, transaction, key_serde, ValueAndTimestampSerde(value_serde))
+    Args:
+        name: how errors call the store.
+        transaction: where it reads and writes.
+        key_serde: how its keys become bytes.
+        value_serde: how its values become bytes, without their timestamps.
+        limits: those of the kind.
+    """
+
+    def __init__(
+        self, name: str, transaction: Transaction, key_serde: Serde[K], value_serde: Serde[V], **limits: Any
+    ) -> None:
+        super().__init__(name, transaction, key_serde, ValueAndTimestampSerde(value_serde), **limits)
         self._value_serde = value_serde
         self._encode_plain = value_serde.serialize
         self._decode_plain = value_serde.deserialize
+
+
+class ReadOnlyTimestampedKeyValueStore(TimestampedStore[K, V], ReadOnlyKeyValueStore[K, ValueAndTimestamp[V]]):
+    """The reading half of ``TimestampedKeyValueStore``: what ``ReadOnlyKeyValueStore`` does, with timestamps."""
 
     def get(self, key: K) -> ValueAndTimestamp[V] | None:
         """The value of ``key`` and its timestamp, or None."""

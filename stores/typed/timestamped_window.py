@@ -5,39 +5,14 @@ The rows are those of ``WindowStore``; the value is a timestamp (8 bytes, big-en
 
 from collections.abc import Iterable, Sequence
 
-from millpond.stores.serdes import Serde
-from millpond.stores.times import Duration, Instant
-from millpond.stores.transaction import Transaction
+from millpond.stores.times import Instant
 from millpond.stores.typed.store import K, V
-from millpond.stores.typed.timestamped_keyvalue import ValueAndTimestamp, ValueAndTimestampSerde, pack_timestamp
+from millpond.stores.typed.timestamped_keyvalue import TimestampedStore, ValueAndTimestamp, pack_timestamp
 from millpond.stores.typed.window import ReadOnlyWindowStore, WritableWindowStore
 
 
-class ReadOnlyTimestampedWindowStore(ReadOnlyWindowStore[K, ValueAndTimestamp[V]]):
+class ReadOnlyTimestampedWindowStore(TimestampedStore[K, V], ReadOnlyWindowStore[K, ValueAndTimestamp[V]]):
     """The reading half of ``TimestampedWindowStore``: what ``ReadOnlyWindowStore`` does, with timestamps."""
-
-    def __init__(
-        self,
-        name: str,
-        transaction: Transaction,
-        key_serde: Serde[K],
-        value_serde: Serde[V],
-        *,
-        retention: Duration,
-        window_size: Duration,
-        retain_duplicates: bool = False,
-    ) -> None:
-        super().__init__(
-            name,
-            transaction,
-            key_serde,
-            ValueAndTimestampSerde(value_serde),
-            retention=retention,
-            window_size=window_size,
-            retain_duplicates=retain_duplicates,
-        )
-        self._value_serde = value_serde
-        self._encode_plain = value_serde.serialize
 
 
 class TimestampedWindowStore(ReadOnlyTimestampedWindowStore[K, V], WritableWindowStore[K, ValueAndTimestamp[V]]):

@@ -30,7 +30,7 @@ from millpond.stores.keys import (
     unterminated,
 )
 from millpond.stores.serdes import Serde
-from millpond.stores.times import MAX_TIME, MIN_TIME, Duration, Instant, to_millis
+from millpond.stores.times import MAX_TIME, MIN_TIME, Duration, Instant, to_length, to_millis
 from millpond.stores.transaction import Transaction
 from millpond.stores.typed.observed_stream_time import ObservedStreamTime
 from millpond.stores.typed.scans import Scan
@@ -86,14 +86,11 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
         grace: Duration | None = None,
     ) -> None:
         super().__init__(name, transaction, key_serde, value_serde)
-        self._retention = to_millis(history_retention, "history_retention")
-        self._grace = self._retention if grace is None else to_millis(grace, "grace")
-        if not 0 <= self._grace <= self._retention:
-            raise ConfigurationError(
-                f"store {name!r}: a grace of {self._grace} ms and a history retention of {self._retention} ms; "
-                f"neither may be negative, nor grace the longer of the two"
-            )
+        self._retention = to_length(history_retention, f"history_retention of store {name!r}")
+        self._grace = self._retention if grace is None else to_length(grace, f"grace of store {name!r}")
+        check_grace(name, self._grace, self._retention)
         self._observed = ObservedStreamTime(self)
+        self._prepare_to_write()
 
     @property
     def history_retention(self) -> int:
@@ -224,6 +221,9 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
         if self._observed.time is None or last_time(row) > self._observed.time:
             raise ValueError(f"it is newer than the observed stream time {self._observed.time}")
 
+    def _prepare_to_write(self) -> None:
+        """Find what puts need from the beginning; nothing for the reading half."""
+
     def _prefix(self, key: K) -> bytes:
         return DATA + terminated(self._key_bytes(key))
 
@@ -324,19 +324,6 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V]):
     VersionedRecord(value='2.90', timestamp=20, valid_to=50)
     """
 
-    def __init__(
-        self,
-        name: str,
-        transaction: Transaction,
-        key_serde: Serde[K],
-        value_serde: Serde[V],
-        *,
-        history_retention: Duration,
-        grace: Duration | None = None,
-    ) -> None:
-        super().__init__(name, transaction, key_serde, value_serde, history_retention=history_retention, grace=grace)
-        self._superseded = SupersededIndex(transaction, max(self._retention // _BUCKETS, _SHORTEST_BUCKET))
-
     def put(self, key: K, value: V | None, timestamp: Instant) -> int:
         """Put a version that is valid from ``timestamp`` on; the value None is a tombstone.
 
@@ -378,6 +365,10 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V]):
     def flush(self) -> None:
         self._observed.save()
 
+    def _prepare_to_write(self) -> None:
+        # At once: it scans, and a transaction that is scanned after the first put keeps its changes in order from then.
+        self._superseded = SupersededIndex(self._transaction, max(self._retention // _BUCKETS, _SHORTEST_BUCKET))
+
     def _remove_invisible(self, encoded_key: bytes, horizon: int) -> None:
         """Delete what ended by ``horizon``: all versions until then, but the one that is still valid at it."""
         prefix = DATA + encoded_key
@@ -385,6 +376,19 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V]):
         if rows and rows[-1][1] != _TOMBSTONE:
             rows.pop()
         self._write_many({row: None for row, _ in rows})
+
+
+def check_grace(store: str, grace: int, history_retention: int) -> None:
+    """Refuse a grace period, in milliseconds, that is longer than the history.
+
+    Raises:
+        ConfigurationError: it is.
+    """
+    if grace > history_retention:
+        raise ConfigurationError(
+            f"store {store!r}: a grace of {grace} ms is longer than its history retention of {history_retention} ms; "
+            "puts would be accepted that nobody can read"
+        )
 
 
 def _prefix_of(entry: tuple[bytes, bytes]) -> bytes:

@@ -12,22 +12,21 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import compress
 from typing import Final
 
-from millpond.errors import ConfigurationError
 from millpond.stores.backend import Entries
 from millpond.stores.keys import TIME_SIZE, terminated, unpack_time, unterminated
 from millpond.stores.serdes import Serde
-from millpond.stores.times import MAX_TIME, MIN_TIME, Duration, Instant, to_millis
+from millpond.stores.times import MAX_TIME, MIN_TIME, Duration, Instant, to_length, to_millis
 from millpond.stores.transaction import Transaction
 from millpond.stores.typed.scans import Scan
-from millpond.stores.typed.segments import Segments, key_part
-from millpond.stores.typed.store import K, Store, V
+from millpond.stores.typed.segments import SegmentedStore, key_part
+from millpond.stores.typed.store import K, V
 from millpond.stores.typed.windowed import Windowed
 
 _SEQUENCE: Final = struct.Struct(">Q")
 _SEQUENCE_NAME: Final = "sequence"
 
 
-class ReadOnlyWindowStore(Store[K, V]):
+class ReadOnlyWindowStore(SegmentedStore[K, V]):
     """The reading half of ``WindowStore``.
 
     A window is there if it starts after the observed stream time less the retention, to the millisecond, whatever has
@@ -56,32 +55,18 @@ class ReadOnlyWindowStore(Store[K, V]):
         window_size: Duration,
         retain_duplicates: bool = False,
     ) -> None:
-        super().__init__(name, transaction, key_serde, value_serde)
-        self._retention = to_millis(retention, "retention")
-        self._window_size = to_millis(window_size, "window_size")
-        if self._retention < 0 or self._window_size < 0:
-            raise ConfigurationError(f"store {name!r}: neither retention nor window_size may be negative")
+        super().__init__(name, transaction, key_serde, value_serde, retention=retention)
+        self._window_size = to_length(window_size, f"window_size of store {name!r}")
         self._duplicates = retain_duplicates
         self._rest = 2 * TIME_SIZE if retain_duplicates else TIME_SIZE
-        self._segments = Segments(self, transaction, self._retention)
         saved = self.get_metadata(_SEQUENCE_NAME) if retain_duplicates else None
         self._sequence = 0 if saved is None else _SEQUENCE.unpack(saved)[0]
         self._saved_sequence = self._sequence
 
     @property
-    def retention(self) -> int:
-        """How long windows stay, in milliseconds."""
-        return self._retention
-
-    @property
     def window_size(self) -> int:
         """How long a window is, in milliseconds."""
         return self._window_size
-
-    @property
-    def observed_stream_time(self) -> int | None:
-        """The greatest window start that was ever put, over all keys; None before the first."""
-        return self._segments.observed.time
 
     def fetch(self, key: K, window_start: Instant) -> V | None:
         """The value of ``key`` in the window that starts then, or None.

@@ -1,11 +1,15 @@
-"""The walk of a scan over an engine's own iterator."""
+"""The parts that adapters are built of: the walk over an engine's own iterator, translated errors, closed handles."""
 
 import gc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from millpond.errors import BackendError, StoreClosedError
-from millpond.stores.engine import ClosedEngine, Cursor, Entry, OpenCursors
+from millpond.stores.closed import Closed
+from millpond.stores.engine import ClosedEngine, Cursor, Entry, ErrorTranslator, OpenCursors
 
 ENTRIES: list[Entry] = [(b"%04d" % number, b"") for number in range(3000)]
 
@@ -70,3 +74,42 @@ def test_the_engines_own_errors_are_translated_and_others_are_not() -> None:
 def test_a_closed_engine_answers_every_call_with_store_closed_error() -> None:
     with pytest.raises(StoreClosedError, match="ENGINE in /x is closed; open a new backend"):
         ClosedEngine("ENGINE in /x").get(b"a")
+
+
+ASKED: dict[str, Callable[[Any], object]] = {
+    "a method": lambda closed: closed.get(b"a"),
+    "a call": lambda closed: closed(1, key=2),
+    "its truth": bool,
+    "its length": len,
+    "its items": list,
+    "an item": lambda closed: closed[b"a"],
+    "whether it holds a key": lambda closed: b"a" in closed,
+}
+
+
+@pytest.mark.parametrize("asked", ASKED)
+def test_what_is_closed_raises_store_closed_error_whatever_it_is_asked(asked: str) -> None:
+    with pytest.raises(StoreClosedError, match="the shop is closed"):
+        ASKED[asked](Closed("the shop is closed"))
+
+
+def test_what_is_closed_takes_no_item() -> None:
+    closed = Closed("the shop is closed")
+    with pytest.raises(StoreClosedError, match="the shop is closed"):
+        closed[b"a"] = b"1"
+
+
+class Translator(ErrorTranslator):
+    def translated(self, error: BaseException) -> BackendError | None:
+        return BackendError(f"ENGINE in {self._directory} failed") if isinstance(error, OverflowError) else None
+
+
+def test_within_a_translator_the_engines_errors_become_millponds_and_others_pass(tmp_path: Path) -> None:
+    errors, engines_own = Translator(tmp_path), OverflowError()
+    with pytest.raises(BackendError, match=f"ENGINE in {tmp_path} failed") as raised, errors:
+        raise engines_own
+    assert raised.value.__cause__ is engines_own
+    with pytest.raises(KeyError), errors:
+        raise KeyError("x")
+    with errors:
+        pass

@@ -1,7 +1,9 @@
 """Keys of any length on engines that limit them."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 
 from millpond.adapters.lmdb import LmdbSupplier
 from millpond.errors import InvalidKeyError
+from millpond.stores import backend as contract
 from millpond.stores.backend import BackendSupplier, Changes, Entries, SupportsCheckpoint
 from millpond.stores.longkeys import LongKeys
 from millpond.stores.memory import MemoryBackend, MemorySupplier
@@ -126,6 +129,55 @@ def test_long_keys_of_bytes_ff_have_no_successor_and_are_found_all_the_same(lmdb
     assert [key for key, _ in lmdb.scan(keys[0], keys[2])] == keys[:2]
     assert [key for key, _ in lmdb.scan(keys[1], keys[2] + b"\0", reverse=True)] == keys[:0:-1]
     assert lmdb.last(keys[0], keys[2]) == (keys[1], b"")
+
+
+PROTOCOLS = {name: value for name, value in vars(contract).items() if name.startswith("Supports")}
+
+
+class RecordingCalls:
+    """An engine with every optional capability that notes which of their methods are called."""
+
+    max_key_size = 8
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        for protocol in PROTOCOLS.values():
+            for method in methods_of(protocol):
+                setattr(self, method, partial(self._note, method))
+
+    def _note(self, method: str, *arguments: object) -> None:
+        self.calls.append(method)
+
+    def get(self, key: bytes) -> bytes | None:
+        return None
+
+
+def methods_of(protocol: type) -> set[str]:
+    """The methods that make a backend support ``protocol``."""
+    return {name for name, member in vars(protocol).items() if callable(member) and not name.startswith("_")}
+
+
+def arguments_of(method: Callable[..., object]) -> list[Any]:
+    """Something short for each of the method's arguments: what needs no bucket is passed on as it is."""
+    examples = {"keys": [b"a"], "entries": [], "start": b"a", "stop": b"b", "directory": Path("copy")}
+    return [examples[name] for name in list(signature(method).parameters)[1:]]
+
+
+def test_the_contract_has_optional_capabilities() -> None:
+    assert {"SupportsGetMany", "SupportsCheckpoint"} <= set(PROTOCOLS)
+    assert all(methods_of(protocol) for protocol in PROTOCOLS.values())
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_every_optional_capability_of_an_engine_is_passed_on(name: str) -> None:
+    engine: Any = RecordingCalls()
+    assert isinstance(engine, PROTOCOLS[name])
+    wrapped = LongKeys(engine)
+    assert isinstance(wrapped, PROTOCOLS[name])
+    for method in methods_of(PROTOCOLS[name]):
+        getattr(wrapped, method)(*arguments_of(getattr(PROTOCOLS[name], method)))
+        assert engine.calls == [method]
+        engine.calls.clear()
 
 
 def test_checkpoint_is_offered_where_the_engine_has_it(lmdb: LongKeys, tmp_path: Path) -> None:

@@ -84,7 +84,16 @@ def test_the_rows_of_every_kind_are_read_at_every_manifest(
     assert list(read_rows(storage, manifests[1], SPECS[name])) == SECOND[name]
 
 
-def test_a_store_that_is_read_can_do_all_that_its_kind_can(storage: Storage, manifests: list[Manifest]) -> None:
+@pytest.mark.parametrize("name", SPECS)
+def test_a_store_that_is_read_has_no_method_that_writes(storage: Storage, manifests: list[Manifest], name: str) -> None:
+    store = read_store(storage, manifests[1], SPECS[name])
+    writing = {"put", "put_many", "put_all", "put_if_absent", "delete", "remove"}
+    assert writing.isdisjoint(dir(store))
+    assert type(store) is SPECS[name].kind.traits.read_only
+    store.check()
+
+
+def test_a_store_that_is_read_reads_all_that_its_kind_can(storage: Storage, manifests: list[Manifest]) -> None:
     store: Any = read_store(storage, manifests[1], SPECS["versions"])
     assert store.get_value("a", 5) == 1
     assert store.get_value("a") == 2

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millpond.errors import CorruptStoreError
-from millpond.stores.durability.ahead import ahead
-from millpond.stores.durability.merge import Rows, merged
+from millpond.stores.durability.prefetch import prefetched
 from millpond.stores.durability.rows import ROWS_PER_TABLE, local_columns, parts, tables_of_changes, tables_of_entries
+from millpond.stores.durability.sorted_runs import Rows, merged_runs
 from millpond.stores.formats import FormatVersion
 from millpond.stores.keys import COMMIT_ROW
 
@@ -102,26 +102,26 @@ def test_a_later_run_wins(contents: list[dict[bytes, bytes | None]], part: int) 
     expected: dict[bytes, bytes | None] = {}
     for content in contents:
         expected |= content
-    with_deletions = [pair for chunk in merged([iter(run(c)) for c in contents], deletions=True) for pair in chunk]
-    without = [pair for chunk in merged([iter(run(c)) for c in contents], deletions=False) for pair in chunk]
+    with_deletions = [pair for chunk in merged_runs([iter(run(c)) for c in contents], deletions=True) for pair in chunk]
+    without = [pair for chunk in merged_runs([iter(run(c)) for c in contents], deletions=False) for pair in chunk]
     assert with_deletions == sorted(expected.items())
     assert without == sorted((key, value) for key, value in expected.items() if value is not None)
 
 
-def test_one_step_ahead_gives_the_same_items_and_errors() -> None:
+def test_prefetching_gives_the_same_items_and_errors() -> None:
     def source() -> Iterator[int]:
         yield from range(3)
         raise ZeroDivisionError
 
     found: list[int] = []
-    items = ahead(source())
+    items = prefetched(source())
     with pytest.raises(ZeroDivisionError):
         found.extend(iter(items))
     assert found == [0, 1, 2]
-    assert list(ahead(iter(()))) == []
+    assert list(prefetched(iter(()))) == []
 
 
 def test_one_step_ahead_can_be_left_early() -> None:
-    items = ahead(iter(range(100)))
+    items = prefetched(iter(range(100)))
     assert next(items) == 0
     del items

@@ -10,11 +10,10 @@ from typing import Any, TypeAlias
 from millpond.stores.serdes import STRING
 from millpond.stores.specs import StoreKind, StoreSpec
 from millpond.stores.transaction import Transaction
-from millpond.stores.typed.facade import TimestampedFacade
 from millpond.stores.typed.keyvalue import KeyValueStore
 from millpond.stores.typed.session import SessionStore
 from millpond.stores.typed.store import Store
-from millpond.stores.typed.timestamped_keyvalue import TimestampedKeyValueStore, ValueAndTimestamp
+from millpond.stores.typed.timestamped_keyvalue import UNKNOWN_TIMESTAMP, TimestampedKeyValueStore, ValueAndTimestamp
 from millpond.stores.typed.timestamped_window import TimestampedWindowStore
 from millpond.stores.typed.versioned import VersionedKeyValueStore, VersionedRecord
 from millpond.stores.typed.window import WindowStore
@@ -59,6 +58,30 @@ def timestamped_operations(store: TimestampedKeyValueStore[str, str]) -> Operati
         "all": lambda: _stamped_pairs(store.scan()),
         "reverseAll": lambda: _stamped_pairs(store.scan(reverse=True)),
         "prefixScan": lambda prefix: _stamped_pairs(store.prefix_scan(prefix)),
+        "approximateNumEntries": store.len_estimate,
+    }
+
+
+def untimed_operations(store: KeyValueStore[str, str]) -> Operations:
+    """The operations of a timestamped store on a plain one, which drops timestamps and gives back unknown ones."""
+
+    def pairs(**options: Any) -> Callable[..., list[Sequence[Any]]]:
+        def scan(start: str | None = None, stop: str | None = None) -> list[Sequence[Any]]:
+            return [[key, _unknown(value)] for key, value in store.scan(start, after(stop), **options)]
+
+        return scan
+
+    return {
+        "put": lambda key, value, ts: store.put(key, value),
+        "putIfAbsent": lambda key, value, ts: _unknown(store.put_if_absent(key, value)),
+        "putAll": lambda entries: store.put_all((key, value) for key, value, _ in entries),
+        "delete": lambda key: _unknown(store.delete(key)),
+        "get": lambda key: _unknown(store.get(key)),
+        "range": pairs(),
+        "reverseRange": pairs(reverse=True),
+        "all": pairs(),
+        "reverseAll": pairs(reverse=True),
+        "prefixScan": lambda prefix: [[key, _unknown(value)] for key, value in store.prefix_scan(prefix)],
         "approximateNumEntries": store.len_estimate,
     }
 
@@ -125,8 +148,8 @@ def session_operations(store: SessionStore[str, str]) -> Operations:
 def open_store(case: dict[str, Any], transaction: Transaction) -> tuple[Store[Any, Any], Operations]:
     """The store that a case describes, and its operations by their golden names."""
     if case.get("impl") == "rocksdb_plain":
-        facade: TimestampedFacade[str, str] = TimestampedFacade("golden", transaction, STRING, STRING)
-        return facade, timestamped_operations(facade)
+        plain = KeyValueStore("golden", transaction, STRING, STRING)
+        return plain, untimed_operations(plain)
     spec = StoreSpec(
         "golden",
         _KINDS[case["kind"]],
@@ -173,6 +196,10 @@ def _pairs(entries: Iterable[tuple[str, str]]) -> list[list[str]]:
 
 def _stamped(found: ValueAndTimestamp[str] | None) -> dict[str, Any] | None:
     return None if found is None else {"value": found.value, "ts": found.timestamp}
+
+
+def _unknown(value: str | None) -> dict[str, Any] | None:
+    return None if value is None else _stamped(ValueAndTimestamp(value, UNKNOWN_TIMESTAMP))
 
 
 def _stamped_pairs(entries: Iterable[tuple[str, ValueAndTimestamp[str]]]) -> list[Sequence[Any]]:

@@ -7,7 +7,6 @@ import pytest
 from millpond.errors import ConfigurationError, CorruptStoreError, SerdeError
 from millpond.stores.serdes import BYTES, INT64, STRING
 from millpond.stores.transaction import Transaction
-from millpond.stores.typed.facade import TimestampedFacade
 from millpond.stores.typed.keyvalue import KeyValueStore
 from millpond.stores.typed.timestamped_keyvalue import TimestampedKeyValueStore, ValueAndTimestamp
 
@@ -78,16 +77,3 @@ def test_a_value_too_short_for_a_timestamp_is_damage(transaction: Transaction) -
     store = TimestampedKeyValueStore("s", transaction, STRING, BYTES)
     with pytest.raises(CorruptStoreError):
         store.check()
-
-
-def test_the_facade_keeps_a_plain_stores_bytes_and_knows_no_timestamps(transaction: Transaction) -> None:
-    facade = TimestampedFacade("s", transaction, STRING, INT64)
-    facade.put("a", 1, 5)
-    facade.put_many(["b", "c"], [2, None], [6, 7])
-    assert list(KeyValueStore("s", transaction, STRING, INT64).scan()) == [("a", 1), ("b", 2)]
-    unknown = [ValueAndTimestamp(1, -1), None, ValueAndTimestamp(2, -1)]
-    assert facade.get_many(["a", "x", "b"]) == [facade.get("a"), None, facade.get("b")] == unknown
-    assert facade.get_value("b") == 2
-    assert facade.put_if_absent("a", 9, 9) == facade.delete("a") == ValueAndTimestamp(1, -1)
-    assert list(facade.scan()) == [("b", ValueAndTimestamp(2, -1))]
-    facade.check()

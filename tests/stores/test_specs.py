@@ -8,8 +8,10 @@ import pytest
 
 from millpond.errors import ConfigurationError
 from millpond.stores.directory import store_directory
+from millpond.stores.formats import FormatVersion
 from millpond.stores.serdes import INT64, STRING
 from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.testing.store_calls import KINDS, KindUnderTest
 from millpond.stores.transaction import Transaction
 
 LIMITS: dict[StoreKind, dict[str, int]] = {
@@ -22,6 +24,8 @@ LIMITS: dict[StoreKind, dict[str, int]] = {
     StoreKind.TIMESTAMPED_SESSION: {"retention": 1000},
 }
 
+SUFFIXES = ("Store", "KeyValueStore")
+
 
 def spec(kind: StoreKind, name: str = "counts", **options: Any) -> StoreSpec:
     return StoreSpec(name, kind, STRING, INT64, **{**LIMITS[kind], **options})
@@ -32,9 +36,36 @@ def test_a_spec_survives_pickling_and_opens_its_kind(kind: StoreKind, transactio
     travelled = pickle.loads(pickle.dumps(spec(kind)))
     assert travelled == spec(kind)
     store = travelled.open(transaction)
-    assert type(store).__name__.removesuffix("Store").lower() in kind.value.replace("-", "") + "keyvalue"
+    assert type(store) is kind.traits.store
     assert (store.name, store.key_serde, store.value_serde) == ("counts", STRING, INT64)
     store.check()
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=[kind.id for kind in KINDS])
+def test_the_reading_half_of_a_store_reads_and_does_not_write(kind: KindUnderTest, transaction: Transaction) -> None:
+    store, half = kind.spec.open(transaction), kind.spec.open_read_only(transaction)
+    assert isinstance(store, type(half))
+    assert [method for method in kind.reads if not hasattr(half, method)] == []
+    assert [method for method in kind.writes if hasattr(half, method)] == []
+    assert type(half).__name__ == f"ReadOnly{type(store).__name__}"
+
+
+def test_every_kind_has_its_traits() -> None:
+    for kind in StoreKind:
+        assert kind.traits.store.__name__ in {f"{kind.name.title().replace('_', '')}{rest}" for rest in SUFFIXES}
+        assert kind.key_form.value in f"{kind.value} plain"
+        assert kind.in_segments == ("window" in kind.value or "session" in kind.value)
+        assert kind.versioned == spec(kind).versioned == (kind is StoreKind.VERSIONED)
+        assert kind.stamped == (kind.versioned or kind.format_version is FormatVersion.TIMESTAMPED)
+
+
+def test_kinds_of_one_family_differ_in_nothing_but_timestamps() -> None:
+    for kind in StoreKind:
+        plain = StoreKind(kind.family)
+        assert plain.format_version is FormatVersion.PLAIN
+        assert (plain.traits.needed, plain.traits.optional) == (kind.traits.needed, kind.traits.optional)
+        assert (plain.family, plain.key_form, plain.versioned) == (kind.family, kind.key_form, kind.versioned)
+    assert len({kind.family for kind in StoreKind}) == 4
 
 
 @pytest.mark.parametrize("kind", StoreKind)

@@ -40,8 +40,6 @@ def with_null_key(call: Call) -> Call:
 def test_a_null_key_is_refused_by_every_method_that_takes_one(kind: KindUnderTest, transaction: Transaction) -> None:
     store = kind.spec.open(transaction)
     optional = {"scan", "len_estimate", "fetch_keys", "fetch_all", "find_sessions_of_keys", "find_sessions_ended"}
-    if kind.spec.kind.value.endswith("window"):
-        optional.add("fetch_keys")
     for call in calls_of_every_method(kind):
         if call.method not in optional:
             with pytest.raises(InvalidKeyError, match="'tested' cannot hold the key None"):

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from millpond.errors import ConfigurationError
-from millpond.stores.times import MAX_TIME, MIN_TIME, to_millis
+from millpond.stores.times import MAX_TIME, MIN_TIME, to_length, to_millis
 
 
 def test_integers_are_milliseconds_already() -> None:
@@ -26,3 +26,10 @@ def test_timedeltas_are_lengths_in_milliseconds() -> None:
 def test_anything_else_is_refused_by_name(bad: object) -> None:
     with pytest.raises(ConfigurationError, match="retention"):
         to_millis(bad, "retention")  # type: ignore[arg-type]
+
+
+def test_a_length_of_time_is_not_negative() -> None:
+    assert to_length(timedelta(seconds=1), "grace") == 1000
+    assert to_length(0, "grace") == 0
+    with pytest.raises(ConfigurationError, match="grace is -1 ms; it must not be negative"):
+        to_length(-1, "grace")

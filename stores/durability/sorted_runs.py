@@ -1,4 +1,4 @@
-"""Merging sorted runs of rows into one, part by part, where a later run wins.
+"""Sorted runs of rows, merged into one, part by part; where two have a key, the later run wins.
 
 Rule of this module: it knows keys and values only. It holds one part of each run at a time, so it merges what does not
 fit into memory, and it touches no row one by one unless two runs meet.
@@ -45,7 +45,7 @@ class _Run:
         return self._keys[start:stop], self._values[start:stop]
 
 
-def merged(sources: Sequence[Iterator[Rows]], *, deletions: bool) -> Iterator[Chunk]:
+def merged_runs(sources: Sequence[Iterator[Rows]], *, deletions: bool) -> Iterator[Chunk]:
     """Chunks of the runs' rows in key order, each key once, with its value in the last run that has it.
 
     Args:

@@ -1,0 +1,45 @@
+"""``Closed``: what stands in the place of whatever a closed object works with.
+
+Rule of this module: it knows neither backends nor stores. Whoever closes puts one where its handle, its methods or its
+changes were. So no method has to ask first whether it may go on, and an open object pays nothing for being closable.
+"""
+
+from typing import NoReturn
+
+from millpond.errors import StoreClosedError
+
+
+class Closed:
+    """Raises ``StoreClosedError`` with ``message``, whatever it is asked.
+
+    >>> Closed("store 'counts' is closed").get("a")
+    Traceback (most recent call last):
+    millpond.errors.StoreClosedError: store 'counts' is closed
+    """
+
+    def __init__(self, message: str) -> None:
+        self.__dict__["message"] = message
+
+    def _refuse(self) -> NoReturn:
+        raise StoreClosedError(self.__dict__["message"])
+
+    def __getattr__(self, name: str) -> NoReturn:
+        self._refuse()
+
+    def __call__(self, *arguments: object, **options: object) -> NoReturn:
+        self._refuse()
+
+    def __len__(self) -> NoReturn:
+        self._refuse()
+
+    def __iter__(self) -> NoReturn:
+        self._refuse()
+
+    def __contains__(self, key: object) -> NoReturn:
+        self._refuse()
+
+    def __getitem__(self, key: object) -> NoReturn:
+        self._refuse()
+
+    def __setitem__(self, key: object, value: object) -> NoReturn:
+        self._refuse()
