@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 from millpond.errors import ConfigurationError
 from millpond.stores.formats import FormatVersion, check_store_name
+from millpond.stores.layouts import Layout, check_layout
 from millpond.stores.serdes import Serde
 from millpond.stores.transaction import Transaction
 from millpond.stores.typed.keyvalue import KeyValueStore
@@ -65,6 +66,7 @@ class StoreSpec:
         window_size: window stores: the length of a window.
         retain_duplicates: window stores: keep every put of a key and window, instead of the last.
         backend: the name or URL of the backend that keeps it; None for the one that the job runs on.
+        layout: what lies in the rows beyond what the kind says; None for nothing.
 
     Raises:
         ConfigurationError: a value makes no sense, is missing, or does not belong to the kind.
@@ -80,6 +82,7 @@ class StoreSpec:
     window_size: int | None = None
     retain_duplicates: bool = False
     backend: str | None = None
+    layout: Layout | None = None
 
     def __post_init__(self) -> None:
         check_store_name(self.name)
@@ -124,8 +127,15 @@ class StoreSpec:
         return self.format_version.directory_name(self.name)
 
     def open(self, transaction: Transaction) -> Store[Any, Any]:
-        """The store over ``transaction``, whose backend holds the rows of this store and of no other."""
-        return _OPENERS[self.kind](self, transaction)
+        """The store over ``transaction``, whose backend holds the rows of this store and of no other.
+
+        Raises:
+            FormatError: the rows are of another layout than this spec's.
+        """
+        check_layout(self.name, self.layout, transaction.backend)
+        store = _OPENERS[self.kind](self, transaction)
+        store.keep_layout(self.layout)
+        return store
 
 
 _Limits: TypeAlias = tuple[frozenset[str], frozenset[str]]

@@ -377,6 +377,7 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V]):
 
     def flush(self) -> None:
         self._observed.save()
+        super().flush()
 
     def _remove_invisible(self, encoded_key: bytes, horizon: int) -> None:
         """Delete what ended by ``horizon``: all versions until then, but the one that is still valid at it."""
