@@ -14,10 +14,9 @@ from millpond.processors.runtime.batch import Batch, BatchBuilder
 from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.runtime.topology import ProcessorNode, SourceNode, TopologyGraph
 from millpond.processors.tables.source import TableConfig
-from millpond.processors.tables.suppress_buffer import SuppressBuffer
+from millpond.processors.tables.suppress_buffer import SuppressBuffer, suppress_buffer_spec
 from millpond.processors.tables.value_getters import ValueGetter, ValueGetterFactory
-from millpond.stores.serdes import BYTES, Serde, serde
-from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.serdes import Serde, serde
 from millpond.stores.typed.timestamped_keyvalue import UNKNOWN_TIMESTAMP, ValueAndTimestamp
 
 _TIMES_AND_ORIGIN = 28
@@ -168,7 +167,7 @@ def suppress(table: KTable, suppressed: Suppressed) -> KTable:
             node, [table.node], supplier=lambda: Suppress(config, suppressed, delay, final, store, serdes, overhead)
         )
     )
-    graph.add_store(StoreSpec(store, StoreKind.KEY_VALUE, BYTES, BYTES), node)
+    graph.add_store(suppress_buffer_spec(store), node)
     return SuppressedKTable(table, node, config, store, serdes[1])
 
 

@@ -10,6 +10,7 @@ from millpond.processors.aggregations.aggregate import Aggregate, AggregateSetup
 from millpond.processors.aggregations.session_aggregate import SessionAggregate
 from millpond.processors.aggregations.sliding_window_aggregate import SlidingWindowAggregate
 from millpond.processors.aggregations.windowed_aggregate import WindowedAggregate
+from millpond.processors.aggregations.windowed_processor import windowed_aggregation_spec
 from millpond.processors.dsl.ktable import TABLE_KINDS, KTable
 from millpond.processors.dsl.windowed_table import WindowedKTable
 from millpond.processors.options.config import Materialized, SerdeLike
@@ -76,7 +77,7 @@ def add_window_aggregation(
     kind = StoreKind.TIMESTAMPED_WINDOW
     spec = materialized.spec(store, kind, *serdes, retention=windows.retention, window_size=size)
     _require_kind(spec, kind)
-    spec = _retained(spec, windows, emit)
+    spec = windowed_aggregation_spec(_retained(spec, windows, emit))
 
     def make(setup: AggregateSetup) -> Processor:
         if isinstance(windows, TimeWindows):
@@ -101,7 +102,7 @@ def add_session_aggregation(
     store = graph.new_name("KSTREAM-AGGREGATE-STATE-STORE-")
     spec = materialized.spec(store, StoreKind.SESSION, *serdes, retention=windows.retention)
     _require_kind(spec, StoreKind.SESSION)
-    spec = _retained(spec, windows, emit)
+    spec = windowed_aggregation_spec(_retained(spec, windows, emit))
     key_serde = SessionWindowedSerde(spec.key_serde)
 
     def make(setup: AggregateSetup) -> Processor:

@@ -15,6 +15,7 @@ from millpond.processors.tables.foreign_key_join import (
     SubscriptionSend,
     UnjoinedRows,
 )
+from millpond.processors.tables.foreign_key_messages import left_rows_spec, subscriptions_spec
 from millpond.processors.tables.join import Joiner, TableJoinType
 from millpond.processors.tables.source import TableConfig
 from millpond.stores.serdes import BYTES, Serde, serde
@@ -114,7 +115,7 @@ def _stored(graph: TopologyGraph, node: str, parents: list[str], config: TableCo
 def _foreign_side(graph: TopologyGraph, name: str, subscribed: str, foreign: KTable, serdes: _Serdes) -> str:
     """Keeps the subscriptions and answers them; the source of the answers."""
     store = f"{name}-subscription-store"
-    graph.add_store(StoreSpec(store, StoreKind.KEY_VALUE, BYTES, BYTES))
+    graph.add_store(subscriptions_spec(store))
     getter, versioned = foreign.value_getter(), foreign.versioned
     of_messages = serdes.key, serdes.foreign_key, serdes.foreign
     receive, rejoin = f"{name}-subscription-receive", f"{name}-foreign-join"
@@ -142,7 +143,7 @@ def _result_side(
     moved, responses = sources
     spec = materialized.spec(f"{name}-store", StoreKind.TIMESTAMPED_KEY_VALUE, serdes.key, None)
     check_table_store(spec, materialized)
-    rows_spec = StoreSpec(f"{name}-rows-store", StoreKind.TIMESTAMPED_KEY_VALUE, serdes.key, BYTES)
+    rows_spec = left_rows_spec(f"{name}-rows-store", serdes.key)
     rows = _stored(graph, f"{name}-rows", [moved], TableConfig(send_olds=not inner), rows_spec)
     parents = []
     if not inner:

@@ -20,8 +20,8 @@ from millpond.processors.options.config import SerdeLike, StreamJoined
 from millpond.processors.options.join_windows import JoinWindows
 from millpond.processors.streams.self_join import StreamSelfJoin
 from millpond.processors.streams.stream_join import StreamStreamJoin, StreamStreamJoinPlan
-from millpond.processors.streams.unpaired_records import Side
-from millpond.stores.serdes import BYTES, Serde, serde
+from millpond.processors.streams.unpaired_records import Side, unpaired_records_spec
+from millpond.stores.serdes import Serde, serde
 from millpond.stores.specs import StoreKind, StoreSpec
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def _retention(windows: JoinWindows) -> int:
 
 def _waiting_spec(joined: StreamJoined, this: str) -> StoreSpec:
     name = joined.store_name or joined.name or this
-    return StoreSpec(f"{name}-waiting", StoreKind.KEY_VALUE, BYTES, BYTES, backend=joined.backend)
+    return unpaired_records_spec(f"{name}-waiting", joined.backend)
 
 
 def _known(given: SerdeLike | None, what: str, where: str) -> Serde[Any]:
