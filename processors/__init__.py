@@ -21,7 +21,8 @@ from millpond.processors.options.windowed_serdes import SessionWindowedSerde, Ti
 from millpond.processors.options.windows import EmitStrategy, SessionWindows, SlidingWindows, TimeWindows
 from millpond.processors.runtime.batch import Batch
 from millpond.processors.runtime.driver import Record, TopologyDriver
-from millpond.processors.runtime.processor import Processor, ProcessorContext, Punctuation, PunctuationType
+from millpond.processors.runtime.processor import Processor, ProcessorContext
+from millpond.processors.runtime.punctuation import Punctuation, PunctuationType
 from millpond.processors.runtime.record_processor import RecordProcessor
 from millpond.processors.runtime.subtopology import Subtopology
 from millpond.processors.runtime.task import Task

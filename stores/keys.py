@@ -29,6 +29,9 @@ BEYOND: Final = b"\x03"
 COMMIT_ROW: Final = b"\x00commit"
 """Where durability keeps the position of a local copy. It is local: it must never get into a changelog."""
 
+LAYOUT_ROW: Final = b"\x00layout"
+"""Where a store keeps what its rows hold beyond what its kind says; see ``millpond.stores.layouts``."""
+
 TIME_SIZE: Final = 8
 TERMINATOR: Final = b"\x00\x00"
 

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from millpond.errors import ConfigurationError
 from millpond.stores.formats import FormatVersion, check_store_name
+from millpond.stores.layouts import Layout, check_layout
 from millpond.stores.serdes import Serde
 from millpond.stores.transaction import Transaction
 from millpond.stores.typed.keyvalue import KeyValueStore, ReadOnlyKeyValueStore
@@ -183,6 +184,7 @@ class StoreSpec:
         window_size: window stores: the length of a window.
         retain_duplicates: window stores: keep every put of a key and window, instead of the last.
         backend: the name or URL of the backend that keeps it; None for the one that the job runs on.
+        layout: what lies in the rows beyond what the kind says; None for nothing.
 
     Raises:
         ConfigurationError: a value makes no sense, is missing, or does not belong to the kind.
@@ -198,6 +200,7 @@ class StoreSpec:
     window_size: int | None = None
     retain_duplicates: bool = False
     backend: str | None = None
+    layout: Layout | None = None
 
     def __post_init__(self) -> None:
         check_store_name(self.name)
@@ -243,11 +246,21 @@ class StoreSpec:
         return self.format_version.directory_name(self.name)
 
     def open(self, transaction: Transaction) -> Store[Any, Any]:
-        """The store over ``transaction``, whose backend holds the rows of this store and of no other."""
-        return self._opened(self.kind.traits.store, transaction)
+        """The store over ``transaction``, whose backend holds the rows of this store and of no other.
+
+        Raises:
+            FormatError: the rows are of another layout than this spec's.
+        """
+        store = self._opened(self.kind.traits.store, transaction)
+        store.keep_layout(self.layout)
+        return store
 
     def open_read_only(self, transaction: Transaction) -> Store[Any, Any]:
-        """The reading half of the store over ``transaction``: whatever would change an entry is not there."""
+        """The reading half of the store over ``transaction``: whatever would change an entry is not there.
+
+        Raises:
+            FormatError: the rows are of another layout than this spec's.
+        """
         return self._opened(self.kind.traits.read_only, transaction)
 
     @property
@@ -256,5 +269,6 @@ class StoreSpec:
         return self.kind.traits.needed + self.kind.traits.optional
 
     def _opened(self, kind: type[Store[Any, Any]], transaction: Transaction) -> Store[Any, Any]:
+        check_layout(self.name, self.layout, transaction.backend)
         options = {option: getattr(self, option) for option in self._options}
         return kind(self.name, transaction, self.key_serde, self.value_serde, **options)

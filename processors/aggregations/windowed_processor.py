@@ -5,10 +5,16 @@ Results are those of record after record: a window that the store would have for
 
 Kafka Streams keeps stream time in memory only, and reads final results back from a store that may have dropped them
 already. Here stream time is kept beside the windows, and a window that closes is emitted before anything is dropped.
+
+The layout ``WINDOWED_AGGREGATION`` is the kind's (window or session), and in its metadata for each of the processors on
+the store::
+
+    "stream-time-<n>"    a ``KeptTime``: the greatest timestamp that the n-th of them has seen, from 0 on
 """
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any, Final
 
 from millpond.processors.aggregations.aggregate import AggregateSetup, without_nulls
@@ -16,14 +22,23 @@ from millpond.processors.aggregations.closing import Closing, Window
 from millpond.processors.aggregations.fold import copier, slotter
 from millpond.processors.options.windows import EmitStrategy
 from millpond.processors.runtime.batch import Batch
+from millpond.processors.runtime.kept_time import KeptTime, stream_time_of
 from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.tables.update_cache import UpdateCache
-from millpond.stores.keys import pack_time, unpack_time
+from millpond.stores.layouts import Layout
 from millpond.stores.serdes import Serde
+from millpond.stores.specs import StoreSpec
 from millpond.stores.times import MIN_TIME
+
+WINDOWED_AGGREGATION: Final = Layout("windowed-aggregation", 1)
 
 NEVER: Final = MIN_TIME
 """Before all stream time."""
+
+
+def windowed_aggregation_spec(spec: StoreSpec) -> StoreSpec:
+    """The description of a window or session store that keeps the stream time of the processors on it."""
+    return replace(spec, layout=WINDOWED_AGGREGATION)
 
 
 class WindowedProcessor(Processor):
@@ -46,15 +61,15 @@ class WindowedProcessor(Processor):
         self._final = emit is EmitStrategy.ON_WINDOW_CLOSE
         self._caching = setup.caching
         self._cache = UpdateCache(key_serde) if setup.caching else None
-        self._metadata = f"stream_time_{setup.number}"
         assert setup.spec.retention is not None
         self._retention = setup.spec.retention
 
     def init(self, context: ProcessorContext) -> None:
         super().init(context)
         self._store = context.store(self._setup.spec.name)
-        saved = self._store.get_metadata(self._metadata)
-        self._stream_time = self._saved_time = NEVER if saved is None else unpack_time(saved)
+        self._kept_time = KeptTime(self._store, stream_time_of(self._setup.number))
+        saved = self._kept_time.get()
+        self._stream_time = self._saved_time = NEVER if saved is None else saved
 
     def process(self, batch: Batch) -> None:
         kept = without_nulls(self.context, batch)
@@ -72,7 +87,7 @@ class WindowedProcessor(Processor):
 
     def flush(self) -> None:
         if self._stream_time != self._saved_time:
-            self._store.put_metadata(self._metadata, pack_time(self._stream_time))
+            self._kept_time.put(self._stream_time)
             self._saved_time = self._stream_time
         if self._cache is not None:
             self.context.forward(self._cache.take())

@@ -7,72 +7,14 @@ part of the changelog and comes back after a restart.
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from enum import Enum
-from struct import Struct
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from millpond.errors import TopologyError
 from millpond.processors.runtime.batch import Batch
+from millpond.processors.runtime.kept_time import KeptTime
+from millpond.processors.runtime.punctuation import Punctuation, PunctuationType, Punctuator, Scheduler
 from millpond.stores.times import Duration, to_millis
-
-
-class PunctuationType(Enum):
-    """What drives a scheduled callback: the records' time, or the clock on the wall."""
-
-    STREAM_TIME = "stream-time"
-    WALL_CLOCK_TIME = "wall-clock-time"
-
-
-Punctuator = Callable[[int], None]
-"""Called with the time at which it fires, int milliseconds."""
-
-_NEXT = Struct(">q")
-
-
-class Punctuation:
-    """A scheduled callback; ``cancel`` ends it.
-
-    It fires on a grid of its interval, once however many points of the grid have gone by. Where its processor has a
-    store, the next point is kept in that store's metadata, so that a restarted task goes on where the old one stopped.
-
-    Args:
-        interval: milliseconds between points of the grid.
-        kind: which clock drives it.
-        punctuator: what to call.
-        first: the first point, if no earlier task has left one.
-        memory: a store, or None, and the name under which its metadata hold the next point.
-    """
-
-    def __init__(
-        self, interval: int, kind: PunctuationType, punctuator: Punctuator, first: int, memory: tuple[Any, str]
-    ) -> None:
-        self.interval = interval
-        self.kind = kind
-        self._punctuator: Punctuator | None = punctuator
-        self._store, self._name = memory
-        kept = None if self._store is None else self._store.get_metadata(self._name)
-        self.due = first if kept is None else int(_NEXT.unpack(kept)[0])
-
-    @property
-    def active(self) -> bool:
-        return self._punctuator is not None
-
-    def cancel(self) -> None:
-        self._punctuator = None
-
-    def plan(self, due: int) -> None:
-        """Fire next at ``due``."""
-        self.due = due
-        if self._store is not None:
-            self._store.put_metadata(self._name, _NEXT.pack(due))
-
-    def advance(self, now: int) -> None:
-        """Fire once if the time has come, and plan the next firing on the grid of the interval."""
-        if self._punctuator is None or now < self.due:
-            return
-        self.plan(self.due + self.interval * ((now - self.due) // self.interval + 1))
-        self._punctuator(now)
 
 
 class ProcessorContext:
@@ -94,7 +36,7 @@ class ProcessorContext:
         children: Sequence[tuple[str, "Processor"]],
         separable: bool,
         counters: Counter[str],
-        scheduler: "Scheduler",
+        scheduler: Scheduler,
     ) -> None:
         self.node = node
         self.task_id = task_id
@@ -166,7 +108,7 @@ class ProcessorContext:
         if length <= 0:
             raise TopologyError(f"processor {self.node!r}: the punctuation interval must be positive, not {length} ms")
         store = next(iter(self._stores.values()), None)
-        memory = (store, f"punctuation-{self.node}-{self._schedules}")
+        memory = None if store is None else KeptTime(store, f"punctuation-{self.node}-{self._schedules}")
         self._schedules += 1
         return self._scheduler.schedule(self.node, length, kind, punctuator, memory)
 
@@ -174,50 +116,6 @@ class ProcessorContext:
         """Count an event of this processor, such as ``dropped-null-key``."""
         if amount:
             self.counters[f"{self.node}:{what}"] += amount
-
-
-class Scheduler:
-    """The punctuations of one task.
-
-    Args:
-        wall_clock: the time on the wall as the task begins, int milliseconds.
-    """
-
-    def __init__(self, wall_clock: int) -> None:
-        self._wall_clock = wall_clock
-        self._punctuations: list[Punctuation] = []
-        self._started = False
-
-    @property
-    def follows_stream_time(self) -> bool:
-        """Whether anybody waits for stream time, so that records have to go one by one."""
-        return any(p.active and p.kind is PunctuationType.STREAM_TIME for p in self._punctuations)
-
-    def start(self) -> None:
-        """All processors are initialised: from now on records may come."""
-        self._started = True
-
-    def schedule(
-        self, node: str, interval: int, kind: PunctuationType, punctuator: Punctuator, memory: tuple[Any, str]
-    ) -> Punctuation:
-        """See ``ProcessorContext.schedule``."""
-        by_records = kind is PunctuationType.STREAM_TIME
-        if by_records and self._started:
-            raise TopologyError(f"processor {node!r} schedules by stream time after init; do it in init")
-        first = 0 if by_records else self._wall_clock + interval
-        punctuation = Punctuation(interval, kind, punctuator, first, memory)
-        if not by_records:
-            punctuation.plan(min(punctuation.due, first))
-        self._punctuations.append(punctuation)
-        return punctuation
-
-    def advance(self, kind: PunctuationType, now: int) -> None:
-        """Fire what is due on one of the clocks, the most overdue first."""
-        if kind is PunctuationType.WALL_CLOCK_TIME:
-            self._wall_clock = now
-        for punctuation in sorted(self._punctuations, key=lambda p: p.due):
-            if punctuation.kind is kind:
-                punctuation.advance(now)
 
 
 class Processor(ABC):

@@ -7,7 +7,8 @@ from abc import abstractmethod
 from typing import Any
 
 from millpond.processors.runtime.batch import Batch, BatchBuilder
-from millpond.processors.runtime.processor import Processor, ProcessorContext, Punctuation, PunctuationType, Punctuator
+from millpond.processors.runtime.processor import Processor, ProcessorContext
+from millpond.processors.runtime.punctuation import Punctuation, PunctuationType, Punctuator
 from millpond.stores.times import Duration
 
 

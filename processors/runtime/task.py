@@ -7,7 +7,8 @@ from typing import Any
 from millpond.errors import TopologyError
 from millpond.processors.runtime.batch import Batch
 from millpond.processors.runtime.nodes import Node, ProcessorNode, SinkNode, SourceNode
-from millpond.processors.runtime.processor import Processor, ProcessorContext, PunctuationType, Scheduler
+from millpond.processors.runtime.processor import Processor, ProcessorContext
+from millpond.processors.runtime.punctuation import PunctuationType, Scheduler
 from millpond.processors.runtime.subtopology import Subtopology
 
 

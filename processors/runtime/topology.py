@@ -66,7 +66,7 @@ class Topology:
 
     @property
     def fingerprint(self) -> str:
-        """A short hash of the stores and where they sit: equal as long as state can be carried over.
+        """A short hash of the stores, their layouts and where they sit: equal as long as state can be carried over.
 
         A plain store and its timestamped twin are the same here: either takes over the other's rows (KIP-258).
         """
@@ -74,7 +74,10 @@ class Topology:
         for part in self.subtopologies:
             for name, spec in sorted(part.stores.items()):
                 kind = spec.kind.value.removeprefix("timestamped-")
-                digest.update(f"{part.index}/{name}/{kind}/{spec.key_serde.name}/{spec.value_serde.name}\n".encode())
+                layout = "" if spec.layout is None else f"/{spec.layout.name}/{spec.layout.version}"
+                digest.update(
+                    f"{part.index}/{name}/{kind}/{spec.key_serde.name}/{spec.value_serde.name}{layout}\n".encode()
+                )
         return digest.hexdigest()
 
 

@@ -1,10 +1,10 @@
 r"""Records of a stream-stream join that have no partner yet: they wait for their window and grace to be over.
 
-One key-value store serves both sides of the join, and its metadata hold the time of both::
+One key-value store serves both sides of the join, and its metadata hold the time of both. ``UNPAIRED_RECORDS``::
 
     key       closing time, record time (8 bytes each), side (0x00 right, 0x01 left), key
     value     for each record: length of the value (4 bytes, big-endian), value
-    metadata  "stream-time": the largest timestamp of either side (8 bytes)
+    metadata  "stream-time", a ``KeptTime``: the largest timestamp of either side
 
 A window that closes at ``c`` is over when stream time has passed ``c``. So after each record the store holds no row
 that closes before the stream time, and a batch has to look only at those that close until its own largest time.
@@ -16,13 +16,22 @@ from heapq import heappop, heappush
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
+from millpond.processors.runtime.kept_time import STREAM_TIME, KeptTime
 from millpond.stores.keys import TIME_SIZE, pack_time, unpack_time
-from millpond.stores.serdes import Serde
+from millpond.stores.layouts import Layout
+from millpond.stores.serdes import BYTES, Serde
+from millpond.stores.specs import StoreKind, StoreSpec
 from millpond.stores.times import MIN_TIME
 from millpond.stores.typed.keyvalue import KeyValueStore
 
-_STREAM_TIME: Final = "stream-time"
+UNPAIRED_RECORDS: Final = Layout("unpaired-records", 1)
+
 _LENGTH: Final = Struct(">I")
+
+
+def unpaired_records_spec(name: str, backend: str | None = None) -> StoreSpec:
+    """The description of the store for ``WaitingRecords``."""
+    return StoreSpec(name, StoreKind.KEY_VALUE, BYTES, BYTES, backend=backend, layout=UNPAIRED_RECORDS)
 
 
 class Side(Enum):
@@ -56,6 +65,7 @@ class WaitingRecords:
         self, store: KeyValueStore[bytes, bytes], key_serde: Serde[Any], value_serdes: dict[Side, Serde[Any]]
     ) -> None:
         self._store = store
+        self._kept_time = KeptTime(store, STREAM_TIME)
         self._key_serde = key_serde
         self._value_serdes = value_serdes
         self._due: list[tuple[int, bytes]] = []
@@ -63,8 +73,8 @@ class WaitingRecords:
 
     def begin(self, until: int) -> None:
         """Take over the stream time from the store, and look up what closes before ``until``, the batch's last time."""
-        kept = self._store.get_metadata(_STREAM_TIME)
-        self.stream_time = MIN_TIME if kept is None else unpack_time(kept)
+        kept = self._kept_time.get()
+        self.stream_time = MIN_TIME if kept is None else kept
         self._before = self.stream_time
         self._until = until
         self._due = []
@@ -75,7 +85,7 @@ class WaitingRecords:
     def end(self) -> None:
         """Leave the stream time in the store."""
         if self.stream_time > self._before:
-            self._store.put_metadata(_STREAM_TIME, pack_time(self.stream_time))
+            self._kept_time.put(self.stream_time)
 
     def advance(self, timestamp: int) -> list[Waiting]:
         """Move stream time, and take out the records whose time is over, the oldest first."""

@@ -13,14 +13,14 @@ KIP-914: an update of a versioned side that is not its key's latest subscribes a
 """
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 from millpond.processors.runtime.batch import Batch, BatchBuilder
 from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.tables.foreign_key_messages import (
-    HASH_SIZE,
     Content,
     Instruction,
+    LeftRow,
     Response,
     Subscription,
     combined_key,
@@ -31,11 +31,6 @@ from millpond.processors.tables.join import Joiner
 from millpond.processors.tables.table_store import TableStore
 from millpond.processors.tables.value_getters import ValueGetterFactory
 from millpond.stores.serdes import Serde
-
-WITHOUT_FOREIGN_KEY: Final = b"\x00"
-WITH_FOREIGN_KEY: Final = b"\x01"
-_VALUE: Final = 1 + HASH_SIZE
-"""Where the value begins in a left row as the result task keeps it: foreign key or none, hash, value."""
 
 
 def latest_only(context: ProcessorContext, batch: Batch, versioned: bool) -> Batch:
@@ -99,7 +94,7 @@ class SubscriptionSend(Processor):
                 messages.add(foreign_key, subscription.to_bytes(), timestamp)
             row = None
             if data is not None and hash_ is not None:
-                row = (WITHOUT_FOREIGN_KEY if new_key is None else WITH_FOREIGN_KEY) + hash_ + data
+                row = LeftRow(new_key is not None, hash_, data).to_bytes()
             rows.add(key, row, timestamp)
         self.context.forward_to(self._rows, rows.build())
         self.context.forward_to(self._subscriptions, messages.build())
@@ -228,9 +223,10 @@ class UnjoinedRows(Processor):
         out = BatchBuilder()
         olds = batch.olds or [None] * len(batch)
         for key, new, old, timestamp in zip(batch.keys, batch.values, olds, batch.timestamps, strict=True):
-            if new is not None and new[:1] == WITHOUT_FOREIGN_KEY:
-                out.add(key, self._joiner(key, self._value_serde.deserialize(new[_VALUE:]), None), timestamp)
-            elif new is None and old is not None and old[:1] == WITHOUT_FOREIGN_KEY:
+            row = None if new is None else LeftRow.from_bytes(new)
+            if row is not None and not row.names_foreign:
+                out.add(key, self._joiner(key, self._value_serde.deserialize(row.value), None), timestamp)
+            elif row is None and old is not None and not LeftRow.from_bytes(old).names_foreign:
                 out.add(key, None, timestamp)
         self.context.forward(out.build())
 
@@ -268,8 +264,9 @@ class ResponseJoin(Processor):
         for batch in waiting:
             for key, data, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True):
                 response = Response.from_bytes(data)
-                row = self._rows.get(key)
-                if response.hash != (None if row is None else row.value[1:_VALUE]):
+                stored = self._rows.get(key)
+                row = None if stored is None else LeftRow.from_bytes(stored.value)
+                if response.hash != (None if row is None else row.hash):
                     self.context.count("dropped-stale-response")
                     continue
                 if response.content is Content.RETRACTION:
@@ -277,11 +274,11 @@ class ResponseJoin(Processor):
                     out = BatchBuilder()
                     if self._results.get(key) is None:
                         continue
-                result = self._join(key, None if row is None else row.value, response)
-                out.add(key, result, timestamp if row is None else max(timestamp, row.timestamp))
+                result = self._join(key, row, response)
+                out.add(key, result, timestamp if stored is None else max(timestamp, stored.timestamp))
         self.context.forward(out.build())
 
-    def _join(self, key: Any, row: bytes | None, response: Response) -> Any:
+    def _join(self, key: Any, row: LeftRow | None, response: Response) -> Any:
         if row is None:
             return None
         foreign = None
@@ -289,4 +286,4 @@ class ResponseJoin(Processor):
             foreign = self._foreign_serde.deserialize(response.foreign_value)
         elif self._inner:
             return None
-        return self._joiner(key, self._left_serde.deserialize(row[_VALUE:]), foreign)
+        return self._joiner(key, self._left_serde.deserialize(row.value), foreign)

@@ -1,4 +1,4 @@
-"""The messages of the foreign-key join (KIP-213), as bytes: they travel through internal topics and lie in a store.
+"""The messages of the foreign-key join (KIP-213), as bytes: they travel through internal topics and lie in stores.
 
 A subscription and a combined key are byte for byte those of Kafka Streams::
 
@@ -8,18 +8,37 @@ A subscription and a combined key are byte for byte those of Kafka Streams::
 
 A response is not: Kafka Streams' cannot tell a foreign value of no bytes from none. Ours says what it brings::
 
-    response       content (the highest bit says that there is no hash), hash (16 bytes), foreign value
+    response       version (1; the highest bit says that there is no hash), content, hash (16 bytes), foreign value
+
+Nor is there a left row in Kafka Streams, where the result task reads the left table itself::
+
+    left row       0x01 if the row names a foreign key, else 0x00; hash (16 bytes), left value
+
+The stores that these lie in::
+
+    FOREIGN_KEY_SUBSCRIPTIONS    key-value                  combined key -> hash
+    FOREIGN_KEY_LEFT_ROWS        timestamped-key-value      primary key -> left row
 """
 
 import struct
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from millpond.errors import SerdeError
+from millpond.stores.layouts import Layout
+from millpond.stores.serdes import BYTES, Serde
+from millpond.stores.specs import StoreKind, StoreSpec
+
+FOREIGN_KEY_SUBSCRIPTIONS: Final = Layout("foreign-key-subscriptions", 1)
+FOREIGN_KEY_LEFT_ROWS: Final = Layout("foreign-key-left-rows", 1)
 
 HASH_SIZE: Final = 16
 
+_RESPONSE_VERSION: Final = 1
 _NO_HASH: Final = 0x80
+_WITHOUT_FOREIGN_KEY: Final = b"\x00"
+_WITH_FOREIGN_KEY: Final = b"\x01"
+_LEFT_VALUE: Final = 1 + HASH_SIZE
 _LENGTH = struct.Struct(">I")
 _PARTITION = struct.Struct(">i")
 _HASH = struct.Struct(">QQ")
@@ -28,6 +47,16 @@ _MASK = (1 << 64) - 1
 _SEED = 104729
 _C1 = 0x87C37B91114253D5
 _C2 = 0x4CF5AD432745937F
+
+
+def subscriptions_spec(name: str) -> StoreSpec:
+    """The description of the store of the subscriptions, in the tasks of the foreign table."""
+    return StoreSpec(name, StoreKind.KEY_VALUE, BYTES, BYTES, layout=FOREIGN_KEY_SUBSCRIPTIONS)
+
+
+def left_rows_spec(name: str, key_serde: Serde[Any]) -> StoreSpec:
+    """The description of the store of the left rows, in the tasks of the results."""
+    return StoreSpec(name, StoreKind.TIMESTAMPED_KEY_VALUE, key_serde, BYTES, layout=FOREIGN_KEY_LEFT_ROWS)
 
 
 class Instruction(IntEnum):
@@ -99,13 +128,38 @@ class Response(NamedTuple):
     foreign_value: bytes = b""
 
     def to_bytes(self) -> bytes:
-        head = bytes((self.content | (_NO_HASH if self.hash is None else 0),))
+        head = bytes((_RESPONSE_VERSION | (_NO_HASH if self.hash is None else 0), self.content))
         return b"".join((head, self.hash or b"", self.foreign_value))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "Response":
-        rest = 1 + (0 if data[0] & _NO_HASH else HASH_SIZE)
-        return cls(data[1:rest] or None, Content(data[0] & ~_NO_HASH), data[rest:])
+        version, rest = data[0] & ~_NO_HASH, 2 + (0 if data[0] & _NO_HASH else HASH_SIZE)
+        if version != _RESPONSE_VERSION:
+            raise SerdeError(
+                f"a response of version {version} cannot be read; this release knows {_RESPONSE_VERSION} only"
+            )
+        return cls(data[2:rest] or None, Content(data[1]), data[rest:])
+
+
+class LeftRow(NamedTuple):
+    """A row of the left table, as the result task keeps it.
+
+    Attributes:
+        names_foreign: whether the row names a foreign key, so that somebody answers it.
+        hash: of the value, as in the row's subscription.
+        value: the bytes of the left table's value.
+    """
+
+    names_foreign: bool
+    hash: bytes
+    value: bytes
+
+    def to_bytes(self) -> bytes:
+        return b"".join((_WITH_FOREIGN_KEY if self.names_foreign else _WITHOUT_FOREIGN_KEY, self.hash, self.value))
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "LeftRow":
+        return cls(data[:1] == _WITH_FOREIGN_KEY, data[1:_LEFT_VALUE], data[_LEFT_VALUE:])
 
 
 def combined_key(foreign_key: bytes, primary_key: bytes) -> bytes:

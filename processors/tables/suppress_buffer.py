@@ -1,33 +1,45 @@
 """The updates that ``suppress`` holds back, in a store: one a key, in the order of their buffer times.
 
-The rows of the store (keys and values are bytes)::
+The rows of the store (keys and values are bytes), ``SUPPRESS_BUFFER``::
 
-    "k" key                          buffer time
+    "k" key                          buffer time (8 bytes)
     "t" buffer time (8 bytes) key    timestamp (8 bytes), then the value, the value before the last update and the value
                                      before the first held one, each as length (4 bytes; -1 for None, -2 for the same
                                      as the one before it) and bytes
+    metadata "totals"                how many updates are held, and their bytes (8 bytes each)
+    metadata "stream-time"           a ``KeptTime``
 
-Reads and writes are for whole batches: ``load`` brings in what a batch can touch, ``save`` writes what it changed. How
-many updates are held, their bytes and the stream time are metadata of the store. The bytes are counted as Kafka Streams
-counts them: those of key and values, and an overhead for times and origin of each update.
+Reads and writes are for whole batches: ``load`` brings in what a batch can touch, ``save`` writes what it changed. The
+bytes are counted as Kafka Streams counts them: those of key and values, and an overhead for times and origin of each
+update.
 """
 
 import struct
 from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
-from typing import Any
+from typing import Any, Final
 
+from millpond.processors.runtime.kept_time import STREAM_TIME, KeptTime
 from millpond.stores.keys import pack_time, unpack_time
-from millpond.stores.serdes import Serde
+from millpond.stores.layouts import Layout
+from millpond.stores.serdes import BYTES, Serde
+from millpond.stores.specs import StoreKind, StoreSpec
 from millpond.stores.times import MAX_TIME
 from millpond.stores.typed.keyvalue import KeyValueStore
 
+SUPPRESS_BUFFER: Final = Layout("suppress-buffer", 1)
+
 _BY_KEY, _BY_TIME, _END = b"k", b"t", b"u"
-_TOTALS = struct.Struct(">qqq")
+_TOTALS = struct.Struct(">qq")
 _LENGTH = struct.Struct(">i")
 _NONE, _SAME = -1, -2
 _FIXED = 8 + 3 * _LENGTH.size
-_METADATA = "suppress"
+_TOTALS_NAME = "totals"
+
+
+def suppress_buffer_spec(name: str) -> StoreSpec:
+    """The description of the store for ``SuppressBuffer``."""
+    return StoreSpec(name, StoreKind.KEY_VALUE, BYTES, BYTES, layout=SUPPRESS_BUFFER)
 
 
 class Held:
@@ -76,11 +88,10 @@ class SuppressBuffer:
         self._overhead = overhead
         self._serde = value_serde
         self._measure = measure
-        self.stream_time: int | None = None
-        self.records = self.bytes = 0
-        totals = store.get_metadata(_METADATA)
-        if totals is not None:
-            self.stream_time, self.records, self.bytes = _TOTALS.unpack(totals)
+        self._kept_time = KeptTime(store, STREAM_TIME)
+        self._saved_time = self.stream_time = self._kept_time.get()
+        self._saved_totals = store.get_metadata(_TOTALS_NAME) or _TOTALS.pack(0, 0)
+        self.records, self.bytes = _TOTALS.unpack(self._saved_totals)
         self._held: dict[bytes, Held] = {}
         self._stored: dict[bytes, Held] = {}
         self._order: list[tuple[int, bytes]] = []
@@ -146,10 +157,13 @@ class SuppressBuffer:
 
     def save_totals(self) -> None:
         """Write the stream time and the totals, if they changed."""
-        if self.stream_time is not None:
-            totals = _TOTALS.pack(self.stream_time, self.records, self.bytes)
-            if totals != self._store.get_metadata(_METADATA):
-                self._store.put_metadata(_METADATA, totals)
+        if self.stream_time is not None and self.stream_time != self._saved_time:
+            self._kept_time.put(self.stream_time)
+            self._saved_time = self.stream_time
+        totals = _TOTALS.pack(self.records, self.bytes)
+        if totals != self._saved_totals:
+            self._store.put_metadata(_TOTALS_NAME, totals)
+            self._saved_totals = totals
 
     def prior(self, key: bytes) -> tuple[bool, Any]:
         """Whether ``key`` is held, and the value before its first held update."""

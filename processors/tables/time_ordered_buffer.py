@@ -5,12 +5,12 @@ less the grace period is late: it is not buffered, nor dropped, but passes at on
 time has reached their timestamp plus the grace period, by timestamp, then by the bytes of the key, then by arrival.
 What is still in the buffer at the end of a stream stays there until a later record moves stream time on.
 
-The layout in its key-value store::
+The layout in its key-value store, ``TIME_ORDERED_BUFFER``::
 
-    row       timestamp (time), 0x00, sequence number            a record without a key
-    row       timestamp (time), 0x01 key (terminated), sequence  any other
+    key       timestamp (time), 0x00, sequence number (8 bytes)  a record without a key
+    key       timestamp (time), 0x01 key (terminated), sequence  any other
     value     0x00 for None, or 0x01 value
-    metadata  stream_time, sequence
+    metadata  "stream-time", a ``KeptTime``; "sequence": the last sequence number (8 bytes)
 
 So the buffer is part of the changelog, and commits with what the records cause.
 """
@@ -23,15 +23,18 @@ from typing import Any, Final
 from millpond.errors import TopologyError
 from millpond.processors.options.serdes import SerdeLike
 from millpond.processors.runtime.batch import Batch, BatchBuilder
+from millpond.processors.runtime.kept_time import STREAM_TIME, KeptTime
 from millpond.stores.keys import pack_time, terminated, unpack_time, unterminated
+from millpond.stores.layouts import Layout
 from millpond.stores.serdes import BYTES, Serde, serde
 from millpond.stores.specs import StoreKind, StoreSpec
 from millpond.stores.times import MAX_TIME, MIN_TIME, Duration, to_millis
 from millpond.stores.typed.keyvalue import KeyValueStore
 
+TIME_ORDERED_BUFFER: Final = Layout("time-ordered-buffer", 1)
+
 _NONE: Final = b"\x00"
 _SOME: Final = b"\x01"
-_STREAM_TIME: Final = "stream_time"
 _SEQUENCE: Final = "sequence"
 
 
@@ -53,7 +56,7 @@ class BufferSpec:
     @property
     def store_spec(self) -> StoreSpec:
         """The description of the store."""
-        return StoreSpec(self.store, StoreKind.KEY_VALUE, BYTES, BYTES)
+        return StoreSpec(self.store, StoreKind.KEY_VALUE, BYTES, BYTES, layout=TIME_ORDERED_BUFFER)
 
 
 def buffer_spec(
@@ -81,8 +84,9 @@ class TimeOrderedBuffer:
         self._grace = spec.grace
         self._key_serde = spec.key_serde
         self._value_serde = spec.value_serde
-        time, sequence = store.get_metadata(_STREAM_TIME), store.get_metadata(_SEQUENCE)
-        self._time = None if time is None else unpack_time(time)
+        self._kept_time = KeptTime(store, STREAM_TIME)
+        self._time = self._kept_time.get()
+        sequence = store.get_metadata(_SEQUENCE)
         self._sequence = 0 if sequence is None else int.from_bytes(sequence)
 
     def pass_through(self, batch: Batch) -> tuple[Batch, int]:
@@ -120,7 +124,7 @@ class TimeOrderedBuffer:
         rows = [row for row, _ in held]
         self._store.put_many([*passage.gone, *rows], [*([None] * len(passage.gone)), *data])
         if self._time is not None:
-            self._store.put_metadata(_STREAM_TIME, pack_time(self._time))
+            self._kept_time.put(self._time)
             self._store.put_metadata(_SEQUENCE, self._sequence.to_bytes(8))
 
 

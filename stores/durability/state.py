@@ -97,6 +97,7 @@ class TaskState:
             BackendInUseError: somebody else has the task open and does not let go.
             MissingFileError, CorruptFileError: the durable state is incomplete or damaged.
             StoreFullError: there is no room for the local copy.
+            FormatError: a store holds rows of a layout that this release does not know.
         """
         self.rollback()
         if manifest is None:
@@ -106,10 +107,10 @@ class TaskState:
         self._lease.acquire()
         try:
             self._transactions = {name: copy.open(manifest) for name, copy in self._copies.items()}
+            self._stores = {name: self._copies[name].spec.open(tx) for name, tx in self._transactions.items()}
         except BaseException:
             self.close()
             raise
-        self._stores = {name: self._copies[name].spec.open(tx) for name, tx in self._transactions.items()}
         self._manifest = manifest
         return MappingProxyType(self._stores)
 

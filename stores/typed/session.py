@@ -106,6 +106,7 @@ class WritableSessionStore(ReadOnlySessionStore[K, V]):
 
     def flush(self) -> None:
         self._segments.save()
+        super().flush()
 
     def _put(self, session: Windowed[K], data: bytes | None) -> None:
         encoded = terminated(self._key_bytes(session.key))

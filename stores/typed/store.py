@@ -8,11 +8,12 @@ import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Final, Generic, Self, TypeVar
 
 from millpond.errors import ConfigurationError, CorruptStoreError, InvalidKeyError
 from millpond.stores.closed import Closed
-from millpond.stores.keys import COMMIT_ROW, DATA, METADATA
+from millpond.stores.keys import COMMIT_ROW, DATA, LAYOUT_ROW, METADATA
+from millpond.stores.layouts import Layout
 from millpond.stores.serdes import Serde
 from millpond.stores.transaction import Transaction
 from millpond.stores.typed.scans import OpenScans
@@ -44,6 +45,7 @@ class Store(ABC, Generic[K, V]):
         self._decode_key = key_serde.deserialize
         self._encode_value: Callable[[V], bytes] = value_serde.serialize
         self._decode_value: Callable[[bytes], V] = value_serde.deserialize
+        self._layout: Layout | None = None
         self._scans = OpenScans(f"store {name!r}")
         self._read = transaction.get
         self._read_many = transaction.get_many
@@ -73,8 +75,17 @@ class Store(ABC, Generic[K, V]):
         """Keep ``data`` beside the entries: it commits with them and is part of the changelog, as they are."""
         self._write(_metadata_row(name), data)
 
+    def keep_layout(self, layout: Layout | None) -> None:
+        """Tell with the first change what the rows hold beyond what the kind says; None: nothing."""
+        self._layout = layout
+
     def flush(self) -> None:
-        """Write what the store only remembers (observed stream time, ...) into the transaction, before its commit."""
+        """Write what the store only remembers (observed stream time, ...) into the transaction, before its commit.
+
+        An override calls this one last: without any change there is nothing to tell of the rows either.
+        """
+        if self._layout is not None and self._transaction.changes and self._read(LAYOUT_ROW) is None:
+            self._write(LAYOUT_ROW, self._layout.to_bytes())
 
     def check(self) -> None:
         """Read every row and raise ``CorruptStoreError`` where one breaks the layout. For tests and for doubt."""
@@ -133,8 +144,11 @@ class Store(ABC, Generic[K, V]):
         return list(map(self._encode_key, keys))
 
 
+_TAKEN: Final = {COMMIT_ROW: "the local copy's position", LAYOUT_ROW: "the layout of the rows"}
+
+
 def _metadata_row(name: str) -> bytes:
     row = METADATA + name.encode()
-    if row == COMMIT_ROW:
-        raise ConfigurationError("the metadata name 'commit' is taken by the local copy's position; choose another")
+    if row in _TAKEN:
+        raise ConfigurationError(f"the metadata name {name!r} is taken by {_TAKEN[row]}; choose another")
     return row

@@ -364,6 +364,7 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V]):
 
     def flush(self) -> None:
         self._observed.save()
+        super().flush()
 
     def _prepare_to_write(self) -> None:
         # At once: it scans, and a transaction that is scanned after the first put keeps its changes in order from then.

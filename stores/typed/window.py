@@ -155,6 +155,7 @@ class WritableWindowStore(ReadOnlyWindowStore[K, V]):
             self.put_metadata(_SEQUENCE_NAME, _SEQUENCE.pack(self._sequence))
             self._saved_sequence = self._sequence
         self._segments.save()
+        super().flush()
 
     def _put_many(self, keys: Iterable[K], data: Sequence[bytes | None], window_starts: Sequence[int]) -> None:
         if self._duplicates:

@@ -1,12 +1,14 @@
 """The state of a task from commit to commit, on every built-in backend."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from millpond.errors import BackendInUseError, ConfigurationError, FormatError, StateConflictError, StoreClosedError
-from millpond.stores.durability import DurabilityPolicy, Manifest, Storage, TaskState, read_store
+from millpond.stores.durability import DurabilityPolicy, Manifest, Storage, TaskState, read_rows, read_store
+from millpond.stores.layouts import Layout
 from millpond.stores.registry import supplier
 from millpond.stores.serdes import INT64, STRING
 from millpond.stores.specs import StoreKind, StoreSpec
@@ -237,3 +239,33 @@ def test_a_plain_store_becomes_timestamped_and_plain_again(tmp_path: Path, backe
     if backend != "memory":
         with task(tmp_path, backend, specs=[PLAIN]) as state, pytest.raises(FormatError, match="delete the directory"):
             state.open(manifest)
+
+
+def test_rows_of_a_later_layout_are_refused_by_number_and_left_alone(tmp_path: Path, backend: str) -> None:
+    earlier, later = (replace(PLAIN, layout=Layout("pebbles", version)) for version in (1, 2))
+    with task(tmp_path, backend, specs=[later]) as state:
+        manifest = put(state, None, a=1)
+    for local in ("local", "elsewhere"):
+        with (
+            task(tmp_path, backend, local, specs=[earlier]) as state,
+            pytest.raises(FormatError, match=r"'words' holds .* version 2, .* in version 1; run .* delete nothing"),
+        ):
+            state.open(manifest)
+    storage = Storage.from_uri(tmp_path / "state")
+    with pytest.raises(FormatError, match="version 2"):
+        read_store(storage, manifest, earlier)
+    with pytest.raises(FormatError, match="version 2"):
+        list(read_rows(storage, manifest, earlier))
+    with task(tmp_path, backend, specs=[later]) as state:
+        assert content(state, manifest) == {"a": 1}
+
+
+def test_after_a_refused_layout_another_process_can_have_the_task(tmp_path: Path, backend: str) -> None:
+    laid_out = replace(PLAIN, layout=Layout("pebbles", 1))
+    with task(tmp_path, backend) as state:
+        manifest = put(state, None, a=1)
+    refused = task(tmp_path, backend, specs=[laid_out], exclusive=True)
+    with pytest.raises(FormatError, match="without a layout's number"):
+        refused.open(manifest)
+    with task(tmp_path, backend, specs=[PLAIN], lease_timeout=0) as state:
+        assert content(state, manifest) == {"a": 1}

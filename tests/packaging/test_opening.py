@@ -4,7 +4,7 @@ from tests.packaging.test_imports import imports_of, modules, room_of
 
 
 def _importers(name: str) -> set[str]:
-    return {module for module, path in modules() if any(target == name for _, target in imports_of(path))}
+    return {module for module, path in modules() if any(found.target == name for found in imports_of(path))}
 
 
 def test_only_migrations_and_benchmarks_open_a_bare_backend() -> None:

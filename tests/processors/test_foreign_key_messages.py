@@ -9,6 +9,7 @@ from millpond.errors import SerdeError
 from millpond.processors.tables.foreign_key_messages import (
     Content,
     Instruction,
+    LeftRow,
     Response,
     Subscription,
     combined_key,
@@ -53,6 +54,24 @@ def test_a_subscription_is_that_of_kafka_streams(row: dict[str, Any]) -> None:
 def test_a_response_tells_an_empty_foreign_value_from_none(hash_: bytes | None, content: Content) -> None:
     response = Response(hash_, content)
     assert Response.from_bytes(response.to_bytes()) == response
+
+
+def test_a_response_begins_with_its_version_and_what_it_brings() -> None:
+    assert Response(bytes(range(16)), Content.VALUE, b"name").to_bytes() == b"\x01\x01" + bytes(range(16)) + b"name"
+    assert Response(None, Content.RETRACTION).to_bytes() == b"\x81\x02"
+
+
+@pytest.mark.parametrize(("head", "version"), [(b"\x00", 0), (b"\x02", 2), (b"\x82", 2)])
+def test_a_response_of_an_unknown_version_is_refused(head: bytes, version: int) -> None:
+    with pytest.raises(SerdeError, match=f"response of version {version} cannot be read; this release knows 1"):
+        Response.from_bytes(head + bytes(17) + b"name")
+
+
+@pytest.mark.parametrize("names_foreign", [False, True])
+def test_a_left_row_is_a_flag_the_hash_and_the_value(names_foreign: bool) -> None:
+    row = LeftRow(names_foreign, murmur3_128(b"value"), b"value")
+    assert row.to_bytes() == bytes([names_foreign]) + murmur3_128(b"value") + b"value"
+    assert LeftRow.from_bytes(row.to_bytes()) == row
 
 
 def test_a_subscription_of_an_unknown_version_is_refused() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from millpond.errors import ConfigurationError, CorruptStoreError, InvalidKeyError, StoreClosedError
-from millpond.stores.keys import COMMIT_ROW
+from millpond.stores.keys import COMMIT_ROW, LAYOUT_ROW
 from millpond.stores.serdes import INT64, STRING
 from millpond.stores.testing.store_calls import KINDS, Call, KindUnderTest, Seeded
 from millpond.stores.transaction import Transaction
@@ -123,9 +123,12 @@ def test_metadata_is_a_row_that_commits_with_the_entries_and_is_no_entry(transac
     assert store.len_estimate() == 0
 
 
-def test_metadata_cannot_take_the_row_of_the_local_position(transaction: Transaction) -> None:
+@pytest.mark.parametrize("row", [COMMIT_ROW, LAYOUT_ROW])
+def test_metadata_cannot_take_the_rows_of_the_local_position_and_the_layout(
+    transaction: Transaction, row: bytes
+) -> None:
     store = KINDS[0].spec.open(transaction)
-    name = COMMIT_ROW[1:].decode()
+    name = row[1:].decode()
     with pytest.raises(ConfigurationError, match="taken"):
         store.put_metadata(name, b"")
     with pytest.raises(ConfigurationError, match="taken"):

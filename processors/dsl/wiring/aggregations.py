@@ -10,6 +10,7 @@ from millpond.processors.aggregations.aggregate import Aggregate, AggregateSetup
 from millpond.processors.aggregations.session_aggregate import SessionAggregate
 from millpond.processors.aggregations.sliding_window_aggregate import SlidingWindowAggregate
 from millpond.processors.aggregations.windowed_aggregate import WindowedAggregate
+from millpond.processors.aggregations.windowed_processor import windowed_aggregation_spec
 from millpond.processors.dsl.wiring.graph import TopologyGraph
 from millpond.processors.dsl.wiring.table import TABLE_KINDS, StoredTable, WindowedTable
 from millpond.processors.options.materialized import Materialized
@@ -57,7 +58,7 @@ def add_window_aggregation(
     kind = StoreKind.TIMESTAMPED_WINDOW
     spec = materialized.spec(store, kind, *_known(graph, serdes), retention=windows.retention, window_size=size)
     _require_kind(spec, kind)
-    spec = _retained(spec, windows, emit)
+    spec = windowed_aggregation_spec(_retained(spec, windows, emit))
 
     def make(setup: AggregateSetup) -> Processor:
         if isinstance(windows, TimeWindows):
@@ -82,7 +83,7 @@ def add_session_aggregation(
     store = graph.new_name("KSTREAM-AGGREGATE-STATE-STORE-")
     spec = materialized.spec(store, StoreKind.SESSION, *_known(graph, serdes), retention=windows.retention)
     _require_kind(spec, StoreKind.SESSION)
-    spec = _retained(spec, windows, emit)
+    spec = windowed_aggregation_spec(_retained(spec, windows, emit))
     key_serde = SessionWindowedSerde(spec.key_serde)
 
     def make(setup: AggregateSetup) -> Processor:

@@ -18,6 +18,7 @@ from millpond.processors.tables.foreign_key_join import (
     SubscriptionSend,
     UnjoinedRows,
 )
+from millpond.processors.tables.foreign_key_messages import left_rows_spec, subscriptions_spec
 from millpond.processors.tables.join import Joiner
 from millpond.stores.serdes import BYTES, Serde, serde
 from millpond.stores.specs import StoreKind, StoreSpec
@@ -103,7 +104,7 @@ def _copied(table: TableHandle, serdes: _Serdes, name: str) -> SourceTable:
 def _foreign_side(graph: TopologyGraph, name: str, subscribed: str, foreign: TableHandle, serdes: _Serdes) -> str:
     """Keeps the subscriptions and answers them; the source of the answers."""
     store = f"{name}-subscription-store"
-    graph.add_store(StoreSpec(store, StoreKind.KEY_VALUE, BYTES, BYTES))
+    graph.add_store(subscriptions_spec(store))
     getter = foreign.value_getter()
     of_messages = serdes.key, serdes.foreign_key, serdes.foreign
     receive, rejoin = f"{name}-subscription-receive", f"{name}-foreign-join"
@@ -128,7 +129,7 @@ def _result_side(
     moved, responses = sources
     inner = join_type is JoinType.INNER
     spec = materialized.spec(f"{name}-store", StoreKind.TIMESTAMPED_KEY_VALUE, serdes.key, graph.value_serde)
-    rows_spec = StoreSpec(f"{name}-rows-store", StoreKind.TIMESTAMPED_KEY_VALUE, serdes.key, BYTES)
+    rows_spec = left_rows_spec(f"{name}-rows-store", serdes.key)
     rows = stored_table(graph, f"{name}-rows", [moved], rows_spec, send_olds=not inner)
     parents = []
     if not inner:

@@ -21,8 +21,8 @@ from millpond.processors.options.joins import JoinType, StreamJoined
 from millpond.processors.options.serdes import SerdeLike
 from millpond.processors.streams.self_join import StreamSelfJoin
 from millpond.processors.streams.stream_join import StreamStreamJoin, StreamStreamJoinPlan
-from millpond.processors.streams.unpaired_records import Side
-from millpond.stores.serdes import BYTES, Serde, serde
+from millpond.processors.streams.unpaired_records import Side, unpaired_records_spec
+from millpond.stores.serdes import Serde, serde
 from millpond.stores.specs import StoreKind, StoreSpec
 
 _ALONE = {
@@ -143,7 +143,7 @@ def _retention(windows: JoinWindows) -> int:
 
 def _waiting_spec(joined: StreamJoined, this: str) -> StoreSpec:
     name = joined.store_name or joined.name or this
-    return StoreSpec(f"{name}-waiting", StoreKind.KEY_VALUE, BYTES, BYTES, backend=joined.backend)
+    return unpaired_records_spec(f"{name}-waiting", joined.backend)
 
 
 def _known(given: SerdeLike | None, what: str, where: str) -> Serde[Any]:

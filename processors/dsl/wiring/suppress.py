@@ -11,10 +11,9 @@ from millpond.processors.runtime.nodes import SourceNode
 from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.tables.config import TableConfig
 from millpond.processors.tables.suppress import Suppress, SuppressedGetter
-from millpond.processors.tables.suppress_buffer import SuppressBuffer
+from millpond.processors.tables.suppress_buffer import SuppressBuffer, suppress_buffer_spec
 from millpond.processors.tables.value_getters import ValueGetter, ValueGetterFactory
-from millpond.stores.serdes import BYTES, Serde, serde
-from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.serdes import Serde, serde
 
 _TIMES_AND_ORIGIN = 28
 """The bytes of an update's buffer time, timestamp, offset and partition; its topic's name comes on top."""
@@ -69,7 +68,7 @@ def suppress(table: TableHandle, suppressed: Suppressed) -> SuppressedTable:
 
     graph.add_table(node, TableConfig())
     graph.add_table_processor(node, [table.node], make, node)
-    graph.add_store(StoreSpec(store, StoreKind.KEY_VALUE, BYTES, BYTES), node)
+    graph.add_store(suppress_buffer_spec(store), node)
     return SuppressedTable(graph, node, table.key_serde, table.value_serde, table, store, serdes)
 
 

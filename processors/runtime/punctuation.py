@@ -1,0 +1,112 @@
+"""Punctuations: callbacks on a grid of stream time or of the clock on the wall.
+
+Rule of this module: it reads no clock. The task tells it what time it is, and what is due fires then. The next point of
+a punctuation is a ``KeptTime``, ``punctuation-<node>-<n>``, in the first store of its processor.
+"""
+
+from collections.abc import Callable
+from enum import Enum
+from typing import TypeAlias
+
+from millpond.errors import TopologyError
+from millpond.processors.runtime.kept_time import KeptTime
+
+
+class PunctuationType(Enum):
+    """What drives a scheduled callback: the records' time, or the clock on the wall."""
+
+    STREAM_TIME = "stream-time"
+    WALL_CLOCK_TIME = "wall-clock-time"
+
+
+Punctuator: TypeAlias = Callable[[int], None]
+"""Called with the time at which it fires, int milliseconds."""
+
+
+class Punctuation:
+    """A scheduled callback; ``cancel`` ends it.
+
+    It fires on a grid of its interval, once however many points of the grid have gone by. Where its processor has a
+    store, the next point is kept in that store's metadata, so that a restarted task goes on where the old one stopped.
+
+    Args:
+        interval: milliseconds between points of the grid.
+        kind: which clock drives it.
+        punctuator: what to call.
+        first: the first point, if no earlier task has left one.
+        memory: where the next point is kept; None where the processor has no store.
+    """
+
+    def __init__(
+        self, interval: int, kind: PunctuationType, punctuator: Punctuator, first: int, memory: KeptTime | None
+    ) -> None:
+        self.interval = interval
+        self.kind = kind
+        self._punctuator: Punctuator | None = punctuator
+        self._memory = memory
+        kept = None if memory is None else memory.get()
+        self.due = first if kept is None else kept
+
+    @property
+    def active(self) -> bool:
+        return self._punctuator is not None
+
+    def cancel(self) -> None:
+        self._punctuator = None
+
+    def plan(self, due: int) -> None:
+        """Fire next at ``due``."""
+        self.due = due
+        if self._memory is not None:
+            self._memory.put(due)
+
+    def advance(self, now: int) -> None:
+        """Fire once if the time has come, and plan the next firing on the grid of the interval."""
+        if self._punctuator is None or now < self.due:
+            return
+        self.plan(self.due + self.interval * ((now - self.due) // self.interval + 1))
+        self._punctuator(now)
+
+
+class Scheduler:
+    """The punctuations of one task.
+
+    Args:
+        wall_clock: the time on the wall as the task begins, int milliseconds.
+    """
+
+    def __init__(self, wall_clock: int) -> None:
+        self._wall_clock = wall_clock
+        self._punctuations: list[Punctuation] = []
+        self._started = False
+
+    @property
+    def follows_stream_time(self) -> bool:
+        """Whether anybody waits for stream time, so that records have to go one by one."""
+        return any(p.active and p.kind is PunctuationType.STREAM_TIME for p in self._punctuations)
+
+    def start(self) -> None:
+        """All processors are initialised: from now on records may come."""
+        self._started = True
+
+    def schedule(
+        self, node: str, interval: int, kind: PunctuationType, punctuator: Punctuator, memory: KeptTime | None
+    ) -> Punctuation:
+        """See ``ProcessorContext.schedule``."""
+        by_records = kind is PunctuationType.STREAM_TIME
+        if by_records and self._started:
+            raise TopologyError(f"processor {node!r} schedules by stream time after init; do it in init")
+        first = 0 if by_records else self._wall_clock + interval
+        punctuation = Punctuation(interval, kind, punctuator, first, memory)
+        if not by_records:
+            punctuation.plan(min(punctuation.due, first))
+        self._punctuations.append(punctuation)
+        return punctuation
+
+    def advance(self, kind: PunctuationType, now: int) -> None:
+        """Fire what is due on one of the clocks, the most overdue first."""
+        if kind is PunctuationType.WALL_CLOCK_TIME:
+            self._wall_clock = now
+        for punctuation in sorted(self._punctuations, key=lambda p: p.due):
+            if punctuation.kind is kind:
+                punctuation.advance(now)

@@ -1,0 +1,39 @@
+"""The examples of docs/formats.md are the golden files, and its table of numbers is what the code says."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from millpond.processors.tables.foreign_key_messages import Content, Response
+from tests.formats.scenarios import SCENARIOS, Scenario, read
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "formats.md").read_text()
+
+ROW = re.compile(r"^((?:[0-9a-f]{2})+(?: [0-9a-f]+)*) -> ([0-9a-f]+(?: [0-9a-f]+)*)(?:  +\S.*)?$", re.MULTILINE)
+
+
+def example(scenario: Scenario) -> dict[bytes, bytes]:
+    """The rows in the block after the link to the scenario's golden file."""
+    _, found, rest = PAGE.partition(f"(../tests/formats/golden/{scenario.file.name})")
+    assert found, f"docs/formats.md does not show {scenario.file.name}"
+    block = rest.split("```")[1]
+    return {bytes.fromhex(row): bytes.fromhex(value) for row, value in ROW.findall(block)}
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+def test_the_example_of_a_layout_is_its_golden_file(scenario: Scenario) -> None:
+    assert example(scenario) == read(scenario.file)[scenario.store]
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+def test_the_table_of_numbers_has_every_layout(scenario: Scenario) -> None:
+    if scenario.layout is not None:
+        assert re.search(rf"`{scenario.layout.name}` \| row `00 layout` \| {scenario.layout.version} \|", PAGE)
+
+
+def test_the_example_of_a_response_is_what_is_written() -> None:
+    for response in (Response(bytes(range(16)), Content.VALUE, b"name"), Response(None, Content.NOTHING)):
+        data = response.to_bytes().hex()
+        parts = [data[:2], data[2:4], data[4:36], data[36:]]
+        assert f"`{' '.join(filter(None, parts))}`" in PAGE
