@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from millpond.processors.runtime.batch import Batch, BatchBuilder
+from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.tables.update_cache import UpdateCache
 from millpond.processors.tables.value_getters import NOT_PUT, VALID_TO_UNDEFINED, TableStore
@@ -97,7 +98,7 @@ class TableWriter:
                 expired += 1
                 continue
             out.add(key, value, timestamp, old, valid_to == VALID_TO_UNDEFINED)
-        self._context.count("dropped-expired", expired)
+        self._context.count(CounterName.DROPPED_EXPIRED, expired)
         return out.build()
 
     def _value_before(self, key: Any) -> Any:
@@ -125,7 +126,7 @@ class TableSource(Processor):
 
     def process(self, batch: Batch) -> None:
         kept = batch.select([key is not None for key in batch.keys]) if None in batch.keys else batch
-        self.context.count("dropped-null-key", len(batch) - len(kept))
+        self.context.count(CounterName.DROPPED_NULL_KEY, len(batch) - len(kept))
         # Of another table's updates only the new values count: this table has values before and latest ones of its own.
         kept = kept.with_values(kept.values)
         if self._writer is None:
