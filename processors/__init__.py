@@ -20,6 +20,7 @@ from millpond.processors.options.suppressed import Suppressed
 from millpond.processors.options.windowed_serdes import SessionWindowedSerde, TimeWindowedSerde
 from millpond.processors.options.windows import EmitStrategy, SessionWindows, SlidingWindows, TimeWindows
 from millpond.processors.runtime.batch import Batch
+from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.driver import Record, TopologyDriver
 from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.runtime.punctuation import Punctuation, PunctuationType
@@ -34,6 +35,7 @@ __all__ = [
     "BranchedKStream",
     "CogroupedKStream",
     "Consumed",
+    "CounterName",
     "EmitStrategy",
     "GlobalKTable",
     "Grouped",

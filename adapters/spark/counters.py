@@ -1,4 +1,4 @@
-"""What tasks count (dropped, late and skipped records) on its way into the metrics of a query's progress.
+"""What tasks count (dropped and late records) on its way into the metrics of a query's progress.
 
 Rule of this module: whatever a worker sends back has one column more, null in all rows but one: that row is null
 elsewhere and holds the worker's counts as JSON. Spark's ``observe`` picks the counts up, and then row and column go.
@@ -11,6 +11,8 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+
+from millpond.processors.runtime.counters import CounterName
 
 _COLUMN: Final = "millpond_counters"
 _PARSED: Final = "map<string, bigint>"
@@ -34,15 +36,16 @@ def counts_row(schema: pa.Schema, counts: Mapping[str, int]) -> pa.Table:
     return rows.append_column(_COLUMN, column)
 
 
-def report_counts(rows: DataFrame, name: str, totals: Iterable[str] = ()) -> DataFrame:
+def report_counts(rows: DataFrame, name: str, totals: Iterable[CounterName] = ()) -> DataFrame:
     """The rows alone; their counts become the metrics ``name`` of the query's progress.
 
     Args:
         rows: what workers sent back.
         name: of the metrics.
-        totals: counts that become a number each; all others are in ``tasks``, one map of counts a worker.
+        totals: counts that become a number each, under the name of their column; all counts are in ``tasks``, one map
+            a worker.
     """
     counts = F.from_json(_COLUMN, _PARSED)
-    numbers = [F.coalesce(F.sum(F.element_at(counts, total)), F.lit(0)).alias(total) for total in totals]
+    numbers = [F.coalesce(F.sum(F.element_at(counts, total.value)), F.lit(0)).alias(total.column) for total in totals]
     observed = rows.observe(name, F.collect_list(counts).alias("tasks"), *numbers)
     return observed.where(f"{_COLUMN} is null").drop(_COLUMN)

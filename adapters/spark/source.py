@@ -19,11 +19,16 @@ from pyspark.sql import types as T
 
 from millpond.errors import ConfigurationError, RecordError, SerdeError
 from millpond.processors.options.records import Consumed
+from millpond.processors.runtime.counters import CounterName
 from millpond.stores.serdes import BYTES, STRING, Serde, serde
 
-SKIP_REASONS: Final = ("null_key", "bad_key", "bad_timestamp", "bad_value")
-"""Why a record is unusable: no key, a key that its serde cannot take or read, a timestamp that is null or negative, a
-value that its serde cannot read."""
+SKIP_REASONS: Final = (
+    CounterName.DROPPED_NULL_KEY,
+    CounterName.DROPPED_BAD_KEY,
+    CounterName.DROPPED_BAD_TIMESTAMP,
+    CounterName.DROPPED_BAD_VALUE,
+)
+"""Why a record is unusable."""
 
 _NATIVE: Final[Mapping[str, tuple[type[T.DataType], ...]]] = {
     "string": (T.StringType, T.CharType, T.VarcharType),
@@ -193,13 +198,13 @@ class RecordReader:
         skipped: Counter[str] = Counter()
         source = self._source
         if source.keyed:
-            table = self._drop(table, pc.is_null(table["key"]), "null_key", source.key, skipped)
+            table = self._drop(table, pc.is_null(table["key"]), CounterName.DROPPED_NULL_KEY, source.key, skipped)
         times: Any = table["timestamp"]
         untimed: Any = pc.fill_null(pc.less(times, pa.scalar(0)), True)
-        table = self._drop(table, untimed, "bad_timestamp", source.timestamp, skipped)
+        table = self._drop(table, untimed, CounterName.DROPPED_BAD_TIMESTAMP, source.timestamp, skipped)
         if source.value_serde is not None:
             bad = _failures(source.value_serde.deserialize, table["value"].to_pylist())
-            table = self._drop(table, bad, "bad_value", source.value, skipped)
+            table = self._drop(table, bad, CounterName.DROPPED_BAD_VALUE, source.value, skipped)
         table, keys = self._serialised_keys(table, skipped)
         self._rows += table.num_rows
         return Records(table, keys, skipped)
@@ -213,23 +218,26 @@ class RecordReader:
             text: list[Any] = column.cast(pa.binary()).to_pylist()
             return table, text
         check = source.key_serde.deserialize if source.decode_key else source.key_serde.serialize
-        table = self._drop(table, _failures(check, column.to_pylist()), "bad_key", source.key, skipped)
+        table = self._drop(
+            table, _failures(check, column.to_pylist()), CounterName.DROPPED_BAD_KEY, source.key, skipped
+        )
         keys: list[Any] = table["key"].to_pylist()
         return table, keys if source.decode_key else list(map(source.key_serde.serialize, keys))
 
-    def _drop(self, table: pa.Table, bad: Any, reason: str, column: str, skipped: Counter[str]) -> pa.Table:
+    def _drop(self, table: pa.Table, bad: Any, reason: CounterName, column: str, skipped: Counter[str]) -> pa.Table:
         count = 0 if bad is None else pc.sum(bad).as_py() or 0
         if not count:
             return table
         if self._source.on_error is OnError.FAIL:
             raise self._error(table, pc.index(bad, True).as_py(), reason, column)
-        skipped[reason] += count
+        skipped[reason.value] += count
         return table.filter(pc.invert(bad))
 
-    def _error(self, table: pa.Table, row: int, reason: str, column: str) -> RecordError:
+    def _error(self, table: pa.Table, row: int, reason: CounterName, column: str) -> RecordError:
+        fault = reason.removeprefix("dropped-").replace("-", " ")
         shown = ", ".join(f"{name}={table[name][row].as_py()!r:.200}" for name in table.column_names)
         return RecordError(
-            f"topic {self._source.topic!r}: column {column!r}: {reason.replace('_', ' ')} in row {self._rows + row} of "
+            f"topic {self._source.topic!r}: column {column!r}: {fault} in row {self._rows + row} of "
             f"Spark partition {self._split} ({shown}); clean the input, or set on_error='skip' to leave such records "
             "out and count them"
         )

@@ -12,6 +12,7 @@ from typing import Any
 
 from millpond.processors.aggregations.fold import Fold, Update, copier, slotter
 from millpond.processors.runtime.batch import Batch, BatchBuilder
+from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.tables.config import TableConfig
 from millpond.processors.tables.table_store import TableStore
@@ -127,7 +128,7 @@ class Aggregate(Processor):
             new = self._update(key, value, aggregate)
             valid_to = self._table.put(key, new, timestamp)
             if valid_to == NOT_PUT:
-                self.context.count("dropped-expired")
+                self.context.count(CounterName.DROPPED_EXPIRED)
             else:
                 out.add(key, new, timestamp, old, valid_to == VALID_TO_UNDEFINED)
         return out.build()
@@ -157,7 +158,7 @@ def without_nulls(context: ProcessorContext, batch: Batch) -> Batch:
     if None not in batch.keys and None not in batch.values:
         return batch
     kept = batch.select([k is not None and v is not None for k, v in zip(batch.keys, batch.values, strict=True)])
-    context.count("dropped-null", len(batch) - len(kept))
+    context.count(CounterName.DROPPED_NULL, len(batch) - len(kept))
     return kept
 
 

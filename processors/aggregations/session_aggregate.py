@@ -14,6 +14,7 @@ from millpond.processors.aggregations.windowed_processor import NEVER, WindowedP
 from millpond.processors.options.windowed_serdes import SessionWindowedSerde
 from millpond.processors.options.windows import EmitStrategy, SessionWindows
 from millpond.processors.runtime.batch import Batch, BatchBuilder
+from millpond.processors.runtime.counters import CounterName
 from millpond.stores.typed.windowed import Windowed
 
 Span = tuple[int, int]
@@ -80,7 +81,7 @@ class SessionAggregate(WindowedProcessor):
                 found = list(self._store.find_sessions(key, earliest_end, latest_start))
                 sessions = self._touched[id_] = KeySessions(key, id_, self._encode(key), found)
             late += not self._take(sessions, value, timestamp)
-        self.context.count("dropped-late", late)
+        self.context.count(CounterName.DROPPED_LATE, late)
         self._write()
         return self._out.build()
 

@@ -15,6 +15,7 @@ from millpond.processors.aggregations.windowed_processor import NEVER, WindowedP
 from millpond.processors.options.windowed_serdes import TimeWindowedSerde
 from millpond.processors.options.windows import EmitStrategy, SlidingWindows
 from millpond.processors.runtime.batch import Batch, BatchBuilder
+from millpond.processors.runtime.counters import CounterName
 from millpond.stores.typed.windowed import Windowed
 
 
@@ -106,7 +107,7 @@ class SlidingWindowAggregate(WindowedProcessor):
                 self._take_early(self._windows_of(key, id_), value, timestamp)
             else:
                 self._take(self._windows_of(key, id_), value, timestamp)
-        self.context.count("dropped-late", self._late)
+        self.context.count(CounterName.DROPPED_LATE, self._late)
         self._write()
         return self._out.build()
 

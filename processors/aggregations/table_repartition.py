@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from millpond.processors.runtime.batch import Batch, BatchBuilder
+from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.processor import Processor
 from millpond.stores.change import Change
 
@@ -36,7 +37,7 @@ class TableRepartition(Processor):
         rows = zip(batch.keys, batch.values, olds, batch.timestamps, strict=True)
         for i, (key, value, old_value, timestamp) in enumerate(rows):
             if self._versioned and not batch.latest_at(i):
-                self.context.count("skipped-out-of-order")
+                self.context.count(CounterName.DROPPED_OUT_OF_ORDER)
                 continue
             new, old = self._select(key, value), self._select(key, old_value)
             if new is not None and old is not None and not self._separate and new[0] == old[0]:

@@ -15,6 +15,7 @@ from millpond.processors.aggregations.windowed_processor import WindowedProcesso
 from millpond.processors.options.windowed_serdes import TimeWindowedSerde
 from millpond.processors.options.windows import EmitStrategy, TimeWindows
 from millpond.processors.runtime.batch import Batch, BatchBuilder
+from millpond.processors.runtime.counters import CounterName
 from millpond.stores.typed.windowed import Windowed
 
 Slot = tuple[Any, ...]
@@ -82,7 +83,7 @@ class WindowedAggregate(WindowedProcessor):
         ids, keys, values, timestamps, times = columns
         slots: list[Slot] = list(zip(ids, starts, strict=True))
         is_open = [start + size > time - grace for start, time in zip(starts, times, strict=True)]
-        self.context.count("dropped-late", is_open.count(False))
+        self.context.count(CounterName.DROPPED_LATE, is_open.count(False))
         return self._forget(_Placed(slots, keys, values, timestamps, times).select(is_open))
 
     def _forget(self, placed: _Placed) -> _Placed:

@@ -74,7 +74,7 @@ class StreamsBuilder:
 
         With ``reorder_within`` records wait until stream time, the greatest timestamp in the topic so far, has passed
         their own by that much, and reach the table in the order of their timestamps. What comes later than that reaches
-        it at once, out of order, and is counted as ``late``.
+        it at once, out of order, and is counted as ``passed-late``.
 
         >>> from millpond.processors import StreamsBuilder, TopologyDriver
         >>> builder = StreamsBuilder(value_serde="string")

@@ -113,7 +113,7 @@ class ProcessorContext:
         return self._scheduler.schedule(self.node, length, kind, punctuator, memory)
 
     def count(self, what: str, amount: int = 1) -> None:
-        """Count an event of this processor, such as ``dropped-null-key``."""
+        """Count an event of this processor: a ``CounterName``, or a name of your own."""
         if amount:
             self.counters[f"{self.node}:{what}"] += amount
 

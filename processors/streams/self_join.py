@@ -9,6 +9,7 @@ from typing import Any
 
 from millpond.processors.options.join_windows import JoinWindows
 from millpond.processors.runtime.batch import Batch, BatchBuilder
+from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.stores.typed.window import WindowStore
 
@@ -35,7 +36,7 @@ class StreamSelfJoin(Processor):
         out = BatchBuilder()
         for key, value, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True):
             if key is None or value is None:
-                self.context.count("dropped-null")
+                self.context.count(CounterName.DROPPED_NULL)
             else:
                 self._process_one(out, key, value, timestamp)
         self.context.forward(out.build())

@@ -5,6 +5,7 @@ from typing import Any
 
 from millpond.processors.options.functions import positional_parameters
 from millpond.processors.runtime.batch import Batch
+from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.processor import Processor
 
 Predicate = Callable[[Any, Any], bool]
@@ -141,5 +142,5 @@ class DropNullKeys(Processor):
 
     def process(self, batch: Batch) -> None:
         kept = batch.select([key is not None for key in batch.keys])
-        self.context.count("dropped-null-key", len(batch) - len(kept))
+        self.context.count(CounterName.DROPPED_NULL_KEY, len(batch) - len(kept))
         self.context.forward(kept)

@@ -11,6 +11,7 @@ from typing import Any
 
 from millpond.processors.options.join_windows import JoinWindows
 from millpond.processors.runtime.batch import Batch, BatchBuilder
+from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.streams.unpaired_records import Side, Waiting, WaitingRecords
 from millpond.stores.typed.window import WindowStore
@@ -74,7 +75,7 @@ class StreamStreamJoin(Processor):
                 for record in waiting.advance(timestamp):
                     self._emit_waiting(out, record)
             if value is None or (key is None and not self._alone):
-                self.context.count("dropped-null")
+                self.context.count(CounterName.DROPPED_NULL)
             elif key is None:
                 out.add(key, self._join(key, value, None), timestamp)
             else:

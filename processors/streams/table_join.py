@@ -11,6 +11,7 @@ from typing import Any
 
 from millpond.processors.options.joins import JoinType
 from millpond.processors.runtime.batch import Batch
+from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.tables.time_ordered_buffer import BufferSpec, TimeOrderedBuffer
 from millpond.processors.tables.value_getters import ValueGetterFactory
@@ -56,10 +57,10 @@ class StreamTableJoin(Processor):
 
     def process(self, batch: Batch) -> None:
         kept = self._usable(batch)
-        self.context.count("dropped-null", len(batch) - len(kept))
+        self.context.count(CounterName.DROPPED_NULL, len(batch) - len(kept))
         if self._buffer is not None and len(kept):
             kept, late = self._buffer.pass_through(kept)
-            self.context.count("late", late)
+            self.context.count(CounterName.PASSED_LATE, late)
         if not len(kept):
             return
         found = self._look_up(kept)
@@ -112,11 +113,12 @@ class StreamTableJoin(Processor):
         return found
 
     def _count_beyond_history(self, missed: int) -> None:
-        self.context.count("beyond-history-retention", missed)
+        self.context.count(CounterName.BEYOND_HISTORY_RETENTION, missed)
         if missed and not self._warned:
             self._warned = True
             _log.warning(
                 "%s looked up times before the table's history retention and found nothing; such records are counted "
-                "as 'beyond-history-retention'. If they should find a value, make the history retention longer",
+                "as %r. If they should find a value, make the history retention longer",
                 self.context.node,
+                CounterName.BEYOND_HISTORY_RETENTION.value,
             )

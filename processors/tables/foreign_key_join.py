@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from millpond.processors.runtime.batch import Batch, BatchBuilder
+from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.tables.foreign_key_messages import (
     Content,
@@ -38,7 +39,7 @@ def latest_only(context: ProcessorContext, batch: Batch, versioned: bool) -> Bat
     if not versioned or batch.latest is None:
         return batch
     kept = batch.select(batch.latest)
-    context.count("dropped-out-of-order", len(batch) - len(kept))
+    context.count(CounterName.DROPPED_OUT_OF_ORDER, len(batch) - len(kept))
     return kept
 
 
@@ -267,7 +268,7 @@ class ResponseJoin(Processor):
                 stored = self._rows.get(key)
                 row = None if stored is None else LeftRow.from_bytes(stored.value)
                 if response.hash != (None if row is None else row.hash):
-                    self.context.count("dropped-stale-response")
+                    self.context.count(CounterName.DROPPED_STALE_RESPONSE)
                     continue
                 if response.content is Content.RETRACTION:
                     self.context.forward(out.build())

@@ -9,6 +9,7 @@ from typing import Any
 
 from millpond.processors.options.joins import JoinType
 from millpond.processors.runtime.batch import Batch, BatchBuilder
+from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.tables.config import TableConfig
 from millpond.processors.tables.value_getters import ValueGetter, ValueGetterFactory
@@ -55,7 +56,7 @@ class TableTableJoin(Processor):
     def process(self, batch: Batch) -> None:
         if self._versioned and batch.latest is not None:
             kept = batch.select(batch.latest)
-            self.context.count("dropped-out-of-order", len(batch) - len(kept))
+            self.context.count(CounterName.DROPPED_OUT_OF_ORDER, len(batch) - len(kept))
             batch = kept
         out = BatchBuilder(olds=self._result.send_olds)
         olds = batch.olds or [None] * len(batch)

@@ -5,6 +5,7 @@ their key's latest. A record that is late even so goes to the table at once, as 
 """
 
 from millpond.processors.runtime.batch import Batch
+from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.tables.time_ordered_buffer import BufferSpec, TimeOrderedBuffer
 
@@ -21,7 +22,7 @@ class TableReorder(Processor):
 
     def process(self, batch: Batch) -> None:
         kept = batch.select([key is not None for key in batch.keys]) if None in batch.keys else batch
-        self.context.count("dropped-null-key", len(batch) - len(kept))
+        self.context.count(CounterName.DROPPED_NULL_KEY, len(batch) - len(kept))
         released, late = self._buffer.pass_through(kept)
-        self.context.count("late", late)
+        self.context.count(CounterName.PASSED_LATE, late)
         self.context.forward(released)

@@ -3,6 +3,7 @@
 from typing import Any
 
 from millpond.processors.runtime.batch import Batch, BatchBuilder
+from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.tables.config import TableConfig
 from millpond.processors.tables.table_store import TableStore
@@ -77,7 +78,7 @@ class TableWriter:
                 expired += 1
                 continue
             out.add(key, value, timestamp, old, valid_to == VALID_TO_UNDEFINED)
-        self._context.count("dropped-expired", expired)
+        self._context.count(CounterName.DROPPED_EXPIRED, expired)
         return out.build()
 
     def _value_before(self, key: Any) -> Any:

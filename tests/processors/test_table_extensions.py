@@ -270,7 +270,7 @@ class TestGraceOfStreamTableJoins:
         with TopologyDriver(builder.build()) as driver:
             driver.pipe_all("s", [("a", "one", 100), ("a", "late", 89), ("a", "in time", 90)])
             assert driver.read("out") == [("a", "late-None", 89), ("a", "in time-None", 90)]
-            assert [n for what, n in driver.counters.items() if what.endswith(":late")] == [1]
+            assert [n for what, n in driver.counters.items() if what.endswith(":passed-late")] == [1]
 
     def test_a_grace_needs_a_versioned_table_with_enough_history(self) -> None:
         builder = StreamsBuilder(value_serde="string")

@@ -165,8 +165,14 @@ def test_unusable_records_are_left_out_and_counted(spark: SparkSession, tmp_path
     query.awaitTermination()
     assert sorted(tuple(row) for row in spark.table("skipped_words").collect()) == [("good", 1), ("good", 2)]
     counted = [json.loads(progress.json)["observedMetrics"]["millpond.words"] for progress in query.recentProgress]
-    totals = {"null_key": 1, "bad_key": 1, "bad_timestamp": 2, "bad_value": 1}
-    assert counted == [{**totals, "tasks": [totals]}]
+    columns = {
+        "dropped_null_key": 1,
+        "dropped_bad_key": 1,
+        "dropped_bad_timestamp": 2,
+        "dropped_bad_value": 1,
+    }
+    counts = {column.replace("_", "-"): count for column, count in columns.items()}
+    assert counted == [{**columns, "tasks": [counts]}]
 
 
 def test_unusable_records_fail_the_query_with_topic_column_and_row(spark: SparkSession, tmp_path: Path) -> None:
