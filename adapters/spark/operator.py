@@ -8,6 +8,7 @@ anywhere leaves files that no manifest names, and nothing else.
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 import pandas as pd
@@ -15,9 +16,7 @@ import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from millpond.adapters.spark.counters import counts_row, without_counts
-from millpond.adapters.spark.pack import Router, decoded, joined
 from millpond.adapters.spark.sink import Sink
-from millpond.adapters.spark.source import Source
 from millpond.adapters.spark.worker import StateSettings, task_state, tune
 from millpond.errors import FormatError
 from millpond.processors.distribution.exchange import (
@@ -25,10 +24,11 @@ from millpond.processors.distribution.exchange import (
     WINDOW_ROWS,
     Blob,
     BlobWriter,
-    gather,
     to_record_batch,
 )
+from millpond.processors.distribution.execution import Decoder, Outputs, run_blobs
 from millpond.processors.distribution.plan import Plan
+from millpond.processors.distribution.router import Router
 from millpond.processors.runtime.subtopology import Subtopology
 from millpond.processors.runtime.task import Task
 from millpond.stores.durability.manifest import Manifest
@@ -48,17 +48,24 @@ class Stage:
 
     Attributes:
         plan: the whole plan.
+        group_keys: the integer that Spark groups by for each (sub-topology, partition) of the plan.
         parts: this operator's sub-topologies, by index.
-        sources: how the records of each topic that they read are decoded.
+        decoders: how the records of each topic that they read are decoded.
         sink: the sink's rows, if this operator is the one that writes them; None where its output goes to others.
         settings: where state lives.
     """
 
     plan: Plan
+    group_keys: dict[tuple[int, int], int]
     parts: dict[int, Subtopology]
-    sources: dict[str, Source]
+    decoders: dict[str, Decoder]
     sink: Sink | None
     settings: StateSettings
+
+    @cached_property
+    def tasks(self) -> dict[int, tuple[int, int]]:
+        """The (sub-topology, partition) behind each group key."""
+        return {number: task for task, number in self.group_keys.items()}
 
 
 class TaskOperator(StatefulProcessor):
@@ -73,7 +80,7 @@ class TaskOperator(StatefulProcessor):
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[pd.DataFrame]:
         tune()
         number = int(key[0])
-        index, partition = self._stage.plan.tasks[number]
+        index, partition = self._stage.tasks[number]
         part = self._stage.parts.get(index)
         blobs = _blobs(number, rows)
         if part is None:
@@ -105,36 +112,27 @@ class TaskOperator(StatefulProcessor):
 
     def _run(self, task: Task, partition: int, blobs: Iterable[Blob]) -> Iterator[pd.DataFrame]:
         """Everything that comes out of the task, in frames of a good size."""
-        sources = [self._stage.sources[topic] for topic in task.subtopology.sources]
-        router = Router(self._stage.plan, task.subtopology)
+        stage = self._stage
+        router = Router(stage.plan, task.subtopology, stage.group_keys)
         writer = BlobWriter(partition)
-        waiting = 0
-        for run in gather(blobs):
-            source = sources[run.input]
-            task.process(source.topic, decoded(run, source))
-            waiting += len(run.keys)
-            if waiting >= WINDOW_ROWS:
-                waiting = 0
-                yield from self._take(task, router, writer)
-        task.punctuate(_now())
-        task.flush()
-        yield from self._take(task, router, writer)
+        for outputs in run_blobs(task, blobs, stage.decoders, _now):
+            yield from _to_tasks(outputs, router, writer) if stage.sink is None else _to_sink(outputs, stage.sink)
         if task.counters:
-            schema = EXCHANGE_SCHEMA if self._stage.sink is None else self._stage.sink.schema
+            schema = EXCHANGE_SCHEMA if stage.sink is None else stage.sink.schema
             yield _pandas(counts_row(schema, task.counters))
-        task.close()
 
-    def _take(self, task: Task, router: Router, writer: BlobWriter) -> Iterator[pd.DataFrame]:
-        outputs = {topic: [joined(batches)] for topic, batches in task.take().items()}
-        sink = self._stage.sink
-        if sink is None:
-            blobs = list(router.route(outputs, writer))
-            if blobs:
-                yield _frame(pa.Table.from_batches([to_record_batch(blobs)]))
-            return
-        for batch in outputs.get(sink.topic, ()):
-            for start in range(0, len(batch), WINDOW_ROWS):
-                yield _frame(sink.to_table(batch.slice(start, start + WINDOW_ROWS)))
+
+def _to_tasks(outputs: Outputs, router: Router, writer: BlobWriter) -> Iterator[pd.DataFrame]:
+    blobs = list(router.send(outputs, writer))
+    if blobs:
+        yield _frame(pa.Table.from_batches([to_record_batch(blobs)]))
+
+
+def _to_sink(outputs: Outputs, sink: Sink) -> Iterator[pd.DataFrame]:
+    if sink.topic in outputs:
+        batch = outputs[sink.topic]
+        for start in range(0, len(batch), WINDOW_ROWS):
+            yield _frame(sink.to_table(batch.slice(start, start + WINDOW_ROWS)))
 
 
 def _now() -> int:

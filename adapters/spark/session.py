@@ -22,7 +22,7 @@ MAX_BATCH_BYTES: Final = 1 << 30
 """The most that an Arrow batch of blobs may come to: half of what a binary column holds, for its buffers double."""
 
 
-def prepare(session: SparkSession) -> None:
+def check_session(session: SparkSession) -> None:
     """Check the state-store provider, the workers' Python, and the bounds of the Arrow batches that carry blobs.
 
     Raises:

@@ -1,34 +1,23 @@
-"""From the rows of an input DataFrame to records: which columns, of which types, and what happens to unusable rows.
+"""Which columns of an input DataFrame make a topic's records, and how they are read.
 
-Rule of this module: everything that can be known from the schema is checked in the driver before the query starts; what
-only the data can tell is checked once, where the rows are packed. A column whose type is the serde's own is taken as it
-is; a binary column is what the serde wrote (as from Kafka), and is deserialised with it.
+Rule of this module: everything that can be known from the schema is checked here, in the driver, before the query
+starts. A column whose type is the serde's own is taken as it is; a binary column holds what the serde wrote (as from
+Kafka), and is deserialized with it.
 """
 
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from millpond.errors import ConfigurationError, RecordError, SerdeError
+from millpond.errors import ConfigurationError
+from millpond.processors.distribution.execution import Decoder
 from millpond.processors.options.records import Consumed
-from millpond.processors.runtime.counters import CounterName
-from millpond.stores.serdes import BYTES, STRING, Serde, serde
-
-SKIP_REASONS: Final = (
-    CounterName.DROPPED_NULL_KEY,
-    CounterName.DROPPED_BAD_KEY,
-    CounterName.DROPPED_BAD_TIMESTAMP,
-    CounterName.DROPPED_BAD_VALUE,
-)
-"""Why a record is unusable."""
+from millpond.stores.serdes import BYTES, Serde, serde
 
 _NATIVE: Final[Mapping[str, tuple[type[T.DataType], ...]]] = {
     "string": (T.StringType, T.CharType, T.VarcharType),
@@ -50,15 +39,14 @@ class OnError(StrEnum):
 
 @dataclass(frozen=True)
 class Source:
-    """How the packed records of one source topic are read. Travels to the workers.
+    """How the records of one source topic are read. Travels to the workers.
 
     Attributes:
         topic: the topic.
         key, value, timestamp: the names of the DataFrame's columns, for messages.
         key_serde: makes a key's bytes, or reads it where the column is binary.
         value_serde: reads binary values; None where values are taken as they are.
-        decode_key: whether the key column holds serialised keys.
-        keyed: whether a key's bytes decide where its record goes; if not, records without a key are welcome.
+        decode_key: whether the key column holds serialized keys.
         on_error: what happens to unusable records.
     """
 
@@ -69,16 +57,12 @@ class Source:
     key_serde: Serde[Any] | None
     value_serde: Serde[Any] | None
     decode_key: bool
-    keyed: bool
     on_error: OnError
 
-
-class Records(NamedTuple):
-    """The usable rows, the bytes of their keys in the same order, and how many were skipped for which reason."""
-
-    table: pa.Table
-    keys: list[bytes]
-    skipped: Counter[str]
+    @property
+    def decoder(self) -> Decoder:
+        """How the columns key and value become what processors see."""
+        return Decoder(self.key_serde if self.decode_key else None, self.value_serde)
 
 
 def select_source(
@@ -86,8 +70,15 @@ def select_source(
 ) -> tuple[DataFrame, Source]:
     """The DataFrame's records as columns key, value, timestamp (long, milliseconds), and how to read them.
 
+    Args:
+        frame: the input.
+        topic: which topic's records they are.
+        consumed: names the columns and the serdes.
+        on_error: what happens to unusable records.
+        keyed: whether a key's bytes decide where its record goes.
+
     Raises:
-        ConfigurationError: a column is missing or of a type that its serde cannot take.
+        ConfigurationError: a column is missing or of a type that its serde cannot take, or keys need a serde.
     """
     key_type = _column_type(frame, topic, consumed.key, "key")
     value_name, value = _value(frame, topic, consumed)
@@ -99,6 +90,11 @@ def select_source(
             f"topic {topic!r}: the key column {consumed.key!r} is of type {key_type.simpleString()}, which cannot be a "
             "key; make one string or number of it first"
         )
+    if keyed and key_serde is None:
+        raise ConfigurationError(
+            f"topic {topic!r}: a record goes to the task of its serialized key, but there is no serde for keys; give "
+            "one: Consumed(key_serde=...)"
+        )
     decode_key = _decodes(topic, consumed.key, key_type, key_serde)
     decode_value = _decodes(topic, value_name, value_type, value_serde)
     source = Source(
@@ -109,26 +105,10 @@ def select_source(
         key_serde=key_serde,
         value_serde=value_serde if decode_value else None,
         decode_key=decode_key,
-        keyed=keyed,
         on_error=on_error,
     )
     time = _milliseconds(frame, topic, consumed.timestamp)
     return frame.select(_named(consumed.key).alias("key"), value.alias("value"), time.alias("timestamp")), source
-
-
-def internal_source(topic: str, consumed: Consumed) -> Source:
-    """How the records of a repartition topic are read: as the sub-topology before serialised them."""
-    return Source(
-        topic=topic,
-        key="key",
-        value="value",
-        timestamp="timestamp",
-        key_serde=serde(consumed.key_serde or BYTES),
-        value_serde=serde(consumed.value_serde or BYTES),
-        decode_key=True,
-        keyed=True,
-        on_error=OnError.FAIL,
-    )
 
 
 def _named(column: str) -> Column:
@@ -178,85 +158,4 @@ def _decodes(topic: str, column: str, type_: T.DataType, reader: Serde[Any] | No
             f"topic {topic!r}: column {column!r} is of type {type_.simpleString()}, which the {reader.name} serde "
             "cannot take; cast the column or name another serde in Consumed"
         )
-    return False
-
-
-class RecordReader:
-    """Turns packed rows into records, applying the policy for unusable ones."""
-
-    def __init__(self, source: Source, split: int) -> None:
-        self._source = source
-        self._split = split
-        self._rows = 0
-
-    def read(self, table: pa.Table) -> Records:
-        """The usable records of the next rows of this split.
-
-        Raises:
-            RecordError: a record is unusable, and the policy is to fail.
-        """
-        skipped: Counter[str] = Counter()
-        source = self._source
-        if source.keyed:
-            table = self._drop(table, pc.is_null(table["key"]), CounterName.DROPPED_NULL_KEY, source.key, skipped)
-        times: Any = table["timestamp"]
-        untimed: Any = pc.fill_null(pc.less(times, pa.scalar(0)), True)
-        table = self._drop(table, untimed, CounterName.DROPPED_BAD_TIMESTAMP, source.timestamp, skipped)
-        if source.value_serde is not None:
-            bad = _failures(source.value_serde.deserialize, table["value"].to_pylist())
-            table = self._drop(table, bad, CounterName.DROPPED_BAD_VALUE, source.value, skipped)
-        table, keys = self._serialised_keys(table, skipped)
-        self._rows += table.num_rows
-        return Records(table, keys, skipped)
-
-    def _serialised_keys(self, table: pa.Table, skipped: Counter[str]) -> tuple[pa.Table, list[bytes]]:
-        """The rows with good keys, and the keys' bytes where they decide anything."""
-        source, column = self._source, table["key"]
-        if source.key_serde is None or not (source.keyed or source.decode_key):
-            return table, []
-        if source.key_serde is STRING and not source.decode_key:
-            text: list[Any] = column.cast(pa.binary()).to_pylist()
-            return table, text
-        check = source.key_serde.deserialize if source.decode_key else source.key_serde.serialize
-        table = self._drop(
-            table, _failures(check, column.to_pylist()), CounterName.DROPPED_BAD_KEY, source.key, skipped
-        )
-        keys: list[Any] = table["key"].to_pylist()
-        return table, keys if source.decode_key else list(map(source.key_serde.serialize, keys))
-
-    def _drop(self, table: pa.Table, bad: Any, reason: CounterName, column: str, skipped: Counter[str]) -> pa.Table:
-        count = 0 if bad is None else pc.sum(bad).as_py() or 0
-        if not count:
-            return table
-        if self._source.on_error is OnError.FAIL:
-            raise self._error(table, pc.index(bad, True).as_py(), reason, column)
-        skipped[reason.value] += count
-        return table.filter(pc.invert(bad))
-
-    def _error(self, table: pa.Table, row: int, reason: CounterName, column: str) -> RecordError:
-        fault = reason.removeprefix("dropped-").replace("-", " ")
-        shown = ", ".join(f"{name}={table[name][row].as_py()!r:.200}" for name in table.column_names)
-        return RecordError(
-            f"topic {self._source.topic!r}: column {column!r}: {fault} in row {self._rows + row} of "
-            f"Spark partition {self._split} ({shown}); clean the input, or set on_error='skip' to leave such records "
-            "out and count them"
-        )
-
-
-def _failures(operation: Callable[[Any], Any], values: list[Any]) -> Any:
-    """Which of the values the operation refuses; None where it takes them all. Nulls are left alone."""
-    try:
-        for value in values:
-            if value is not None:
-                operation(value)
-    except SerdeError:
-        return pa.array([value is not None and _fails(operation, value) for value in values], pa.bool_())
-    return None
-
-
-def _fails(operation: Callable[[Any], Any], value: Any) -> bool:
-    try:
-        operation(value)
-    except SerdeError:
-        return True
     return False

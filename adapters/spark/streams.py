@@ -4,22 +4,27 @@ Rule of this module: it builds a plan of DataFrames and starts nothing. Whatever
 here, in the driver, before a query starts.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import reduce
 from uuid import uuid4
 
 from pyspark.sql import DataFrame, SparkSession
 
 from millpond.adapters.spark.counters import counting_ddl, report_counts
+from millpond.adapters.spark.group_keys import group_keys
 from millpond.adapters.spark.inspection import store_frame
+from millpond.adapters.spark.map_side import ProcessAndSend, ProcessToSink, SendToTasks
 from millpond.adapters.spark.operator import EXCHANGE_DDL, Stage, TaskOperator
-from millpond.adapters.spark.pack import MapOnly, Pack, PackThrough
-from millpond.adapters.spark.session import prepare
+from millpond.adapters.spark.records import SKIP_REASONS
+from millpond.adapters.spark.session import check_session
 from millpond.adapters.spark.sink import Sink
-from millpond.adapters.spark.source import SKIP_REASONS, OnError, Source, internal_source, select_source
+from millpond.adapters.spark.source import OnError, Source, select_source
 from millpond.adapters.spark.worker import StateSettings
 from millpond.errors import ConfigurationError, StateConflictError
+from millpond.processors.distribution.execution import Decoder
 from millpond.processors.distribution.plan import Plan, make_plan
+from millpond.processors.distribution.router import Route, Router, TaskNumbers
 from millpond.processors.runtime.topology import Topology
 from millpond.stores.backend import BackendSupplier
 from millpond.stores.directory import check_plain_name
@@ -100,16 +105,19 @@ class SparkStreams:
             for topic, node in plan.topics.items()
         }
         if not plan.stages:
-            return reduce(DataFrame.union, (self._map_only(plan, *pair, output) for pair in prepared.values()))
+            return reduce(DataFrame.union, (_map_only(plan, *pair, output) for pair in prepared.values()))
         settings = self._settings(session, plan)
-        sources = {topic: source for topic, (_, source) in prepared.items()}
+        numbers = group_keys((part.index for stage in plan.stages for part in stage), plan.partitions)
+        decoders = {topic: source.decoder for topic, (_, source) in prepared.items()}
         for topic, consumed in plan.internal_topics.items():
-            sources[topic] = internal_source(topic, consumed)
+            decoders[topic] = Decoder.of_repartition_topic(consumed)
         arriving: dict[int, list[DataFrame]] = {}
         for frame, source in prepared.values():
-            level, packed = self._packed(plan, frame, source)
-            arriving.setdefault(level, []).append(packed)
-        return _chain(plan, arriving, sources, output, settings)
+            level, blobs = _sent(plan, numbers, frame, source)
+            arriving.setdefault(level, []).append(blobs)
+        parts = [{part.index: part for part in stage} for stage in plan.stages]
+        stages = [Stage(plan, numbers, each, decoders, None, settings) for each in parts]
+        return _chain([*stages[:-1], replace(stages[-1], sink=output)], arriving)
 
     def read_store(
         self,
@@ -146,7 +154,7 @@ class SparkStreams:
         return self._partitions or int(session.conf.get("spark.sql.shuffle.partitions") or 200)
 
     def _settings(self, session: SparkSession, plan: Plan) -> StateSettings:
-        prepare(session)
+        check_session(session)
         chosen = supplier(self._backend or session.conf.get(BACKEND_CONF, None) or DEFAULT_BACKEND)
         for part in plan.parts:
             for spec in part.stores.values():
@@ -165,34 +173,32 @@ class SparkStreams:
             supplier=chosen,
         )
 
-    def _packed(self, plan: Plan, frame: DataFrame, source: Source) -> tuple[int, DataFrame]:
-        """One input as blobs, and the position of the first operator that takes some of them."""
-        part = plan.readers[source.topic]
-        pack = PackThrough(plan, part, source) if plan.is_map_side(part) else Pack(plan, source)
-        packed = frame.mapInArrow(pack, counting_ddl(EXCHANGE_DDL))
-        level = min(map(plan.entry_level, plan.all_readers(source.topic)))
-        return level, report_counts(packed, f"millpond.{source.topic}", SKIP_REASONS)
 
-    def _map_only(self, plan: Plan, frame: DataFrame, source: Source, output: Sink) -> DataFrame:
-        run = MapOnly(plan.readers[source.topic], source, output)
-        rows = frame.mapInArrow(run, counting_ddl(output.ddl))
-        return report_counts(rows, f"millpond.{source.topic}", SKIP_REASONS)
+def _sent(plan: Plan, numbers: TaskNumbers, frame: DataFrame, source: Source) -> tuple[int, DataFrame]:
+    """One input as blobs, and the position of the first operator that takes some of them."""
+    part = plan.readers[source.topic]
+    send: SendToTasks | ProcessAndSend
+    if plan.is_map_side(part):
+        send = ProcessAndSend(part, source, Router(plan, part, numbers))
+    else:
+        send = SendToTasks(source, Route(plan, source.topic, numbers))
+    blobs = frame.mapInArrow(send, counting_ddl(EXCHANGE_DDL))
+    level = min(map(plan.entry_level, plan.all_readers(source.topic)))
+    return level, report_counts(blobs, f"millpond.{source.topic}", SKIP_REASONS)
 
 
-def _chain(
-    plan: Plan,
-    arriving: Mapping[int, list[DataFrame]],
-    sources: dict[str, Source],
-    output: Sink,
-    settings: StateSettings,
-) -> DataFrame:
+def _map_only(plan: Plan, frame: DataFrame, source: Source, output: Sink) -> DataFrame:
+    process = ProcessToSink(plan.readers[source.topic], source, output)
+    rows = frame.mapInArrow(process, counting_ddl(output.ddl))
+    return report_counts(rows, f"millpond.{source.topic}", SKIP_REASONS)
+
+
+def _chain(stages: Sequence[Stage], arriving: Mapping[int, list[DataFrame]]) -> DataFrame:
     """One operator after the other; each takes what the one before it made, and the inputs that arrive at its level."""
     flow: list[DataFrame] = []
-    for level, parts in enumerate(plan.stages):
-        last = level == len(plan.stages) - 1
-        stage = Stage(plan, {part.index: part for part in parts}, sources, output if last else None, settings)
+    for level, stage in enumerate(stages):
         frames = reduce(DataFrame.unionByName, flow + arriving.get(level, []))
-        ddl = output.ddl if last else EXCHANGE_DDL
+        ddl = EXCHANGE_DDL if stage.sink is None else stage.sink.ddl
         groups = frames.groupBy("task")
         rows = groups.transformWithStateInPandas(TaskOperator(stage), counting_ddl(ddl), "Append", "None")
         flow = [report_counts(rows, f"millpond.operator.{level}")]

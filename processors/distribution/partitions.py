@@ -1,24 +1,20 @@
-"""Which partition a record belongs to, and which integer Spark groups a task's records by.
+"""Which partition a record belongs to.
 
-Rule of this module: both answers are part of the durable state's meaning, so they depend on nothing but their
-arguments: not on the process, the session or the release. A record's partition is ``crc32(key bytes) mod partitions``
-with the CRC-32 of zlib, gzip and PNG (reflected polynomial 0xEDB88320) over the *serialised* key, read as an unsigned
-integer: any language can compute it.
+Rule of this module: the answer is part of the durable state's meaning, so it depends on nothing but the arguments: not
+on the process, the session or the release. A record's partition is ``crc32(key bytes) mod partitions`` with the CRC-32
+of zlib, gzip and PNG (reflected polynomial 0xEDB88320) over the *serialized* key, read as an unsigned integer: any
+language can compute it.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Sequence
 from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
 
-_MASK: Final = 0xFFFFFFFF
-_SPARK_SEED: Final = 42
-
 
 def partition_of(key: bytes, partitions: int) -> int:
-    """The partition of one serialised key.
+    """The partition of one serialized key.
 
     >>> partition_of(b"JFK", 4)
     3
@@ -30,45 +26,3 @@ def partitions_of(keys: Sequence[bytes], partitions: int) -> npt.NDArray[np.uint
     """``partition_of`` for many keys, in their order."""
     hashes = np.fromiter(map(crc32, keys), dtype=np.uint32, count=len(keys))
     return hashes % np.uint32(partitions)
-
-
-def spark_hash(number: int) -> int:
-    """What Spark's ``hash(cast(number as int))`` gives: Murmur3 (x86, 32 bits) of four bytes, as a signed integer."""
-    k = (number & _MASK) * 0xCC9E2D51 & _MASK
-    k = (k << 15 | k >> 17) & _MASK
-    h = _SPARK_SEED ^ (k * 0x1B873593 & _MASK)
-    h = (h << 13 | h >> 19) & _MASK
-    h = (h * 5 + 0xE6546B64 & _MASK) ^ 4
-    h = (h ^ h >> 16) * 0x85EBCA6B & _MASK
-    h = (h ^ h >> 13) * 0xC2B2AE35 & _MASK
-    h ^= h >> 16
-    return h - (1 << 32) if h >> 31 else h
-
-
-def group_keys(subtopologies: Iterable[int], partitions: int) -> dict[tuple[int, int], int]:
-    """The integer that stands for each (sub-topology, partition) when Spark groups records by task.
-
-    Spark sends a group to shuffle partition ``pmod(hash(integer), shuffle partitions)``. Plain 0, 1, 2, ... fall
-    unevenly; these fall evenly wherever the number of shuffle partitions divides ``partitions``. They do not depend on
-    it, because it may change. Sub-topology ``s`` takes the ``s``-th smallest integer that falls right for each
-    partition, so no two tasks ever share one.
-    """
-    return {
-        (subtopology, partition): number
-        for subtopology in subtopologies
-        for partition, number in enumerate(_spread(subtopology, partitions))
-    }
-
-
-def _spread(skip: int, partitions: int) -> list[int]:
-    """For each partition the integer that falls on it after ``skip`` others did."""
-    found: dict[int, int] = {}
-    seen = [0] * partitions
-    number = 0
-    while len(found) < partitions:
-        partition = spark_hash(number) % partitions
-        if seen[partition] == skip:
-            found[partition] = number
-        seen[partition] += 1
-        number += 1
-    return [found[partition] for partition in range(partitions)]

@@ -1,7 +1,7 @@
-"""How a topology becomes a chain of Spark operators.
+"""How a topology becomes a chain of operators, each of which runs many tasks.
 
-Rule of this module: it sees the topology only, no DataFrames. A sub-topology that reads the user's topics and keeps
-nothing runs on the map side, where its input is packed. The others run in operators: those that feed each other through
+Rule of this module: it sees the topology only, no data. A sub-topology that reads the user's topics and keeps nothing
+runs on the map side, where its input is split. The others run in operators: those that feed each other through
 repartition topics in one operator after the other, those that do not side by side in one. Only what the wanted sink
 depends on is run.
 """
@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from millpond.errors import TopologyError
-from millpond.processors.distribution.partitions import group_keys
 from millpond.processors.options.records import Consumed
 from millpond.processors.runtime.nodes import SourceNode
 from millpond.processors.runtime.subtopology import Subtopology
@@ -24,9 +23,9 @@ class Plan:
 
     Attributes:
         topology: the whole topology.
-        sink: the topic that the output DataFrame shows.
+        sink: the topic whose records are the output.
         partitions: how many tasks each sub-topology has.
-        map_side: the sub-topologies that run where their input is packed.
+        map_side: the sub-topologies that run where their input is split.
         stages: the sub-topologies of each operator, first to last; empty if everything is on the map side.
     """
 
@@ -66,20 +65,6 @@ class Plan:
             topic: node.consumed for part in self.parts for topic, node in part.sources.items() if topic in internal
         }
 
-    @cached_property
-    def group_keys(self) -> dict[tuple[int, int], int]:
-        """The integer that Spark groups by for each (sub-topology, partition) that runs in an operator."""
-        return group_keys((part.index for stage in self.stages for part in stage), self.partitions)
-
-    @cached_property
-    def tasks(self) -> dict[int, tuple[int, int]]:
-        """The (sub-topology, partition) behind each group key."""
-        return {number: task for task, number in self.group_keys.items()}
-
-    def group_keys_of(self, part: Subtopology) -> list[int]:
-        """The group keys of a sub-topology's tasks, by partition."""
-        return [self.group_keys[part.index, partition] for partition in range(self.partitions)]
-
     def input_of(self, topic: str, part: Subtopology | None = None) -> int:
         """The position of ``topic`` among the inputs of ``part``, or of the only sub-topology that reads it."""
         return list((part or self.readers[topic]).sources).index(topic)
@@ -111,15 +96,14 @@ def make_plan(topology: Topology, sink: str | None, partitions: int) -> Plan:
     if topology.loops:
         raise TopologyError(
             f"records of the repartition topics {sorted(topology.loops)} come back to the tasks that wrote them, "
-            "because both ends of the way use the same store, but Spark's operators run one after the other; write the "
-            "records out at that point, and go on in a second query"
+            "because both ends of the way use the same store, but distributed operators run one after the other; "
+            "write the records out at that point, and go on in a second query"
         )
     chosen = _sink(topology, sink)
     writers = [part for part in topology.subtopologies if chosen in part.sinks]
     if len(writers) > 1:
         raise TopologyError(
-            f"sink {chosen!r} is written by {len(writers)} sub-topologies; give each its own sink and union the "
-            "DataFrames"
+            f"sink {chosen!r} is written by {len(writers)} sub-topologies; give each its own sink and unite the outputs"
         )
     needed = _ancestors(topology, writers[0])
     map_side = tuple(part for part in needed if _runs_on_map_side(topology, part))
@@ -138,13 +122,11 @@ def make_plan(topology: Topology, sink: str | None, partitions: int) -> Plan:
 def _sink(topology: Topology, sink: str | None) -> str:
     sinks = sorted(topology.sinks)
     if not sinks:
-        raise TopologyError(
-            "the topology has no sink, so there is nothing to make a DataFrame of; end a stream with to(...)"
-        )
+        raise TopologyError("the topology has no sink, so nothing would come out of it; end a stream with to(...)")
     if sink is None and len(sinks) == 1:
         return sinks[0]
     if sink is None:
-        raise TopologyError(f"the topology has the sinks {sinks}; say which one: transform(inputs, sink=...)")
+        raise TopologyError(f"the topology has the sinks {sinks}; say which one: sink=...")
     if sink not in sinks:
         raise TopologyError(f"the topology has the sinks {sinks}, not {sink!r}")
     return sink

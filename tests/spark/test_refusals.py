@@ -10,7 +10,8 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql import DataFrame, SparkSession
 
-from millpond.adapters.spark import SparkStreams
+from millpond.adapters.spark import OnError, SparkStreams
+from millpond.adapters.spark.source import select_source
 from millpond.errors import ConfigurationError, StateConflictError, TopologyError, UnknownBackendError
 from millpond.processors import Consumed, StreamsBuilder, Topology
 from tests.spark.orders import SCHEMAS, rated_orders
@@ -96,6 +97,12 @@ def test_a_column_of_a_type_that_its_serde_cannot_take_is_refused(streams: Make,
         streams(counts(Consumed("string", "string"))).transform({"words": words})
     with pytest.raises(ConfigurationError, match="timestamp column 'key' is of type string"):
         streams(counts(Consumed("string", "int64", timestamp="key"))).transform({"words": words})
+
+
+def test_keys_that_decide_where_records_go_need_a_serde(words: DataFrame) -> None:
+    with pytest.raises(ConfigurationError, match=r"topic 'words'.*no serde for keys; give one: Consumed\(key_serde"):
+        select_source(words, "words", Consumed(), OnError.FAIL, keyed=True)
+    select_source(words, "words", Consumed(), OnError.FAIL, keyed=False)
 
 
 def test_a_session_with_another_state_store_provider_is_refused(

@@ -1,0 +1,117 @@
+"""The map side: input rows become blobs for tasks, or first pass through a sub-topology that keeps nothing.
+
+Rule of this module: its classes are the functions of ``mapInArrow``. They see one Spark partition and keep nothing
+between micro-batches.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+from typing import Final
+
+import pyarrow as pa
+from pyspark.taskcontext import TaskContext
+
+from millpond.adapters.spark.counters import counts_row, without_counts
+from millpond.adapters.spark.records import RecordReader
+from millpond.adapters.spark.sink import Sink
+from millpond.adapters.spark.source import Source
+from millpond.adapters.spark.worker import tune
+from millpond.processors.distribution.exchange import EXCHANGE_SCHEMA, Blob, BlobWriter, to_record_batch
+from millpond.processors.distribution.execution import Outputs, run_split
+from millpond.processors.distribution.router import Route, Router
+from millpond.processors.runtime.subtopology import Subtopology
+from millpond.processors.runtime.task import Task
+
+_CHUNK_BYTES: Final = 8 << 20
+
+
+class SendToTasks:
+    """Sends the records of one source topic to the tasks that read it."""
+
+    def __init__(self, source: Source, route: Route) -> None:
+        self._source = source
+        self._route = route
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        tune()
+        split = _split()
+        writer = BlobWriter(split)
+        reader = RecordReader(self._source, split)
+        for chunk in _chunks(batches):
+            records, keys = reader.rows(chunk)
+            yield from _blob_rows(self._route.send(records, keys, writer))
+        yield from _counted(EXCHANGE_SCHEMA, reader.skipped)
+
+
+class ProcessAndSend:
+    """Runs one source topic through a sub-topology that keeps nothing, and sends what comes out to other tasks."""
+
+    def __init__(self, part: Subtopology, source: Source, router: Router) -> None:
+        self._part = part
+        self._source = source
+        self._router = router
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        split = _split()
+        writer = BlobWriter(split)
+        counts: Counter[str] = Counter()
+        for outputs in _process(self._part, self._source, split, batches, counts):
+            yield from _blob_rows(self._router.send(outputs, writer))
+        yield from _counted(EXCHANGE_SCHEMA, counts)
+
+
+class ProcessToSink:
+    """Runs one source topic through a sub-topology that keeps nothing, straight into the sink."""
+
+    def __init__(self, part: Subtopology, source: Source, sink: Sink) -> None:
+        self._part = part
+        self._source = source
+        self._sink = sink
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        counts: Counter[str] = Counter()
+        for outputs in _process(self._part, self._source, _split(), batches, counts):
+            if self._sink.topic in outputs:
+                yield from without_counts(self._sink.to_table(outputs[self._sink.topic])).to_batches()
+        yield from _counted(self._sink.schema, counts)
+
+
+def _split() -> int:
+    context = TaskContext.get()
+    return 0 if context is None else int(context.partitionId())
+
+
+def _chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """The rows, a few megabytes at a time."""
+    pending: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        pending.append(batch)
+        size += batch.nbytes
+        if size >= _CHUNK_BYTES:
+            yield pa.Table.from_batches(pending)
+            pending, size = [], 0
+    if pending:
+        yield pa.Table.from_batches(pending)
+
+
+def _process(
+    part: Subtopology, source: Source, split: int, batches: Iterator[pa.RecordBatch], counts: Counter[str]
+) -> Iterator[Outputs]:
+    """What the sub-topology makes of the rows; at the end ``counts`` holds what was skipped and what it counted."""
+    tune()
+    reader = RecordReader(source, split)
+    task = Task(part, {}, split)
+    yield from run_split(task, source.topic, chain.from_iterable(map(reader.batches, _chunks(batches))))
+    counts.update(reader.skipped)
+    counts.update(task.counters)
+
+
+def _blob_rows(blobs: Iterable[Blob]) -> Iterator[pa.RecordBatch]:
+    yield from without_counts(pa.Table.from_batches([to_record_batch(blobs)])).to_batches()
+
+
+def _counted(schema: pa.Schema, counts: Mapping[str, int]) -> Iterator[pa.RecordBatch]:
+    if counts:
+        yield from counts_row(schema, counts).to_batches()

@@ -1,0 +1,160 @@
+"""From the rows of a Spark partition to records: what happens to those that are unusable.
+
+Rule of this module: what only the data can tell is checked here and nowhere else. A value is decoded once where its
+record is processed in this worker. Where it is sent on as it is, it is decoded here only to be judged, and again by the
+task that gets it: only here its row is known, and a record that is left out must not count in the order of the others.
+"""
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millpond.adapters.spark.source import OnError, Source
+from millpond.errors import RecordError, SerdeError
+from millpond.processors.distribution.exchange import Run, windows
+from millpond.processors.runtime.batch import Batch
+from millpond.processors.runtime.counters import CounterName
+from millpond.stores.serdes import STRING, Serde
+
+SKIP_REASONS: Final = (
+    CounterName.DROPPED_NULL_KEY,
+    CounterName.DROPPED_BAD_KEY,
+    CounterName.DROPPED_BAD_TIMESTAMP,
+    CounterName.DROPPED_BAD_VALUE,
+)
+"""Why a record is unusable."""
+
+
+class RecordReader:
+    """Reads the rows of one split, applying the policy for unusable ones.
+
+    Attributes:
+        skipped: how many records were left out so far, by reason.
+    """
+
+    def __init__(self, source: Source, split: int) -> None:
+        self.skipped: Counter[str] = Counter()
+        self._source = source
+        self._split = split
+        self._rows = 0
+
+    def rows(self, table: pa.Table) -> tuple[pa.Table, list[bytes]]:
+        """The usable ones of the next rows, as they are, and the bytes of their keys in the same order.
+
+        Raises:
+            RecordError: a record is unusable, and the policy is to fail.
+        """
+        source = self._source
+        table = self._drop(table, _positions(pc.is_null(table["key"])), CounterName.DROPPED_NULL_KEY, source.key)
+        table = self._timed(table)
+        if source.value_serde is not None:
+            refused: list[int] = []
+            deque(_attempt(source.value_serde.deserialize, table["value"].to_pylist(), refused), maxlen=0)
+            table = self._drop(table, refused, CounterName.DROPPED_BAD_VALUE, source.value)
+        table, keys = self._key_bytes(table)
+        self._rows += table.num_rows
+        return table, keys
+
+    def batches(self, table: pa.Table) -> Iterator[Batch]:
+        """The usable ones of the next rows, decoded; records without a key are among them.
+
+        Raises:
+            RecordError: a record is unusable, and the policy is to fail.
+        """
+        for run in windows(0, self._timed(table)):
+            yield self._decoded(run)
+            self._rows += len(run.keys)
+
+    def _timed(self, table: pa.Table) -> pa.Table:
+        times: Any = table["timestamp"]
+        untimed: Any = pc.fill_null(pc.less(times, pa.scalar(0)), True)
+        return self._drop(table, _positions(untimed), CounterName.DROPPED_BAD_TIMESTAMP, self._source.timestamp)
+
+    def _key_bytes(self, table: pa.Table) -> tuple[pa.Table, list[bytes]]:
+        """The rows with good keys, and the keys' bytes."""
+        reader, column = self._source.key_serde, table["key"]
+        assert reader is not None
+        if reader is STRING and not self._source.decode_key:
+            text: list[Any] = column.cast(pa.binary()).to_pylist()
+            return table, text
+        keys, refused = column.to_pylist(), list[int]()
+        attempted = list(_attempt(reader.deserialize if self._source.decode_key else reader.serialize, keys, refused))
+        data = keys if self._source.decode_key else attempted
+        table = self._drop(table, refused, CounterName.DROPPED_BAD_KEY, self._source.key)
+        return table, _without(data, refused)
+
+    def _decoded(self, run: Run) -> Batch:
+        source, decoder = self._source, self._source.decoder
+        values, bad_values = _decode(decoder.value_serde, run.values)
+        keys, bad_keys = _decode(decoder.key_serde, run.keys)
+        batch = Batch(keys, values, run.timestamps)
+        if not bad_values and not bad_keys:
+            return batch
+        self._refuse(bad_values, CounterName.DROPPED_BAD_VALUE, source.value, lambda row: _shown(run, row))
+        left = sorted(set(bad_keys).difference(bad_values))
+        self._refuse(left, CounterName.DROPPED_BAD_KEY, source.key, lambda row: _shown(run, row))
+        dropped = {*bad_values, *bad_keys}
+        return batch.select([i not in dropped for i in range(len(batch))])
+
+    def _drop(self, table: pa.Table, refused: list[int], reason: CounterName, column: str) -> pa.Table:
+        if not refused:
+            return table
+        names = table.column_names
+        self._refuse(refused, reason, column, lambda row: {name: table[name][row].as_py() for name in names})
+        mask = np.ones(table.num_rows, dtype=bool)
+        mask[refused] = False
+        return table.filter(pa.array(mask))
+
+    def _refuse(
+        self, refused: list[int], reason: CounterName, column: str, shown: Callable[[int], Mapping[str, Any]]
+    ) -> None:
+        """Count the refused records, or fail with the first of them, of which ``shown`` gives the entries."""
+        if not refused:
+            return
+        if self._source.on_error is not OnError.FAIL:
+            self.skipped[reason.value] += len(refused)
+            return
+        entries = ", ".join(f"{name}={entry!r:.200}" for name, entry in shown(refused[0]).items())
+        fault = reason.removeprefix("dropped-").replace("-", " ")
+        raise RecordError(
+            f"topic {self._source.topic!r}: column {column!r}: {fault} in row "
+            f"{self._rows + refused[0]} of Spark partition {self._split} ({entries}); clean the input, or set "
+            "on_error='skip' to leave such records out and count them"
+        )
+
+
+def _positions(mask: Any) -> list[int]:
+    found: list[int] = pc.indices_nonzero(mask).to_pylist()
+    return found
+
+
+def _attempt(operation: Callable[[Any], Any], entries: Iterable[Any], refused: list[int]) -> Iterator[Any]:
+    """The operation's results, None for None; the positions of entries that it refuses go to ``refused``."""
+    for i, entry in enumerate(entries):
+        try:
+            result = None if entry is None else operation(entry)
+        except SerdeError:
+            refused.append(i)
+            result = None
+        yield result
+
+
+def _decode(reader: Serde[Any] | None, column: list[Any]) -> tuple[list[Any], list[int]]:
+    """What the serde reads, and the positions that it cannot read; the column as it is without a serde."""
+    refused: list[int] = []
+    return (column if reader is None else list(_attempt(reader.deserialize, column, refused))), refused
+
+
+def _shown(run: Run, row: int) -> dict[str, Any]:
+    return {"key": run.keys[row], "value": run.values[row], "timestamp": run.timestamps[row]}
+
+
+def _without(entries: list[Any], dropped: list[int]) -> list[Any]:
+    if not dropped:
+        return entries
+    apart = set(dropped)
+    return [entry for i, entry in enumerate(entries) if i not in apart]

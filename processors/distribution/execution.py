@@ -1,0 +1,93 @@
+"""How a task runs over what has arrived: input records of a split, or blobs from other tasks.
+
+Rule of this module: it knows nothing of stores or commits. Who runs a task opens its stores before and commits them
+after.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Self, TypeAlias
+
+from millpond.processors.distribution.exchange import WINDOW_ROWS, Blob, Run, gather
+from millpond.processors.options.records import Consumed
+from millpond.processors.runtime.batch import Batch, concatenate
+from millpond.processors.runtime.task import Task
+from millpond.stores.serdes import BYTES, Serde, serde
+
+Outputs: TypeAlias = dict[str, Batch]
+"""What came out at each sink topic."""
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """How the records of one topic become what processors see. Travels to the workers.
+
+    Attributes:
+        key_serde, value_serde: read keys and values; None where they are taken as they are.
+    """
+
+    key_serde: Serde[Any] | None
+    value_serde: Serde[Any] | None
+
+    @classmethod
+    def of_repartition_topic(cls, consumed: Consumed) -> Self:
+        """How a repartition topic is read: as the sub-topology before it serialized the records."""
+        return cls(serde(consumed.key_serde or BYTES), serde(consumed.value_serde or BYTES))
+
+    def decode(self, run: Run) -> Batch:
+        """The records of a run.
+
+        Raises:
+            SerdeError: a key or a value cannot be read.
+        """
+        return Batch(_read(self.key_serde, run.keys), _read(self.value_serde, run.values), run.timestamps)
+
+
+def _read(reader: Serde[Any] | None, column: list[Any]) -> list[Any]:
+    if reader is None:
+        return column
+    deserialize = reader.deserialize
+    return [None if data is None else deserialize(data) for data in column]
+
+
+def run_split(task: Task, topic: str, batches: Iterable[Batch]) -> Iterator[Outputs]:
+    """Run a task that keeps nothing over a split of one source topic, and close it; what comes out of each batch."""
+    for batch in batches:
+        task.process(topic, batch)
+        yield _outputs(task)
+    task.flush()
+    yield _outputs(task)
+    task.close()
+
+
+def run_blobs(
+    task: Task, blobs: Iterable[Blob], decoders: Mapping[str, Decoder], clock: Callable[[], int]
+) -> Iterator[Outputs]:
+    """Run a task over all that one batch of a job brings to it, and close it.
+
+    Args:
+        task: the task, its stores open.
+        blobs: all its blobs, in any order.
+        decoders: how the records of each topic are read.
+        clock: gives the time on the wall, int milliseconds.
+
+    Yields:
+        What comes out of about every ``WINDOW_ROWS`` records.
+    """
+    topics = list(task.subtopology.sources)
+    waiting = 0
+    for run in gather(blobs):
+        topic = topics[run.input]
+        task.process(topic, decoders[topic].decode(run))
+        waiting += len(run.keys)
+        if waiting >= WINDOW_ROWS:
+            waiting = 0
+            yield _outputs(task)
+    task.punctuate(clock())
+    task.flush()
+    yield _outputs(task)
+    task.close()
+
+
+def _outputs(task: Task) -> Outputs:
+    return {topic: concatenate(batches) for topic, batches in task.take().items()}

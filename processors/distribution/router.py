@@ -1,0 +1,89 @@
+"""Which tasks a record goes to.
+
+Rule of this module: it knows plans and partitions. How tasks are numbered on the way is the driver's choice, which it
+takes as a mapping.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import pyarrow as pa
+
+from millpond.processors.distribution.exchange import Blob, BlobWriter
+from millpond.processors.distribution.partitions import partitions_of
+from millpond.processors.distribution.plan import Plan
+from millpond.processors.runtime.batch import Batch
+from millpond.processors.runtime.subtopology import Subtopology
+from millpond.stores.serdes import BYTES, serde
+
+TaskNumbers: TypeAlias = Mapping[tuple[int, int], int]
+"""The number that stands for each (sub-topology, partition) in blobs; no two tasks of a plan share one."""
+
+
+class Route:
+    """The way to the tasks that read a topic: each record to that of its partition, or all to all (a broadcast)."""
+
+    def __init__(self, plan: Plan, topic: str, numbers: TaskNumbers) -> None:
+        self._input = plan.input_of(topic)
+        self._tasks = _tasks(plan, plan.readers[topic], numbers)
+        self._copies = [
+            (task, plan.input_of(topic, part))
+            for part in plan.all_readers(topic)
+            if part.sources[topic].broadcast
+            for task in _tasks(plan, part, numbers)
+        ]
+
+    def send(self, records: pa.Table, keys: Sequence[bytes], writer: BlobWriter) -> Iterator[Blob]:
+        """The records as blobs.
+
+        Args:
+            records: the columns key, value and timestamp.
+            keys: their serialized keys, in the same order.
+            writer: numbers the blobs.
+        """
+        if not self._copies:
+            yield from writer.scatter(records, partitions_of(keys, len(self._tasks)), self._tasks, self._input)
+        for task, input_ in self._copies:
+            yield from writer.cut(records, task, input_)
+
+
+def _tasks(plan: Plan, part: Subtopology, numbers: TaskNumbers) -> list[int]:
+    """The numbers of a sub-topology's tasks, by partition."""
+    return [numbers[part.index, partition] for partition in range(plan.partitions)]
+
+
+class _Repartition(NamedTuple):
+    key_bytes: Callable[[Any], bytes]
+    value_bytes: Callable[[Any], bytes]
+    route: Route
+
+
+class Router:
+    """Sends what a sub-topology writes to repartition topics to the tasks that read them."""
+
+    def __init__(self, plan: Plan, part: Subtopology, numbers: TaskNumbers) -> None:
+        self._topics = {
+            topic: _Repartition(
+                serde(node.produced.key_serde or BYTES).serialize,
+                serde(node.produced.value_serde or BYTES).serialize,
+                Route(plan, topic, numbers),
+            )
+            for topic, node in part.sinks.items()
+            if topic in plan.topology.internal_topics and topic in plan.readers
+        }
+
+    def send(self, outputs: Mapping[str, Batch], writer: BlobWriter) -> Iterator[Blob]:
+        """What came out as blobs; what nobody reads is dropped."""
+        for topic, (key_bytes, value_bytes, route) in self._topics.items():
+            if topic in outputs:
+                batch = outputs[topic]
+                keys = [None if key is None else key_bytes(key) for key in batch.keys]
+                values = [None if value is None else value_bytes(value) for value in batch.values]
+                records = pa.table(
+                    {
+                        "key": pa.array(keys, pa.binary()),
+                        "value": pa.array(values, pa.binary()),
+                        "timestamp": pa.array(batch.timestamps, pa.int64()),
+                    }
+                )
+                yield from route.send(records, [key or b"" for key in keys], writer)

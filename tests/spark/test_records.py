@@ -1,0 +1,168 @@
+"""What becomes of the rows of a Spark partition: no worker and no session is needed to tell."""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+pytest.importorskip("pyspark")
+
+from millpond.adapters.spark import OnError
+from millpond.adapters.spark.map_side import ProcessAndSend, ProcessToSink, SendToTasks
+from millpond.adapters.spark.records import RecordReader
+from millpond.adapters.spark.sink import Sink
+from millpond.adapters.spark.source import Source
+from millpond.errors import RecordError, SerdeError
+from millpond.processors import Consumed, Produced, StreamsBuilder
+from millpond.processors.distribution.plan import make_plan
+from millpond.processors.distribution.router import Route, Router
+from millpond.stores.serdes import Serde
+
+NUMBERS = {(part, partition): 10 * part + partition for part in range(2) for partition in range(2)}
+
+
+class CountingSerde(Serde[str]):
+    """Text that counts how often each of its bytes were read; refuses ``bad``."""
+
+    name = "counting"
+
+    def __init__(self) -> None:
+        self.read: Counter[bytes] = Counter()
+
+    def serialize(self, value: str) -> bytes:
+        return value.encode()
+
+    def deserialize(self, data: bytes) -> str:
+        self.read[data] += 1
+        if data.startswith(b"bad"):
+            raise SerdeError(f"{data!r} is bad")
+        return data.decode()
+
+
+@pytest.fixture
+def keys() -> CountingSerde:
+    return CountingSerde()
+
+
+@pytest.fixture
+def values() -> CountingSerde:
+    return CountingSerde()
+
+
+@pytest.fixture
+def source(keys: CountingSerde, values: CountingSerde) -> Callable[[str], Source]:
+    """How a topic of binary keys and values is read under an ``on_error``."""
+
+    def make(on_error: str) -> Source:
+        return Source("words", "k", "v", "at", keys, values, True, OnError(on_error))
+
+    return make
+
+
+def rows(*records: tuple[bytes | None, bytes | None, int | None]) -> pa.RecordBatch:
+    columns: Any = zip(*records, strict=True)
+    types = (pa.binary(), pa.binary(), pa.int64())
+    arrays = [pa.array(column, type_) for column, type_ in zip(columns, types, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, names=["key", "value", "timestamp"])
+
+
+GOOD = [(f"k{i}".encode(), f"v{i}".encode(), i) for i in range(100)]
+MIXED = [
+    *GOOD,
+    (b"bad key", b"v", 1),
+    (b"k", b"bad value", 1),
+    (b"bad both", b"bad and ugly", 1),
+    (b"late", b"never", -1),
+    (None, None, 5),
+]
+
+
+def test_on_the_map_side_each_key_and_value_is_read_once(
+    source: Callable[[str], Source], keys: CountingSerde, values: CountingSerde
+) -> None:
+    builder = StreamsBuilder()
+    builder.stream("words", Consumed(keys, values)).map_values(lambda word: word and word.upper()).to(
+        "out", Produced(schema="value string")
+    )
+    (part,) = builder.build().subtopologies
+    sink = Sink("out", "value string", pa.schema([("value", pa.string())]), None, None)
+    process = ProcessToSink(part, source("skip"), sink)
+    came_out = pa.Table.from_batches(process(iter([rows(*MIXED)])))
+    assert came_out["value"].to_pylist() == [*(f"V{i}" for i in range(100)), None, None]
+    assert came_out["millpond_counters"].to_pylist()[-1] == '{"bad_timestamp": 1, "bad_value": 2, "bad_key": 1}'
+    assert set(keys.read.values()) == set(values.read.values()) == {1}
+    assert (len(keys.read), len(values.read)) == (103, 103)
+
+
+def test_records_sent_on_from_the_map_side_were_read_once(
+    source: Callable[[str], Source], keys: CountingSerde, values: CountingSerde
+) -> None:
+    builder = StreamsBuilder()
+    words = builder.stream("words", Consumed(keys, values)).select_key(lambda _, word: word, key_serde="string")
+    words.group_by_key().count().to("counts")
+    plan = make_plan(builder.build(), None, 2)
+    (part,) = plan.map_side
+    send = ProcessAndSend(part, source("fail"), Router(plan, part, NUMBERS))
+    assert sum(batch.num_rows for batch in send(iter([rows(*GOOD[:50]), rows(*GOOD[50:])]))) == 2
+    assert set(keys.read.values()) == set(values.read.values()) == {1}
+
+
+def test_records_sent_as_they_are_were_judged_once(
+    source: Callable[[str], Source], keys: CountingSerde, values: CountingSerde
+) -> None:
+    builder = StreamsBuilder()
+    builder.stream("words", Consumed(keys, values)).group_by_key().count().to("counts", Produced(schema="value long"))
+    plan = make_plan(builder.build(), None, 2)
+    send = SendToTasks(source("skip"), Route(plan, "words", NUMBERS))
+    came_out = pa.Table.from_batches(send(iter([rows(*MIXED)])))
+    counted = '{"null_key": 1, "bad_timestamp": 1, "bad_value": 2, "bad_key": 1}'
+    assert came_out["millpond_counters"].to_pylist() == [None, None, counted]
+    assert set(keys.read.values()) == set(values.read.values()) == {1}
+
+
+@pytest.mark.parametrize("sent", [True, False], ids=["sent-as-it-is", "processed"])
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        ((b"k", b"v", None), "column 'at': bad timestamp in row 150 of Spark partition 7 "),
+        (
+            (b"k", b"bad", 3),
+            r"column 'v': bad value in row 150 of Spark partition 7 \(key=b'k', value=b'bad'",
+        ),
+        (
+            (b"bad", b"v", 3),
+            r"column 'k': bad key in row 150 of Spark partition 7 \(.*timestamp=3\); clean the input",
+        ),
+    ],
+)
+def test_an_unusable_record_fails_with_topic_column_row_and_content(
+    source: Callable[[str], Source], record: tuple[bytes, bytes, int | None], message: str, sent: bool
+) -> None:
+    reader = RecordReader(source("fail"), 7)
+    first, second = (pa.Table.from_batches([rows(*chunk)]) for chunk in (GOOD, [*GOOD[:50], record, *GOOD]))
+
+    def read(table: pa.Table) -> None:
+        reader.rows(table) if sent else list(reader.batches(table))
+
+    read(first)
+    with pytest.raises(RecordError, match=f"topic 'words': {message}"):
+        read(second)
+
+
+def test_a_record_without_a_key_is_unusable_only_where_its_key_decides_where_it_goes(
+    source: Callable[[str], Source],
+) -> None:
+    table = pa.Table.from_batches([rows((None, b"v", 1))])
+    ((batch),) = RecordReader(source("fail"), 0).batches(table)
+    assert (batch.keys, batch.values, batch.timestamps) == ([None], ["v"], [1])
+    with pytest.raises(RecordError, match="column 'k': null key in row 0"):
+        RecordReader(source("fail"), 0).rows(table)
+
+
+def test_bytes_of_keys_are_those_of_the_rows_that_are_left(source: Callable[[str], Source]) -> None:
+    reader = RecordReader(source("skip"), 0)
+    table, keys = reader.rows(pa.Table.from_batches([rows((b"bad", b"v", 1), (b"a", b"bad", 2), (b"b", b"v", 3))]))
+    assert keys == table["key"].to_pylist() == [b"b"]
+    assert reader.skipped == {"bad_value": 1, "bad_key": 1}
