@@ -33,25 +33,27 @@ def _module(module: ModuleType) -> Iterator[str]:
         if isinstance(found, type):
             yield f"    class {name}{_construction(found)}"
             yield from (f"        {line}" for line in _members(found))
-        elif callable(found):
+        elif inspect.isroutine(found):
             yield f"    def {name}{_signature(found)}"
         else:
             yield f"    {name}"
 
 
 def _construction(cls: type) -> str:
-    """What it takes to make an object; an enumeration's are its members, and exceptions are made by Millpond."""
-    return "" if issubclass(cls, (Enum, Exception)) else _signature(cls)
+    """What it takes to make an object, where users make one: not of enumerations, errors and protocols."""
+    made = not issubclass(cls, (Enum, Exception)) and not getattr(cls, "_is_protocol", False)
+    return _signature(cls) if made else ""
 
 
 def _members(cls: type) -> Iterator[str]:
     """What a user may name on a class: no tests, and nothing that Python's or other people's base classes bring."""
-    for name in sorted(dir(cls)):
-        owner = next((base for base in cls.__mro__ if name in vars(base)), None)
-        if name.startswith(("_", "test_")) or owner is None or not owner.__module__.startswith("millpond"):
-            continue
-        found = vars(owner)[name]
-        if isinstance(found, (staticmethod, classmethod)) or inspect.isfunction(found):
+    members: dict[str, Any] = {}
+    for base in reversed(cls.__mro__):
+        if base.__module__.startswith("millpond"):
+            members |= vars(base)
+    members |= getattr(cls, "__members__", {})
+    for name in sorted(member for member in members if not member.startswith(("_", "test_"))):
+        if isinstance(members[name], (staticmethod, classmethod)) or inspect.isfunction(members[name]):
             yield f"def {name}{_signature(getattr(cls, name))}"
         else:
             yield name

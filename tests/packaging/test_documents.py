@@ -1,17 +1,109 @@
-"""What the documents point at is there."""
+"""What the documents point at is there, all of it can be found, and it is written in one spelling and width."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "CHANGELOG.md",
+    ROOT / "examples" / "README.md",
+    *sorted(DOCS.rglob("*.md")),
+]
+
+SPELLED = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs", "examples")
+"""Files, and folders of Python and Markdown files, that are written in American spelling."""
+
+BRITISH = re.compile(
+    r"\b\w*(?:(?:serial|initial|material|normal|summar|organ|optim|recogn|minim|maxim|general|special|synchron|real)is"
+    r"(?:e|es|ed|er|ers|ing|ation|ations)|(?:behavi|col|fav|neighb|hon|lab)our\w*|licence\w*|catalogue\w*|grey|"
+    r"(?:cancel|label|model|travel|signal|total)l(?:ed|ing)|centre\w*|whilst|amongst|artefact\w*)\b",
+    re.IGNORECASE,
+)
+
+WIDTH = 120
+NARROW = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/README.md", "docs/coming-from-kafka-streams.md")
+"""Files of prose whose lines are no longer than code's; so are all in ``docs/decisions`` and ``examples``."""
 
 
 def test_every_file_that_the_documents_name_exists() -> None:
     missing = []
-    for document in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+    for document in PAGES:
         text = document.read_text()
         links = re.findall(r"\]\((?!https?:|#)([^)#]+)", text)
         missing += [f"{document.name}: {link}" for link in links if not (document.parent / link).exists()]
         sources = re.findall(r"`((?:stores|processors|adapters|bench|src|tests)/[\w/]+(?:\.py|/))`", text)
         missing += [f"{document.name}: {source}" for source in sources if not (ROOT / source).exists()]
     assert missing == []
+
+
+def test_every_section_that_the_documents_name_exists() -> None:
+    missing = []
+    for document in PAGES:
+        for link, section in re.findall(r"\]\(((?!https?:)[^)#]*)#([^)]+)\)", document.read_text()):
+            target = document.parent / link if link else document
+            if target.exists() and section not in set(_sections(target)):
+                missing.append(f"{document.name}: {link}#{section}")
+    assert missing == []
+
+
+def _sections(page: Path) -> Iterator[str]:
+    """The names by which a page's headings are linked."""
+    for heading in re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE):
+        yield re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def test_the_index_names_every_page() -> None:
+    index = DOCS / "README.md"
+    named = {(DOCS / link).resolve() for link in re.findall(r"\]\(([^)#:]+)\)", index.read_text())}
+    assert [page.name for page in PAGES if page not in {*named, index}] == []
+    assert "](docs/README.md)" in (ROOT / "README.md").read_text()
+
+
+def test_decisions_are_numbered_and_have_the_same_sections() -> None:
+    records = sorted((DOCS / "decisions").glob("*.md"))
+    for number, record in enumerate(records, start=1):
+        text = record.read_text()
+        assert record.name.startswith(f"{number:04d}-")
+        assert text.startswith(f"# {number}. ")
+        headings = re.findall(r"^## (.+)$", text, re.MULTILINE)
+        assert headings[:2] == ["Context", "Decision"], record.name
+        assert headings[-2:] == ["Consequences", "What would change our mind"], record.name
+
+
+def test_the_spelling_is_american() -> None:
+    files = [
+        file
+        for root in map(ROOT.joinpath, SPELLED)
+        for file in ([root] if root.is_file() else [*root.rglob("*.md"), *root.rglob("*.py")])
+    ]
+    wrong = [
+        f"{file.relative_to(ROOT)}:{number}: {word}"
+        for file in files
+        for number, line in enumerate(file.read_text().splitlines(), start=1)
+        for word in BRITISH.findall(line)
+    ]
+    assert wrong == []
+
+
+def test_prose_is_no_wider_than_code() -> None:
+    files = [*map(ROOT.joinpath, NARROW), *(DOCS / "decisions").glob("*.md"), *(ROOT / "examples").glob("*.md")]
+    wide = [
+        f"{file.relative_to(ROOT)}:{number}"
+        for file in files
+        for number, line in enumerate(file.read_text().splitlines(), start=1)
+        if len(line) > WIDTH and not line.startswith("|")
+    ]
+    assert wide == []
+
+
+def test_the_changelog_goes_by_release_and_by_kind_of_change() -> None:
+    headings = re.findall(r"^(##+) (.+)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    releases = [text for marks, text in headings if marks == "##"]
+    assert releases[0] == "Unreleased"
+    assert [text for text in releases[1:] if not re.fullmatch(r"\d+\.\d+\.\d+( - \d{4}-\d{2}-\d{2})?", text)] == []
+    kinds = {text for marks, text in headings if marks == "###"}
+    assert kinds <= {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}

@@ -55,7 +55,7 @@ def test_the_version_stands_in_one_place_and_the_changelog_knows_it(project: dic
 
 
 @pytest.mark.slow
-def test_a_wheel_holds_every_module_the_licence_and_py_typed(tmp_path: Path) -> None:
+def test_a_wheel_holds_every_module_the_license_and_py_typed(tmp_path: Path) -> None:
     subprocess.run(
         [sys.executable, "-m", "build", "--wheel", "--outdir", str(tmp_path), str(clean_copy(tmp_path / "source"))],
         check=True,

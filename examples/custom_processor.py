@@ -1,4 +1,4 @@
-"""A processor of one's own, with a store and a timer: a sensor that has been silent for a minute raises an alarm.
+"""A custom processor with a store and a timer: a sensor that has been silent for a minute raises an alarm.
 
 The timer runs on stream time, so the same records always raise the same alarms, however fast they are processed.
 
