@@ -8,6 +8,18 @@ from millpond.processors.options.serdes import SerdeLike
 from millpond.stores.times import Duration
 
 
+class Side(Enum):
+    """A side of a join."""
+
+    LEFT = "left"
+    RIGHT = "right"
+
+    @property
+    def other(self) -> "Side":
+        """The opposite side."""
+        return Side.RIGHT if self is Side.LEFT else Side.LEFT
+
+
 class JoinType(Enum):
     """Which side may be missing in a result (KIP-77)."""
 
@@ -15,15 +27,9 @@ class JoinType(Enum):
     LEFT = "left"
     OUTER = "outer"
 
-    @property
-    def keeps_left(self) -> bool:
-        """Whether a left row or record without a match has a result."""
-        return self is not JoinType.INNER
-
-    @property
-    def keeps_right(self) -> bool:
-        """Whether a right row or record without a match has a result."""
-        return self is JoinType.OUTER
+    def keeps(self, side: Side) -> bool:
+        """Whether a row or record of ``side`` that has no match has a result all the same."""
+        return self is JoinType.OUTER or (self is JoinType.LEFT and side is Side.LEFT)
 
     def joins(self, left: Any, right: Any) -> bool:
         """Whether there is a result for these values, of which None is a missing one."""

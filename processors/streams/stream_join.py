@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from millpond.processors.options.join_windows import JoinWindows
+from millpond.processors.options.joins import JoinType, Side
 from millpond.processors.runtime.batch import Batch, BatchBuilder
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.processor import Processor, ProcessorContext
-from millpond.processors.streams.unpaired_records import Side, Waiting, WaitingRecords
+from millpond.processors.streams.unpaired_records import Waiting, WaitingRecords
 from millpond.stores.typed.window import WindowStore
 
 
@@ -25,14 +26,14 @@ class StreamStreamJoinPlan:
         joiner: ``joiner(key, left value, right value)``.
         windows: which records belong together.
         stores: the name of each side's window store.
-        alone: the sides whose records come out without a partner, too.
+        join_type: whose records come out without a partner, too.
         waiting: the store of the records without a partner; None if they come out at once, or never.
     """
 
     joiner: Callable[[Any, Any, Any], Any]
     windows: JoinWindows
     stores: dict[Side, str]
-    alone: frozenset[Side]
+    join_type: JoinType
     waiting: str | None
 
     def reach(self, side: Side) -> tuple[int, int]:
@@ -51,9 +52,9 @@ class StreamStreamJoin(Processor):
     def __init__(self, plan: StreamStreamJoinPlan, side: Side) -> None:
         self._plan = plan
         self._side = side
-        self._other_side = Side.RIGHT if side is Side.LEFT else Side.LEFT
-        self._alone = side in plan.alone
-        self._other_alone = self._other_side in plan.alone
+        self._other_side = side.other
+        self._alone = plan.join_type.keeps(side)
+        self._other_alone = plan.join_type.keeps(side.other)
 
     def init(self, context: ProcessorContext) -> None:
         super().init(context)

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from millpond.processors.options.joins import JoinType
+from millpond.processors.options.joins import JoinType, Side
 from millpond.processors.runtime.batch import Batch
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.processor import Processor, ProcessorContext
@@ -44,7 +44,7 @@ class StreamTableJoin(Processor):
     ) -> None:
         self._factory = table
         self._joiner = joiner
-        self._left = join_type.keeps_left
+        self._left = join_type.keeps(Side.LEFT)
         self._selector = selector
         self._buffer_spec = buffer
 

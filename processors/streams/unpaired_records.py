@@ -11,11 +11,11 @@ that closes before the stream time, and a batch has to look only at those that c
 """
 
 from collections.abc import Iterator
-from enum import Enum
 from heapq import heappop, heappush
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
+from millpond.processors.options.joins import Side
 from millpond.processors.runtime.kept_time import STREAM_TIME, KeptTime
 from millpond.stores.keys import TIME_SIZE, pack_time, unpack_time
 from millpond.stores.layouts import Layout
@@ -27,18 +27,14 @@ from millpond.stores.typed.keyvalue import KeyValueStore
 UNPAIRED_RECORDS: Final = Layout("unpaired-records", 1)
 
 _LENGTH: Final = Struct(">I")
+_SIDES: Final = {Side.RIGHT: b"\x00", Side.LEFT: b"\x01"}
+"""By which records of the same time come out, the right ones first."""
+_SIDE_OF: Final = {data: side for side, data in _SIDES.items()}
 
 
 def unpaired_records_spec(name: str, backend: str | None = None) -> StoreSpec:
     """The description of the store for ``WaitingRecords``."""
     return StoreSpec(name, StoreKind.KEY_VALUE, BYTES, BYTES, backend=backend, layout=UNPAIRED_RECORDS)
-
-
-class Side(Enum):
-    """A side of a join; the value is its place in the order of results."""
-
-    RIGHT = b"\x00"
-    LEFT = b"\x01"
 
 
 class Waiting(NamedTuple):
@@ -115,10 +111,10 @@ class WaitingRecords:
             self._store.delete(self._row(close, timestamp, side, key))
 
     def _row(self, close: int, timestamp: int, side: Side, key: Any) -> bytes:
-        return pack_time(close) + pack_time(timestamp) + side.value + self._key_serde.serialize(key)
+        return pack_time(close) + pack_time(timestamp) + _SIDES[side] + self._key_serde.serialize(key)
 
     def _records(self, row: bytes, values: bytes) -> Iterator[Waiting]:
-        side = Side(row[2 * TIME_SIZE : 2 * TIME_SIZE + 1])
+        side = _SIDE_OF[row[2 * TIME_SIZE : 2 * TIME_SIZE + 1]]
         key = self._key_serde.deserialize(row[2 * TIME_SIZE + 1 :])
         decode = self._value_serdes[side].deserialize
         offset = 0

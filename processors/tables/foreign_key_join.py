@@ -15,6 +15,7 @@ KIP-914: an update of a versioned side that is not its key's latest subscribes a
 from collections.abc import Callable
 from typing import Any
 
+from millpond.processors.options.joins import JoinType
 from millpond.processors.runtime.batch import Batch, BatchBuilder
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.processor import Processor, ProcessorContext
@@ -59,7 +60,7 @@ class SubscriptionSend(Processor):
     Args:
         extract: ``extract(key, value)`` gives the foreign key.
         serdes: of the left keys, the left values and the foreign keys.
-        inner: whether rows without a foreign value have no result.
+        join_type: inner, or left, where rows without a foreign value have a result, too.
         versioned: whether the left table is versioned.
         subscriptions, rows: the sinks of the two kinds of messages.
     """
@@ -69,14 +70,14 @@ class SubscriptionSend(Processor):
         extract: Callable[[Any, Any], Any],
         serdes: tuple[Serde[Any], Serde[Any], Serde[Any]],
         *,
-        inner: bool,
+        join_type: JoinType,
         versioned: bool,
         subscriptions: str,
         rows: str,
     ) -> None:
         self._extract = extract
         self._key_serde, self._value_serde, self._foreign_serde = serdes
-        self._inner = inner
+        self._inner = join_type is JoinType.INNER
         self._versioned = versioned
         self._subscriptions = subscriptions
         self._rows = rows
@@ -240,16 +241,16 @@ class ResponseJoin(Processor):
         result: the store of the results.
         joiner: called with key, left value and foreign value.
         serdes: of the left and the foreign values.
-        inner: whether rows without a foreign value have no result.
+        join_type: inner, or left, where rows without a foreign value have a result, too.
     """
 
     def __init__(
-        self, rows: str, result: str, joiner: Joiner, serdes: tuple[Serde[Any], Serde[Any]], *, inner: bool
+        self, rows: str, result: str, joiner: Joiner, serdes: tuple[Serde[Any], Serde[Any]], join_type: JoinType
     ) -> None:
         self._stores = rows, result
         self._joiner = joiner
         self._left_serde, self._foreign_serde = serdes
-        self._inner = inner
+        self._inner = join_type is JoinType.INNER
 
     def init(self, context: ProcessorContext) -> None:
         super().init(context)

@@ -7,7 +7,7 @@ update of a versioned side that is not its key's latest makes no result; whether
 from collections.abc import Callable
 from typing import Any
 
-from millpond.processors.options.joins import JoinType
+from millpond.processors.options.joins import JoinType, Side
 from millpond.processors.runtime.batch import Batch, BatchBuilder
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.processor import Processor, ProcessorContext
@@ -27,7 +27,7 @@ class TableTableJoin(Processor):
         other: the other side's value getter.
         joiner: called with the key, the left and the right value.
         join_type: which sides may be missing.
-        left: whether this is the left side.
+        side: which side this is.
         versioned: whether this side is versioned.
         result: the configuration of the joined table, which says whether old results are needed.
     """
@@ -38,14 +38,14 @@ class TableTableJoin(Processor):
         joiner: Joiner,
         join_type: JoinType,
         *,
-        left: bool,
+        side: Side,
         versioned: bool,
         result: TableConfig,
     ) -> None:
         self._other = other
         self._joiner = joiner
         self._join_type = join_type
-        self._left = left
+        self._side = side
         self._versioned = versioned
         self._result = result
 
@@ -75,10 +75,10 @@ class TableTableJoin(Processor):
         self.context.forward(out.build())
 
     def _may_lack_other(self) -> bool:
-        return self._join_type.keeps_left if self._left else self._join_type.keeps_right
+        return self._join_type.keeps(self._side)
 
     def _join(self, key: Any, this: Any, other: Any) -> Any:
-        left, right = (this, other) if self._left else (other, this)
+        left, right = (this, other) if self._side is Side.LEFT else (other, this)
         return self._joiner(key, left, right) if self._join_type.joins(left, right) else None
 
 

@@ -9,7 +9,7 @@ table's history, as far as both tables keep theirs.
 
 from typing import Any
 
-from millpond.processors.options.joins import JoinType
+from millpond.processors.options.joins import JoinType, Side
 from millpond.processors.runtime.batch import Batch, BatchBuilder
 from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.tables.join import Joiner, JoinGetter
@@ -28,16 +28,16 @@ class TableHistoryJoin(Processor):
         other: the other side's.
         joiner: called with the key, the left and the right value.
         join_type: which sides may be missing.
-        left: whether this is the left side.
+        side: which side this is.
     """
 
     def __init__(
-        self, this: ValueGetterFactory, other: ValueGetterFactory, joiner: Joiner, join_type: JoinType, *, left: bool
+        self, this: ValueGetterFactory, other: ValueGetterFactory, joiner: Joiner, join_type: JoinType, *, side: Side
     ) -> None:
         self._factories = this, other
         self._joiner = joiner
         self._join_type = join_type
-        self._left = left
+        self._side = side
 
     def init(self, context: ProcessorContext) -> None:
         super().init(context)
@@ -70,7 +70,7 @@ class TableHistoryJoin(Processor):
                 out.add(key, None, until, None, False)
 
     def _sides(self, this: Any, other: Any) -> tuple[Any, Any]:
-        return (this, other) if self._left else (other, this)
+        return (this, other) if self._side is Side.LEFT else (other, this)
 
     def _stands(self, this: Any, other: Any) -> bool:
         return self._join_type.joins(*self._sides(this, other))

@@ -7,7 +7,7 @@ from typing import Any
 from millpond.errors import TopologyError
 from millpond.processors.dsl.wiring.graph import TopologyGraph
 from millpond.processors.dsl.wiring.table import SourceTable, TableHandle, source_table, stored_table
-from millpond.processors.options.joins import JoinType
+from millpond.processors.options.joins import JoinType, Side
 from millpond.processors.options.materialized import Materialized
 from millpond.processors.options.serdes import SerdeLike
 from millpond.processors.tables.foreign_key_join import (
@@ -71,7 +71,7 @@ def join_on_foreign_key(
         SubscriptionSend,
         extract,
         (serdes.key, serdes.left, serdes.foreign_key),
-        inner=join_type is JoinType.INNER,
+        join_type=join_type,
         versioned=left.versioned,
         subscriptions=f"{subscriptions}-sink",
         rows=f"{rows}-sink",
@@ -127,16 +127,16 @@ def _result_side(
 ) -> SourceTable:
     """Keeps the left rows, joins the answers with them, and stores the results."""
     moved, responses = sources
-    inner = join_type is JoinType.INNER
+    unjoined = join_type.keeps(Side.LEFT)
     spec = materialized.spec(f"{name}-store", StoreKind.TIMESTAMPED_KEY_VALUE, serdes.key, graph.value_serde)
     rows_spec = left_rows_spec(f"{name}-rows-store", serdes.key)
-    rows = stored_table(graph, f"{name}-rows", [moved], rows_spec, send_olds=not inner)
+    rows = stored_table(graph, f"{name}-rows", [moved], rows_spec, send_olds=unjoined)
     parents = []
-    if not inner:
+    if unjoined:
         parents.append(f"{name}-unjoined")
         graph.add_processor(parents[0], [rows.node], partial(UnjoinedRows, joiner, serdes.left))
     resolve = f"{name}-response-join"
-    join = partial(ResponseJoin, rows_spec.name, spec.name, joiner, (serdes.left, serdes.foreign), inner=inner)
+    join = partial(ResponseJoin, rows_spec.name, spec.name, joiner, (serdes.left, serdes.foreign), join_type)
     graph.add_processor(resolve, [responses], join)
     graph.connect(resolve, rows_spec.name)
     result = source_table(graph, f"{name}-result", [*parents, resolve], spec, materialized)

@@ -17,19 +17,13 @@ from millpond.errors import TopologyError
 from millpond.processors.dsl.wiring.copartition import check_copartitioned
 from millpond.processors.dsl.wiring.stream import StreamHandle
 from millpond.processors.options.join_windows import JoinWindows
-from millpond.processors.options.joins import JoinType, StreamJoined
+from millpond.processors.options.joins import JoinType, Side, StreamJoined
 from millpond.processors.options.serdes import SerdeLike
 from millpond.processors.streams.self_join import StreamSelfJoin
 from millpond.processors.streams.stream_join import StreamStreamJoin, StreamStreamJoinPlan
-from millpond.processors.streams.unpaired_records import Side, unpaired_records_spec
+from millpond.processors.streams.unpaired_records import unpaired_records_spec
 from millpond.stores.serdes import Serde, serde
 from millpond.stores.specs import StoreKind, StoreSpec
-
-_ALONE = {
-    JoinType.INNER: frozenset[Side](),
-    JoinType.LEFT: frozenset({Side.LEFT}),
-    JoinType.OUTER: frozenset(Side),
-}
 
 
 def join_streams(
@@ -57,7 +51,7 @@ def join_streams(
         joiner,
         windows,
         {side: spec.name for side, spec in specs.items()},
-        _ALONE[join_type],
+        join_type,
         None if waiting is None else waiting.name,
     )
     sides = []
@@ -84,11 +78,11 @@ def _together(
 ) -> tuple[StreamHandle, StreamHandle]:
     """Both inputs with equal keys together; a stream that is joined with itself stays one stream."""
     names = [None if joined.name is None else f"{joined.name}-{side}" for side in ("left", "right")]
-    moved = left.together(names[0], joined.key_serde, joined.value_serde, keep_null_keys=join_type.keeps_left)
+    moved = left.together(names[0], joined.key_serde, joined.value_serde, keep_null_keys=join_type.keeps(Side.LEFT))
     if right is left:
         return moved, moved
     return moved, right.together(
-        names[1], joined.key_serde, joined.other_value_serde, keep_null_keys=join_type.keeps_right
+        names[1], joined.key_serde, joined.other_value_serde, keep_null_keys=join_type.keeps(Side.RIGHT)
     )
 
 

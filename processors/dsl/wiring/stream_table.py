@@ -8,7 +8,7 @@ from millpond.processors.dsl.wiring.copartition import check_copartitioned
 from millpond.processors.dsl.wiring.global_table import GlobalKTable
 from millpond.processors.dsl.wiring.stream import StreamHandle
 from millpond.processors.dsl.wiring.table import SourceTable, TableHandle, reordered, source_table
-from millpond.processors.options.joins import Joined, JoinType
+from millpond.processors.options.joins import Joined, JoinType, Side
 from millpond.processors.options.materialized import Materialized
 from millpond.processors.streams.table_join import StreamTableJoin
 from millpond.processors.tables.time_ordered_buffer import buffer_spec
@@ -45,7 +45,9 @@ def join_stream_with_table(
         TopologyError: the inputs are not co-partitioned; or a grace period on a table that is not versioned, or longer
             than its history retention.
     """
-    stream = stream.together(joined.name, joined.key_serde, joined.value_serde, keep_null_keys=join_type.keeps_left)
+    stream = stream.together(
+        joined.name, joined.key_serde, joined.value_serde, keep_null_keys=join_type.keeps(Side.LEFT)
+    )
     check_copartitioned(stream, table)
     graph, getter = stream.graph, table.value_getter()
     node = joined.name or graph.new_name(_PREFIXES[join_type])

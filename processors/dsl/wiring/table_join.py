@@ -7,7 +7,7 @@ from millpond.errors import TopologyError
 from millpond.processors.dsl.wiring.copartition import check_copartitioned
 from millpond.processors.dsl.wiring.graph import TableProcessorMaker
 from millpond.processors.dsl.wiring.table import StoredTable, TableHandle, keep
-from millpond.processors.options.joins import JoinType
+from millpond.processors.options.joins import JoinType, Side
 from millpond.processors.options.materialized import Materialized
 from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.tables.config import TableConfig
@@ -88,25 +88,24 @@ def join_tables(
     if complete:
         _check_history(result, materialized)
     else:
-        if join_type.keeps_left:
-            left.send_olds(force=True)
-        if join_type.keeps_right:
-            right.send_olds(force=True)
+        for side, table in ((Side.LEFT, left), (Side.RIGHT, right)):
+            if join_type.keeps(side):
+                table.send_olds(force=True)
     graph.add_table(node, TableConfig(versioned=complete))
     prefixes = "KTABLE-JOINTHIS-", "KTABLE-JOINOTHER-"
     names = (f"{node}-this", f"{node}-other") if name else tuple(map(graph.new_name, prefixes))
-    for side, is_left in zip(names, (True, False), strict=True):
-        _add_side(result, side, is_left)
+    for side, name_of_side in zip((Side.LEFT, Side.RIGHT), names, strict=True):
+        _add_side(result, name_of_side, side)
     graph.add_table_processor(node, names, JoinedTable, node)
     keep(result, materialized)
     return result
 
 
-def _add_side(result: TableTableResult, node: str, is_left: bool) -> None:
+def _add_side(result: TableTableResult, node: str, side: Side) -> None:
     """The processor that takes one side's updates."""
-    this, other = (result.left, result.right) if is_left else (result.right, result.left)
+    this, other = (result.left, result.right) if side is Side.LEFT else (result.right, result.left)
     own, getter = this.value_getter() if result.complete else None, other.value_getter()
-    make = _side_maker(result, own, getter, is_left, this.versioned)
+    make = _side_maker(result, own, getter, side, this.versioned)
     result.graph.add_table_processor(node, [this.node], make, result.node)
     result.graph.connect(node, *getter.stores, *(() if own is None else own.stores))
 
@@ -115,15 +114,15 @@ def _side_maker(
     result: TableTableResult,
     own: ValueGetterFactory | None,
     other: ValueGetterFactory,
-    is_left: bool,
+    side: Side,
     versioned: bool,
 ) -> TableProcessorMaker:
     joiner, join_type = result.joiner, result.join_type
 
     def make(config: TableConfig) -> Processor:
         if own is not None:
-            return TableHistoryJoin(own, other, joiner, join_type, left=is_left)
-        return TableTableJoin(other, joiner, join_type, left=is_left, versioned=versioned, result=config)
+            return TableHistoryJoin(own, other, joiner, join_type, side=side)
+        return TableTableJoin(other, joiner, join_type, side=side, versioned=versioned, result=config)
 
     return make
 
