@@ -37,7 +37,7 @@ class Change(NamedTuple, Generic[T]):
 
 
 class ChangeSerde(Serde[Change[T]]):
-    """Changes of values that ``value_serde`` writes.
+    r"""Changes of values that ``value_serde`` writes.
 
     Args:
         value_serde: how the values become bytes.
@@ -46,7 +46,7 @@ class ChangeSerde(Serde[Change[T]]):
 
     >>> from millpond.stores.serdes import STRING
     >>> ChangeSerde(STRING).serialize(Change("new", "old"))
-    b'\\x06newold\\x02'
+    b'\x06newold\x02'
     """
 
     name = "change"

@@ -23,7 +23,7 @@ _NUMBER: Final = Struct(">I")
 
 @dataclass(frozen=True)
 class Layout:
-    """What the rows of a store hold.
+    r"""What the rows of a store hold.
 
     Attributes:
         name: which layout; it never changes.
@@ -33,7 +33,7 @@ class Layout:
         ConfigurationError: the name is empty, or the version is no such number.
 
     >>> Layout("unpaired-records", 1).to_bytes()
-    b'\\x00\\x00\\x00\\x01unpaired-records'
+    b'\x00\x00\x00\x01unpaired-records'
     """
 
     name: str

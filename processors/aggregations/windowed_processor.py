@@ -24,7 +24,7 @@ from millpond.processors.options.windows import EmitStrategy
 from millpond.processors.runtime.batch import Batch
 from millpond.processors.runtime.kept_time import KeptTime, stream_time_of
 from millpond.processors.runtime.processor import Processor, ProcessorContext
-from millpond.processors.tables.update_cache import UpdateCache
+from millpond.processors.tables.update_cache import UpdateForwarder
 from millpond.stores.layouts import Layout
 from millpond.stores.serdes import Serde
 from millpond.stores.specs import StoreSpec
@@ -60,12 +60,14 @@ class WindowedProcessor(Processor):
         self._slots = slotter(setup.spec.key_serde)
         self._final = emit is EmitStrategy.ON_WINDOW_CLOSE
         self._caching = setup.caching
-        self._cache = UpdateCache(key_serde) if setup.caching else None
+        self._windowed_serde = key_serde
         assert setup.spec.retention is not None
         self._retention = setup.spec.retention
 
     def init(self, context: ProcessorContext) -> None:
         super().init(context)
+        caching = self._caching and not self._final
+        self._updates = UpdateForwarder(context, self._windowed_serde, caching=caching)
         self._store = context.store(self._setup.spec.name)
         self._kept_time = KeptTime(self._store, stream_time_of(self._setup.number))
         saved = self._kept_time.get()
@@ -75,11 +77,7 @@ class WindowedProcessor(Processor):
         kept = without_nulls(self.context, batch)
         if not len(kept):
             return
-        updates = self.fold(kept)
-        if self._cache is None or self._final:
-            self.context.forward(updates)
-        else:
-            self._cache.add(updates)
+        self._updates.send(self.fold(kept))
 
     @abstractmethod
     def fold(self, batch: Batch) -> Batch:
@@ -89,8 +87,7 @@ class WindowedProcessor(Processor):
         if self._stream_time != self._saved_time:
             self._kept_time.put(self._stream_time)
             self._saved_time = self._stream_time
-        if self._cache is not None:
-            self.context.forward(self._cache.take())
+        self._updates.flush()
 
     def load_closing(
         self, batch: Batch, reach: int, ended: Callable[[int, int], Iterable[Any]], *, by_end: bool, grid: int = 1

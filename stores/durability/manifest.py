@@ -64,6 +64,7 @@ def sequence_of(name: str) -> int | None:
 
 
 def new_commit_id() -> str:
+    """An id that no other commit has."""
     return uuid4().hex
 
 

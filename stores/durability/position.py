@@ -27,6 +27,7 @@ def boot_id() -> str:
 
 
 def encode_position(commit: str) -> bytes:
+    """The row's value for a copy that stands at ``commit``."""
     return f"{commit} {boot_id()}".encode()
 
 

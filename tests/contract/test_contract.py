@@ -87,6 +87,6 @@ def test_sentences_end_at_full_stops_before_a_capital_or_a_name_in_code() -> Non
     def example() -> None:
         """One thing, e.g. this. ``Two`` things:
         with a list. Three.
-        """
+        """  # noqa: D205
 
     assert sentences(example) == ["One thing, e.g. this.", "``Two`` things: with a list.", "Three."]

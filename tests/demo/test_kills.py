@@ -104,7 +104,7 @@ def kill_at(demo: Demo, backend: str, moment: Callable[[Demo], bool]) -> bool:
 
 
 def kill_session(leader: int) -> None:
-    """kill -9 of a process and of what it started, but for the Python workers, which are left to end by themselves."""
+    """Kill a process and what it started at once, but for the Python workers, which are left to end by themselves."""
     for pid in session(leader):
         if b"pyspark.daemon" not in command(pid):
             os.kill(pid, signal.SIGKILL)
