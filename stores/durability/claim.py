@@ -56,6 +56,7 @@ def check_owner(manifest: Manifest, application_id: str, task_id: str, fingerpri
 
 def _conflict(where: str, application_id: str) -> StateConflictError:
     return StateConflictError(
-        f"{where} holds the state of another topology of application {application_id!r}; run the old topology there, "
-        "or give the new one another application id (or state directory) and a new checkpoint"
+        f"{where} holds the state of another topology of application {application_id!r}, or of a release with other "
+        "layouts; run the old topology and release there, or give the new one another application id (or state "
+        "directory) and a new checkpoint"
     )
