@@ -1,12 +1,12 @@
 """LMDB: a B+ tree in a memory map, with one writer at a time and readers that never wait.
 
-Rule of this module: everything that is peculiar to LMDB ends here. It refuses keys over 511 bytes (see
-``millpond.stores.longkeys``) and its map has a fixed size: the map grows here whenever it is full, and follows when
-another process has grown it.
+Rule of this module: what is special about LMDB is known only here. It refuses keys over 511 bytes (see
+``millpond.stores.longkeys``), and its map has a fixed size: this module makes the map grow whenever it is full, and
+follows when another process has made it grow.
 
 Several processes may use one directory; one process opens it once. A backend reads one snapshot until it writes or
 flushes: what another process wrote is seen after that. Between a write and the first read after it no snapshot is held,
-so an idle backend keeps no page from being used again.
+so an idle backend keeps no page from being reused.
 """
 
 import errno
@@ -57,7 +57,7 @@ class translate_errors(ErrorTranslator):
         if isinstance(error, _CORRUPT_ERRORS):
             return CorruptStoreError(f"{where} is damaged ({error}); delete the directory and restore the store")
         if isinstance(error, lmdb.MapFullError) or code in _FULL_CODES or (code == errno.EIO and self._has_no_room()):
-            return StoreFullError(f"{where} has no room left ({error}); free some on that file system")
+            return StoreFullError(f"{where} has no room left ({error}); free some space on that file system")
         if "already open in this process" in str(error):
             return BackendInUseError(f"{where} is open in this process already; close that backend first")
         if isinstance(error, lmdb.ReadersFullError | lmdb.LockError) or code in _BUSY_CODES:
@@ -65,7 +65,7 @@ class translate_errors(ErrorTranslator):
         return BackendError(f"{where} failed: {error}")
 
     def _has_no_room(self) -> bool:
-        """Whether the system refuses more bytes than the map's file has; LMDB reports a write cut short as EIO only."""
+        """Whether the system refuses bytes beyond the end of the map's file; LMDB reports a short write only as EIO."""
         try:
             with TemporaryFile(dir=self._directory) as probe:
                 probe.seek((self._directory / "data.mdb").stat().st_size)
@@ -76,7 +76,7 @@ class translate_errors(ErrorTranslator):
 
 
 def _code(error: lmdb.Error) -> int:
-    """The system's number of ``error``, 0 where it is LMDB's own. Before 2.1 the package says it in words only."""
+    """The system's number for ``error``, 0 if it is LMDB's own. Before 2.1 the package gives it in words only."""
     known = (*_FULL_CODES, *_BUSY_CODES, errno.EIO)
     code: int = getattr(error, "code", 0)
     return code or next((code for code in known if os.strerror(code) in str(error)), 0)
@@ -159,7 +159,7 @@ class LmdbBackend(Backend):
 
         def apply(transaction: Any) -> None:
             if keys:
-                # Pairs that are made one by one cost a fraction of a list of them, and sorting them is dearer still.
+                # Making pairs one by one costs a fraction of making a list of them, and sorting pairs costs even more.
                 transaction.cursor().putmulti(zip(keys, map(changes.__getitem__, keys), strict=True))
             for key in deleted:
                 transaction.delete(key)
@@ -227,7 +227,7 @@ class LmdbBackend(Backend):
         self._read = self._snapshot = self._finder = None
 
     def _update(self, apply: Callable[[Any], object]) -> None:
-        """Do ``apply`` in a transaction of LMDB, as often as the map has to grow for it."""
+        """Do ``apply`` in a transaction of LMDB, and once more each time the map had to grow for it."""
         self._stop_reading()
         while True:
             with self._errors:
@@ -246,7 +246,7 @@ class LmdbBackend(Backend):
                 self._resize(0)
 
     def _resize(self, size: int) -> None:
-        """Set the map's size, 0 for the one that another process has given it. LMDB ends all its cursors on the way."""
+        """Set the map's size, or with 0 take the one that another process has set. It ends all of LMDB's cursors."""
         self._cursors.detach()
         self._stop_reading()
         self._env.set_mapsize(size)
@@ -262,9 +262,9 @@ class LmdbSupplier(BackendSupplier):
 
     Args:
         map_size: bytes of address space that the map begins with; it doubles whenever it is full.
-        sync: whether each write survives a loss of power, not only each flush. Off, a loss of power may damage the
-            directory: whoever keeps the store durable elsewhere throws it away then.
-        readahead: whether the system reads ahead of a random read; worth it when the data fits into memory.
+        sync: whether each write survives a loss of power, not only each flush. Without it, a loss of power may damage
+            the directory, and a store that is durable elsewhere is then restored.
+        readahead: whether the system reads ahead of a random read; worthwhile if the data fits into memory.
     """
 
     name: ClassVar[str] = "lmdb"

@@ -1,8 +1,8 @@
 """RocksDB, through the package rocksdict: a log-structured merge tree for stores larger than memory.
 
-Rule of this module: everything that is peculiar to rocksdict ends here. It raises plain ``Exception``, it forgets the
-options of a directory unless it is opened with them again, it keeps a directory locked as long as one iterator lives,
-and one process at a time may have a directory open.
+Rule of this module: what is special about rocksdict is known only here. It raises plain ``Exception``, it forgets the
+options of a directory unless they are given at every opening, it keeps a directory locked as long as an iterator lives,
+and only one process at a time may have a directory open.
 """
 
 import os
@@ -57,7 +57,7 @@ class translate_errors(ErrorTranslator):
         if _LOCKED.search(text):
             return BackendInUseError(f"{where} is in use by {self._holder(text)}; close it there first")
         if _FULL.search(text):
-            return StoreFullError(f"{where} has no room left ({text}); free some on that file system")
+            return StoreFullError(f"{where} has no room left ({text}); free some space on that file system")
         if _CORRUPT.search(text):
             return CorruptStoreError(f"{where} is damaged ({text}); delete the directory and restore the store")
         return BackendError(f"{where} failed: {text}")
@@ -72,8 +72,8 @@ class translate_errors(ErrorTranslator):
 def lock_holder(path: Path) -> int | None:
     """The process that holds a POSIX lock on ``path``, or None where the system does not tell.
 
-    Reads the system's table of locks. Asking through a file descriptor would do too, but closing that would release
-    every lock that this process itself has on the file.
+    Reads the system's table of locks. A file descriptor could be asked, too, but closing that would release every lock
+    that this process itself has on the file.
     """
     try:
         file = path.stat()
@@ -104,8 +104,8 @@ class RocksDbBackend(Backend):
         self._wal = wal
         directory.mkdir(parents=True, exist_ok=True)
         with self._errors:
-            # Named for the column family too: for a directory that exists, rocksdict would take that one's options
-            # from the files, which know neither the size of the block cache nor the filter.
+            # Given for the column family as well: for a directory that exists, rocksdict would take the family's
+            # options from the files, which know neither the size of the block cache nor the filter.
             self._db: Any = rocksdict.Rdict(str(directory), options, {"default": options})
         self._finder: Any = None
 
@@ -142,7 +142,7 @@ class RocksDbBackend(Backend):
         with self._errors:
             entries = items(reverse, None if reverse else start, _below(stop))
         bound = start if reverse else None
-        # The engine's iterator compares with the very bytes of ``stop``, without a reference of its own to them.
+        # The engine's iterator compares with the very bytes of ``stop``, but holds no reference to them.
         return self._cursors.walk(Cursor(entries, bound, reverse, self._errors.translated, keep=stop))
 
     def write(self, changes: Changes) -> None:
@@ -174,7 +174,7 @@ class RocksDbBackend(Backend):
             path = self._directory / f"load-{number}.sst"
             with self._errors:
                 self._write_table(path, chain((first,), islice(source, _LOAD_CHUNK - 1)))
-                # It becomes a part of the tree as it is, which costs no log and no memory table.
+                # The file becomes a part of the tree as it is, without a detour through the log and the memory table.
                 ingest([str(path)], moving)
 
     def _write_table(self, path: Path, chunk: Iterable[Entry]) -> None:
@@ -222,7 +222,7 @@ class RocksDbBackend(Backend):
 def _below(stop: bytes | None) -> rocksdict.ReadOptions | None:
     """Read options that keep an iterator below ``stop``, so that it never walks through deleted entries above it.
 
-    There is no counterpart for the other end: in rocksdict 0.3.29 the lower bound overwrites the upper one.
+    The other end has no counterpart, because in rocksdict 0.3.29 the lower bound overwrites the upper one.
     """
     if stop is None:
         return None
@@ -241,14 +241,14 @@ class RocksDbSupplier(BackendSupplier):
     """``rocksdb``: one process at a time may have a directory open.
 
     Args:
-        block_cache: bytes of uncompressed blocks kept in memory. All directories that a process has open with the same
-            number share one cache, as a process has many stores open.
-        bloom_bits: bits of the bloom filter per key; 0 for none. Ten let one absent key in a hundred through.
+        block_cache: bytes of uncompressed blocks kept in memory. All directories that a process opens with the same
+            number share one cache, because a process has many stores open.
+        bloom_bits: bits of the bloom filter per key; 0 for none. With ten, one absent key in a hundred gets through.
         write_buffer_size: bytes of a memory table before it is written out.
         compression: of the tables on disk.
         max_open_files: -1 keeps all open, which reads fastest.
         wal: whether writes go through RocksDB's log. Without it, a killed process loses what it wrote since the last
-            flush: what is left is still the result of a prefix of the writes.
+            flush; what is left is still the result of a prefix of the writes.
     """
 
     name: ClassVar[str] = "rocksdb"

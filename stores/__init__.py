@@ -2,7 +2,7 @@
 
 The names that users of stores and authors of backends need are here. ``millpond.stores.durability`` and
 ``millpond.stores.testing`` have public names of their own, because they bring pyarrow, and pytest and hypothesis, with
-them. What adapters are built of is in ``millpond.stores.engine`` and ``millpond.stores.options``.
+them. What adapters are built from is in ``millpond.stores.engine`` and ``millpond.stores.options``.
 """
 
 from millpond.stores.backend import (

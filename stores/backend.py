@@ -2,9 +2,9 @@
 
 Each sentence of these docstrings is a promise that ``millpond.stores.testing`` tests, in the words that stand here.
 
-Rule of this module: it knows nothing of users' keys, values, timestamps or formats. What only some engines can do is a
-protocol of its own (``Supports...``), each with one function here that uses it where it is and falls back where it is
-not, so that no caller ever asks what engine it has.
+Rule of this module: it knows nothing of users' keys, values, timestamps or formats. A capability that only some engines
+have is a protocol of its own (``Supports...``). For each, one function here uses the capability or falls back to what
+every backend can do, so that no caller ever asks which engine it has.
 """
 
 from abc import ABC, abstractmethod
@@ -52,10 +52,10 @@ class Backend(ABC):
 
     @abstractmethod
     def write(self, changes: Changes) -> None:
-        """Apply all of ``changes`` or nothing of it, even if the process is killed on the way.
+        """Apply all of ``changes`` or none of them, even if the process is killed in the middle.
 
         Deleting a key that does not exist is no error. When ``write`` returns, ``get`` and ``scan`` show the changes.
-        After the process was killed, a reopened backend shows the result of a prefix of the writes. A loss of power
+        If the process was killed, a reopened backend shows the result of a prefix of the writes. A loss of power
         may lose or damage anything while there are writes that were not flushed.
         """
 
@@ -141,7 +141,7 @@ def get_many(backend: Backend, keys: Sequence[bytes]) -> list[bytes | None]:
 
 
 def last_finder(backend: Backend) -> Callable[[bytes, bytes], tuple[bytes, bytes] | None]:
-    """The ``last`` of ``backend``, by itself or by a scan; looked up once, because it is asked for with each record."""
+    """The ``last`` of ``backend``, its own or by a scan; looked up once, because it is called for every record."""
     if isinstance(backend, SupportsLast):
         return backend.last
 
@@ -160,7 +160,7 @@ def delete_range(backend: Backend, start: bytes, stop: bytes) -> None:
 
 
 def load(backend: Backend, entries: Iterable[tuple[bytes, bytes]], *, batch: int = 50_000) -> None:
-    """Load entries in ascending key order into an empty backend; ``batch`` a write where it has no faster way."""
+    """Load entries in ascending key order into an empty backend, ``batch`` per write if it has no faster way."""
     if isinstance(backend, SupportsLoad):
         backend.load(entries)
         return

@@ -9,7 +9,8 @@ The layout, byte for byte that of Kafka Streams; the last byte is a flag::
     4   new is_latest                             } latest of its key; read, never written
     5   length of new (VARINT) new old is_latest  }
 
-The VARINT is zigzag: 7 bits a byte, the lowest first, the top bit says that another byte follows.
+A VARINT is the number in zigzag, which maps 0, -1, 1, -2 to 0, 1, 2, 3 and so on, in seven bits a byte, the lowest bits
+first. The top bit of a byte says that another byte follows.
 """
 
 from typing import Final, Generic, NamedTuple, TypeVar
@@ -59,13 +60,13 @@ class ChangeSerde(Serde[Change[T]]):
         encode = self._value_serde.serialize
         if value.old is None:
             if value.new is None:
-                raise SerdeError("a change without a new and an old value cannot be serialised; do not forward it")
+                raise SerdeError("a change with neither a new nor an old value cannot be serialized; do not forward it")
             return encode(value.new) + _NEW
         if value.new is None:
             return encode(value.old) + _OLD
         if self._separate:
             raise SerdeError(
-                f"{value} has both values, which the release that is upgraded from cannot read; send two changes"
+                f"{value} has both values, which the release being upgraded from cannot read; send two changes"
             )
         new = encode(value.new)
         return _varint(len(new)) + new + encode(value.old) + _BOTH
@@ -77,7 +78,7 @@ class ChangeSerde(Serde[Change[T]]):
         if _FIRST_FLAG_WITH_LATEST <= flag <= _LAST_FLAG:
             latest = _byte_at(data, end - 1)
             if latest > 1:
-                raise SerdeError(f"the change {data!r} says {latest} where 0 or 1 tells whether it is the latest")
+                raise SerdeError(f"the change {data!r} has {latest} where 0 or 1 says whether it is the latest")
             is_latest, flag, end = latest == 1, flag - _FIRST_FLAG_WITH_LATEST, end - 1
         if flag == _OLD[0]:
             return Change(None, decode(data[:end]), is_latest)
@@ -87,16 +88,16 @@ class ChangeSerde(Serde[Change[T]]):
             raise SerdeError(f"the change {data!r} ends in the unknown flag {flag}; it comes from a later release")
         length, start = _read_varint(data)
         if not 0 <= length <= end - start:
-            raise SerdeError(f"the change {data!r} claims a new value of {length} bytes, and is shorter")
+            raise SerdeError(f"the change {data!r} claims a new value of {length} bytes but is shorter than that")
         middle = start + length
         return Change(decode(data[start:middle]), decode(data[middle:end]), is_latest)
 
 
 def sends_separately(upgrade_from: str | None) -> bool:
-    """Whether changes have to be sent as two, for ``upgrade_from`` to read them.
+    """Whether each change has to be sent as two, so that ``upgrade_from`` can read them.
 
     Raises:
-        ConfigurationError: that is no release.
+        ConfigurationError: ``upgrade_from`` is not a release.
     """
     if upgrade_from is None:
         return False

@@ -1,7 +1,7 @@
-"""``Closed``: what stands in the place of whatever a closed object works with.
+"""``Closed``: what takes the place of whatever a closed object worked with.
 
-Rule of this module: it knows neither backends nor stores. Whoever closes puts one where its handle, its methods or its
-changes were. So no method has to ask first whether it may go on, and an open object pays nothing for being closable.
+Rule of this module: it knows neither backends nor stores. An object that closes puts one where its handle, its methods
+or its changes were. So none of its methods has to check first, and while it is open, being closable costs nothing.
 """
 
 from typing import NoReturn

@@ -13,17 +13,17 @@ from millpond.stores.specs import StoreSpec
 
 
 def check_plain_name(what: str, name: str) -> None:
-    """Refuse what cannot be the name of a directory; ``what`` says in the message what it names.
+    """Refuse a name that no directory can have; ``what`` says in the message what it is the name of.
 
     Raises:
-        ConfigurationError: it cannot.
+        ConfigurationError: it is not a plain file name.
     """
     if not name or name in {".", ".."} or any(character in name for character in "/\\\0"):
-        raise ConfigurationError(f"{what} {name!r} must be a plain file name, because it is a directory's")
+        raise ConfigurationError(f"{what} {name!r} must be a plain file name, because a directory gets it")
 
 
 def store_directory(local_dir: Path, application_id: str, task_id: str, backend_name: str, spec: StoreSpec) -> Path:
-    """The directory of one store of one task on one backend. Nothing is made or read.
+    """The directory of one store of one task on one backend. Nothing is created or read.
 
     Raises:
         ConfigurationError: one of the parts is not a plain file name.

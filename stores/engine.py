@@ -1,8 +1,8 @@
-"""Parts that adapters are built of: the walk of a scan over an engine's own iterator, errors, and the end.
+"""What adapters are built from: scans over an engine's own iterator, translated errors, closed handles.
 
 Rule of this module: it knows no engine. A cursor stands between a scan that a caller holds and the engine's iterator
-under it, so that the backend can take the iterator away: because it closes, or because the engine is about to make all
-of its iterators invalid, as LMDB does when its map grows.
+under it, so that the backend can take the iterator away: when it closes, or when the engine is about to invalidate all
+of its iterators, as LMDB does when its map grows.
 """
 
 from abc import ABC, abstractmethod
@@ -32,7 +32,7 @@ class Cursor:
         entries: the engine's iterator, placed on the first entry of the scan. It sees one snapshot.
         bound: the key at which to stop: excluded going up, included going down. None goes on to the end.
         reverse: whether ``entries`` come in descending order.
-        translate: makes a Millpond error of an engine's exception, or gives None for one that is not the engine's.
+        translate: turns an engine's exception into a Millpond error, or gives None for one that is not the engine's.
         keep: what must live as long as ``entries`` does.
     """
 
@@ -69,7 +69,7 @@ class Cursor:
         return chunk if self._bound is None else self._inside(chunk, self._bound)
 
     def _take_singly(self, count: int, bound: bytes) -> list[Entry]:
-        """Most scans of a range are short: here nothing is read past the bound but the entry that tells so."""
+        """Most scans of a range are short, so this reads no further than the first entry past the bound."""
         chunk: list[Entry] = []
         reverse = self._reverse
         for entry in self._entries:
@@ -82,7 +82,7 @@ class Cursor:
         return chunk
 
     def _inside(self, chunk: list[Entry], bound: bytes) -> list[Entry]:
-        """Those of ``chunk`` that come before the bound; where one does not, the walk is over."""
+        """The entries of ``chunk`` before the bound; if one lies beyond it, the walk is over."""
         if not chunk or not (chunk[-1][0] < bound if self._reverse else chunk[-1][0] >= bound):
             return chunk
         self._entries = iter(())
@@ -105,7 +105,7 @@ class Cursor:
 
 
 def walk(cursor: Cursor) -> Generator[Entry, None, None]:
-    """The entries of ``cursor``, read in chunks that grow, so that the first entry comes fast and many come cheap."""
+    """The entries of ``cursor``, read in growing chunks, so that the first comes soon and many come at little cost."""
     count = _FIRST_CHUNK
     while chunk := cursor.take(count):
         yield from chunk
@@ -143,7 +143,7 @@ class ClosedEngine(Closed):
     """What takes the place of an engine's handle once its backend is closed.
 
     Args:
-        name: how the error calls the engine, such as ``LMDB in /data/counts``.
+        name: what the error calls the engine, such as ``LMDB in /data/counts``.
     """
 
     def __init__(self, name: str) -> None:
@@ -151,10 +151,10 @@ class ClosedEngine(Closed):
 
 
 class ErrorTranslator(ABC):
-    """Within it, an engine's exceptions become Millpond's, so that none of them leaves its adapter.
+    """Within it, an engine's exceptions become Millpond's, so that none of them leaves the adapter.
 
-    A subclass says which becomes which. It is a context manager around every call of the engine; one object does for
-    all calls of a backend.
+    An adapter's subclass says which becomes which, and stands around every call of the engine as a context manager.
+    One object serves all calls of a backend.
 
     Args:
         directory: what the errors name.
@@ -174,4 +174,4 @@ class ErrorTranslator(ABC):
 
     @abstractmethod
     def translated(self, error: BaseException) -> StoreError | None:
-        """The error to raise in the place of ``error``, or None where that is not the engine's."""
+        """The error to raise instead of ``error``, or None if that is not the engine's."""

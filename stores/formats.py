@@ -1,4 +1,4 @@
-"""Format versions: what the rows of a store's directory look like, told by the directory's name (KIP-258).
+"""Format versions: what the rows in a store's directory look like, as the directory's name says (KIP-258).
 
 ::
 
@@ -33,21 +33,27 @@ class FormatVersion(IntEnum):
 
 
 def check_store_name(name: str) -> None:
-    """Refuse what cannot be the name of a store, because it is a directory's and a column's, too.
+    """Refuse a name that a store cannot have, because a directory and a column are named after it.
 
     Raises:
         ConfigurationError: the name is empty, not a plain file name, or looks like one with a format version.
     """
     if not isinstance(name, str) or not name or name != name.strip():
-        raise ConfigurationError(f"store name {name!r} is empty or blank; give a name such as 'counts'")
+        raise ConfigurationError(
+            f"store name {name!r} is empty, or begins or ends with a space; give a name such as 'counts'"
+        )
     if name.startswith("."):
-        raise ConfigurationError(f"store name {name!r} begins with a dot, as what is half built does; choose another")
+        raise ConfigurationError(
+            f"store name {name!r} begins with a dot, as directories do while they are being built; choose another"
+        )
     if any(part in name for part in ("/", "\\", "\0")) or not name.isprintable():
         raise ConfigurationError(
             f"store name {name!r} must be a plain file name, without / or \\ or control characters"
         )
     if _VERSION_SUFFIX.fullmatch(name):
-        raise ConfigurationError(f"store name {name!r} ends like a format version; choose another than '...-v<number>'")
+        raise ConfigurationError(
+            f"store name {name!r} ends like a format version; choose a name that does not end in '-v<number>'"
+        )
 
 
 def unknown_versions(parent: Path, store: str) -> list[Path]:

@@ -1,8 +1,8 @@
-r"""Key layouts: where a store's rows lie in its backend, in an order that bytes keep.
+r"""Key layouts: where a store's rows lie in its backend, so that bytes sort as keys and times do.
 
 The first byte of every row says what it is::
 
-    0x00 name                     metadata; a copy goes into the changelog, except of ``COMMIT_ROW``
+    0x00 name                     metadata; part of the changelog, except for ``COMMIT_ROW``
     0x01 ...                      data
     0x02 ...                      secondary index
 
@@ -48,7 +48,7 @@ def terminated(key: bytes) -> bytes:
 
 
 def unterminated(encoded: bytes) -> bytes:
-    """The key that ``terminated`` made ``encoded`` of."""
+    """The key that ``terminated`` turned into ``encoded``."""
     if encoded[-2:] != TERMINATOR:
         raise CorruptStoreError(f"the row key part {encoded!r} does not end in its terminator; restore the store")
     return encoded[:-2].replace(b"\x00\xff", b"\x00")
@@ -59,7 +59,7 @@ def pack_time(time: int) -> bytes:
     try:
         return _TIME.pack(time - MIN_TIME)
     except struct.error:
-        return _TIME.pack(to_millis(time) - MIN_TIME)  # which says that it does not fit
+        return _TIME.pack(to_millis(time) - MIN_TIME)  # raises an error that says why it does not fit
 
 
 def unpack_time(row: bytes, offset: int = 0) -> int:

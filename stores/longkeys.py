@@ -6,8 +6,8 @@ at most P bytes is stored as it is. All longer keys that share their first P byt
     key    prefix (P bytes) | 0x00
     value  for each key, in order:  length of suffix (u32) | suffix | length of value (u32) | value
 
-A bucket's key is the only one of P + 1 bytes, so it is no user's key, and it stands right behind its prefix and before
-every other short key that is greater: where the long keys belong. Short keys cost the comparison of their length.
+Only buckets have keys of P + 1 bytes, so none of them is a user's key. A bucket's key sorts right behind its prefix and
+before every greater short key, which is where the long keys belong. Short keys cost only a comparison of their length.
 """
 
 from bisect import bisect_left
@@ -29,6 +29,7 @@ from millpond.stores.backend import (
     load,
     size_on_disk,
 )
+from millpond.stores.keys import after_prefix
 
 _LENGTH = Struct(">I")
 _LOAD_CHUNK = 2048
@@ -38,10 +39,10 @@ Bucket = dict[bytes, bytes]
 
 
 class LongKeys(Backend):
-    """A backend without a limit on its keys, made of one with a limit, ``engine``.
+    """A backend without a limit on its keys, made from ``engine``, which has one.
 
-    It has every optional capability that can be had by delegating or by the fallbacks of ``millpond.stores.backend``;
-    ``checkpoint`` only where the engine has it.
+    It has every optional capability, by delegating to the engine or by the fallbacks of ``millpond.stores.backend``;
+    ``checkpoint`` only if the engine has it.
     """
 
     max_key_size = None
@@ -76,7 +77,7 @@ class LongKeys(Backend):
         if start is not None and len(start) > limit:
             low = start[:limit] + b"\0"
         if stop is not None and len(stop) > limit:
-            high = _after(stop[:limit])
+            high = after_prefix(stop[:limit])
         return self._expand(self._engine.scan(low, high, reverse=reverse), start, stop, reverse)
 
     def last(self, start: bytes, stop: bytes) -> tuple[bytes, bytes] | None:
@@ -115,12 +116,12 @@ class LongKeys(Backend):
         return max(map(len, keys), default=0) > self._limit
 
     def _bucket(self, key: bytes) -> Bucket:
-        """What the bucket holds that ``key`` belongs to."""
+        """The content of the bucket that ``key`` belongs to."""
         packed = self._engine.get(key[: self._limit] + b"\0")
         return {} if packed is None else dict(_unpack(packed))
 
     def _with_buckets(self, changes: Changes) -> Changes:
-        """The same changes in terms of what is stored: whole buckets in the place of long keys."""
+        """The same changes in terms of what is stored: whole buckets in place of long keys."""
         limit = self._limit
         stored: dict[bytes, bytes | None] = {}
         buckets: dict[bytes, Bucket] = {}
@@ -140,7 +141,7 @@ class LongKeys(Backend):
         return stored
 
     def _bucketed(self, entries: Iterable[tuple[bytes, bytes]]) -> Iterator[list[tuple[bytes, bytes]]]:
-        """Ascending entries with buckets in the place of long keys, ascending too, some at a time."""
+        """Ascending entries with buckets in place of long keys, still ascending, a chunk at a time."""
         source = iter(entries)
         limit, prefix = self._limit, b""
         bucket: Bucket = {}
@@ -165,7 +166,7 @@ class LongKeys(Backend):
     def _expand(
         self, entries: Entries, start: bytes | None, stop: bytes | None, reverse: bool
     ) -> Generator[tuple[bytes, bytes], None, None]:
-        """The user's entries, of those that the engine holds."""
+        """The user's entries, unpacked from those that the engine holds."""
         limit = self._limit
         for entry in entries:
             key = entry[0]
@@ -177,12 +178,6 @@ class LongKeys(Backend):
             past = len(inside) if stop is None else bisect_left(inside, (stop,))
             chosen = inside[first:past]
             yield from reversed(chosen) if reverse else chosen
-
-
-def _after(prefix: bytes) -> bytes | None:
-    """The least key that is greater than every key that begins with ``prefix``, or None where there is none."""
-    stem = prefix.rstrip(b"\xff")
-    return stem[:-1] + bytes((stem[-1] + 1,)) if stem else None
 
 
 def _pack(bucket: Mapping[bytes, bytes]) -> bytes:

@@ -1,4 +1,4 @@
-"""The backend that keeps everything in this process: a sorted dict. It is also the double that tests use.
+"""The backend that keeps everything in this process: a sorted dict. It also stands in for an engine in tests.
 
 Rule of this module: its content ends with the process, and it takes no options and no files.
 """
@@ -83,7 +83,7 @@ def _sizes(key: bytes, value: bytes) -> int:
 
 
 def _none(error: BaseException) -> None:
-    """No exception is the engine's: a sorted dict has none of its own."""
+    """No exception is the engine's, because a sorted dict has none of its own."""
 
 
 @dataclass(frozen=True)

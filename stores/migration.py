@@ -1,8 +1,9 @@
-"""Opening a store's directory in the format that its spec asks for, made of an older one where only that is there.
+"""Opening a store's directory in the format that its spec asks for, migrated from an older one if only that exists.
 
 Rule of this module: a directory is in one format from its first row to its last. A migration builds the new directory
-beside the old one, renames it when it is whole and on the disk, and only then removes the old one; killed at any point,
-the next opening begins again or goes on. Directories of an unknown version are refused before anything is touched.
+beside the old one, renames it when it is whole and on disk, and only then removes the old one. If the process is killed
+at any point, the next opening starts over or continues. Directories of an unknown version are refused before anything
+is touched.
 """
 
 import logging
@@ -33,14 +34,14 @@ def _with_unknown_timestamp(row: bytes, value: bytes) -> bytes:
 _UNKNOWN = pack_timestamp(UNKNOWN_TIMESTAMP)
 
 MIGRATIONS: Final[Mapping[FormatVersion, Conversion]] = {FormatVersion.TIMESTAMPED: _with_unknown_timestamp}
-"""How each version but the first is made of the one before it."""
+"""How each version but the first is made from the one before it."""
 
 
 def open_directory(supplier: BackendSupplier, directory: Path, spec: StoreSpec) -> Backend:
     """The backend on a store's directory; ``directory`` is what ``store_directory`` gives for ``spec``.
 
-    Where only the directory of the version before is there, it is migrated: every value comes over, with the timestamp
-    -1 where it had none, as Kafka Streams upgrades its stores.
+    If only a directory of the version before exists, it is migrated: every value is carried over, with the timestamp
+    -1 if it had none, as when Kafka Streams upgrades its stores.
 
     Raises:
         FormatError: the store has a directory of a version that is unknown, or later than its kind's.

@@ -1,6 +1,6 @@
-"""Options as text, as they stand in a backend's URL, and the one place that turns them into values.
+"""Options as text, as in a backend's URL, and the one place that turns them into values.
 
-Rule of this module: it knows the forms of values, and no backend. A backend names its options with a parser each.
+Rule of this module: it knows the forms of values and no backend. A backend gives a parser for each of its options.
 """
 
 import re
@@ -32,7 +32,7 @@ def parse_size(text: str) -> int:
 
 
 def parse_bool(text: str) -> bool:
-    """A switch.
+    """A truth value.
 
     >>> parse_bool("true"), parse_bool("off")
     (True, False)
@@ -46,7 +46,7 @@ def parse_bool(text: str) -> bool:
 
 
 def parse_int(text: str) -> int:
-    """A whole number, with a sign where it makes sense.
+    """A whole number, with an optional sign.
 
     >>> parse_int("-1")
     -1
@@ -95,7 +95,7 @@ def parse_options(backend: str, options: Mapping[str, str], parsers: Mapping[str
 
 
 def check_option(backend: str, option: str, value: object, allowed: bool, form: str) -> None:
-    """Refuse a value that a supplier was made with, in the words that ``parse_options`` has for text.
+    """Refuse a value that a supplier was created with, in the words that ``parse_options`` uses for text.
 
     Raises:
         ConfigurationError: it is not ``allowed``.

@@ -1,7 +1,7 @@
 """Backends by name or URL.
 
 Rule of this module: it knows no backend, not even the built-in ones. Every supplier is an entry point of the group
-``millpond.backends``, in the package metadata of the distribution that brings it::
+``millpond.backends``, in the package metadata of the distribution that provides it::
 
     [project.entry-points."millpond.backends"]
     rocksdb = "millpond.adapters.rocksdb:RocksDbSupplier"
@@ -45,7 +45,7 @@ def backend_names() -> list[str]:
 
 
 def open_backend(backend: str | BackendSupplier, directory: Path) -> Backend:
-    """The backend on ``directory``, open, with keys of any length: this is how everybody opens one.
+    """Open the backend on ``directory``, for keys of any length; every backend is opened by this function.
 
     Raises:
         BackendInUseError: another process or handle has the directory open, and the engine does not share it.

@@ -31,7 +31,7 @@ class Serde(ABC, Generic[T]):
     """The name under which ``serde`` finds it, and that errors use."""
 
     column_serialize: Callable[[T], bytes] | None = None
-    """A C function for whole columns, where there is one: what ``serialize`` does, but it raises whatever it likes."""
+    """A C function for whole columns, if there is one. It does what ``serialize`` does, but may raise any exception."""
 
     @abstractmethod
     def serialize(self, value: T) -> bytes:
@@ -43,10 +43,10 @@ class Serde(ABC, Generic[T]):
 
     @abstractmethod
     def deserialize(self, data: bytes) -> T:
-        """The value that ``serialize`` made ``data`` of.
+        """The value that ``serialize`` turned into ``data``.
 
         Raises:
-            SerdeError: ``data`` is nothing that ``serialize`` makes.
+            SerdeError: ``data`` did not come from ``serialize``.
         """
 
 
@@ -61,7 +61,7 @@ class _BuiltInSerde(Serde[T]):
 
     def _refusal(self, value: object, reason: object) -> SerdeError:
         return SerdeError(
-            f"the {self.name} serde cannot serialise {_shortened(value)} of type {type(value).__name__}: {reason}; "
+            f"the {self.name} serde cannot serialize {_shortened(value)} of type {type(value).__name__}: {reason}; "
             f"choose another serde or convert the value first"
         )
 
@@ -166,7 +166,7 @@ class JsonSerde(_BuiltInSerde[Any]):
 
 
 class MsgpackSerde(_BuiltInSerde[Any]):
-    """MessagePack. Tuples come back as lists; dicts keep their order, so as keys write them in one order always."""
+    """MessagePack. Tuples come back as lists; dicts keep their order, so a dict that is a key needs a fixed order."""
 
     name = "msgpack"
 
@@ -188,7 +188,7 @@ class MsgpackSerde(_BuiltInSerde[Any]):
 
 
 class PickleSerde(_BuiltInSerde[Any]):
-    """Python's pickle. Reading it runs whatever code its bytes name: only for state that nobody else can write."""
+    """Python's pickle. Reading it runs any code that its bytes name: only for state that nobody else can write."""
 
     name = "pickle"
 
@@ -218,7 +218,7 @@ _BY_NAME: Final[dict[str, Serde[Any]]] = {
 
 
 def serde(name: str | Serde[Any]) -> Serde[Any]:
-    """The serde of that name; a serde is itself. ``pickle`` is to be had by its name only.
+    """The serde of that name; a serde is returned as it is. ``pickle`` is available only by its name.
 
     Raises:
         ConfigurationError: there is no such serde.

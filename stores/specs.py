@@ -31,7 +31,7 @@ from millpond.stores.typed.window import ReadOnlyWindowStore, WindowStore
 
 
 class KeyForm(Enum):
-    """What the keys are that a store's entries are read with."""
+    """What the keys of a store's entries are."""
 
     PLAIN = "plain"
     """The keys as they were put."""
@@ -48,7 +48,7 @@ class StoreTraits:
     """What tells one kind of store from another.
 
     Args:
-        family: the name that a kind shares with its timestamped twin: either's stores take over the other's rows.
+        family: the name that a kind shares with its timestamped twin; either one's stores take over the other's rows.
         store: its class.
         read_only: the class of its reading half.
         format_version: the format in which it is written.
@@ -95,7 +95,7 @@ class StoreKind(Enum):
 
     @property
     def family(self) -> str:
-        """The name that it shares with the kind whose stores can take over the rows of its own."""
+        """The name that it shares with its timestamped or plain twin, which can take over its stores' rows."""
         return self.traits.family
 
     @property
@@ -183,7 +183,7 @@ class StoreSpec:
             stream time.
         window_size: window stores: the length of a window.
         retain_duplicates: window stores: keep every put of a key and window, instead of the last.
-        backend: the name or URL of the backend that keeps it; None for the one that the job runs on.
+        backend: the name or URL of the backend that keeps it; None for the job's own.
         layout: what lies in the rows beyond what the kind says; None for nothing.
 
     Raises:
@@ -265,7 +265,7 @@ class StoreSpec:
 
     @property
     def _options(self) -> tuple[str, ...]:
-        """The fields that only some kinds have, those of this one."""
+        """Those of the fields that only some kinds have that this one has."""
         return self.kind.traits.needed + self.kind.traits.optional
 
     def _opened(self, kind: type[Store[Any, Any]], transaction: Transaction) -> Store[Any, Any]:

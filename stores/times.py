@@ -1,6 +1,6 @@
 """Times as the stores hold them: integers, in milliseconds since 1970-01-01 UTC, 64 bits with a sign.
 
-``datetime`` and ``timedelta`` are taken at the public edge only, and become integers here.
+``datetime`` and ``timedelta`` are accepted only at the public edge, and become integers here.
 """
 
 from datetime import UTC, datetime, timedelta

@@ -20,7 +20,7 @@ class Transaction:
     """A view on ``backend`` with changes that only this object sees until ``commit``.
 
     After ``commit`` or ``rollback`` the same object carries on with an empty set of changes. Closing it drops what was
-    not committed; the backend stays open. One that goes without, changes and all, is reported: a ``ResourceWarning``.
+    not committed; the backend stays open. One that is dropped with changes in it causes a ``ResourceWarning``.
     """
 
     def __init__(self, backend: Backend) -> None:
@@ -82,7 +82,7 @@ class Transaction:
             return self._backend.scan(start, stop, reverse=reverse)
         if reverse:
             mine.reverse()
-        return _merge(mine, self._backend.scan(start, stop, reverse=reverse), reverse)
+        return _overlaid(mine, self._backend.scan(start, stop, reverse=reverse), reverse)
 
     def last(self, start: bytes, stop: bytes) -> tuple[bytes, bytes] | None:
         """The entry with the greatest key in ``start <= key < stop``, or None."""
@@ -161,15 +161,15 @@ class Transaction:
         return [(key, changes[key]) for key in order.islice(first, past)]
 
     def _ordered(self) -> "SortedList[bytes]":
-        """The changed keys in order, which is kept up only once somebody has asked for it."""
+        """The changed keys in order; the order is maintained only from the first time that it is needed."""
         order = self._order
         if order is None:
             order = self._order = SortedList(self._changes)
         return order
 
 
-def _merge(mine: list[tuple[bytes, bytes | None]], theirs: Entries, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
-    """Both in the same order; where both have a key, mine wins."""
+def _overlaid(mine: list[tuple[bytes, bytes | None]], theirs: Entries, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
+    """My changes laid over their entries, both in the same order; where both have a key, mine wins."""
     pending = iter(mine)
     own = next(pending, None)
     for entry in theirs:

@@ -1,6 +1,6 @@
-"""Durable state: deltas and snapshots in a storage that every worker reaches, manifests that name them, local copies.
+"""Durable state: deltas and snapshots in storage that every worker can reach, manifests that name them, local copies.
 
-What callers need is here; the modules are the parts.
+Callers need only the names that are here; the modules are the parts.
 """
 
 from millpond.stores.durability.claim import claim

@@ -1,7 +1,7 @@
 """The claim of a topology on an application's directory in the storage.
 
 Rule of this module: one application id belongs to one topology. The claim is a file whose *name* says whose it is, so
-that workers that claim at the same time never see half of it.
+that workers that claim at the same time never see half a claim.
 """
 
 from hashlib import sha256
@@ -43,7 +43,7 @@ def check_owner(manifest: Manifest, application_id: str, task_id: str, fingerpri
     """Refuse a manifest of another application, task or topology.
 
     Raises:
-        StateConflictError: it is one.
+        StateConflictError: it belongs to another one.
     """
     if (manifest.application_id, manifest.task_id) != (application_id, task_id):
         raise StateConflictError(

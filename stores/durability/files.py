@@ -2,7 +2,7 @@
 
 Rule of this module: it writes and reads whole files and knows nothing of backends. The columns are ``store``, ``key``,
 ``timestamp`` and ``value`` (see ``millpond.stores.durability.rows``). The file's own metadata carries the format number
-``millpond.format`` and the commit that wrote it, so that a file under a wrong name is found out.
+``millpond.format`` and the commit that wrote it, so that a file under the wrong name is detected.
 """
 
 from collections.abc import Iterable, Iterator
@@ -27,7 +27,7 @@ _FOOTER_LENGTH = 4
 _FOOTER_END = 8
 """A Parquet file ends with its footer, the footer's length, and four bytes of magic."""
 _WHOLE = 1 << 23
-"""Files up to this size are read at once: an object store takes longer to answer than to send."""
+"""Files up to this size are read whole: an object store takes longer to answer than to send."""
 _LOCAL_COLUMNS = ["key", "timestamp", "value"]
 
 
@@ -37,7 +37,7 @@ def write_file(
     """Write a file from tables of bounded size, each of one store; only one of them is in memory at a time.
 
     Raises:
-        DurabilityError: the storage refused; nothing is left behind that counts.
+        DurabilityError: the storage failed; no manifest names what may be left behind.
     """
     rows = 0
     with storage.writing(f"{directory}/{file_name(kind, sequence, commit)}") as stream:
@@ -51,7 +51,7 @@ def write_file(
 
 
 class _Sink(RawIOBase):
-    """Passes on what is written, counts it, and computes its checksum from when that was last set to 0."""
+    """Passes on what is written, counts it, and keeps the checksum of all since that was last set to 0."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -84,13 +84,13 @@ def _writer(stream: Any, commit: str) -> Any:
 
 
 def read_tables(storage: Storage, manifest: Manifest, file: DurableFile, store: str) -> Iterator[Table]:
-    """The rows of one store in a file of ``manifest``, in key order, a row group at a time, without the store column.
+    """The rows of one store in a file of ``manifest``, in key order, one row group at a time, without the store column.
 
     Raises:
         MissingFileError: the file is gone.
         CorruptFileError: the file is not as it was written.
         FormatError: the file is in a format that this release does not know.
-        DurabilityError: the storage refused.
+        DurabilityError: the storage failed.
     """
     with _opened(storage, manifest, file) as parquet:
         for group in range(parquet.num_row_groups):
@@ -120,7 +120,7 @@ def _opened(storage: Storage, manifest: Manifest, file: DurableFile) -> Iterator
 
 
 def _check_footer(source: Any, file: DurableFile) -> None:
-    """Every page has a checksum of its own; what tells where they are, and whose, has this one."""
+    """Every page has a checksum of its own; the footer, which says where and whose they are, has this one."""
     if source.size() != file.size:
         raise pa.ArrowInvalid(f"it has {source.size()} bytes instead of {file.size}")
     length = int.from_bytes(source.read_at(_FOOTER_LENGTH, file.size - _FOOTER_END), "little")
@@ -148,7 +148,7 @@ def _store_of(parquet: Any, group: int) -> str:
 
 @contextmanager
 def _blaming(storage: Storage, manifest: Manifest, file: DurableFile) -> Iterator[None]:
-    """Turn what goes wrong while a file is read into the error that says whose fault it is."""
+    """Turn a failure to read a file into the error that says whether storage or file is to blame."""
     path = manifest.path(file)
     try:
         yield

@@ -2,18 +2,18 @@
 
 Rule of this module: a file is deleted only if no manifest that anybody may still open can name it. Nobody knows all
 manifests: Spark keeps those of the last batches and may restart at any of them; an attempt that lost (a zombie) may
-still be writing, and may even collect garbage itself. So the rule asks one manifest, whether it is ever committed or
-not, and needs no other:
+still be writing, and may even collect garbage itself. So the rule needs a single manifest, whether or not that is ever
+committed:
 
 1. Only files of the manifest's own lineage are looked at.
-2. Let *horizon* be the manifest's sequence less the retained commits, and *base* the newest snapshot at or before the
+2. Let *horizon* be the manifest's sequence minus the retained commits, and *base* the newest snapshot at or before the
    horizon, of which the manifest knows that it is on its own branch. No base, nothing is deleted.
 3. Files with a sequence below the base's are deleted, once they are older than the retained age.
 
 Every manifest that can still be opened descends from the base, or is the base: it names the base or later files.
-Whoever restarts earlier makes a new branch with the same sequence numbers and other names; both branches are kept until
-the base has passed them. A zombie's manifest is at most one commit ahead of the last committed one, and the two differ
-only in commits that are younger than the horizon of either, so its collection deletes nothing that is needed.
+A restart at an earlier commit makes a new branch with the same sequence numbers and other names; both branches are kept
+until the base has passed them. A zombie's manifest is at most one commit ahead of the last committed one, and the two
+differ only in commits that are younger than the horizon of either, so its collection deletes nothing that is needed.
 The age covers what counting cannot: an attempt that has read its manifest and is reading its files.
 """
 
@@ -41,14 +41,14 @@ def collect_garbage(storage: Storage, manifest: Manifest, policy: DurabilityPoli
     Args:
         storage: where they are.
         manifest: the newest manifest that is known; see the module's rule for why it need not be committed.
-        policy: what is retained. Its limits must not be tighter than what the caller wants to go back by.
+        policy: what is retained. It must allow going back as far as the caller wants to.
         now_ms: the time by the storage's clock.
 
     Returns:
         How many files were deleted.
 
     Raises:
-        DurabilityError: the storage refused. What was deleted before is garbage all the same.
+        DurabilityError: the storage failed. What was deleted until then was garbage anyway.
     """
     base = garbage_base(manifest, policy)
     if base is None:
@@ -65,7 +65,7 @@ def collect_garbage(storage: Storage, manifest: Manifest, policy: DurabilityPoli
 
 
 def try_collect_garbage(storage: Storage, manifest: Manifest, policy: DurabilityPolicy) -> None:
-    """Collect garbage, but let no failure of it fail a commit: what stays is collected the next time."""
+    """Collect garbage, but let no failure of it fail a commit: what remains is collected the next time."""
     try:
         collect_garbage(storage, manifest, policy)
     except DurabilityError as error:

@@ -46,14 +46,14 @@ class DurableRows(Backend):
         raise BackendError(f"the durable rows of store {self._spec.name!r} are read only; open the task to change them")
 
     def close(self) -> None:
-        """There is nothing to let go of."""
+        """Nothing is held open."""
 
 
 def read_rows(storage: Storage, manifest: Manifest, spec: StoreSpec) -> Iterator[tuple[Any, Any, int | None]]:
     """Each key, value and timestamp that the store held at ``manifest``.
 
     The timestamp is None for plain stores. A versioned store gives every version of every key, with its ``valid_from``.
-    The keys of window and session stores are ``Windowed``; theirs are read into memory first, the others are a stream.
+    The keys of window and session stores are ``Windowed``; these are read into memory first, the others as a stream.
 
     Raises:
         MissingFileError, CorruptFileError: the durable state is incomplete or damaged.
@@ -72,7 +72,7 @@ def _content(storage: Storage, manifest: Manifest, spec: StoreSpec) -> Iterator[
 
 
 def read_store(storage: Storage, manifest: Manifest, spec: StoreSpec) -> Store[Any, Any]:
-    """The store at ``manifest``, in memory, with all that its kind can read.
+    """The store at ``manifest``, in memory, as the half of its kind that only reads.
 
     Raises:
         MissingFileError, CorruptFileError: the durable state is incomplete or damaged.

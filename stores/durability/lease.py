@@ -1,7 +1,7 @@
 """The lease on a task's local directory: one holder at a time, among all processes of the machine.
 
 Rule of this module: whoever holds the lease may write below the directory, and nobody else may. The lease is a lock of
-the operating system on a file, so that it ends with its holder, however that ends. The file itself is never deleted.
+the operating system on a file, so that it ends with its holder, no matter how that ends. The file is never deleted.
 """
 
 import fcntl
@@ -20,7 +20,7 @@ _LONGEST_PAUSE = 0.05
 
 
 class Lease:
-    """The right to use ``directory``, which is made with the first ``acquire``."""
+    """The right to use ``directory``, which the first ``acquire`` creates."""
 
     def __init__(self, directory: Path, timeout: float) -> None:
         self._path = directory / LEASE_FILE
@@ -35,7 +35,7 @@ class Lease:
         """Take the lease, waiting until its holder lets go. Taking it twice is no error.
 
         Raises:
-            BackendInUseError: another process, or another object in this one, held it for the whole of the timeout.
+            BackendInUseError: another process, or another object in this one, held it until the timeout.
             StoreError: the directory cannot be used at all.
         """
         if self.held:
@@ -45,7 +45,7 @@ class Lease:
             descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
             raise StoreError(
-                f"the local directory {self._path.parent} cannot be used: {error}; check its rights"
+                f"the local directory {self._path.parent} cannot be used: {error}; check its permissions"
             ) from error
         try:
             self._wait(descriptor)
@@ -61,8 +61,9 @@ class Lease:
             if time.monotonic() >= deadline:
                 holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
                 raise BackendInUseError(
-                    f"the local directory {self._path.parent} is in use by process {holder} and was not let go within "
-                    f"{self._timeout:g} s; end that process, or give this job another application id or local directory"
+                    f"the local directory {self._path.parent} is in use by process {holder} and was not released "
+                    f"within {self._timeout:g} s; end that process, or give this job another application id or local "
+                    "directory"
                 )
             time.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE)
@@ -76,7 +77,7 @@ class Lease:
 
 
 def _note_holder(descriptor: int) -> None:
-    """Leave this process's id for the message of others, which is worth no failure on a full disk."""
+    """Leave this process's id for the error messages of others; on a full disk they have to do without."""
     with suppress(OSError):
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)

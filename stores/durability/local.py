@@ -2,7 +2,7 @@
 
 Rule of this module: it decides whether a copy can be trusted. At the manifest's commit: use it. At an earlier commit of
 the manifest: replay what is missing. Anything else (ahead, on another branch, of another boot, damaged): throw it away
-and restore. Whoever calls holds the lease on the task's directory.
+and restore. The caller holds the lease on the task's directory.
 """
 
 import logging
@@ -75,7 +75,7 @@ class LocalCopy:
         return self._backend
 
     def release(self) -> None:
-        """Let go of the directory, for another process to use. A copy in memory stays: nobody else can use it."""
+        """Let go of the directory, for another process to use. A copy in memory stays: nobody else could use it."""
         if self._place.supplier.persistent:
             self.close()
 

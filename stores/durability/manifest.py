@@ -1,7 +1,7 @@
 """Manifests: which durable files make one version of a task's state.
 
 A manifest is all that the caller has to keep (in Spark: in the task's state value), so it is small. Rule of this
-module: a manifest's JSON has a version number from the first day, and a version never changes its meaning.
+module: a manifest's JSON carries a version number, and a version never changes its meaning.
 
 Version 1::
 
@@ -72,8 +72,9 @@ def new_commit_id() -> str:
 class Manifest:
     """One version of one task's state.
 
-    ``lineage`` is drawn at the task's first commit and handed on from manifest to manifest: two queries that use the
-    same application and state directory by mistake, or one that starts anew, have their files apart.
+    ``lineage`` is an id drawn at the task's first commit and handed on from manifest to manifest. It keeps the files of
+    two queries apart that use the same application and state directory by mistake, and those of a query that starts
+    anew.
     """
 
     application_id: str
@@ -96,7 +97,7 @@ class Manifest:
 
     @property
     def commit(self) -> str:
-        """The id of the commit that this version is; ``NO_COMMIT`` for the empty state."""
+        """The id of the commit that made this version; ``NO_COMMIT`` for the empty state."""
         return self.files[-1].commit if self.files else NO_COMMIT
 
     @property
@@ -125,7 +126,7 @@ class Manifest:
         return replace(self, snapshot=file, deltas=(), bases=bases)
 
     def after(self, commit: str) -> tuple[DurableFile, ...] | None:
-        """The deltas that lead from the state at ``commit`` to this one; None if it is no state of this manifest."""
+        """The deltas that lead from the state at ``commit`` to this one; None if this manifest does not include it."""
         chain = [NO_COMMIT] if self.snapshot is None else [self.snapshot.commit]
         chain += [delta.commit for delta in self.deltas]
         return self.deltas[chain.index(commit) :] if commit in chain else None
@@ -148,7 +149,7 @@ class Manifest:
         """The manifest that ``to_json`` wrote.
 
         Raises:
-            FormatError: the version is not known to this release, or the text is no manifest.
+            FormatError: this release does not know the version, or the text is not a manifest.
         """
         content = _parsed(text)
         version = content.get("millpond")
@@ -178,10 +179,11 @@ def _file(kind: FileKind, fields: Any) -> DurableFile:
 
 
 def _parsed(text: str) -> dict[str, Any]:
+    refusal = f"this is not a manifest: {text[:200]!r}; was the state value written by Millpond?"
     try:
         content = json.loads(text)
     except ValueError as error:
-        raise FormatError(f"this is no manifest: {text[:200]!r}; is the state value written by Millpond?") from error
+        raise FormatError(refusal) from error
     if not isinstance(content, dict):
-        raise FormatError(f"this is no manifest: {text[:200]!r}; is the state value written by Millpond?")
+        raise FormatError(refusal)
     return content

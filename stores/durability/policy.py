@@ -14,8 +14,8 @@ class DurabilityPolicy:
 
     Args:
         max_deltas: the longest chain of deltas.
-        min_delta_bytes: deltas that are smaller than this together never ask for a snapshot by their size.
-        retained_commits: a manifest that is at most this many commits old can always be opened. Spark goes back by
+        min_delta_bytes: deltas that are smaller than this together never call for a snapshot by their size.
+        retained_commits: a manifest that is at most this many commits old can always be opened. Spark can go back by
             ``spark.sql.streaming.minBatchesToRetain`` batches (100), each of which may commit twice.
         retained_age: a file that is younger than this is never deleted, whatever the manifests say.
     """
@@ -48,8 +48,8 @@ class DurabilityPolicy:
     def bases_after(self, manifest: Manifest) -> tuple[int, ...]:
         """The sequences of earlier snapshots that the manifest of a new snapshot has to remember.
 
-        The least that the garbage collection needs is the newest one that every retained manifest has behind it. A few
-        per retention are enough: fewer make the collection later, never wrong.
+        The garbage collection needs at least the newest one that all retained manifests descend from. A few per
+        retention are enough: with fewer of them, garbage is collected later, never wrongly.
         """
         if manifest.snapshot is None:
             return ()

@@ -1,8 +1,8 @@
-"""The position of a local copy: the commit that its rows stand at, in the row ``COMMIT_ROW``.
+"""The position of a local copy: the commit that its rows belong to, in the row ``COMMIT_ROW``.
 
 Rule of this module: a position is written in the same atomic write as the changes that lead to it. It also names the
 boot of the machine, because local copies are not flushed: after a crash of the machine an engine may show anything,
-after a crash of the process only what it wrote. A position of another boot is no position.
+after a crash of the process only what it wrote. A position from another boot is not trusted.
 """
 
 from functools import cache
@@ -19,7 +19,7 @@ _LINUX_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 @cache
 def boot_id() -> str:
-    """The id of this boot; where the system has none, one that lives as long as this process and trusts no other."""
+    """The id of this boot; if the system has none, one that is valid only in this process."""
     try:
         return _LINUX_BOOT_ID.read_text().strip()
     except OSError:
@@ -32,7 +32,7 @@ def encode_position(commit: str) -> bytes:
 
 
 def position_of(backend: Backend) -> str | None:
-    """The commit that the backend's rows stand at: ``NO_COMMIT`` for an empty one, None where nobody can tell."""
+    """The commit that the backend's rows belong to: ``NO_COMMIT`` for an empty one, None if that is unknown."""
     row = backend.get(COMMIT_ROW)
     if row is None:
         return NO_COMMIT if next(iter(backend.scan()), None) is None else None

@@ -1,8 +1,9 @@
 """Rows as durable files have them: columns ``key``, ``timestamp``, ``value``, in key order, for one store at a time.
 
-Rule of this module: the local format ends here. A data row of a store in the format ``TIMESTAMPED`` is split into
-timestamp and value, in ``PLAIN`` its timestamp is null, so that either can be restored as the other. A null value is a
-deletion. Metadata rows go as they are; the position of the local copy (``COMMIT_ROW``) never goes.
+Rule of this module: durable files know nothing of local formats, which are translated here. A data row of a store in
+the format ``TIMESTAMPED`` is split into timestamp and value; in ``PLAIN`` its timestamp is null, so that either can be
+restored as the other. A null value is a deletion. Metadata rows are taken as they are; the position of the local copy
+(``COMMIT_ROW``) is left out.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -76,7 +77,7 @@ def _tables(
 
 
 def _split(store: str, keys: Any, values: Any) -> tuple[Any, Any]:
-    """The timestamps and the rest of the values of data rows; rows of other sorts keep their values."""
+    """The timestamps and the rest of the values of data rows; other rows keep their values."""
     data = pc.and_(pc.starts_with(keys, DATA), values.is_valid())
     heads = pc.if_else(data, pc.binary_slice(values, 0, TIME_SIZE), b"\x00" * TIME_SIZE)
     try:
@@ -119,8 +120,8 @@ def local_columns(table: Table, version: FormatVersion) -> tuple[Any, Any]:
 def parts(keys: Any, values: Any) -> Iterator[tuple[list[bytes], list[bytes | None]]]:
     """The arrays as lists, part by part.
 
-    The parts are so small that their rows stay in the processor's cache, and their memory in the allocator's hands:
-    three times as fast.
+    The parts are so small that their rows stay in the processor's cache and the allocator can reuse their memory, which
+    makes this three times as fast.
     """
     for start in range(0, len(keys), _ROWS_PER_PART):
         yield keys.slice(start, _ROWS_PER_PART).to_pylist(), values.slice(start, _ROWS_PER_PART).to_pylist()

@@ -1,7 +1,7 @@
-"""Sorted runs of rows, merged into one, part by part; where two have a key, the later run wins.
+"""Sorted runs of rows, merged into one part by part; if several have a key, the last of them wins.
 
-Rule of this module: it knows keys and values only. It holds one part of each run at a time, so it merges what does not
-fit into memory, and it touches no row one by one unless two runs meet.
+Rule of this module: it knows only keys and values. It holds one part of each run at a time, so it can merge what does
+not fit into memory, and it handles single rows only where runs overlap.
 """
 
 from bisect import bisect_right
@@ -26,7 +26,7 @@ class _Run:
         self._position = 0
 
     def fill(self) -> bool:
-        """Have a row in memory; False at the run's end."""
+        """Make sure that a row is in memory; False at the run's end."""
         while self._position >= len(self._keys):
             part = next(self._source, None)
             if part is None:
@@ -50,7 +50,7 @@ def merged_runs(sources: Sequence[Iterator[Rows]], *, deletions: bool) -> Iterat
 
     Args:
         sources: the runs, the earliest first, each with ascending keys.
-        deletions: whether deleted rows come, too, with the value None.
+        deletions: whether to include deleted rows, with the value None.
     """
     runs = [run for run in map(_Run, sources) if run.fill()]
     while runs:

@@ -29,30 +29,30 @@ from millpond.stores.transaction import Transaction
 from millpond.stores.typed.store import Store
 
 LEASE_TIMEOUT: Final = 60.0
-"""Seconds to wait for another process to let go of a task."""
+"""Seconds to wait for another process to release a task."""
 
 
 class TaskState:
     """The state of one task: one partition of one sub-topology.
 
     It may stay open over many batches. Several processes, or several objects in one, may serve the same task in turn:
-    between two batches a persistent backend is closed, and a local copy that others have moved on is found out.
+    between two batches a persistent backend is closed, and it is noticed if others have moved the local copy on.
 
     Args:
         specs: the stores, each with a name of its own.
-        supplier: the backend of the local copies, but of those whose spec names one itself.
+        supplier: the backend of the local copies, except those whose spec names one.
         application_id: a plain file name; state belongs to one application and one topology.
         task_id: a plain file name, the same in every run.
         local_dir: where the local copies live, the same for all processes of a machine.
         storage: where the durable files live, the same for all machines.
         fingerprint: what stands for the topology; state of another one is refused. Empty: nothing is checked.
         policy: when to write snapshots and what to retain.
-        exclusive: keep the lease and the backends from batch to batch, until ``close``. For a task that one process
-            alone serves; anybody else waits for it.
-        lease_timeout: seconds to wait for another process to let go.
+        exclusive: keep the lease and the backends from batch to batch, until ``close``. For a task that only one
+            process serves; any other has to wait.
+        lease_timeout: seconds to wait for another process to release the task.
 
     Raises:
-        ConfigurationError: two stores have the same name, or an id is no plain file name.
+        ConfigurationError: two stores have the same name, or an id is not a plain file name.
     """
 
     def __init__(
@@ -90,11 +90,11 @@ class TaskState:
     def open(self, manifest: Manifest | None) -> Mapping[str, Store[Any, Any]]:
         """The stores, by name, at ``manifest``, or empty for None; what was not committed before is rolled back.
 
-        Cheap where the local copy stands there already; else it catches up or is restored.
+        Cheap if the local copy is there already; otherwise it catches up or is restored.
 
         Raises:
             StateConflictError: the manifest, or the directory in the storage, belongs to another topology.
-            BackendInUseError: somebody else has the task open and does not let go.
+            BackendInUseError: somebody else has the task open and does not release it.
             MissingFileError, CorruptFileError: the durable state is incomplete or damaged.
             StoreFullError: there is no room for the local copy.
             FormatError: a store holds rows of a layout that this release does not know.
@@ -208,7 +208,7 @@ class TaskState:
 
 
 def _is_damage(cause: BaseException | None) -> bool:
-    """Whether an engine's damage is the error or what led to it."""
+    """Whether the error, or one that led to it, reports damage in an engine."""
     while cause is not None and not isinstance(cause, CorruptStoreError):
         cause = cause.__cause__ or cause.__context__
     return cause is not None

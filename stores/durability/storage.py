@@ -1,6 +1,6 @@
-"""Where durable files live: a place that every worker reaches, through ``pyarrow.fs``.
+"""Where durable files live: a place that every worker can reach, through ``pyarrow.fs``.
 
-Rule of this module: it moves bytes and knows nothing of what is in them. Paths are relative to the storage's root and
+Rule of this module: it moves bytes and does not know what they mean. Paths are relative to the storage's root and
 use ``/``. A file is written once, under a name that nobody else uses, and never changed.
 """
 
@@ -24,7 +24,7 @@ _DROP_CHUNK = 1 << 24
 
 
 class StoredFile(NamedTuple):
-    """A file as a listing shows it: its path below the storage's root, its size, when it was last written."""
+    """A file in a listing: its path below the storage's root, its size, and when it was last written."""
 
     path: str
     size: int
@@ -42,7 +42,7 @@ class Storage:
 
     @classmethod
     def from_uri(cls, uri: str | Path) -> Self:
-        """The storage at a path or URI: local, ``s3://``, ``gs://``, ``hdfs://``, ``abfs://``, or what fsspec knows.
+        """The storage at a path or URI: local, ``s3://``, ``gs://``, ``hdfs://``, ``abfs://``, or one of fsspec's.
 
         Options of the file system go into the URI, as ``pyarrow.fs.FileSystem.from_uri`` takes them.
 
@@ -73,10 +73,10 @@ class Storage:
 
     @contextmanager
     def writing(self, path: str) -> Iterator[Any]:
-        """A binary stream into the new file ``path``; directories above it are made. It is dropped after an error.
+        """A binary stream into the new file ``path``; directories above it are created. It is deleted after an error.
 
         Raises:
-            DurabilityError: the storage refused.
+            DurabilityError: the storage failed.
         """
         filesystem, location = self._locate(path)
         try:
@@ -90,7 +90,7 @@ class Storage:
             stream.close()
         except OSError as error:
             raise DurabilityError(
-                f"cannot write {self.describe(path)}: {error}; check the space, the rights and the connection"
+                f"cannot write {self.describe(path)}: {error}; check the free space, the permissions and the connection"
             ) from error
 
     def reading(self, path: str) -> Any:
@@ -98,7 +98,7 @@ class Storage:
 
         Raises:
             MissingFileError: there is no such file.
-            DurabilityError: the storage refused.
+            DurabilityError: the storage failed.
         """
         filesystem, location = self._locate(path)
         try:
@@ -113,7 +113,7 @@ class Storage:
 
         Raises:
             MissingFileError: there is no such file.
-            DurabilityError: the storage refused.
+            DurabilityError: the storage failed.
         """
         with self.reading(path) as file:
             try:
@@ -123,11 +123,11 @@ class Storage:
         return content
 
     def probe(self, path: str) -> None:
-        """Read the file to its end, to tell a storage that fails from a content that is damaged.
+        """Read the file to its end, to tell a failing storage from a damaged file.
 
         Raises:
             MissingFileError: there is no such file.
-            DurabilityError: the storage refused.
+            DurabilityError: the storage failed.
         """
         with self.reading(path) as file:
             try:
@@ -140,7 +140,7 @@ class Storage:
         """The files directly in ``directory``, sorted by path; none if it does not exist.
 
         Raises:
-            DurabilityError: the storage refused.
+            DurabilityError: the storage failed.
         """
         filesystem, location = self._locate(directory)
         try:
@@ -156,7 +156,7 @@ class Storage:
         """Delete a file; one that does not exist is no error.
 
         Raises:
-            DurabilityError: the storage refused.
+            DurabilityError: the storage failed.
         """
         try:
             _delete(*self._locate(path))
@@ -164,7 +164,7 @@ class Storage:
             raise DurabilityError(f"cannot delete {self.describe(path)}: {error}") from error
 
     def _unreadable(self, path: str, error: OSError) -> DurabilityError:
-        return DurabilityError(f"cannot read {self.describe(path)}: {error}; check the rights and the connection")
+        return DurabilityError(f"cannot read {self.describe(path)}: {error}; check the permissions and the connection")
 
 
 @lru_cache

@@ -1,4 +1,4 @@
-"""The conformance kit: what the author of a backend subclasses, and what tests of stores are made with.
+"""The conformance kit: what the author of a backend subclasses, and what tests of stores are built from.
 
 ::
 
@@ -8,8 +8,8 @@
         def supplier(self) -> BackendSupplier:
             return MySupplier()
 
-Rule of this module: names are imported when they are asked for, so that a child process of the kit does not load
-pytest and hypothesis. ``docs/writing-a-backend.md`` leads through the kit.
+Rule of this module: names are imported only when they are asked for, so that a child process of the kit does not load
+pytest and hypothesis. ``docs/writing-a-backend.md`` is the guide to the kit.
 """
 
 import sys

@@ -15,8 +15,8 @@ from typing import Any, Self
 class Child:
     """A process that runs ``function(*arguments)``, which must be importable and picklable.
 
-    The child reports with ``report`` and waits with ``wait_for_parent``; the parent reads and goes on with ``read`` and
-    ``let_go_on``. Leaving the ``with`` block kills the child.
+    The child reports with ``report`` and waits with ``wait_for_parent``; the parent reads reports with ``read`` and
+    releases it with ``let_go_on``. Leaving the ``with`` block kills the child.
     """
 
     def __init__(self, function: Callable[..., None], *arguments: object) -> None:
@@ -81,12 +81,12 @@ def report(text: object) -> None:
 
 
 def wait_for_parent() -> None:
-    """In the child: wait until the parent says go on."""
+    """In the child: wait until the parent lets it go on."""
     sys.stdin.buffer.readline()
 
 
 def main() -> None:
-    """In the child: do what the parent has written."""
+    """In the child: run what the parent has sent."""
     sys.path[:] = pickle.load(sys.stdin.buffer)
     function, arguments = pickle.load(sys.stdin.buffer)
     function(*arguments)

@@ -1,7 +1,7 @@
 """Faults on demand: a backend whose n-th write fails.
 
-Rule of this module: it damages nothing by itself and knows no engine. Together with a loop over n it shows that whoever
-writes survives a failure at every one of its writes.
+Rule of this module: it damages nothing by itself and knows no engine. With a loop over n, a test shows that the code
+under test survives a failure of each of its writes.
 """
 
 from millpond.errors import BackendError
@@ -18,7 +18,7 @@ class FailingBackend(Backend):
     Args:
         backend: what is read and written.
         fail_at: counted from one; 0 never fails.
-        applied: whether the failing write is applied nevertheless, as when an engine dies just before it can say so.
+        applied: whether the failing write is applied all the same, as when an engine dies just before it can say so.
     """
 
     def __init__(self, backend: Backend, fail_at: int, *, applied: bool = False) -> None:

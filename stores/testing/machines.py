@@ -1,7 +1,7 @@
 """The part of the suite that tries random histories: state machines against the oracle.
 
 Rule of this module: what is expected comes from ``Oracle`` alone. Keys are few and made of few bytes, so that histories
-meet them again.
+come back to them.
 """
 
 from collections.abc import Callable, Iterator

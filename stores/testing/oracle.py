@@ -1,4 +1,4 @@
-"""A backend's content as plain Python has it: the answer that an engine's is compared with.
+"""A backend's content in plain Python: what it answers is what an engine has to answer.
 
 Rule of this module: it shares no code with any backend, nor with the transaction. It is slow and obvious.
 """

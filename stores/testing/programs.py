@@ -39,7 +39,7 @@ def content_after(number: int, payload: int) -> dict[bytes, bytes]:
 
 
 def write_for_ever(supplier: BackendSupplier, directory: Path, payload: int, flush_every: int) -> None:
-    """Write batch after batch until somebody ends it; report the number of each that is written and flushed."""
+    """Write batch after batch until killed; report the number of each that is written or flushed."""
     backend = open_backend(supplier, directory)
     done = sum(1 for _ in backend.scan(b"log", b"lop"))
     for number in count(done + 1):
@@ -51,7 +51,7 @@ def write_for_ever(supplier: BackendSupplier, directory: Path, payload: int, flu
 
 
 def write_until_cut(supplier: BackendSupplier, directory: Path, payload: int, limit: int) -> None:
-    """Write batch after batch until the system kills this process at the byte that no file may have any more."""
+    """Write batch after batch until the system kills this process for writing past the limit on a file's size."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
@@ -75,7 +75,7 @@ def hold(supplier: BackendSupplier, directory: Path) -> None:
 
 
 def write_beside(supplier: BackendSupplier, directory: Path, name: bytes, writes: int) -> None:
-    """Write own keys beside another process that does the same, and check that they stay."""
+    """Write keys of its own beside another process that does the same, and check that they stay."""
     with open_backend(supplier, directory) as backend:
         report("open")
         wait_for_parent()
@@ -87,7 +87,7 @@ def write_beside(supplier: BackendSupplier, directory: Path, name: bytes, writes
 
 
 def fill_up(supplier: BackendSupplier, directory: Path, limit: int) -> None:
-    """Write until the system refuses, as it does with a full disk; report what came of it."""
+    """Write until the system refuses, as it does when a disk is full; report the error."""
     backend = open_backend(supplier, directory)
     backend.flush()
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))

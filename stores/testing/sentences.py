@@ -37,11 +37,11 @@ CLOSE_SCAN = says(
     Backend.scan,
     "It has a ``close`` method, which frees what it holds; exhausting or dropping it does the same.",
 )
-ATOMIC = says(Backend.write, "Apply all of ``changes`` or nothing of it, even if the process is killed on the way.")
+ATOMIC = says(Backend.write, "Apply all of ``changes`` or none of them, even if the process is killed in the middle.")
 DELETE_NOTHING = says(Backend.write, "Deleting a key that does not exist is no error.")
 SEEN = says(Backend.write, "When ``write`` returns, ``get`` and ``scan`` show the changes.")
 PREFIX = says(
-    Backend.write, "After the process was killed, a reopened backend shows the result of a prefix of the writes."
+    Backend.write, "If the process was killed, a reopened backend shows the result of a prefix of the writes."
 )
 FLUSHED = says(
     Backend.flush,

@@ -1,6 +1,6 @@
 """Random calls of every method of every store kind, for state machines and for comparisons between backends.
 
-Rule of this module: it says what can be called with what, and how an answer is compared; it calls nothing. Choices come
+Rule of this module: it says what can be called with what, and how answers are compared; it calls nothing. Choices come
 from outside, so that the same calls can be drawn by hypothesis or by a seeded generator. Times lie around a clock.
 """
 

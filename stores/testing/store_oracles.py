@@ -1,4 +1,4 @@
-"""What typed stores must answer, as plain Python has it: lists of tuples, searched from end to end.
+"""What typed stores must answer, in plain Python: lists of tuples, searched from end to end.
 
 Rule of this module: it shares no code with the stores, their layouts or their transactions; nothing in it is ever
 removed because it expired, only hidden. It is slow and obvious. Answers are lists where stores give iterators.

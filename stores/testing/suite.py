@@ -32,7 +32,7 @@ EDGE_KEYS = sorted(
         b"\xff\xff",
     )
 )
-"""Keys whose order a backend gets wrong if it compares them as text, as signed bytes or up to a zero byte."""
+"""Keys that a backend sorts wrongly if it compares them as text, as signed bytes, or only up to a zero byte."""
 
 
 def open_or_refusal(supplier: BackendSupplier, directory: Path) -> Backend | BackendInUseError:

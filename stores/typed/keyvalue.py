@@ -48,13 +48,13 @@ class ReadOnlyKeyValueStore(Store[K, V]):
         return self._entries(first, after_prefix(first), reverse)
 
     def len_estimate(self) -> int:
-        """How many entries there are: exactly up to 1,000, what is uncommitted included; else what the engine knows."""
+        """The number of entries: exact up to 1,000, with uncommitted ones; beyond that, the engine's estimate."""
         counted = sum(1 for _ in islice(self._scan_rows(DATA, INDEX), _COUNTED))
         return counted if counted < _COUNTED else max(counted, entry_count(self._transaction.backend))
 
     def _check_row(self, row: bytes, data: bytes) -> None:
         if row[:1] != DATA or self._encode_key(self._decode_key(row[1:])) != row[1:]:
-            raise ValueError("it is none of this store's")
+            raise ValueError("it is not one of this store's rows")
         self._decode_value(data)
 
     def _entries(self, start: bytes, stop: bytes | None, reverse: bool) -> Scan[tuple[K, V]]:
@@ -83,7 +83,7 @@ class KeyValueStore(ReadOnlyKeyValueStore[K, V]):
         self._write(DATA + self._encode_key(key), None if value is None else self._encode_value(value))
 
     def put_many(self, keys: Iterable[K], values: Sequence[V | None]) -> None:
-        """Set each of ``keys`` to the value at the same place; of a repeated key the last one counts."""
+        """Set each of ``keys`` to the value at the same position; the last one counts if a key is repeated."""
         encode = self._encode_value
         rows = [DATA + key for key in self._keys_bytes(keys)]
         data = [None if value is None else encode(value) for value in values]

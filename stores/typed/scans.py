@@ -69,7 +69,7 @@ class OpenScans:
     """The scans of one owner that somebody still holds.
 
     Args:
-        owner: how reports call it, such as ``store 'counts'``.
+        owner: what reports call it, such as ``store 'counts'``.
     """
 
     def __init__(self, owner: str) -> None:

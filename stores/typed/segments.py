@@ -6,7 +6,7 @@ The layout, where ``time`` is a window's start or a session's end::
 
 ``segment`` is the beginning of the span of time that the row's time lies in. All rows of a segment lie together, so an
 expired segment is one range; within it the rows of a key are one range, in the order of their times. The span's length
-is chosen when the store is first written, and kept as metadata: it must stay, whatever the retention becomes later.
+is chosen when the store is first written and kept as metadata: it stays the same even if the retention changes later.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -47,12 +47,12 @@ class Segments:
         self._live = set(self._find())
 
     def horizon(self) -> int:
-        """The greatest time that is expired; below all times where nothing is."""
+        """The latest time that has expired; less than any time if none has."""
         observed = self.observed.time
         return MIN_TIME - 1 if observed is None else observed - self._retention
 
     def advance(self, time: int) -> bool:
-        """Observe ``time``; whether a row of that time is to be kept."""
+        """Observe ``time``. Returns whether a row of that time is to be kept."""
         observed = self.observed.time
         if observed is None or time > observed:
             self.observed.time = time
@@ -65,7 +65,7 @@ class Segments:
         return DATA + pack_time(self._start(time)) + encoded_key + pack_time(time)
 
     def rows(self, encoded_keys: Iterable[bytes], times: Iterable[int]) -> list[bytes]:
-        """``row`` for many keys and times: each time's own bytes are made once."""
+        """``row`` for many keys and times, encoding each time only once."""
         parts: dict[int, tuple[bytes, bytes]] = {}
         rows = []
         for encoded_key, time in zip(encoded_keys, times, strict=True):
@@ -76,11 +76,11 @@ class Segments:
         return rows
 
     def begin_writing(self, times: Iterable[int]) -> None:
-        """Note that rows of those times are going to be put."""
+        """Note that rows of those times are about to be put."""
         self._live.update(map(self._start, times))
 
     def row_to_write(self, encoded_key: bytes, time: int) -> bytes:
-        """The same, for a row that is going to be put."""
+        """``row`` for a row that is about to be put."""
         start = self._start(time)
         self._live.add(start)
         return DATA + pack_time(start) + encoded_key + pack_time(time)
@@ -96,7 +96,7 @@ class Segments:
     def rows_of_keys(
         self, first: bytes, end: bytes | None, earliest: int, latest: int, time_at: int, *, reverse: bool
     ) -> Entries:
-        """The rows of the terminated keys with ``first <= key < end`` in those bounds; ``end`` None: of all from there.
+        """The rows of the terminated keys with ``first <= key < end`` in those bounds; None: all from ``first``.
 
         Args:
             first: the terminated key to begin with; empty for all.
@@ -124,7 +124,7 @@ class Segments:
             raise ValueError(f"it is newer than the observed stream time {self.observed.time}")
 
     def save(self) -> None:
-        """Write what is only remembered into the metadata."""
+        """Write into the metadata what only this object knows so far."""
         self.observed.save()
         if not self._interval_saved and self.observed.time is not None:
             self._store.put_metadata(METADATA_NAME, pack_time(self._interval))
@@ -174,7 +174,7 @@ class SegmentedStore(Store[K, V]):
     """What window and session stores have in common.
 
     Args:
-        name: how errors call the store.
+        name: what errors call the store.
         transaction: where it reads and writes.
         key_serde: how its keys become bytes.
         value_serde: how its values become bytes.

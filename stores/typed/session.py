@@ -24,15 +24,15 @@ _REST: Final = 2 * TIME_SIZE
 class ReadOnlySessionStore(SegmentedStore[K, V]):
     """The reading half of ``SessionStore``.
 
-    A session is there if it ends after the observed stream time less the retention, to the millisecond. The observed
+    A session is visible if it ends after the observed stream time minus the retention, to the millisecond. The observed
     stream time is the greatest session end that was ever put. Both start and end belong to a session.
 
-    The sessions of one key come by end, then start. Several keys come segment by segment: each key's sessions in that
-    order, the keys in no order that holds.
+    The sessions of one key are ordered by end, then start. Those of several keys come segment by segment: each key's in
+    that order, the keys in no particular order.
     """
 
     def fetch_session(self, key: K, start: Instant, end: Instant) -> V | None:
-        """The value of the session of ``key`` with just that start and end, or None."""
+        """The value of the session of ``key`` with exactly that start and end, or None."""
         row, last = self._row(key, to_millis(start, "start"), to_millis(end, "end"))
         data = None if last <= self._segments.horizon() else self._read(row)
         return None if data is None else self._decode_value(data)
@@ -130,5 +130,5 @@ class SessionStore(WritableSessionStore[K, V]):
     """
 
     def put(self, session: Windowed[K], value: V | None) -> None:
-        """Set the value of a session; None deletes it. A session that is expired already is not put."""
+        """Set the value of a session; None deletes it. A session that has already expired is not put."""
         self._put(session, None if value is None else self._encode_value(value))

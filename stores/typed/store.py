@@ -1,7 +1,7 @@
-"""What all typed stores have in common: a name, a transaction, serdes, metadata, and an end.
+"""What all typed stores have in common: a name, a transaction, serdes, metadata, checking and closing.
 
 Rule of this module: it knows nothing of what the rows of a kind mean. A store writes nothing to its backend by itself:
-everything goes through the transaction, and becomes real with its commit.
+everything goes through the transaction and takes effect with its commit.
 """
 
 import struct
@@ -25,12 +25,12 @@ V = TypeVar("V")
 class Store(ABC, Generic[K, V]):
     """A typed view on the rows that one backend holds for one store.
 
-    A store remembers parts of its metadata (the stream time it has observed, for one). Once the transaction was rolled
-    back, or its backend changed by other means, build the store anew: that is cheap.
+    A store remembers parts of its metadata, such as the stream time it has observed. Once the transaction was rolled
+    back, or its backend changed by other means, open the store anew, which is cheap.
 
     Args:
-        name: how errors call the store.
-        transaction: where it reads and writes; several stores never share one.
+        name: what errors call the store.
+        transaction: where it reads and writes; no two stores share one.
         key_serde: how its keys become bytes.
         value_serde: how its values become bytes.
     """
@@ -88,7 +88,7 @@ class Store(ABC, Generic[K, V]):
             self._write(LAYOUT_ROW, self._layout.to_bytes())
 
     def check(self) -> None:
-        """Read every row and raise ``CorruptStoreError`` where one breaks the layout. For tests and for doubt."""
+        """Read every row, and raise ``CorruptStoreError`` at the first that breaks the layout."""
         for row, data in self._scan_rows(DATA, None):
             try:
                 self._check_row(row, data)
@@ -137,7 +137,7 @@ class Store(ABC, Generic[K, V]):
         if self._encode_keys is not None:
             try:
                 return list(map(self._encode_keys, keys))
-            except Exception:  # whatever it is: the slow way below says what is wrong
+            except Exception:  # the slow way below says what is wrong
                 pass
         if None in keys:
             raise self._null_key()

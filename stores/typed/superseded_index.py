@@ -1,4 +1,4 @@
-"""The index by which superseded versions are found once nobody can see them any more.
+"""The index by which superseded versions are found once nobody can see them anymore.
 
 The layout::
 
@@ -6,8 +6,8 @@ The layout::
     value  empty
 
 A row says: some version of the key was superseded before ``bucket_end``. Times are put into coarse buckets, so that a
-key that changes often has one row a bucket, not one a version. Once the history begins at a bucket's end or later, its
-keys are visited and its rows deleted. So no put looks at other keys than those with something to remove.
+key that changes often has one row per bucket, not one per version. Once the history begins at a bucket's end or later,
+its keys are visited and its rows deleted. So a put looks at no other keys than those with something to remove.
 """
 
 from collections.abc import Callable

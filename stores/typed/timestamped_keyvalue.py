@@ -1,4 +1,4 @@
-"""``TimestampedKeyValueStore``: one value per key, with the time at which it came (KIP-258).
+"""``TimestampedKeyValueStore``: one value per key, with its timestamp (KIP-258).
 
 The layout; the value is byte for byte that of Kafka Streams::
 
@@ -70,10 +70,10 @@ def unpack_timestamp(data: bytes) -> int:
 
 
 class TimestampedStore(Store[K, ValueAndTimestamp[V]]):
-    """What makes the timestamped twin of a kind: mixed in before the kind, it puts the timestamp before the value.
+    """Makes a kind's class its timestamped twin: mixed in before it, it stores a timestamp in front of each value.
 
     Args:
-        name: how errors call the store.
+        name: what errors call the store.
         transaction: where it reads and writes.
         key_serde: how its keys become bytes.
         value_serde: how its values become bytes, without their timestamps.
@@ -135,7 +135,7 @@ class TimestampedKeyValueStore(ReadOnlyTimestampedKeyValueStore[K, V]):
         self._write(row, None if value is None else pack_timestamp(timestamp) + self._encode_plain(value))
 
     def put_many(self, keys: Iterable[K], values: Sequence[V | None], timestamps: Sequence[int]) -> None:
-        """Set each of ``keys`` to the value and timestamp at the same place; of a repeated key the last one counts."""
+        """Set each of ``keys`` to the value and timestamp at the same position; a repeated key's last one counts."""
         encode = self._encode_plain
         rows = [DATA + key for key in self._keys_bytes(keys)]
         try:

@@ -1,4 +1,4 @@
-"""``TimestampedSessionStore``: a value per key and session, with the time at which it came.
+"""``TimestampedSessionStore``: a value per key and session, with its timestamp.
 
 The rows are those of ``SessionStore``; the value is a timestamp (8 bytes, big-endian, signed) and the value.
 """
@@ -20,6 +20,6 @@ class TimestampedSessionStore(ReadOnlyTimestampedSessionStore[K, V], WritableSes
     def put(self, session: Windowed[K], value: V | None, timestamp: Instant) -> None:
         """Set the value of a session as of ``timestamp``; the value None deletes it.
 
-        A session that is expired already is not put.
+        A session that has already expired is not put.
         """
         self._put(session, None if value is None else pack_timestamp(timestamp) + self._encode_plain(value))

@@ -1,4 +1,4 @@
-"""``TimestampedWindowStore``: a value per key and window, with the time at which it came (KIP-258).
+"""``TimestampedWindowStore``: a value per key and window, with its timestamp (KIP-258).
 
 The rows are those of ``WindowStore``; the value is a timestamp (8 bytes, big-endian, signed) and the value.
 """
@@ -21,7 +21,7 @@ class TimestampedWindowStore(ReadOnlyTimestampedWindowStore[K, V], WritableWindo
     def put(self, key: K, value: V | None, timestamp: Instant, window_start: Instant) -> None:
         """Set the value of ``key`` in the window that starts then, as of ``timestamp``; the value None deletes it.
 
-        A window that is expired already is not put. With ``retain_duplicates`` None does nothing at all.
+        A window that has already expired is not put. With ``retain_duplicates`` None does nothing at all.
         """
         data = None if value is None else pack_timestamp(timestamp) + self._encode_plain(value)
         self._put(key, data, window_start)
@@ -29,9 +29,9 @@ class TimestampedWindowStore(ReadOnlyTimestampedWindowStore[K, V], WritableWindo
     def put_many(
         self, keys: Iterable[K], values: Sequence[V | None], timestamps: Sequence[int], window_starts: Sequence[int]
     ) -> None:
-        """``put`` for many keys, each with what is at the same place.
+        """``put`` for many keys, each with the items at the same position.
 
-        Windows that expire by one of the others are not put.
+        Windows that another one of them causes to expire are not put.
         """
         encode = self._encode_plain
         data = [

@@ -12,7 +12,7 @@ _STEPS_BEFORE_SEEK: Final = 32
 
 
 class VersionWalk:
-    """One key's versions from new to old; it seeks anew where many lie between two lookups."""
+    """Walks one key's versions from new to old, and seeks again if many lie between two lookups."""
 
     def __init__(self, scan: Callable[..., Entries], prefix: bytes) -> None:
         self._scan = scan

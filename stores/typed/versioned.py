@@ -6,10 +6,10 @@ The layout; a tombstone is a version like any other::
     value  0x01 value, or 0x00 for a tombstone
 
 A version is valid from its own timestamp to the next version's, so ``valid_to`` is not stored. Versions that nobody can
-see any more are found by the index of ``millpond.stores.typed.superseded_index``.
+see anymore are found by the index of ``millpond.stores.typed.superseded_index``.
 
-Where Kafka Streams breaks its own contract this store keeps it: a tombstone that replaces the first version of a key at
-the same timestamp is remembered, and ``history`` finds the version that is valid at its upper bound.
+Where Kafka Streams breaks its own contract, this store keeps it: a tombstone that replaces the first version of a key
+at the same timestamp is remembered, and ``history`` finds the version that is valid at its upper bound.
 """
 
 from collections import defaultdict
@@ -67,7 +67,7 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
     """The reading half of ``VersionedKeyValueStore``.
 
     Args:
-        name: how errors call the store.
+        name: what errors call the store.
         transaction: where it reads and writes.
         key_serde: how its keys become bytes.
         value_serde: how its values become bytes.
@@ -110,7 +110,7 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
     def get(self, key: K, as_of: Instant | None = None) -> VersionedRecord[V] | None:
         """The latest version of ``key``, or the one that was valid at ``as_of``; None where there is none.
 
-        What was valid before the history retention is None, unless it is still the latest.
+        A version from before the history retention is not found, unless it is still the latest.
         """
         prefix = self._prefix(key)
         end = prefix[:-2] + _KEY_END
@@ -126,7 +126,7 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
         return self._record(row, valid_to)
 
     def get_value(self, key: K, as_of: Instant | None = None) -> V | None:
-        """The value alone of what ``get`` finds, and found faster."""
+        """Only the value of what ``get`` finds, in less time."""
         if as_of is not None:
             time = to_millis(as_of, "as_of")
             if not self._beyond_history(time):
@@ -143,7 +143,7 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
         return [decode(last(prefix, prefix[:-2] + _KEY_END)) for prefix in prefixes]
 
     def get_many_as_of(self, keys: Sequence[K], timestamps: Sequence[int]) -> list[ValueAndTimestamp[V] | None]:
-        """The value of each key that was valid at the timestamp at the same place, and since when.
+        """For each key, the value that was valid at the timestamp at the same position, and since when.
 
         Many lookups of one key share one walk through its versions.
         """
@@ -222,7 +222,7 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
             raise ValueError(f"it is newer than the observed stream time {self._observed.time}")
 
     def _prepare_to_write(self) -> None:
-        """Find what puts need from the beginning; nothing for the reading half."""
+        """What the writing half needs from the beginning."""
 
     def _prefix(self, key: K) -> bytes:
         return DATA + terminated(self._key_bytes(key))
@@ -331,7 +331,7 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V]):
 
         Returns:
             The end of the new version: the timestamp of the next one, or ``VALID_TO_UNDEFINED`` if it is the latest, or
-            ``NOT_PUT`` if the timestamp is older than the observed stream time less the grace period.
+            ``NOT_PUT`` if the timestamp is older than the observed stream time minus the grace period.
         """
         if key is None:
             raise self._null_key()
@@ -357,7 +357,7 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V]):
     def delete(self, key: K, timestamp: Instant) -> VersionedRecord[V] | None:
         """Put a tombstone; the version that was valid at ``timestamp`` until now, or None.
 
-        None as well, and nothing happens, if the timestamp is older than the grace period.
+        Also None, and nothing changes, if the timestamp is older than the grace period.
         """
         replaced = self.get(key, timestamp)
         return None if self.put(key, None, timestamp) == NOT_PUT else replaced
@@ -367,11 +367,11 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V]):
         super().flush()
 
     def _prepare_to_write(self) -> None:
-        # At once: it scans, and a transaction that is scanned after the first put keeps its changes in order from then.
+        # Here and not at the first put: a transaction that is scanned after a put has to keep its changes in order.
         self._superseded = SupersededIndex(self._transaction, max(self._retention // _BUCKETS, _SHORTEST_BUCKET))
 
     def _remove_invisible(self, encoded_key: bytes, horizon: int) -> None:
-        """Delete what ended by ``horizon``: all versions until then, but the one that is still valid at it."""
+        """Delete what ended by ``horizon``: all versions until then, except the one that is still valid."""
         prefix = DATA + encoded_key
         rows = list(self._scan_rows(prefix, prefix + pack_time(horizon) + _JUST_ABOVE))
         if rows and rows[-1][1] != _TOMBSTONE:

@@ -29,18 +29,19 @@ _SEQUENCE_NAME: Final = "sequence"
 class ReadOnlyWindowStore(SegmentedStore[K, V]):
     """The reading half of ``WindowStore``.
 
-    A window is there if it starts after the observed stream time less the retention, to the millisecond, whatever has
-    been removed from the disk yet. The observed stream time is the greatest window start that was ever put.
+    A window is visible if it starts after the observed stream time minus the retention, to the millisecond, even while
+    others are still on disk. The observed stream time is the greatest window start that was ever put.
 
-    Several keys come segment by segment: each key's windows in the order of time, the keys in no order that holds.
+    The windows of several keys come segment by segment: each key's in the order of time, the keys in no particular
+    order.
 
     Args:
-        name: how errors call the store.
+        name: what errors call the store.
         transaction: where it reads and writes.
         key_serde: how its keys become bytes.
         value_serde: how its values become bytes.
         retention: how long windows stay.
-        window_size: how long a window is: what ``Windowed.end`` is counted by.
+        window_size: how long a window is, from which ``Windowed.end`` follows.
         retain_duplicates: keep every put of a key and window, instead of the last.
     """
 
@@ -71,7 +72,7 @@ class ReadOnlyWindowStore(SegmentedStore[K, V]):
     def fetch(self, key: K, window_start: Instant) -> V | None:
         """The value of ``key`` in the window that starts then, or None.
 
-        With ``retain_duplicates`` a window has no single value: this finds the very last put of the store only. Use
+        With ``retain_duplicates`` a window has no single value, and this finds only the very last put of the store; use
         ``fetch_range``.
         """
         time = to_millis(window_start, "window_start")
@@ -82,7 +83,7 @@ class ReadOnlyWindowStore(SegmentedStore[K, V]):
         return None if data is None else self._decode_value(data)
 
     def fetch_many(self, keys: Iterable[K], window_starts: Sequence[int]) -> list[V | None]:
-        """``fetch`` for many keys, each with the window start at the same place, in their order."""
+        """``fetch`` for many keys, each with the window start at the same position, in their order."""
         if self._duplicates:
             return list(map(self.fetch, keys, window_starts))
         rows = self._segments.rows(map(terminated, self._keys_bytes(keys)), window_starts)
@@ -199,7 +200,7 @@ class WindowStore(WritableWindowStore[K, V]):
     def put(self, key: K, value: V | None, window_start: Instant) -> None:
         """Set the value of ``key`` in the window that starts then; None deletes it.
 
-        A window that is expired already is not put. With ``retain_duplicates`` None does nothing at all.
+        A window that has already expired is not put. With ``retain_duplicates`` None does nothing at all.
         """
         self._put(key, None if value is None else self._encode_value(value), window_start)
 
