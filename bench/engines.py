@@ -1,4 +1,4 @@
-"""The storage engines as they are, without Millpond: the peers that typed stores are measured beside, each at its best.
+"""The storage engines as they are, without Millpond: the peers of the typed stores, each at its best.
 
 Rule of this module: every engine is used the way its own documentation says is fast, with the durability that
 Millpond's backend of the same name has, and with keys and values that are bytes already.
@@ -47,7 +47,7 @@ class RawEngine(ABC):
 
     @abstractmethod
     def scan(self, start: bytes, count: int) -> int:
-        """Read up to ``count`` rows from ``start`` on, and say how many there were."""
+        """Read up to ``count`` rows from ``start`` on, and return how many there were."""
 
     @abstractmethod
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""How a figure is taken: several rounds, the median of them, and percentiles of single operations."""
+"""How figures are measured: several rounds, the median of them, and percentiles of single operations."""
 
 import gc
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +19,7 @@ class Timing:
 
 @contextmanager
 def without_gc() -> Iterator[None]:
-    """Keep the garbage collector out of a measurement: both sides of a comparison would pay it at random."""
+    """Keep the garbage collector out of a measurement: it would strike the two sides of a comparison at random."""
     gc.collect()
     gc.disable()
     try:

@@ -1,8 +1,8 @@
 """Records per second through the in-process driver, one core, and where the time goes.
 
 Rule of this module: input batches are made before the clock starts; what is timed is a micro-batch as the driver runs
-it: processing, commit to the backend, and taking the results. Values are dicts of five fields. Beside each figure
-stands the same work on plain dicts in this process: no bytes, no store, nothing that would survive.
+it: processing, commit to the backend, and taking the results. Values are dicts of five fields. Next to each figure
+is that of the same work on plain dicts in this process: no bytes, no store, nothing that would survive.
 """
 
 import cProfile
@@ -38,18 +38,18 @@ VERSIONS = 4
 """How many versions of each key a versioned table has."""
 
 HOUR = 3_600_000
-JSON_OUT = Produced("string", "msgpack")
+MSGPACK_OUT = Produced("string", "msgpack")
 
 Value = dict[str, Any]
 Peer = Callable[[Sequence[Batch]], list[tuple[Any, Any, int]]]
-"""The work on dicts: gives key, value and time of each result."""
+"""The work on dicts: returns key, value and time of each result."""
 
 
 @dataclass(frozen=True)
 class Workload:
     """What is sent: ``records`` records of ``keys`` keys, ``batch_rows`` in a micro-batch.
 
-    Times go up by one second a record; ``seed`` makes it repeatable.
+    Times rise by one second per record; ``seed`` makes it repeatable.
     """
 
     records: int
@@ -81,7 +81,7 @@ class Case:
     Attributes:
         name: what it is called.
         build: the topology; it reads ``in``, and ``table`` if there is one, and writes ``out``.
-        peer: the same on dicts, but for the records of the join of two streams that wait for a partner.
+        peer: the same work on dicts; from the join of two streams it leaves out records without a partner.
         versions: how many versions of each key go into ``table`` first; 0 if there is no table.
     """
 
@@ -169,7 +169,7 @@ def _profile_table(profile: Mapping[str, Any]) -> Table:
 def _driven(
     case: Case, backend: str, table: Sequence[Batch], batches: Sequence[Batch], directory: Path | None
 ) -> Iterator[Callable[[], None]]:
-    """The timed part as a function, once, with the driver open and the table loaded."""
+    """Yields, once, the timed part as a function, with the driver open and the table loaded."""
     with (
         tempfile.TemporaryDirectory(dir=directory) as local_dir,
         TopologyDriver(case.build(), backend=backend, local_dir=local_dir) as driver,
@@ -247,7 +247,7 @@ def _stream_table(materialized: Materialized) -> Callable[[], Topology]:
     def build() -> Topology:
         builder = StreamsBuilder()
         table = builder.table("table", Consumed("string", "msgpack"), materialized)
-        _source(builder).join(table, _join).to("out", JSON_OUT)
+        _source(builder).join(table, _join).to("out", MSGPACK_OUT)
         return builder.build()
 
     return build
@@ -257,7 +257,7 @@ def _table_table() -> Topology:
     builder = StreamsBuilder()
     left = builder.table("in", materialized=Materialized("left"))
     joined = left.join(builder.table("table", materialized=Materialized("right")), _join)
-    joined.to("out", JSON_OUT)
+    joined.to("out", MSGPACK_OUT)
     return builder.build()
 
 
@@ -279,7 +279,7 @@ def _stream_stream() -> Topology:
     joined = stream.left_join(
         stream.filter(lambda k, v: bool(v["delayed"])), _join_or_none, windows=JoinWindows.of(HOUR)
     )
-    joined.to("out", JSON_OUT)
+    joined.to("out", MSGPACK_OUT)
     return builder.build()
 
 

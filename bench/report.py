@@ -1,4 +1,4 @@
-"""What every benchmark says beside its figures: on what machine, with which versions; and how it keeps them."""
+"""What every benchmark reports beside its figures, the machine and the versions, and how it saves them."""
 
 import json
 import os
@@ -30,7 +30,7 @@ def write_json(path: Path, benchmark: str, results: Mapping[str, Any]) -> None:
 
 
 def resident_bytes() -> int:
-    """The memory of this process that is in RAM now."""
+    """How much of this process's memory is in RAM now."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 

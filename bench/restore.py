@@ -1,7 +1,7 @@
-"""How long a store takes to come back from its durable files, beside loading the same rows into the raw engine.
+"""How long it takes to restore a store from its durable files, beside loading the same rows into the raw engine.
 
 The engine is timed twice: with rows that are Python objects in memory already, and with rows that it has to read from
-one plain Parquet file first, as whoever restores anything has to read it from somewhere.
+one plain Parquet file first, because whatever is restored has to be read from somewhere.
 """
 
 import random
@@ -69,11 +69,11 @@ class Durable:
         return taken
 
     def load(self, number: int) -> float:
-        """Seconds to load the rows, which are in memory already, into the raw engine in its fastest way."""
+        """Seconds to load the rows, which are in memory already, into the raw engine the fastest way."""
         return self._load(f"raw-{number}", lambda: self.rows)
 
     def read_and_load(self, number: int) -> float:
-        """The same with the time that it takes to read the rows from a Parquet file."""
+        """The same plus the time that it takes to read the rows from a Parquet file."""
         return self._load(f"read-{number}", self._read)
 
     def _load(self, name: str, rows: Callable[[], list[Row]]) -> float:

@@ -1,8 +1,8 @@
 """``millpond bench spark``: rows per second of a micro-batch on each backend, beside Spark's own ways, in one run.
 
-Every contender reads the same files, one a micro-batch, in a query of its own, and writes to Spark's ``noop`` sink.
+Every contender reads the same files, one per micro-batch, in a query of its own, and writes to Spark's ``noop`` sink.
 They run in turn, in three rounds: one to warm up, one in order and one in reverse. The first micro-batches of a query,
-in which processes start, do not count; of the others the median does.
+in which processes start, do not count; the median of the others does.
 """
 
 import json
@@ -37,7 +37,7 @@ WARM_UP: Final = 2
 """Micro-batches that do not count."""
 
 TABLE_SHARE: Final = 10
-"""In the temporal join one row in so many belongs to the table."""
+"""In the temporal join, one row in this many belongs to the table."""
 
 PEERS: Final = ("transform_with_state", "spark_jvm", "map_in_arrow")
 BACKENDS: Final = ("lmdb", "rocksdb", "memory")
@@ -60,14 +60,14 @@ def run(
 
     Args:
         workload: ``count`` or ``temporal-join``.
-        rows: in each micro-batch.
-        keys: how many different ones.
-        backend: the one that the ratios are about; the other built-in backends are measured, too.
-        batches: how many micro-batches of a query count; for ``transform_with_state``, which is slow, one.
-        cores: that Spark may use.
-        contenders: measure these only, of the backends and ``PEERS``.
-        directory: where input and state go: on the file system to measure.
-        console: where to say what is being measured.
+        rows: rows per micro-batch.
+        keys: distinct keys.
+        backend: the one whose ratios to the peers are reported; the other built-in backends are measured as well.
+        batches: how many micro-batches of each query are measured; one of ``transform_with_state``, which is slow.
+        cores: Spark cores.
+        contenders: measure only these of the backends and ``PEERS``.
+        directory: where input and state go, on the file system to measure.
+        console: where to report what is being measured.
 
     Raises:
         ConfigurationError: the workload or a contender is unknown.
@@ -100,9 +100,9 @@ def run(
 
 
 def print_results(console: Console, results: Mapping[str, Any]) -> None:
-    """The figures as a table: one row a contender, with its rows per second and how the others' compare."""
-    table = Table(title=f"{results['workload']}: {results['rows']:,} rows a micro-batch, {results['keys']:,} keys")
-    for column in ("contender", "rows/s", "s a micro-batch", *(f"x {peer}" for peer in PEERS)):
+    """The figures as a table: one row per contender, with its rows per second, also in relation to each peer's."""
+    table = Table(title=f"{results['workload']}: {results['rows']:,} rows per micro-batch, {results['keys']:,} keys")
+    for column in ("contender", "rows/s", "s/micro-batch", *(f"x {peer}" for peer in PEERS)):
         table.add_column(column, justify="left" if column == "contender" else "right")
     per_second = results["rows_per_second"]
     for name, rate in per_second.items():
@@ -112,9 +112,9 @@ def print_results(console: Console, results: Mapping[str, Any]) -> None:
 
 
 def _rounds(wanted: Sequence[str]) -> list[list[str]]:
-    """Who runs when: all to warm up the JVM, then all, then all the other way round, so that nobody gains by its place.
+    """Who runs when: all to warm up the JVM, then all, then all in reverse, so that nobody gains from its position.
 
-    ``transform_with_state`` takes as long as the rest together, and runs once.
+    ``transform_with_state`` takes as long as all the others together, and runs once.
     """
     quick = [name for name in wanted if name != "transform_with_state"]
     return [quick, list(wanted), quick[::-1]]
@@ -132,7 +132,7 @@ def _wanted(workload: str, backend: str, contenders: Sequence[str] | None) -> li
 
 @contextmanager
 def _session(cores: int) -> Iterator[SparkSession]:
-    """A session with Spark's own state store, and its way to Python, at their best."""
+    """A session in which Spark's own state store and its exchange with Python are at their best."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     settings = {
         "spark.ui.enabled": "false",
@@ -156,7 +156,7 @@ def _session(cores: int) -> Iterator[SparkSession]:
 
 
 def _write_inputs(place: Path, workload: str, rows: int, keys: int, files: int) -> None:
-    """Files of random keys and rising times, one a micro-batch for each topic."""
+    """Files of random keys and rising times, for each topic one per micro-batch."""
     rng = np.random.default_rng(7)
     table_rows = rows // TABLE_SHARE if workload == "temporal-join" else 0
     sizes = {"events": rows - table_rows, "rates": table_rows}

@@ -1,8 +1,8 @@
-"""The jobs that ``millpond bench spark`` runs: the same work done by Millpond and by what Spark brings itself.
+"""The jobs that ``millpond bench spark`` runs: the same work done by Millpond and by Spark's own means.
 
 Both workloads read streams of ``key string, at long, amount long`` (the events) and, for the temporal join, of
-``key string, at long, rate double`` (the table). Each job is a function of the input streams that gives the stream to
-be written; nobody looks at what comes out.
+``key string, at long, rate double`` (the table). Each job is a function from the input streams to the stream
+that is written; what comes out is thrown away.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -23,7 +23,7 @@ Job = Callable[[Inputs], DataFrame]
 
 
 def count_topology() -> Topology:
-    """Events per key; as Spark's aggregates in update mode do, one row a key and micro-batch comes out."""
+    """Events per key; as in Spark's update mode, one row per key and micro-batch comes out."""
     builder = StreamsBuilder()
     events = builder.stream("events", Consumed("string", "int64", timestamp="at", value="amount"))
     counts = events.group_by_key().count(Materialized("counts").with_caching())
@@ -66,12 +66,12 @@ def spark_jvm(inputs: Inputs) -> DataFrame:
 
 
 def map_in_arrow(inputs: Inputs) -> DataFrame:
-    """Every row to a Python worker and back, which does nothing: what any Python operator costs at least."""
+    """Every row to a Python worker, which does nothing, and back: the least that any Python operator costs."""
     return _all_rows(inputs).mapInArrow(_pass_through, "key string, at long")
 
 
 def transform_with_state(workload: str) -> Job:
-    """Spark's Python state API, by rows, one group a key."""
+    """Spark's Python state API, row by row, one group per key."""
     if workload == "count":
         return lambda inputs: (
             inputs["events"].groupBy("key").transformWithState(CountRows(), "key string, n long", "Update", "None")
@@ -96,7 +96,7 @@ def _pass_through(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
 
 
 class CountRows(StatefulProcessor):
-    """Counts with one get and one put a key and micro-batch."""
+    """Counts with one get and one put per key and micro-batch."""
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._count = handle.getValueState("count", "n long")
@@ -109,7 +109,7 @@ class CountRows(StatefulProcessor):
 
 
 class JoinRows(StatefulProcessor):
-    """Keeps all versions of a key's rate, and reads them once a micro-batch."""
+    """Keeps all versions of a key's rate, and reads them once per micro-batch."""
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._versions = handle.getListState("versions", "at long, rate double")

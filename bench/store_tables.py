@@ -8,7 +8,7 @@ from rich.table import Table
 
 
 def print_results(console: Console, report: Mapping[str, Any]) -> None:
-    """Every part of ``report`` that is there."""
+    """Print every part that ``report`` has."""
     console.print(_operations("typed store beside raw engine", report["results"]))
     console.print(_footprint(report["footprint"]))
     if report.get("restore"):

@@ -1,7 +1,7 @@
 """``millpond bench stores``: every operation of every store kind, beside the raw engine under it.
 
-Typed store and engine do the same work on the same rows in turn, round after round, so that a noisy machine disturbs
-both alike. A put is measured with the commit that makes it real; both sides commit ``BATCH`` puts at a time.
+Typed store and engine do the same work on the same rows in turn, round after round, so that noise on the machine
+affects both alike. A put is measured together with its commit; both sides commit ``BATCH`` puts at a time.
 """
 
 import random
@@ -218,7 +218,7 @@ def run(
         kinds: which store kinds.
         keys: how many keys each store holds while it is measured.
         rounds: how often each operation is measured; the median counts.
-        directory: on which file system the files go; the temporary directory unless given.
+        directory: where the files go, on the file system to measure; by default the temporary directory.
     """
     results: list[dict[str, Any]] = []
     footprints: list[dict[str, Any]] = []
@@ -231,7 +231,7 @@ def run(
 
 
 def growth(backends: Sequence[str], sizes: Sequence[int], *, directory: Path | None = None) -> list[dict[str, Any]]:
-    """Timestamped and versioned gets and puts at each of ``sizes`` keys, to see what size costs."""
+    """Timestamped and versioned gets and puts at each of ``sizes`` keys, to see what growth costs."""
     rows: list[dict[str, Any]] = []
     for backend in backends:
         for kind in (StoreKind.TIMESTAMPED_KEY_VALUE, StoreKind.VERSIONED):

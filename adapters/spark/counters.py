@@ -1,7 +1,7 @@
 """What tasks count (dropped and late records) on its way into the metrics of a query's progress.
 
-Rule of this module: whatever a worker sends back has one column more, null in all rows but one: that row is null
-elsewhere and holds the worker's counts as JSON. Spark's ``observe`` picks the counts up, and then row and column go.
+Rule of this module: whatever a worker sends back has one extra column, null in all rows but one, which is null in all
+other columns and holds the worker's counts as JSON. Spark's ``observe`` picks the counts up; then row and column go.
 """
 
 import json
@@ -19,18 +19,18 @@ _PARSED: Final = "map<string, bigint>"
 
 
 def counting_ddl(ddl: str) -> str:
-    """The columns ``ddl`` and the one for the counts."""
+    """The columns ``ddl`` plus the one for the counts."""
     return f"{ddl}, {_COLUMN} string"
 
 
 def without_counts(rows: pa.Table) -> pa.Table:
-    """The rows with the column for the counts, empty."""
+    """The rows with an empty column for the counts."""
     nulls: Any = pa.nulls(rows.num_rows, pa.string())
     return rows.append_column(_COLUMN, nulls)
 
 
 def counts_row(schema: pa.Schema, counts: Mapping[str, int]) -> pa.Table:
-    """The row that holds nothing but counts, for rows of ``schema``."""
+    """The row that holds nothing but counts, beside rows of ``schema``."""
     rows = pa.Table.from_arrays([pa.nulls(1, field.type) for field in schema], schema=schema)
     column: Any = pa.array([json.dumps(counts)], pa.string())
     return rows.append_column(_COLUMN, column)
@@ -41,9 +41,9 @@ def report_counts(rows: DataFrame, name: str, totals: Iterable[CounterName] = ()
 
     Args:
         rows: what workers sent back.
-        name: of the metrics.
-        totals: counts that become a number each, under the name of their column; all counts are in ``tasks``, one map
-            a worker.
+        name: the name of the metrics.
+        totals: counts that also become a metric each, under the name of their column; ``tasks`` has all counts, one map
+            per worker.
     """
     counts = F.from_json(_COLUMN, _PARSED)
     numbers = [F.coalesce(F.sum(F.element_at(counts, total.value)), F.lit(0)).alias(total.column) for total in totals]

@@ -1,6 +1,6 @@
 """A store's content at any micro-batch that the checkpoint retains, as a DataFrame.
 
-Rule of this module: it reads what a query has committed and touches nothing, so the query may go on meanwhile.
+Rule of this module: it reads what a query has committed and changes nothing, so the query may keep running.
 """
 
 from collections.abc import Iterator

@@ -16,7 +16,7 @@ from millpond.adapters.spark.counters import counts_row, without_counts
 from millpond.adapters.spark.records import RecordReader
 from millpond.adapters.spark.sink import Sink
 from millpond.adapters.spark.source import Source
-from millpond.adapters.spark.worker import tune
+from millpond.adapters.spark.worker import tune_worker
 from millpond.processors.distribution.exchange import EXCHANGE_SCHEMA, Blob, BlobWriter, to_record_batch
 from millpond.processors.distribution.execution import Outputs, run_split
 from millpond.processors.distribution.router import Route, Router
@@ -34,7 +34,7 @@ class SendToTasks:
         self._route = route
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        tune()
+        tune_worker()
         split = _split()
         writer = BlobWriter(split)
         reader = RecordReader(self._source, split)
@@ -100,7 +100,7 @@ def _process(
     part: Subtopology, source: Source, split: int, batches: Iterator[pa.RecordBatch], counts: Counter[str]
 ) -> Iterator[Outputs]:
     """What the sub-topology makes of the rows; at the end ``counts`` holds what was skipped and what it counted."""
-    tune()
+    tune_worker()
     reader = RecordReader(source, split)
     task = Task(part, {}, split)
     yield from run_split(task, source.topic, chain.from_iterable(map(reader.batches, _chunks(batches))))

@@ -1,8 +1,8 @@
 """The operator: runs tasks as groups of ``transformWithStateInPandas``, and keeps their manifests in Spark's state.
 
-Rule of this module: Spark's state holds one small value a task, the manifest; nothing else that is durable passes
+Rule of this module: Spark's state holds one small value per task, the manifest; nothing else that is durable passes
 through Spark. A delta is written before the manifest that names it is handed to Spark, so an attempt that fails
-anywhere leaves files that no manifest names, and nothing else.
+anywhere leaves only files that no manifest names.
 """
 
 import time
@@ -17,7 +17,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from millpond.adapters.spark.counters import counts_row, without_counts
 from millpond.adapters.spark.sink import Sink
-from millpond.adapters.spark.worker import StateSettings, task_state, tune
+from millpond.adapters.spark.worker import StateSettings, task_state, tune_worker
 from millpond.errors import FormatError
 from millpond.processors.distribution.exchange import (
     EXCHANGE_SCHEMA,
@@ -39,7 +39,7 @@ EXCHANGE_DDL: Final = "task int, input int, split int, chunk int, records binary
 STATE_NAME: Final = "manifest"
 STATE_DDL: Final = "version int, manifest string"
 STATE_VERSION: Final = 1
-"""The version of the value in Spark's state. Its layout never changes; a new one gets a new number and a new name."""
+"""The version of the value in Spark's state. Its layout never changes; another one gets another number and name."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class TaskOperator(StatefulProcessor):
         self._manifest = handle.getValueState(STATE_NAME, STATE_DDL)
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[pd.DataFrame]:
-        tune()
+        tune_worker()
         number = int(key[0])
         index, partition = self._stage.tasks[number]
         part = self._stage.parts.get(index)
@@ -105,7 +105,7 @@ class TaskOperator(StatefulProcessor):
         version, text = stored
         if version != STATE_VERSION:
             raise FormatError(
-                f"the checkpoint holds a manifest of version {version}, but this release knows {STATE_VERSION} only; "
+                f"the checkpoint holds a manifest of version {version}, but this release knows only {STATE_VERSION}; "
                 "run the release that wrote it, or a newer one"
             )
         return Manifest.from_json(text)
@@ -136,7 +136,7 @@ def _to_sink(outputs: Outputs, sink: Sink) -> Iterator[pd.DataFrame]:
 
 
 def _now() -> int:
-    """The wall clock, in milliseconds: for punctuations by wall-clock time, which are due with the next records."""
+    """The wall-clock time in milliseconds, for punctuations, which fire when their task gets its next records."""
     return time.time_ns() // 1_000_000
 
 
@@ -151,7 +151,7 @@ def _blobs(task: int, frames: Iterator[Any]) -> list[Blob]:
 
 
 def _frame(rows: pa.Table) -> pd.DataFrame:
-    """The rows for Spark, which expects the column for the counts."""
+    """The rows as Spark expects them, with the column for the counts."""
     return _pandas(without_counts(rows))
 
 
@@ -162,5 +162,5 @@ def _pandas(table: pa.Table) -> pd.DataFrame:
 
 
 def _flat_dtype(type_: pa.DataType) -> pd.ArrowDtype | None:
-    # Spark converts nested values one by one, and takes pandas' mark for a missing one for a value.
+    # Spark converts nested values one by one, and would take pandas' marker of a missing value for a value.
     return None if pa.types.is_nested(type_) else pd.ArrowDtype(type_)

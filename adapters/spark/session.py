@@ -1,4 +1,4 @@
-"""What the operator needs of the Spark session, checked before a query starts.
+"""What the operator needs from the Spark session, checked before a query starts.
 
 Rule of this module: it looks at the session only, never at a topology.
 """
@@ -19,7 +19,7 @@ ROCKSDB_PROVIDER: Final = "org.apache.spark.sql.execution.streaming.state.RocksD
 MAX_BYTES_CONF: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
 MAX_ROWS_CONF: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 MAX_BATCH_BYTES: Final = 1 << 30
-"""The most that an Arrow batch of blobs may come to: half of what a binary column holds, for its buffers double."""
+"""The most bytes in an Arrow batch of blobs: half of what a binary column holds, as buffers grow by doubling."""
 
 
 def check_session(session: SparkSession) -> None:
@@ -55,9 +55,9 @@ def _bytes(size: str) -> int:
 
 @cache
 def _check_workers(python: str) -> None:
-    """Whether the workers' Python, which need not be this one, finds what runs in a worker.
+    """Check that the workers' Python, which need not be this one, can import what runs in a worker.
 
-    Only workers on this machine can be asked. On a cluster, a query without it fails with Python's own message.
+    Only workers on this machine can be checked. On a cluster, a query that cannot fails with Python's own message.
     """
     found = shutil.which(python)
     if found == sys.executable:
@@ -72,6 +72,7 @@ def _check_workers(python: str) -> None:
             return
         reason = (failed.stderr.strip().splitlines() or ["no message"])[-1]
     raise ConfigurationError(
-        f"Spark's Python workers run {found or python}, which cannot run Millpond ({reason}); before the session "
-        f"set the environment variable PYSPARK_PYTHON to a Python that has it, such as {sys.executable}"
+        f"Spark's Python workers run {found or python}, which cannot run Millpond ({reason}); before "
+        f"starting the session, set the environment variable PYSPARK_PYTHON to a Python that has it, such as "
+        f"{sys.executable}"
     )

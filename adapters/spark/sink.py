@@ -1,9 +1,9 @@
-"""From the records that a sink got to the rows of an output DataFrame.
+"""From the records of a sink to the rows of an output DataFrame.
 
-Rule of this module: a column called ``key``, ``value`` or ``timestamp`` is the record's own; any other is that entry of
-its value, which is then a dict (null where it has no such entry, or where the value is None). Of a windowed key,
-``key`` is the key alone, and ``window_start`` and ``window_end`` are the window's. Without a schema these columns are
-typed by the serdes.
+Rule of this module: a column called ``key``, ``value`` or ``timestamp`` is the record's own; any other is the entry
+of that name in its value, a dict (null if there is no such entry, or if the value is None). Of a windowed key, ``key``
+is the key alone, and ``window_start`` and ``window_end`` are the window's. Without a schema the serdes give these
+columns their types.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +24,7 @@ from millpond.stores.serdes import Serde, serde
 from millpond.stores.typed.windowed import Windowed
 
 _TYPES: Final[Mapping[str, str]] = {"string": "string", "int64": "bigint", "float64": "double", "json": "string"}
-"""The Spark type of what a serde's values become without a schema; ``binary``, as serialised, for all others."""
+"""The Spark type of a serde's values if there is no schema; all others are ``binary``, as serialized."""
 
 _MILLIS: Final = pa.timestamp("ms", tz="UTC")
 _OF_WINDOW: Final[Mapping[str, Callable[[Windowed[Any]], Any]]] = {
@@ -43,7 +43,7 @@ class Sink:
         topic: the sink's topic.
         ddl: the columns as Spark DDL.
         schema: the same for Arrow.
-        key_serde, value_serde: make bytes or text of keys and values where there is no schema; None where there is one.
+        key_serde, value_serde: turn keys and values into bytes or text if there is no schema; None if there is one.
     """
 
     topic: str
@@ -107,7 +107,7 @@ class Sink:
             stranger = next(value for value in batch.values if value is not None and not hasattr(value, "get"))
             raise RecordError(
                 f"sink {self.topic!r}: column {name!r} is an entry of a dict value, but a value is of type "
-                f"{type(stranger).__name__}; its own column is called 'value'"
+                f"{type(stranger).__name__}; the column of the whole value is called 'value'"
             ) from None
 
 
@@ -116,16 +116,16 @@ def _type(reader: Serde[Any]) -> str:
 
 
 def _arrow_schema(topic: str, ddl: str) -> pa.Schema:
-    # Spark's newer releases want to be told the time zone that older ones take for granted.
+    # Newer releases of Spark require the time zone that older ones assume.
     options: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
     try:
         return to_arrow_schema(cast(T.StructType, T.StructType.fromDDL(ddl)), **options)
-    except Exception as error:  # Spark's parser and its gateway raise many kinds
-        raise TopologyError(f"sink {topic!r}: the schema {ddl!r} is no Spark DDL: {error}") from error
+    except Exception as error:  # Spark's parser and its gateway raise many kinds of errors
+        raise TopologyError(f"sink {topic!r}: the schema {ddl!r} is not Spark DDL: {error}") from error
 
 
 def _flat(entries: Sequence[Any], reader: Serde[Any]) -> Sequence[Any]:
-    """The entries as their column takes them: plain where the serde has a Spark type of its own, else serialised."""
+    """The entries as their column takes them: plain if the serde has a Spark type of its own, else serialized."""
     if reader.name == "json":
         return [None if entry is None else reader.serialize(entry).decode() for entry in entries]
     if reader.name in _TYPES or reader.name == "bytes":

@@ -44,8 +44,8 @@ class Source:
     Attributes:
         topic: the topic.
         key, value, timestamp: the names of the DataFrame's columns, for messages.
-        key_serde: makes a key's bytes, or reads it where the column is binary.
-        value_serde: reads binary values; None where values are taken as they are.
+        key_serde: writes a key's bytes, or reads them if the column is binary.
+        value_serde: reads binary values; None if values are taken as they are.
         decode_key: whether the key column holds serialized keys.
         on_error: what happens to unusable records.
     """
@@ -88,7 +88,7 @@ def select_source(
     if isinstance(key_type, T.ArrayType | T.MapType | T.StructType | T.NullType):
         raise ConfigurationError(
             f"topic {topic!r}: the key column {consumed.key!r} is of type {key_type.simpleString()}, which cannot be a "
-            "key; make one string or number of it first"
+            "key; turn it into a string or a number first"
         )
     if keyed and key_serde is None:
         raise ConfigurationError(

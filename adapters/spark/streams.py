@@ -1,6 +1,6 @@
 """``SparkStreams``: runs a topology on DataFrames.
 
-Rule of this module: it builds a plan of DataFrames and starts nothing. Whatever can be known to be wrong is raised
+Rule of this module: it builds a plan of DataFrames and starts nothing. Every mistake that can be found early is raised
 here, in the driver, before a query starts.
 """
 
@@ -43,16 +43,16 @@ class SparkStreams:
         topology: what to run.
         application_id: the job's name, part of every path of its state.
         state_dir: where the durable state goes: a path or URI that every executor reaches.
-        local_dir: where executors keep their local copies; a directory of Spark's own unless given, which ends with
-            the application.
-        partitions: how many tasks share the work of each sub-topology; ``spark.sql.shuffle.partitions`` unless given.
-            It is part of the state and cannot be changed later. Best a multiple of the shuffle partitions.
-        backend: the backend of the stores that name none themselves: a name, a URL or a supplier; the session's
-            ``spark.millpond.backend`` unless given, and ``rocksdb`` without that.
+        local_dir: where executors keep their local copies; by default a directory of Spark's own, which is deleted
+            with the application.
+        partitions: how many tasks share the work of each sub-topology; by default ``spark.sql.shuffle.partitions``.
+            It is part of the state and cannot be changed later. Ideally a multiple of the shuffle partitions.
+        backend: the backend of stores that do not name one: a name, a URL or a supplier; by default the session's
+            ``spark.millpond.backend``, or else ``rocksdb``.
         on_error: what happens to a record that cannot be processed: ``"fail"`` or ``"skip"``.
 
     Raises:
-        ConfigurationError: an option is missing or makes no sense.
+        ConfigurationError: an option is missing or invalid.
     """
 
     def __init__(
@@ -84,14 +84,14 @@ class SparkStreams:
         from empty state.
 
         Args:
-            inputs: a DataFrame for each of the topology's source topics; which column is what, says ``Consumed``.
-            sink: which sink; not needed where there is one only. Only what this sink depends on is run, and its state
-                is apart from that of the other sinks.
+            inputs: a DataFrame for each of the topology's source topics; ``Consumed`` says which column is what.
+            sink: which sink; may be left out if there is only one. Only what this sink depends on is run, and its
+                state is separate from that of other sinks.
 
         Raises:
-            ConfigurationError: an input is missing or too many, a column is missing or of the wrong type, the backend
+            ConfigurationError: an input is missing or unknown, a column is missing or of the wrong type, the backend
                 is unknown, or the session is not set up for it.
-            TopologyError: the sink is not known.
+            TopologyError: the topology has no such sink.
             StateConflictError: the state directory holds the state of another topology or number of partitions.
         """
         session = _session(inputs)
@@ -128,7 +128,7 @@ class SparkStreams:
         batch_id: int | None = None,
         schema: str | None = None,
     ) -> DataFrame:
-        """The content of a store as a query has committed it. The query may be running meanwhile.
+        """The content of a store as committed by a query, which may still be running.
 
         Rows have the columns key, value and timestamp, typed by the serdes, and window_start and window_end where the
         store has windows. A versioned store gives every version of every key, with its ``valid_from`` as timestamp.
@@ -136,17 +136,17 @@ class SparkStreams:
         Args:
             store: the store's name.
             checkpoint: the query's ``checkpointLocation``.
-            sink: the sink that the query writes, where the topology has several.
-            batch_id: after which micro-batch; the last one unless given. Spark retains 100 of them
+            sink: the sink that the query writes, if the topology has several.
+            batch_id: after which micro-batch; by default the last one. Spark retains 100 of them
                 (``spark.sql.streaming.minBatchesToRetain``).
-            schema: the columns as Spark DDL, named as in ``Produced``.
+            schema: the columns as Spark DDL, as in ``Produced``.
 
         Raises:
             ConfigurationError: the query has no such store, or no session is active.
         """
         session = SparkSession.getActiveSession()
         if session is None:
-            raise ConfigurationError("no Spark session is active in this thread; make one before reading a store")
+            raise ConfigurationError("no Spark session is active in this thread; start one before reading a store")
         plan = make_plan(self._topology, sink, self._partition_count(session))
         return store_frame(session, plan, self._storage, store, checkpoint, batch_id, schema)
 
@@ -162,7 +162,9 @@ class SparkStreams:
         try:
             claim(self._storage, self._application_id, plan.fingerprint)
         except StateConflictError as error:
-            raise StateConflictError(f"{error} (the number of partitions, here {plan.partitions}, counts)") from error
+            raise StateConflictError(
+                f"{error} (the number of partitions, here {plan.partitions}, is part of it)"
+            ) from error
         return StateSettings(
             application_id=self._application_id,
             sink=plan.sink,
@@ -233,4 +235,6 @@ def _check_inputs(plan: Plan, inputs: Mapping[str, DataFrame]) -> None:
         raise ConfigurationError(f"the topology reads the topics {sorted(known)}, not {strange}")
     streaming = {inputs[topic].isStreaming for topic in plan.topics}
     if len(streaming) > 1:
-        raise ConfigurationError("some inputs are streaming DataFrames and some static; give all of one sort")
+        raise ConfigurationError(
+            "some inputs are streaming DataFrames and some are static; make all of them one or the other"
+        )

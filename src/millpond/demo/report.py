@@ -10,7 +10,7 @@ from millpond.demo import data, job, truth
 
 
 def run(options: job.Options, console: Console | None = None) -> bool:
-    """Run the demo and show it; whether every row is the one that it should be."""
+    """Run the demo and show what comes out; returns whether every row is right."""
     console = console or Console()
     with console.status("Preparing the input and starting Spark ...") if console.is_terminal else nullcontext():
         inputs = job.prepare(options)
@@ -22,7 +22,7 @@ def run(options: job.Options, console: Console | None = None) -> bool:
     if result.arrived == result.cut.flights:
         _show_lesson(console)
     else:
-        console.print(f"{result.arrived:,} of {result.cut.flights:,} flights have arrived. Run it again to go on.")
+        console.print(f"{result.arrived:,} of {result.cut.flights:,} flights have arrived. Run it again to continue.")
     return right
 
 

@@ -1,4 +1,4 @@
-"""A Spark session for one machine that says nothing: what it has to say goes to a log file."""
+"""A quiet Spark session for one machine: what it has to say goes to a log file."""
 
 import os
 import shutil
@@ -30,7 +30,7 @@ rootLogger.appenderRef.file.ref = file
 
 
 def start(name: str, directory: Path, partitions: int) -> "SparkSession":
-    """A session on all cores that tries a failed task again, which a plain ``local[*]`` does not.
+    """A session on all cores that retries failed tasks, which a plain ``local[*]`` does not.
 
     Its log is ``directory/spark.log``, its standard error ``directory/spark.err``.
 
@@ -63,7 +63,7 @@ def start(name: str, directory: Path, partitions: int) -> "SparkSession":
 
 @contextmanager
 def _stderr_to(file: Path) -> Iterator[None]:
-    """Processes started meanwhile, the JVM that is, write their standard error to ``file`` as long as they live."""
+    """Processes started meanwhile, that is the JVM, write their standard error to ``file`` for as long as they live."""
     sys.stderr.flush()
     kept = os.dup(2)
     try:
@@ -76,13 +76,13 @@ def _stderr_to(file: Path) -> Iterator[None]:
 
 
 def check_pyspark() -> None:
-    """Raises ConfigurationError where PySpark is not installed."""
+    """Raise ``ConfigurationError`` if PySpark is not installed."""
     if find_spec("pyspark") is None:
         raise ConfigurationError("this needs Spark: pip install 'millpond[demo]' (or millpond[spark])")
 
 
 def check_java() -> None:
-    """Raises ConfigurationError where Spark would find no Java, or one that is too old."""
+    """Raise ``ConfigurationError`` if Spark would find no Java, or one that is too old."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home, "bin", "java")) if home else "java"
     cure = "On Debian or Ubuntu: apt-get install openjdk-17-jre-headless. If it is elsewhere, set JAVA_HOME."
@@ -95,7 +95,7 @@ def check_java() -> None:
 
 
 def java_release(said: str) -> int:
-    """The major release in what ``java -version`` says; 0 where there is none. Java 8 calls itself 1.8: release 1."""
+    """The major release in what ``java -version`` says; 0 if there is none. Java 8, which calls itself 1.8, is 1."""
     _, _, rest = said.partition('version "')
     digits = rest.split(".")[0].split('"')[0].split("-")[0]
     return int(digits) if digits.isdigit() else 0

@@ -1,4 +1,4 @@
-"""What the demo does with its streams, in the DSL. Knows nothing of Spark but the columns that it reads and writes."""
+"""What the demo does with its streams, in the DSL. It knows nothing of Spark except its columns."""
 
 from datetime import timedelta
 from typing import Any
@@ -10,7 +10,7 @@ FLIGHTS = Consumed("string", "msgpack", key="origin", timestamp="sched_dep_ms")
 WEATHER = Consumed("string", "msgpack", key="origin", timestamp="weather_time_ms")
 
 HISTORY = timedelta(days=3)
-"""A flight arrives up to two days late, and then needs the observation before its departure; a day is to spare."""
+"""A flight arrives up to two days late, and then needs the observation before its departure; a day is spare."""
 
 
 SCHEMA = (
@@ -22,7 +22,7 @@ SCHEMA = (
 def flights_weather() -> Topology:
     """Each flight with the weather at its airport as of its scheduled departure.
 
-    The table is named first: an observation and a departure of the same millisecond are processed in this order.
+    The table is named first: an observation and a departure in the same millisecond are processed in this order.
     """
     builder = StreamsBuilder()
     weather = builder.table("weather", WEATHER, Materialized.versioned("weather", history_retention=HISTORY))
@@ -41,7 +41,7 @@ def carrier_counts() -> Topology:
 
 
 def with_weather(flight: dict[str, Any], weather: dict[str, Any] | None) -> dict[str, Any]:
-    """The flight and what was observed; nothing was observed where the table has no observation of that time."""
+    """The flight with what was observed; None for everything if the table has no observation as of that time."""
     observed = weather or {}
     return flight | {name: observed.get(name) for name in OBSERVED}
 

@@ -1,4 +1,4 @@
-"""What the demo must say, computed another way: pandas' as-of join over the package's own files.
+"""What the demo must find, computed another way: pandas' as-of join over the package's own files.
 
 Shares nothing with the job but the data's package and, for the lesson, the order in which the flights arrive.
 """
@@ -21,9 +21,9 @@ class Lesson:
     """What an unversioned table, which knows only the latest observation, would have given the flights."""
 
     wrong_hour: float
-    """The share of flights joined with another observation than that of their departure."""
+    """The share of flights joined with an observation other than that of their departure."""
     wrong_values: float
-    """The share of flights for which some measure (temperature, wind, rain, visibility) is another one, too."""
+    """The share of flights for which some measure (temperature, wind, rain, visibility) differs as well."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Agreement:
     expected: int
     equal: int
     surplus: int
-    """Rows that should not be there: of unknown flights, or a second time."""
+    """Rows that should not be there: those of unknown flights, and duplicates."""
 
     @property
     def complete(self) -> bool:
@@ -44,7 +44,7 @@ class Agreement:
 def flights_with_weather(arrived: int | None = None) -> pd.DataFrame:
     """Every flight with the latest observation at or before its scheduled departure, in the order of ``KEY``.
 
-    ``arrived`` leaves only the flights that arrive first.
+    ``arrived`` keeps only as many flights, those that arrive first.
     """
     flights = pd.read_csv(data.package_file("flights.csv.zip"))
     flights["sched_dep_ms"] = _epoch_ms(flights["time_hour"]) + flights["minute"] * 60_000
@@ -65,7 +65,7 @@ def compare_flights(rows: pd.DataFrame, truth: pd.DataFrame) -> Agreement:
 
 
 def compare_counts(rows: pd.DataFrame, truth: pd.DataFrame) -> Agreement:
-    """Compare each carrier's last count with ``truth``; counts that came before are no surplus."""
+    """Compare each carrier's last count with ``truth``; earlier counts are not surplus."""
     last = rows.sort_values("count").drop_duplicates("carrier", keep="last")
     repeated = int(rows.duplicated(["carrier", "count"]).sum())
     agreement = _compare(last, truth, ["carrier"])
