@@ -1,8 +1,8 @@
 """From the rows of a Spark partition to records: what happens to those that are unusable.
 
-Rule of this module: what only the data can tell is checked here and nowhere else. A value is decoded once where its
-record is processed in this worker. Where it is sent on as it is, it is decoded here only to be judged, and again by the
-task that gets it: only here its row is known, and a record that is left out must not count in the order of the others.
+Rule of this module: what only the data can tell is checked here, and each value is decoded once, where its record is
+processed: in this worker, or by the task that it is sent to. Only where unusable records are to be skipped, what is
+sent on is decoded here as well, to be judged: a record that is left out must not count in the order of the others.
 """
 
 from collections import Counter, deque
@@ -13,9 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.adapters.spark.source import OnError, Source
+from millpond.adapters.spark.source import REMEDY, OnError, Source
 from millpond.errors import RecordError, SerdeError
 from millpond.processors.distribution.exchange import Run, windows
+from millpond.processors.distribution.execution import shown
 from millpond.processors.runtime.batch import Batch
 from millpond.processors.runtime.counters import CounterName
 from millpond.stores.serdes import STRING, Serde
@@ -41,6 +42,7 @@ class RecordReader:
         self._source = source
         self._split = split
         self._rows = 0
+        self._judges = source.on_error is OnError.SKIP
 
     def rows(self, table: pa.Table) -> tuple[pa.Table, list[bytes]]:
         """The usable ones of the next rows, as they are, and the bytes of their keys in the same order.
@@ -51,7 +53,7 @@ class RecordReader:
         source = self._source
         table = self._drop(table, _positions(pc.is_null(table["key"])), CounterName.DROPPED_NULL_KEY, source.key)
         table = self._timed(table)
-        if source.value_serde is not None:
+        if self._judges and source.value_serde is not None:
             refused: list[int] = []
             deque(_attempt(source.value_serde.deserialize, table["value"].to_pylist(), refused), maxlen=0)
             table = self._drop(table, refused, CounterName.DROPPED_BAD_VALUE, source.value)
@@ -81,7 +83,10 @@ class RecordReader:
         if reader is STRING and not self._source.decode_key:
             text: list[Any] = column.cast(pa.binary()).to_pylist()
             return table, text
-        keys, refused = column.to_pylist(), list[int]()
+        keys: list[Any] = column.to_pylist()
+        refused: list[int] = []
+        if self._source.decode_key and not self._judges:
+            return table, keys
         attempted = list(_attempt(reader.deserialize if self._source.decode_key else reader.serialize, keys, refused))
         data = keys if self._source.decode_key else attempted
         table = self._drop(table, refused, CounterName.DROPPED_BAD_KEY, self._source.key)
@@ -110,20 +115,19 @@ class RecordReader:
         return table.filter(pa.array(mask))
 
     def _refuse(
-        self, refused: list[int], reason: CounterName, column: str, shown: Callable[[int], Mapping[str, Any]]
+        self, refused: list[int], reason: CounterName, column: str, entries_of: Callable[[int], Mapping[str, Any]]
     ) -> None:
-        """Count the refused records, or fail with the first of them, of which ``shown`` gives the entries."""
+        """Count the refused records, or fail with the first of them, of which ``entries_of`` gives the entries."""
         if not refused:
             return
         if self._source.on_error is not OnError.FAIL:
             self.skipped[reason.value] += len(refused)
             return
-        entries = ", ".join(f"{name}={entry!r:.200}" for name, entry in shown(refused[0]).items())
+        entries = shown(entries_of(refused[0]))
         fault = reason.removeprefix("dropped-").replace("-", " ")
         raise RecordError(
             f"topic {self._source.topic!r}: column {column!r}: {fault} in row "
-            f"{self._rows + refused[0]} of Spark partition {self._split} ({entries}); clean the input, or set "
-            "on_error='skip' to leave such records out and count them"
+            f"{self._rows + refused[0]} of Spark partition {self._split} ({entries}); {REMEDY}"
         )
 
 

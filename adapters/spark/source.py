@@ -27,6 +27,9 @@ _NATIVE: Final[Mapping[str, tuple[type[T.DataType], ...]]] = {
 }
 
 
+REMEDY: Final = "clean the input, or set on_error='skip' to leave such records out and count them"
+
+
 class OnError(StrEnum):
     """What happens to a record that cannot be processed."""
 
@@ -62,7 +65,8 @@ class Source:
     @property
     def decoder(self) -> Decoder:
         """How the columns key and value become what processors see."""
-        return Decoder(self.key_serde if self.decode_key else None, self.value_serde)
+        key_serde = self.key_serde if self.decode_key else None
+        return Decoder(self.topic, key_serde, self.value_serde, self.key, self.value, REMEDY)
 
 
 def select_source(

@@ -110,7 +110,7 @@ class SparkStreams:
         numbers = group_keys((part.index for stage in plan.stages for part in stage), plan.partitions)
         decoders = {topic: source.decoder for topic, (_, source) in prepared.items()}
         for topic, consumed in plan.internal_topics.items():
-            decoders[topic] = Decoder.of_repartition_topic(consumed)
+            decoders[topic] = Decoder.of_repartition_topic(topic, consumed)
         arriving: dict[int, list[DataFrame]] = {}
         for frame, source in prepared.values():
             level, blobs = _sent(plan, numbers, frame, source)

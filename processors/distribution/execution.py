@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Self, TypeAlias
 
+from millpond.errors import RecordError, SerdeError
 from millpond.processors.distribution.exchange import WINDOW_ROWS, Blob, Run, gather
 from millpond.processors.options.records import Consumed
 from millpond.processors.runtime.batch import Batch, concatenate
@@ -23,24 +24,55 @@ class Decoder:
     """How the records of one topic become what processors see. Travels to the workers.
 
     Attributes:
+        topic: the topic.
         key_serde, value_serde: read keys and values; None where they are taken as they are.
+        key, value: how errors call the columns.
+        remedy: what errors say to do about a record that cannot be read.
     """
 
+    topic: str
     key_serde: Serde[Any] | None
     value_serde: Serde[Any] | None
+    key: str = "key"
+    value: str = "value"
+    remedy: str = "restart with the serdes that wrote it"
 
     @classmethod
-    def of_repartition_topic(cls, consumed: Consumed) -> Self:
+    def of_repartition_topic(cls, topic: str, consumed: Consumed) -> Self:
         """How a repartition topic is read: as the sub-topology before it serialized the records."""
-        return cls(serde(consumed.key_serde or BYTES), serde(consumed.value_serde or BYTES))
+        return cls(topic, serde(consumed.key_serde or BYTES), serde(consumed.value_serde or BYTES))
 
     def decode(self, run: Run) -> Batch:
         """The records of a run.
 
         Raises:
-            SerdeError: a key or a value cannot be read.
+            RecordError: a key or a value cannot be read.
         """
-        return Batch(_read(self.key_serde, run.keys), _read(self.value_serde, run.values), run.timestamps)
+        try:
+            return Batch(_read(self.key_serde, run.keys), _read(self.value_serde, run.values), run.timestamps)
+        except SerdeError as error:
+            raise self._unreadable(run) from error
+
+    def _unreadable(self, run: Run) -> RecordError:
+        """The error that tells the first record of the run that cannot be read."""
+        for key, value, timestamp in zip(run.keys, run.values, run.timestamps, strict=True):
+            for role, column, reader, data in (
+                ("value", self.value, self.value_serde, value),
+                ("key", self.key, self.key_serde, key),
+            ):
+                try:
+                    _read(reader, [data])
+                except SerdeError as error:
+                    entries = shown({"key": key, "value": value, "timestamp": timestamp})
+                    return RecordError(
+                        f"topic {self.topic!r}: column {column!r}: bad {role} ({entries}): {error}; {self.remedy}"
+                    )
+        return RecordError(f"topic {self.topic!r}: a record could be read only the second time; is its serde sound?")
+
+
+def shown(entries: Mapping[str, Any]) -> str:
+    """The entries of a record, for a message."""
+    return ", ".join(f"{name}={entry!r:.200}" for name, entry in entries.items())
 
 
 def _read(reader: Serde[Any] | None, column: list[Any]) -> list[Any]:

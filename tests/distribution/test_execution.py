@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from millpond.errors import SerdeError
+from millpond.errors import RecordError
 from millpond.processors import Batch, Consumed, Grouped, Produced, StreamsBuilder, Task, Topology, TopologyDriver
 from millpond.processors.distribution.exchange import Blob, BlobWriter, Run, gather
 from millpond.processors.distribution.execution import Decoder, Outputs, run_blobs, run_split
@@ -54,7 +54,9 @@ def run_map_side(plan: Plan, numbers: TaskNumbers, splits: list[Records]) -> lis
 
 def run_stages(plan: Plan, numbers: TaskNumbers, blobs: list[Blob]) -> list[Outputs]:
     """What comes out of the last stage, with every task run alone."""
-    decoders = {topic: Decoder.of_repartition_topic(consumed) for topic, consumed in plan.internal_topics.items()}
+    decoders = {
+        topic: Decoder.of_repartition_topic(topic, consumed) for topic, consumed in plan.internal_topics.items()
+    }
     results = list[Outputs]()
     for stage in plan.stages:
         arrived = defaultdict[int, list[Blob]](list)
@@ -121,8 +123,8 @@ def test_records_of_a_global_table_go_to_all_tasks() -> None:
 
 def test_a_decoder_reads_what_has_a_serde_and_takes_the_rest_as_it_is() -> None:
     run = Run(0, [b"a", None], [None, bytes(7) + b"\x05"], [1, 2])
-    assert Decoder(STRING, INT64).decode(run).keys == ["a", None]
-    assert Decoder(STRING, INT64).decode(run).values == [None, 5]
-    assert Decoder(None, None).decode(run).values is run.values
-    with pytest.raises(SerdeError):
-        Decoder(INT64, None).decode(run)
+    assert Decoder("t", STRING, INT64).decode(run).keys == ["a", None]
+    assert Decoder("t", STRING, INT64).decode(run).values == [None, 5]
+    assert Decoder("t", None, None).decode(run).values is run.values
+    with pytest.raises(RecordError, match=r"topic 't': column 'key': bad key \(key=b'a'.*restart with the serdes"):
+        Decoder("t", INT64, None).decode(run)

@@ -16,6 +16,7 @@ from millpond.adapters.spark.sink import Sink
 from millpond.adapters.spark.source import Source
 from millpond.errors import RecordError, SerdeError
 from millpond.processors import Consumed, Produced, StreamsBuilder
+from millpond.processors.distribution.exchange import EXCHANGE_SCHEMA, Blob, gather, windows
 from millpond.processors.distribution.plan import make_plan
 from millpond.processors.distribution.router import Route, Router
 from millpond.stores.serdes import Serde
@@ -91,7 +92,10 @@ def test_on_the_map_side_each_key_and_value_is_read_once(
     process = ProcessToSink(part, source("skip"), sink)
     came_out = pa.Table.from_batches(process(iter([rows(*MIXED)])))
     assert came_out["value"].to_pylist() == [*(f"V{i}" for i in range(100)), None, None]
-    assert came_out["millpond_counters"].to_pylist()[-1] == '{"bad_timestamp": 1, "bad_value": 2, "bad_key": 1}'
+    assert (
+        came_out["millpond_counters"].to_pylist()[-1]
+        == '{"dropped-bad-timestamp": 1, "dropped-bad-value": 2, "dropped-bad-key": 1}'
+    )
     assert set(keys.read.values()) == set(values.read.values()) == {1}
     assert (len(keys.read), len(values.read)) == (103, 103)
 
@@ -109,7 +113,42 @@ def test_records_sent_on_from_the_map_side_were_read_once(
     assert set(keys.read.values()) == set(values.read.values()) == {1}
 
 
-def test_records_sent_as_they_are_were_judged_once(
+def test_records_sent_as_they_are_are_read_by_their_task_alone(
+    source: Callable[[str], Source], keys: CountingSerde, values: CountingSerde
+) -> None:
+    builder = StreamsBuilder()
+    builder.stream("words", Consumed(keys, values)).group_by_key().count().to("counts", Produced(schema="value long"))
+    plan = make_plan(builder.build(), None, 2)
+    send = SendToTasks(source("fail"), Route(plan, "words", NUMBERS))
+    blobs = pa.Table.from_batches(send(iter([rows(*GOOD)])))
+    assert not keys.read
+    assert not values.read
+    received: list[str] = []
+    for number in set(blobs["task"].to_pylist()):
+        mine = [row for row in blobs.select(EXCHANGE_SCHEMA.names).to_pylist() if row["task"] == number]
+        for run in gather(Blob(*row.values()) for row in mine):
+            received += source("fail").decoder.decode(run).values
+    assert sorted(received) == sorted(f"v{i}" for i in range(100))
+    assert set(keys.read.values()) == set(values.read.values()) == {1}
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        ((b"k", b"bad", 3), r"column 'v': bad value \(key=b'k', value=b'bad', timestamp=3\): b'bad' is bad; clean the"),
+        ((b"bad", b"v", 3), r"column 'k': bad key \(key=b'bad', value=b'v', timestamp=3\): b'bad' is bad; clean the"),
+    ],
+)
+def test_an_unreadable_record_fails_its_task_with_topic_column_and_content(
+    source: Callable[[str], Source], record: tuple[bytes, bytes, int], message: str
+) -> None:
+    table, _ = RecordReader(source("fail"), 7).rows(pa.Table.from_batches([rows(*GOOD, record)]))
+    (run,) = windows(0, table)
+    with pytest.raises(RecordError, match=f"topic 'words': {message}"):
+        source("fail").decoder.decode(run)
+
+
+def test_records_sent_as_they_are_are_judged_where_unusable_ones_are_skipped(
     source: Callable[[str], Source], keys: CountingSerde, values: CountingSerde
 ) -> None:
     builder = StreamsBuilder()
@@ -117,23 +156,25 @@ def test_records_sent_as_they_are_were_judged_once(
     plan = make_plan(builder.build(), None, 2)
     send = SendToTasks(source("skip"), Route(plan, "words", NUMBERS))
     came_out = pa.Table.from_batches(send(iter([rows(*MIXED)])))
-    counted = '{"null_key": 1, "bad_timestamp": 1, "bad_value": 2, "bad_key": 1}'
+    counted = '{"dropped-null-key": 1, "dropped-bad-timestamp": 1, "dropped-bad-value": 2, "dropped-bad-key": 1}'
     assert came_out["millpond_counters"].to_pylist() == [None, None, counted]
     assert set(keys.read.values()) == set(values.read.values()) == {1}
 
 
-@pytest.mark.parametrize("sent", [True, False], ids=["sent-as-it-is", "processed"])
 @pytest.mark.parametrize(
-    ("record", "message"),
+    ("record", "message", "sent"),
     [
-        ((b"k", b"v", None), "column 'at': bad timestamp in row 150 of Spark partition 7 "),
+        ((b"k", b"v", None), "column 'at': bad timestamp in row 150 of Spark partition 7 ", True),
+        ((b"k", b"v", None), "column 'at': bad timestamp in row 150 of Spark partition 7 ", False),
         (
             (b"k", b"bad", 3),
             r"column 'v': bad value in row 150 of Spark partition 7 \(key=b'k', value=b'bad'",
+            False,
         ),
         (
             (b"bad", b"v", 3),
             r"column 'k': bad key in row 150 of Spark partition 7 \(.*timestamp=3\); clean the input",
+            False,
         ),
     ],
 )
@@ -165,4 +206,4 @@ def test_bytes_of_keys_are_those_of_the_rows_that_are_left(source: Callable[[str
     reader = RecordReader(source("skip"), 0)
     table, keys = reader.rows(pa.Table.from_batches([rows((b"bad", b"v", 1), (b"a", b"bad", 2), (b"b", b"v", 3))]))
     assert keys == table["key"].to_pylist() == [b"b"]
-    assert reader.skipped == {"bad_value": 1, "bad_key": 1}
+    assert reader.skipped == {"dropped-bad-value": 1, "dropped-bad-key": 1}
