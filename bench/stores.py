@@ -26,6 +26,7 @@ BATCH = 10_000
 VALUE_SIZE = 100
 SCAN_LENGTH = 100
 HOUR = 3_600_000
+LIMITS = {"history_retention": 24 * HOUR, "retention": 24 * HOUR, "window_size": HOUR}
 
 Work = Callable[[list[Any]], object]
 """Does one operation for each of the given keys, and commits if it wrote. The engine's keys are bytes already."""
@@ -282,11 +283,5 @@ def _each(function: Callable[[Any], Any], keys: Sequence[Any]) -> None:
 
 
 def _spec(kind: StoreKind) -> StoreSpec:
-    limits: dict[str, Any] = {}
-    if kind is StoreKind.VERSIONED:
-        limits = {"history_retention": 24 * HOUR}
-    elif kind in (StoreKind.WINDOW, StoreKind.TIMESTAMPED_WINDOW):
-        limits = {"retention": 24 * HOUR, "window_size": HOUR}
-    elif kind in (StoreKind.SESSION, StoreKind.TIMESTAMPED_SESSION):
-        limits = {"retention": 24 * HOUR}
+    limits: dict[str, Any] = {limit: LIMITS[limit] for limit in kind.traits.needed}
     return StoreSpec("bench", kind, STRING, BYTES, **limits)

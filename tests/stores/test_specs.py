@@ -1,6 +1,8 @@
 """Specs: checked when they are made, picklable, and the directory that follows from them."""
 
+import ast
 import pickle
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -112,3 +114,18 @@ def test_limits_that_make_no_sense_are_refused(kind: StoreKind, options: dict[st
 def test_a_directory_part_that_is_no_plain_file_name_is_refused(part: str) -> None:
     with pytest.raises(ConfigurationError, match="plain file name"):
         store_directory(Path("/state"), part, "0_1", "lmdb", spec(StoreKind.KEY_VALUE))
+
+
+def test_no_other_module_of_stores_or_adapters_compares_kinds() -> None:
+    rooms = Path(__file__).parents[2]
+    sources = [path for room in ("stores", "adapters") for path in (rooms / room).rglob("*.py")]
+    assert len(sources) > 50
+    comparing = {path.name for path in sources if "StoreKind." in "".join(comparisons_in(path))}
+    assert comparing == set()
+
+
+def comparisons_in(path: Path) -> Iterator[str]:
+    """The comparisons in a file, as text."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Compare):
+            yield ast.unparse(node)
