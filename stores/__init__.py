@@ -24,7 +24,7 @@ from millpond.stores.specs import StoreKind, StoreSpec
 from millpond.stores.transaction import Transaction
 from millpond.stores.typed.keyvalue import KeyValueStore, ReadOnlyKeyValueStore
 from millpond.stores.typed.session import ReadOnlySessionStore, SessionStore
-from millpond.stores.typed.store import Store
+from millpond.stores.typed.store import Store, WritableStore
 from millpond.stores.typed.timestamped_keyvalue import (
     UNKNOWN_TIMESTAMP,
     ReadOnlyTimestampedKeyValueStore,
@@ -86,6 +86,7 @@ __all__ = [
     "VersionedRecord",
     "WindowStore",
     "Windowed",
+    "WritableStore",
     "backend_names",
     "open_backend",
     "serde",

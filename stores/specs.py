@@ -14,7 +14,7 @@ stands in one table, ``_TRAITS``. Nobody else compares kinds: they ask a kind fo
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from millpond.errors import ConfigurationError
 from millpond.stores.formats import FormatVersion, check_store_name
@@ -23,12 +23,14 @@ from millpond.stores.serdes import Serde
 from millpond.stores.transaction import Transaction
 from millpond.stores.typed.keyvalue import KeyValueStore, ReadOnlyKeyValueStore
 from millpond.stores.typed.session import ReadOnlySessionStore, SessionStore
-from millpond.stores.typed.store import Store
+from millpond.stores.typed.store import Store, WritableStore
 from millpond.stores.typed.timestamped_keyvalue import ReadOnlyTimestampedKeyValueStore, TimestampedKeyValueStore
 from millpond.stores.typed.timestamped_session import ReadOnlyTimestampedSessionStore, TimestampedSessionStore
 from millpond.stores.typed.timestamped_window import ReadOnlyTimestampedWindowStore, TimestampedWindowStore
 from millpond.stores.typed.versioned import ReadOnlyVersionedKeyValueStore, VersionedKeyValueStore, check_grace
 from millpond.stores.typed.window import ReadOnlyWindowStore, WindowStore
+
+AnyStore = TypeVar("AnyStore", bound=Store[Any, Any])
 
 
 class KeyForm(Enum):
@@ -62,7 +64,7 @@ class StoreTraits:
     """
 
     family: str
-    store: type[Store[Any, Any]]
+    store: type[WritableStore[Any, Any]]
     read_only: type[Store[Any, Any]]
     format_version: FormatVersion = FormatVersion.PLAIN
     key_form: KeyForm = KeyForm.PLAIN
@@ -120,7 +122,9 @@ class StoreKind(Enum):
         return self.traits.in_segments
 
 
-def _timestamped(plain: StoreTraits, store: type[Store[Any, Any]], read_only: type[Store[Any, Any]]) -> StoreTraits:
+def _timestamped(
+    plain: StoreTraits, store: type[WritableStore[Any, Any]], read_only: type[Store[Any, Any]]
+) -> StoreTraits:
     """The traits of a kind's timestamped twin."""
     return replace(plain, store=store, read_only=read_only, format_version=FormatVersion.TIMESTAMPED, stamped=True)
 
@@ -246,7 +250,7 @@ class StoreSpec:
         """The name of its directory, with the suffix of its format version."""
         return self.format_version.directory_name(self.name)
 
-    def open(self, transaction: Transaction) -> Store[Any, Any]:
+    def open(self, transaction: Transaction) -> WritableStore[Any, Any]:
         """The store over ``transaction``, whose backend holds the rows of this store and of no other.
 
         Raises:
@@ -269,7 +273,7 @@ class StoreSpec:
         """Those of the fields that only some kinds have that this one has."""
         return self.kind.traits.needed + self.kind.traits.optional
 
-    def _opened(self, kind: type[Store[Any, Any]], transaction: Transaction) -> Store[Any, Any]:
+    def _opened(self, kind: type[AnyStore], transaction: Transaction) -> AnyStore:
         check_layout(self.name, self.layout, transaction.backend)
         options = {option: getattr(self, option) for option in self._options}
         return kind(self.name, transaction, self.key_serde, self.value_serde, **options)

@@ -73,7 +73,7 @@ class Topology:
         digest = blake2b(digest_size=8)
         for part in self.subtopologies:
             for name, spec in sorted(part.stores.items()):
-                kind = spec.kind.value.removeprefix("timestamped-")
+                kind = spec.kind.family
                 layout = "" if spec.layout is None else f"/{spec.layout.name}/{spec.layout.version}"
                 digest.update(
                     f"{part.index}/{name}/{kind}/{spec.key_serde.name}/{spec.value_serde.name}{layout}\n".encode()

@@ -26,7 +26,7 @@ from millpond.stores.durability.storage import Storage
 from millpond.stores.place import StorePlace
 from millpond.stores.specs import StoreSpec
 from millpond.stores.transaction import Transaction
-from millpond.stores.typed.store import Store
+from millpond.stores.typed.store import WritableStore
 
 LEASE_TIMEOUT: Final = 60.0
 """Seconds to wait for another process to release a task."""
@@ -85,9 +85,9 @@ class TaskState:
         self._claimed = not fingerprint
         self._manifest: Manifest | None = None
         self._transactions: dict[str, Transaction] = {}
-        self._stores: dict[str, Store[Any, Any]] = {}
+        self._stores: dict[str, WritableStore[Any, Any]] = {}
 
-    def open(self, manifest: Manifest | None) -> Mapping[str, Store[Any, Any]]:
+    def open(self, manifest: Manifest | None) -> Mapping[str, WritableStore[Any, Any]]:
         """The stores, by name, at ``manifest``, or empty for None; what was not committed before is rolled back.
 
         Cheap if the local copy is there already; otherwise it catches up or is restored.

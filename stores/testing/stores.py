@@ -17,7 +17,7 @@ from millpond.stores.registry import open_backend
 from millpond.stores.testing.store_calls import KINDS, Choices, KindUnderTest
 from millpond.stores.testing.suite import Suite
 from millpond.stores.transaction import Transaction
-from millpond.stores.typed.store import Store
+from millpond.stores.typed.store import WritableStore
 
 
 class _Drawn(Choices):
@@ -46,9 +46,9 @@ class StoreMachine(RuleBasedStateMachine):
         self._oracle = kind.oracle()
         self._log: list[Any] = []
         self._committed = 0
-        self._store: Store[Any, Any] = self._open()
+        self._store: WritableStore[Any, Any] = self._open()
 
-    def _open(self) -> Store[Any, Any]:
+    def _open(self) -> WritableStore[Any, Any]:
         return self._kind.spec.open(self._transaction)
 
     @rule(data=st.data())

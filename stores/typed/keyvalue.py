@@ -15,7 +15,7 @@ from typing import Final
 from millpond.stores.backend import entry_count
 from millpond.stores.keys import DATA, INDEX, after_prefix
 from millpond.stores.typed.scans import Scan
-from millpond.stores.typed.store import K, Store, V
+from millpond.stores.typed.store import K, Store, V, WritableStore
 
 _COUNTED: Final = 1001
 
@@ -63,7 +63,7 @@ class ReadOnlyKeyValueStore(Store[K, V]):
         return self._scans.begin((decode_key(row[1:]), decode_value(data)) for row, data in rows)
 
 
-class KeyValueStore(ReadOnlyKeyValueStore[K, V]):
+class KeyValueStore(ReadOnlyKeyValueStore[K, V], WritableStore[K, V]):
     """One value per key.
 
     >>> from millpond.stores.memory import MemoryBackend

@@ -6,7 +6,7 @@ It only moves forward, and is kept as metadata, so that a reopened or restored s
 from typing import Any, Final
 
 from millpond.stores.keys import pack_time, unpack_time
-from millpond.stores.typed.store import Store
+from millpond.stores.typed.store import Store, WritableStore
 
 METADATA_NAME: Final = "observed_stream_time"
 
@@ -14,16 +14,15 @@ METADATA_NAME: Final = "observed_stream_time"
 class ObservedStreamTime:
     """What one store has seen. ``time`` is None until the store was given its first time."""
 
-    __slots__ = ("_saved", "_store", "time")
+    __slots__ = ("_saved", "time")
 
     def __init__(self, store: Store[Any, Any]) -> None:
-        self._store = store
         data = store.get_metadata(METADATA_NAME)
         self.time: int | None = None if data is None else unpack_time(data)
         self._saved = self.time
 
-    def save(self) -> None:
-        """Write the time into the store's metadata, if it moved."""
+    def save(self, store: WritableStore[Any, Any]) -> None:
+        """Write the time into the metadata of the store's writing half, if it moved."""
         if self.time is not None and self.time != self._saved:
-            self._store.put_metadata(METADATA_NAME, pack_time(self.time))
+            store.put_metadata(METADATA_NAME, pack_time(self.time))
             self._saved = self.time

@@ -18,7 +18,7 @@ from millpond.stores.serdes import Serde
 from millpond.stores.times import MAX_TIME, MIN_TIME, Duration, to_length
 from millpond.stores.transaction import Transaction
 from millpond.stores.typed.observed_stream_time import ObservedStreamTime
-from millpond.stores.typed.store import K, Store, V
+from millpond.stores.typed.store import K, Store, V, WritableStore
 
 METADATA_NAME: Final = "segment_interval"
 
@@ -37,7 +37,6 @@ class Segments:
     """
 
     def __init__(self, store: Store[Any, Any], transaction: Transaction, retention: int) -> None:
-        self._store = store
         self._transaction = transaction
         self._retention = retention
         self.observed = ObservedStreamTime(store)
@@ -123,11 +122,11 @@ class Segments:
         if self.observed.time is None or time > self.observed.time:
             raise ValueError(f"it is newer than the observed stream time {self.observed.time}")
 
-    def save(self) -> None:
-        """Write into the metadata what only this object knows so far."""
-        self.observed.save()
+    def save(self, store: WritableStore[Any, Any]) -> None:
+        """Write into the store's metadata what only this object knows so far."""
+        self.observed.save(store)
         if not self._interval_saved and self.observed.time is not None:
-            self._store.put_metadata(METADATA_NAME, pack_time(self._interval))
+            store.put_metadata(METADATA_NAME, pack_time(self._interval))
             self._interval_saved = True
 
     def _start(self, time: int) -> int:

@@ -15,7 +15,7 @@ from millpond.stores.keys import TIME_SIZE, last_time, pack_time, terminated, un
 from millpond.stores.times import MAX_TIME, MIN_TIME, Instant, to_millis
 from millpond.stores.typed.scans import Scan
 from millpond.stores.typed.segments import SegmentedStore, key_part
-from millpond.stores.typed.store import K, V
+from millpond.stores.typed.store import K, V, WritableStore
 from millpond.stores.typed.windowed import Windowed
 
 _REST: Final = 2 * TIME_SIZE
@@ -97,7 +97,7 @@ class ReadOnlySessionStore(SegmentedStore[K, V]):
                 yield Windowed(key, start, unpack_time(row, len(row) - _REST)), decode_value(data)
 
 
-class WritableSessionStore(ReadOnlySessionStore[K, V]):
+class WritableSessionStore(ReadOnlySessionStore[K, V], WritableStore[K, V]):
     """What the writing halves of plain and timestamped session stores share."""
 
     def remove(self, session: Windowed[K]) -> None:
@@ -105,7 +105,7 @@ class WritableSessionStore(ReadOnlySessionStore[K, V]):
         self._put(session, None)
 
     def flush(self) -> None:
-        self._segments.save()
+        self._segments.save(self)
         super().flush()
 
     def _put(self, session: Windowed[K], data: bytes | None) -> None:

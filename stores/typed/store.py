@@ -45,7 +45,6 @@ class Store(ABC, Generic[K, V]):
         self._decode_key = key_serde.deserialize
         self._encode_value: Callable[[V], bytes] = value_serde.serialize
         self._decode_value: Callable[[bytes], V] = value_serde.deserialize
-        self._layout: Layout | None = None
         self._scans = OpenScans(f"store {name!r}")
         self._read = transaction.get
         self._read_many = transaction.get_many
@@ -70,22 +69,6 @@ class Store(ABC, Generic[K, V]):
     def get_metadata(self, name: str) -> bytes | None:
         """The bytes that ``put_metadata`` stored under ``name``, or None."""
         return self._read(_metadata_row(name))
-
-    def put_metadata(self, name: str, data: bytes) -> None:
-        """Keep ``data`` beside the entries: it commits with them and is part of the changelog, as they are."""
-        self._write(_metadata_row(name), data)
-
-    def keep_layout(self, layout: Layout | None) -> None:
-        """Tell with the first change what the rows hold beyond what the kind says; None: nothing."""
-        self._layout = layout
-
-    def flush(self) -> None:
-        """Write what the store only remembers (observed stream time, ...) into the transaction, before its commit.
-
-        An override calls this one last: without any change there is nothing to tell of the rows either.
-        """
-        if self._layout is not None and self._transaction.changes and self._read(LAYOUT_ROW) is None:
-            self._write(LAYOUT_ROW, self._layout.to_bytes())
 
     def check(self) -> None:
         """Read every row, and raise ``CorruptStoreError`` at the first that breaks the layout."""
@@ -142,6 +125,28 @@ class Store(ABC, Generic[K, V]):
         if None in keys:
             raise self._null_key()
         return list(map(self._encode_key, keys))
+
+
+class WritableStore(Store[K, V]):
+    """What the writing halves of all kinds have in common."""
+
+    _layout: Layout | None = None
+
+    def put_metadata(self, name: str, data: bytes) -> None:
+        """Keep ``data`` beside the entries: it commits with them and is part of the changelog, as they are."""
+        self._write(_metadata_row(name), data)
+
+    def keep_layout(self, layout: Layout | None) -> None:
+        """Tell with the first change what the rows hold beyond what the kind says; None: nothing."""
+        self._layout = layout
+
+    def flush(self) -> None:
+        """Write what the store only remembers (observed stream time, ...) into the transaction, before its commit.
+
+        An override calls this one last: without any change there is nothing to tell of the rows either.
+        """
+        if self._transaction.changes and self._layout is not None and self._read(LAYOUT_ROW) is None:
+            self._write(LAYOUT_ROW, self._layout.to_bytes())
 
 
 _TAKEN: Final = {COMMIT_ROW: "the local copy's position", LAYOUT_ROW: "the layout of the rows"}

@@ -16,7 +16,7 @@ from millpond.stores.serdes import Serde
 from millpond.stores.times import Instant, to_millis
 from millpond.stores.transaction import Transaction
 from millpond.stores.typed.keyvalue import ReadOnlyKeyValueStore
-from millpond.stores.typed.store import K, Store, V
+from millpond.stores.typed.store import K, Store, V, WritableStore
 
 T = TypeVar("T")
 
@@ -116,7 +116,7 @@ class ReadOnlyTimestampedKeyValueStore(TimestampedStore[K, V], ReadOnlyKeyValueS
         return None if data is None else self._decode_plain(data[TIMESTAMP_SIZE:])
 
 
-class TimestampedKeyValueStore(ReadOnlyTimestampedKeyValueStore[K, V]):
+class TimestampedKeyValueStore(ReadOnlyTimestampedKeyValueStore[K, V], WritableStore[K, ValueAndTimestamp[V]]):
     """One value per key, with its timestamp. A later put replaces the value even if its timestamp is earlier.
 
     >>> from millpond.stores.memory import MemoryBackend

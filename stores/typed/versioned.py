@@ -34,7 +34,7 @@ from millpond.stores.times import MAX_TIME, MIN_TIME, Duration, Instant, to_leng
 from millpond.stores.transaction import Transaction
 from millpond.stores.typed.observed_stream_time import ObservedStreamTime
 from millpond.stores.typed.scans import Scan
-from millpond.stores.typed.store import K, Store, V
+from millpond.stores.typed.store import K, Store, V, WritableStore
 from millpond.stores.typed.superseded_index import SupersededIndex
 from millpond.stores.typed.timestamped_keyvalue import ValueAndTimestamp
 from millpond.stores.typed.version_walk import VersionWalk
@@ -310,7 +310,7 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
                     yield key, record
 
 
-class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V]):
+class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V], WritableStore[K, V]):
     """The versions of each key, back to the history retention.
 
     >>> from millpond.stores.memory import MemoryBackend
@@ -363,7 +363,7 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V]):
         return None if self.put(key, None, timestamp) == NOT_PUT else replaced
 
     def flush(self) -> None:
-        self._observed.save()
+        self._observed.save(self)
         super().flush()
 
     def _prepare_to_write(self) -> None:

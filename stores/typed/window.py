@@ -19,7 +19,7 @@ from millpond.stores.times import MAX_TIME, MIN_TIME, Duration, Instant, to_leng
 from millpond.stores.transaction import Transaction
 from millpond.stores.typed.scans import Scan
 from millpond.stores.typed.segments import SegmentedStore, key_part
-from millpond.stores.typed.store import K, V
+from millpond.stores.typed.store import K, V, WritableStore
 from millpond.stores.typed.windowed import Windowed
 
 _SEQUENCE: Final = struct.Struct(">Q")
@@ -148,14 +148,14 @@ class ReadOnlyWindowStore(SegmentedStore[K, V]):
             yield window, decode_value(data)
 
 
-class WritableWindowStore(ReadOnlyWindowStore[K, V]):
+class WritableWindowStore(ReadOnlyWindowStore[K, V], WritableStore[K, V]):
     """What the writing halves of plain and timestamped window stores share."""
 
     def flush(self) -> None:
         if self._sequence != self._saved_sequence:
             self.put_metadata(_SEQUENCE_NAME, _SEQUENCE.pack(self._sequence))
             self._saved_sequence = self._sequence
-        self._segments.save()
+        self._segments.save(self)
         super().flush()
 
     def _put_many(self, keys: Iterable[K], data: Sequence[bytes | None], window_starts: Sequence[int]) -> None:

@@ -12,7 +12,7 @@ from millpond.stores.specs import StoreKind, StoreSpec
 from millpond.stores.transaction import Transaction
 from millpond.stores.typed.keyvalue import KeyValueStore
 from millpond.stores.typed.session import SessionStore
-from millpond.stores.typed.store import Store
+from millpond.stores.typed.store import WritableStore
 from millpond.stores.typed.timestamped_keyvalue import UNKNOWN_TIMESTAMP, TimestampedKeyValueStore, ValueAndTimestamp
 from millpond.stores.typed.timestamped_window import TimestampedWindowStore
 from millpond.stores.typed.versioned import VersionedKeyValueStore, VersionedRecord
@@ -145,7 +145,7 @@ def session_operations(store: SessionStore[str, str]) -> Operations:
     }
 
 
-def open_store(case: dict[str, Any], transaction: Transaction) -> tuple[Store[Any, Any], Operations]:
+def open_store(case: dict[str, Any], transaction: Transaction) -> tuple[WritableStore[Any, Any], Operations]:
     """The store that a case describes, and its operations by their golden names."""
     if case.get("impl") == "rocksdb_plain":
         plain = KeyValueStore("golden", transaction, STRING, STRING)

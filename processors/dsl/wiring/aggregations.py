@@ -117,7 +117,7 @@ def _add(
     alone = len(inputs) == 1
     nodes = [graph.new_name(prefix) for _ in inputs]
     table = nodes[0] if alone else graph.new_name("COGROUPKSTREAM-MERGE-")
-    graph.add_table(table, TableConfig(spec.name, versioned=spec.kind is StoreKind.VERSIONED))
+    graph.add_table(table, TableConfig(spec.name, versioned=spec.versioned))
     for number, (node, (source, aggregation)) in enumerate(zip(nodes, inputs, strict=True)):
         setup = partial(AggregateSetup, spec=spec, aggregation=aggregation, caching=caching and alone, number=number)
         graph.add_table_processor(node, [source], partial(_made, make, setup), table)

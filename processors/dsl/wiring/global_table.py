@@ -42,7 +42,7 @@ def add_global_table(graph: TopologyGraph, topic: str, consumed: Consumed, mater
     node = consumed.name or graph.new_name("KTABLE-SOURCE-")
     store = graph.new_name(f"{topic}-STATE-STORE-")
     spec = materialized.spec(store, StoreKind.TIMESTAMPED_KEY_VALUE, consumed.key_serde, consumed.value_serde)
-    if spec.kind is StoreKind.VERSIONED:
+    if spec.versioned:
         raise TopologyError(
             f"the global table of topic {topic!r} cannot be versioned (store {spec.name!r}): nothing orders its "
             "records with those of the streams, so that a lookup as of a record's time would mean little; leave the "

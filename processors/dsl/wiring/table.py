@@ -157,7 +157,7 @@ def source_table(
         TopologyError: the store cannot hold a table.
     """
     check_table_store(spec, materialized)
-    versioned = spec.kind is StoreKind.VERSIONED
+    versioned = spec.versioned
     graph.add_table(node, TableConfig(versioned=versioned, caching=materialized.caching, **config))
     graph.add_table_processor(node, parents, TableSource, node)
     table = SourceTable(graph, node, spec.key_serde, spec.value_serde, spec)
@@ -253,7 +253,7 @@ def keep(table: TableHandle, materialized: Materialized) -> None:
     spec = materialized.spec(name, StoreKind.TIMESTAMPED_KEY_VALUE, table.key_serde, table.value_serde)
     check_table_store(spec, materialized)
     table.graph.add_store(spec, table.node)
-    versioned = spec.kind is StoreKind.VERSIONED
+    versioned = spec.versioned
     table.graph.change_table(table.node, store=spec.name, versioned=versioned, caching=materialized.caching)
 
 
@@ -264,7 +264,7 @@ def check_table_store(spec: StoreSpec, materialized: Materialized) -> None:
             f"store {spec.name!r} of kind {spec.kind.value} cannot hold a table; leave the kind out, or choose "
             f"{' or '.join(kind.value for kind in TABLE_KINDS)}"
         )
-    if materialized.caching and spec.kind is StoreKind.VERSIONED:
+    if materialized.caching and spec.versioned:
         raise TopologyError(
             f"store {spec.name!r} is versioned and cannot be cached: a cache drops versions; leave caching out"
         )

@@ -14,7 +14,6 @@ from millpond.processors.tables.config import TableConfig
 from millpond.processors.tables.join import JoinedTable, Joiner, JoinGetter, TableTableJoin
 from millpond.processors.tables.join_history import JoinHistoryGetter, TableHistoryJoin
 from millpond.processors.tables.value_getters import ValueGetter, ValueGetterFactory
-from millpond.stores.specs import StoreKind
 
 History = Literal["latest", "complete"]
 """Which results an update makes: the key's latest, or all whose time it covers."""
@@ -134,7 +133,7 @@ def _check_history(result: TableTableResult, materialized: Materialized) -> None
                 f"the join {result.node!r} cannot have a complete history, because table {side.node!r} is not "
                 "versioned; materialize it with Materialized.versioned"
             )
-    if materialized.has_store and materialized.kind is not StoreKind.VERSIONED:
+    if materialized.has_store and (materialized.kind is None or not materialized.kind.versioned):
         raise TopologyError(
             f"the join {result.node!r} has a complete history, which needs a versioned store, because results come out "
             "of order; use Materialized.versioned, or no store"
