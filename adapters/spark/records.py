@@ -25,7 +25,7 @@ value that its serde cannot read."""
 
 
 class RecordReader:
-    """Reads the rows of one split, applying the policy for unusable ones.
+    """Reads the records of one split, applying the policy for unusable ones.
 
     Attributes:
         skipped: how many records were left out so far, by reason.
@@ -38,7 +38,7 @@ class RecordReader:
         self._rows = 0
 
     def rows(self, table: pa.Table) -> tuple[pa.Table, list[bytes]]:
-        """The usable ones of the next rows, as they are, and the bytes of their keys in the same order.
+        """The usable records of the next rows, as they are, and the bytes of their keys in the same order.
 
         Raises:
             RecordError: a record is unusable, and the policy is to fail.
@@ -55,7 +55,7 @@ class RecordReader:
         return table, keys
 
     def batches(self, table: pa.Table) -> Iterator[Batch]:
-        """The usable ones of the next rows, decoded; records without a key are among them.
+        """The usable records of the next rows, decoded; here a record needs no key.
 
         Raises:
             RecordError: a record is unusable, and the policy is to fail.
