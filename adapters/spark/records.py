@@ -31,7 +31,7 @@ SKIP_REASONS: Final = (
 
 
 class RecordReader:
-    """Reads the rows of one split, applying the policy for unusable ones.
+    """Reads the records of one split, applying the policy for unusable ones.
 
     Attributes:
         skipped: how many records were left out so far, by reason.
@@ -45,7 +45,7 @@ class RecordReader:
         self._judges = source.on_error is OnError.SKIP
 
     def rows(self, table: pa.Table) -> tuple[pa.Table, list[bytes]]:
-        """The usable ones of the next rows, as they are, and the bytes of their keys in the same order.
+        """The usable records of the next rows, as they are, and the bytes of their keys in the same order.
 
         Raises:
             RecordError: a record is unusable, and the policy is to fail.
@@ -62,7 +62,7 @@ class RecordReader:
         return table, keys
 
     def batches(self, table: pa.Table) -> Iterator[Batch]:
-        """The usable ones of the next rows, decoded; records without a key are among them.
+        """The usable records of the next rows, decoded; here a record needs no key.
 
         Raises:
             RecordError: a record is unusable, and the policy is to fail.

@@ -5,7 +5,6 @@ here, in the driver, before a query starts.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import reduce
 from uuid import uuid4
 
@@ -108,16 +107,12 @@ class SparkStreams:
             return reduce(DataFrame.union, (_map_only(plan, *pair, output) for pair in prepared.values()))
         settings = self._settings(session, plan)
         numbers = group_keys((part.index for stage in plan.stages for part in stage), plan.partitions)
-        decoders = {topic: source.decoder for topic, (_, source) in prepared.items()}
-        for topic, consumed in plan.internal_topics.items():
-            decoders[topic] = Decoder.of_repartition_topic(topic, consumed)
+        stages = _stages(plan, numbers, [source for _, source in prepared.values()], output, settings)
         arriving: dict[int, list[DataFrame]] = {}
         for frame, source in prepared.values():
             level, blobs = _sent(plan, numbers, frame, source)
             arriving.setdefault(level, []).append(blobs)
-        parts = [{part.index: part for part in stage} for stage in plan.stages]
-        stages = [Stage(plan, numbers, each, decoders, None, settings) for each in parts]
-        return _chain([*stages[:-1], replace(stages[-1], sink=output)], arriving)
+        return _chain(stages, arriving)
 
     def read_store(
         self,
@@ -174,6 +169,20 @@ class SparkStreams:
             local_dir=self._local_dir,
             supplier=chosen,
         )
+
+
+def _stages(
+    plan: Plan, numbers: dict[tuple[int, int], int], sources: Sequence[Source], output: Sink, settings: StateSettings
+) -> list[Stage]:
+    """What each operator runs; the last one writes the sink."""
+    decoders = {source.topic: source.decoder for source in sources}
+    for topic, consumed in plan.internal_topics.items():
+        decoders[topic] = Decoder.of_repartition_topic(topic, consumed)
+    sinks: list[Sink | None] = [None] * (len(plan.stages) - 1) + [output]
+    return [
+        Stage(plan, numbers, {part.index: part for part in parts}, decoders, sink, settings)
+        for parts, sink in zip(plan.stages, sinks, strict=True)
+    ]
 
 
 def _sent(plan: Plan, numbers: TaskNumbers, frame: DataFrame, source: Source) -> tuple[int, DataFrame]:
