@@ -61,7 +61,7 @@ def test_that_is_a_stable_sort_by_the_largest_timestamp_a_topic_has_shown(inputs
 
 
 @given(inputs_of_few_times)
-def test_runs_are_not_empty_and_neighbours_are_of_different_topics(inputs: dict[str, list[int]]) -> None:
+def test_runs_are_not_empty_and_neighbors_are_of_different_topics(inputs: dict[str, list[int]]) -> None:
     runs = _merged(inputs)
     assert all(len(run) for _, run in runs)
     assert all(first[0] != second[0] for first, second in pairwise(runs))
