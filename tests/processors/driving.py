@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from millpond.processors import KStream, KTable, Record, StreamsBuilder, TopologyDriver
 
 Build = Callable[[StreamsBuilder], KTable | KStream]
-"""Builds a topology that reads the topics that the records name."""
+"""Builds a stream or table from the topics that the records name."""
 
 
 class Input(NamedTuple):
