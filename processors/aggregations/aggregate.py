@@ -1,7 +1,7 @@
-"""Aggregation by key, not windowed: count, reduce, aggregate of a grouped stream or table.
+"""Aggregation by key, without windows: count, reduce and aggregate of a grouped stream or table.
 
 Records without a key or a value are dropped and counted. The result's timestamp is the largest of the records that made
-it. A store that is versioned may refuse a result that is older than its retention; then nothing is forwarded.
+it. A versioned store may refuse a result that is too late; then nothing is forwarded, and it is counted.
 
 As in Kafka Streams, the value before a key's first update is the initializer's, not None (unless updates are cached).
 """
@@ -32,10 +32,10 @@ class Aggregation:
     """What is computed for each key, or for each key and window.
 
     Attributes:
-        update: takes one more value in.
-        initializer: makes the aggregate that a key's first value is taken into; by default None.
-        merger: ``merger(key, left, right)`` joins the aggregates of two sessions.
-        tally: ``tally(aggregate, n)`` takes n values in at once, where only their number matters.
+        update: folds in one more value.
+        initializer: makes the aggregate that a key's first value is folded into; by default None.
+        merger: ``merger(key, left, right)`` merges the aggregates of two sessions.
+        tally: ``tally(aggregate, n)`` folds in n values at once, if only their number matters.
     """
 
     update: Update
@@ -46,14 +46,14 @@ class Aggregation:
 
 @dataclass(frozen=True)
 class AggregateSetup:
-    """What a processor that aggregates is made with.
+    """What an aggregating processor is made with.
 
     Attributes:
-        config: what downstream wants of the table that comes out.
+        config: the configuration of the resulting table.
         spec: of the store.
         aggregation: what is computed.
-        caching: forward only the last update of each key in a micro-batch.
-        number: which of the processors on this store it is.
+        caching: whether only the last update of each key in a micro-batch is forwarded.
+        number: which of the processors that share the store this is, from 0 on.
     """
 
     config: TableConfig
@@ -81,10 +81,10 @@ def reducing(reducer: Callable[[Any, Any], Any]) -> Aggregation:
 
 
 class Aggregate(Processor):
-    """Takes each record into its key's aggregate and forwards the update, or with caching each key's last update.
+    """Folds each record into its key's aggregate and forwards the update, or with caching each key's last update.
 
-    The functions may change the aggregate that they are given in place: whatever is not plainly immutable goes through
-    the store's serde before it is seen again.
+    The functions may change the aggregate that they are given in place: any value not known to be immutable goes
+    through the store's serde before it is seen again.
     """
 
     def __init__(self, setup: AggregateSetup) -> None:
@@ -134,7 +134,7 @@ class Aggregate(Processor):
         return out.build()
 
     def _fold(self, batch: Batch) -> Batch:
-        """The same, with one read and one write of the store for each key of the batch."""
+        """As ``_one_by_one``, with one read and one write of the store for each key of the batch."""
         store: Any = self._table.store
         slots = self._slots(batch.keys)
         keys = dict(zip(slots, batch.keys, strict=True))
@@ -163,7 +163,7 @@ def without_nulls(context: ProcessorContext, batch: Batch) -> Batch:
 
 
 class MergedUpdates(Processor):
-    """Behind several processors that share a store: passes their updates on, or with a cache the last ones only."""
+    """Follows several processors that share a store: forwards their updates, or with caching each key's last."""
 
     def __init__(self, key_serde: Serde[Any], *, caching: bool) -> None:
         self._key_serde = key_serde

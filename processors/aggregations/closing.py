@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 
 class Window(NamedTuple):
-    """A key and a window, as they are told apart: ``id`` is the key or its bytes."""
+    """A key and a window; ``id``, the key or its bytes, tells keys apart."""
 
     id: Any
     start: int
@@ -17,11 +17,11 @@ class Closing:
     """The windows that close within a batch, in the order in which their final results go out.
 
     Args:
-        last: the greatest time that closes within the batch.
+        last: the latest time that closes within the batch.
 
     Attributes:
-        last: the greatest time that closes within the batch.
-        stored: what the store has of them, by ``id``, start and end.
+        last: the latest time that closes within the batch.
+        stored: their states in the store, by ``id``, start and end.
     """
 
     def __init__(self, last: int) -> None:
@@ -31,7 +31,7 @@ class Closing:
         self.stored: dict[tuple[Any, int, int], Any] = {}
 
     def add(self, time: int, raw_key: bytes, window: Window) -> None:
-        """Wait with ``window`` until ``time`` is due; equal times go by start, then by the key's bytes."""
+        """Hold ``window`` until ``time`` is due; ties go by start, then by the key's bytes."""
         if time <= self.last and window[:3] not in self._seen:
             self._seen.add(window[:3])
             heappush(self._waiting, (time, window.start, raw_key, window))
@@ -41,7 +41,7 @@ class Closing:
         return bool(self._waiting) and self._waiting[0][0] <= time
 
     def due(self, time: int) -> list[Window]:
-        """Take out the windows whose time is ``time`` or earlier, in order."""
+        """Remove and return the windows whose time is ``time`` or earlier, in order."""
         found = []
         while self.is_due(time):
             found.append(heappop(self._waiting)[3])

@@ -1,8 +1,8 @@
 """Folding columns of values into aggregates: the loops that all records of an aggregation go through.
 
 Rule of this module: it knows neither stores nor windows. A *slot* is whatever has an aggregate of its own: a key, or a
-key and a window. A state is an aggregate and the greatest timestamp of what made it; None, or an aggregate None, where
-there is none. States are changed in place of their dict, and in place only.
+key and a window. A state is an aggregate and the greatest timestamp of its records; where there is none, the state or
+its aggregate is None. A state is replaced in its dict, never mutated.
 """
 
 from collections import Counter
@@ -22,7 +22,7 @@ _EQUAL_BYTES: Final = (BYTES, STRING, INT64)
 
 
 def copier(serde: Serde[Any]) -> Callable[[Any], Any]:
-    """A function that makes an equal value which shares nothing with the original that could be changed in place."""
+    """A function that copies a value; the copy shares nothing mutable with the original."""
 
     def copy(value: Any) -> Any:
         return value if type(value) in IMMUTABLE else serde.deserialize(serde.serialize(value))
@@ -31,7 +31,7 @@ def copier(serde: Serde[Any]) -> Callable[[Any], Any]:
 
 
 def slotter(serde: Serde[Any]) -> Callable[[list[Any]], list[Any]]:
-    """A function from keys to what tells them apart: themselves, or bytes where equal keys may have different ones."""
+    """A function from keys to what tells them apart: themselves, or their bytes if equal keys may differ in those."""
     return _themselves if serde in _EQUAL_BYTES else lambda keys: list(map(serde.serialize, keys))
 
 
@@ -43,10 +43,10 @@ class Fold:
     """One aggregation, ready to be applied to columns.
 
     Args:
-        initializer: makes the aggregate that a slot's first value is taken into.
-        update: takes one more value in; may change the aggregate that it is given.
-        copy: makes a value that shares nothing with the original.
-        tally: ``tally(aggregate, n)`` takes n values in at once, where only their number matters.
+        initializer: makes the aggregate that a slot's first value is folded into.
+        update: folds in one more value; may change the aggregate that it is given.
+        copy: copies a value; the copy shares nothing mutable with the original.
+        tally: ``tally(aggregate, n)`` folds in n values at once, if only their number matters.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Fold:
         timestamps: Sequence[int],
         olds: list[Any] | None,
     ) -> tuple[list[Any], list[int]]:
-        """Take all values in; the aggregate and its timestamp after each, and in ``olds`` the aggregate before it."""
+        """Fold in all values; returns the aggregate and timestamp after each, and adds the one before to ``olds``."""
         initializer, update, copy = self._initializer, self._update, self._copy
         news: list[Any] = []
         times: list[int] = []
@@ -98,7 +98,7 @@ class Fold:
         values: Sequence[Any],
         timestamps: Sequence[int],
     ) -> None:
-        """Take all values in where nobody wants to see each update."""
+        """Fold in all values without returning each update."""
         if self._tally is not None:
             self._tally_all(self._tally, states, slots, timestamps)
             return

@@ -1,8 +1,8 @@
 """Aggregation by key and session: ``[first, last]``, both ends included, of records no further apart than the gap.
 
-A record merges all sessions that it is within the gap of. The sessions that were are deleted, one update each, then the
-new one comes. A record whose session ended before stream time less gap and grace is late: dropped and counted. Sessions
-that the store has forgotten are not merged any more.
+A record merges all sessions that it is within the gap of. Each of those is deleted by an update of its own, then comes
+the merged one. A record whose session ended before stream time minus gap and grace is late: it is dropped and counted.
+Sessions that the store has forgotten are no longer merged.
 """
 
 from bisect import bisect_left, insort
@@ -27,7 +27,7 @@ class KeySessions:
     Attributes:
         key, id, raw: the key, what tells it from others, and its bytes.
         values: by span.
-        changed: the value before of those that changed, by span.
+        changed: by span, the value of each changed session before its first change.
     """
 
     __slots__ = ("_ends", "changed", "id", "key", "raw", "values")
@@ -41,7 +41,7 @@ class KeySessions:
         self._ends = sorted((end, start) for start, end in self.values)
 
     def find(self, earliest_end: int, latest_start: int) -> list[Span]:
-        """The sessions that end and start so, by end, then start."""
+        """The sessions that end no earlier and start no later than these times, by end, then start."""
         found = self._ends[bisect_left(self._ends, (earliest_end, NEVER)) :]
         return [(start, end) for end, start in found if start <= latest_start]
 
@@ -80,7 +80,7 @@ class SessionAggregate(WindowedProcessor):
             if sessions is None:
                 found = list(self._store.find_sessions(key, earliest_end, latest_start))
                 sessions = self._touched[id_] = KeySessions(key, id_, self._encode(key), found)
-            late += not self._take(sessions, value, timestamp)
+            late += not self._fold_record(sessions, value, timestamp)
         self.context.count(CounterName.DROPPED_LATE, late)
         self._write()
         return self._out.build()
@@ -91,8 +91,8 @@ class SessionAggregate(WindowedProcessor):
             if self._closing is not None:
                 self._emit_closed(self._closing)
 
-    def _take(self, sessions: KeySessions, value: Any, timestamp: int) -> bool:
-        """Merge what is within the gap of a record, take its value in; False if it is late."""
+    def _fold_record(self, sessions: KeySessions, value: Any, timestamp: int) -> bool:
+        """Merge the sessions within the gap of a record and fold in its value; False if it is late."""
         forgotten = self._newest - self._retention
         merged = sessions.find(max(timestamp - self._gap, forgotten + 1), timestamp + self._gap)
         start = min(timestamp, *(span[0] for span in merged)) if merged else timestamp

@@ -1,9 +1,9 @@
 """Aggregation by key and sliding window (KIP-450): ``[start, start + difference]``, both ends included.
 
-There is a window for each different set of records of a key that are at most ``difference`` apart. A record at ``t``
+There is a window for each distinct set of records of a key that are at most ``difference`` apart. A record at ``t``
 goes into the windows around it, and may begin two: its left window ``[t - difference, t]``, and its right window
 ``[t + 1, t + 1 + difference]`` if there are records after it. It may also be the first in the right window of the
-record before it. Records from 1970 on whose left window would begin earlier than that share ``[0, difference]``.
+record before it. Records from 1970 on whose left window would begin before 1970 share ``[0, difference]``.
 """
 
 from bisect import bisect_left, bisect_right, insort
@@ -32,7 +32,7 @@ class KeyWindows:
     Attributes:
         key, id, raw: the key, what tells it from others, and its bytes.
         states: by start.
-        changed: of those that changed, by start, the value before and the timestamp of the last change.
+        changed: by start, the value of each changed window before its first change, and the last change's timestamp.
     """
 
     __slots__ = ("_starts", "changed", "id", "key", "raw", "states")
@@ -50,7 +50,7 @@ class KeyWindows:
         return self._starts[bisect_left(self._starts, first) : bisect_right(self._starts, last)]
 
     def put(self, start: int, state: State, before: Any) -> None:
-        """Set a window's state, which had the value ``before``; without a value it is deleted."""
+        """Set the state of a window whose value was ``before``; a state without a value deletes it."""
         first, _ = self.changed.get(start, (before, 0))
         self.changed[start] = first, state.timestamp
         if state.value is None:
@@ -63,15 +63,15 @@ class KeyWindows:
 
 
 class _Around:
-    """What a record finds around it.
+    """The windows around a record.
 
     Attributes:
         seen: the starts of the windows near it.
-        left: the last window that ends before it.
-        right: of the windows that hold it the last, as it was before.
+        left: the state of the last window that ends before it.
+        right: the state, without the record, of the last window that holds it.
         previous: the timestamp of the record before it.
-        left_exists, right_exists: whether its own left and right windows are there.
-        complete: whether another record of its time has begun all its windows.
+        left_exists, right_exists: whether its own left and right windows exist.
+        complete: whether another record with its timestamp has already begun all its windows.
     """
 
     __slots__ = ("complete", "left", "left_exists", "previous", "right", "right_exists", "seen")
@@ -104,9 +104,9 @@ class SlidingWindowAggregate(WindowedProcessor):
             if timestamp + self._difference < self._close:
                 self._late += 1
             elif 0 <= timestamp < self._difference:
-                self._take_early(self._windows_of(key, id_), value, timestamp)
+                self._fold_early(self._windows_of(key, id_), value, timestamp)
             else:
-                self._take(self._windows_of(key, id_), value, timestamp)
+                self._fold_record(self._windows_of(key, id_), value, timestamp)
         self.context.count(CounterName.DROPPED_LATE, self._late)
         self._write()
         return self._out.build()
@@ -133,8 +133,8 @@ class SlidingWindowAggregate(WindowedProcessor):
         """The starts from ``first`` to ``last`` of the windows that the store has not forgotten."""
         return windows.between(max(first, self._newest - self._retention + 1), last)
 
-    def _take(self, windows: KeyWindows, value: Any, timestamp: int) -> None:
-        """A record whose left window is a window of its own."""
+    def _fold_record(self, windows: KeyWindows, value: Any, timestamp: int) -> None:
+        """Fold in a record that has a left window of its own."""
         first = timestamp - 2 * self._difference
         seen = self._readable(windows, max(first, 0) if timestamp >= 0 else first, timestamp + 1)
         around = _Around(seen)
@@ -145,18 +145,18 @@ class SlidingWindowAggregate(WindowedProcessor):
             self._create(windows, around, value, timestamp)
 
     def _update_one(self, windows: KeyWindows, start: int, around: _Around, value: Any, timestamp: int) -> bool:
-        """Update a window that holds the record, or learn from one that does not; False behind the last of use."""
+        """Update a window that holds the record, or learn from one that does not; False if no earlier one is of use."""
         state, end = windows.states[start], start + self._difference
         if start == timestamp + 1:
             around.right_exists = True
         elif end > timestamp:
             around.right = around.right or self._shared(state)
-            self._into(windows, start, state, value, timestamp)
+            self._fold_into(windows, start, state, value, timestamp)
         elif end == timestamp:
             around.left_exists = True
             around.complete = state.timestamp >= timestamp
             around.previous = state.timestamp
-            self._into(windows, start, state, value, timestamp)
+            self._fold_into(windows, start, state, value, timestamp)
             return not around.complete
         else:
             around.left, around.previous = state, state.timestamp
@@ -164,14 +164,14 @@ class SlidingWindowAggregate(WindowedProcessor):
         return True
 
     def _create(self, windows: KeyWindows, around: _Around, value: Any, timestamp: int) -> None:
-        """The windows that the record begins: the right one of the record before it, its left and its right one."""
+        """Create the windows that a record begins: the right one of the record before it, its left and right ones."""
         behind = None if around.previous is None else around.previous + 1
         if behind is not None and behind not in around.seen and behind + self._difference >= timestamp:
             self._begin(windows, behind, value, timestamp)
         if not around.left_exists:
             start, left = timestamp - self._difference, around.left
             if left is not None and start <= left.timestamp:
-                self._into(windows, start, State(self._copy(left.value), timestamp), value, timestamp, True)
+                self._fold_into(windows, start, State(self._copy(left.value), timestamp), value, timestamp, True)
             else:
                 self._begin(windows, start, value, timestamp)
         self._create_right(windows, around, timestamp)
@@ -181,14 +181,14 @@ class SlidingWindowAggregate(WindowedProcessor):
         if not around.right_exists and right is not None and right.timestamp > timestamp:
             self._put(windows, timestamp + 1, right, None)
 
-    def _take_early(self, windows: KeyWindows, value: Any, timestamp: int) -> None:
-        """A record whose left window is the one that all records share whose own would begin before 1970."""
+    def _fold_early(self, windows: KeyWindows, value: Any, timestamp: int) -> None:
+        """Fold in a record whose own left window would begin before 1970; such records share one."""
         around = _Around(self._readable(windows, 0, timestamp + 1))
         shared = windows.states[0] if 0 in around.seen else None
         for start in around.seen:
             if 0 < start <= timestamp:
                 around.right = self._shared(windows.states[start])
-                self._into(windows, start, windows.states[start], value, timestamp)
+                self._fold_into(windows, start, windows.states[start], value, timestamp)
         around.right_exists = timestamp + 1 in around.seen
         if shared is None:
             self._create_right(windows, around, timestamp)
@@ -199,19 +199,19 @@ class SlidingWindowAggregate(WindowedProcessor):
         self._create_right(windows, around, timestamp)
         if shared.timestamp < timestamp and shared.timestamp + 1 not in around.seen:
             self._begin(windows, shared.timestamp + 1, value, timestamp)
-        self._into(windows, 0, shared, value, timestamp)
+        self._fold_into(windows, 0, shared, value, timestamp)
 
     def _shared(self, state: State) -> State:
-        """The same state for another window: neither sees what is done to the other."""
+        """A copy of a state for another window, so that neither window sees the other's changes."""
         return State(self._copy(state.value), state.timestamp)
 
     def _begin(self, windows: KeyWindows, start: int, value: Any, timestamp: int) -> None:
-        self._into(windows, start, State(self._initializer(), timestamp), value, timestamp, True)
+        self._fold_into(windows, start, State(self._initializer(), timestamp), value, timestamp, True)
 
-    def _into(
+    def _fold_into(
         self, windows: KeyWindows, start: int, state: State, value: Any, timestamp: int, new: bool = False
     ) -> None:
-        """Take a value into a window; a ``new`` one had the initializer's value before."""
+        """Fold a value into a window; the old value of a ``new`` one is the initializer's."""
         if start + self._difference < self._close:
             self._late += 1
             return

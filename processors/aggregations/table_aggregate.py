@@ -1,4 +1,4 @@
-"""What a grouped table's aggregations compute: how a change is taken into the aggregate of its group.
+"""What a grouped table's aggregations compute: how a change is folded into the aggregate of its group.
 
 The old value is subtracted first, then the new one added, and one update comes out (KIP-904). Nothing is subtracted
 from an aggregate that does not exist. A subtractor that returns None deletes the aggregate; the next value begins anew.

@@ -1,8 +1,8 @@
 """Grouping a table by another key: each update becomes changes of the groups that it touches (KIP-904).
 
-Where the group stays the same, one change carries the old and the new value, so that the group never shows a state
-between the two. Where it changes, the old value leaves its group first, then the new value joins the other. Groups are
-the same if their keys are equal.
+If the group stays the same, one change carries the old and the new value, so that the group never shows a state between
+the two. If it changes, the old value leaves its group first, then the new value joins the other. Groups are the same if
+their keys are equal.
 """
 
 from collections.abc import Callable
@@ -21,9 +21,9 @@ class TableRepartition(Processor):
     """Makes changes by group out of a table's updates; the values that it forwards are ``Change`` objects.
 
     Args:
-        selector: is not called for None; where it gives a key or a value None, that half takes no part.
+        selector: not called for None; if it returns None as the key or the value, that half of the change is left out.
         versioned: ignore updates that are not the latest of their key: a group is made of latest values (KIP-914).
-        separate: always send two changes, as releases before KIP-904 understand them.
+        separate: always send two changes, which is what releases before KIP-904 understand.
     """
 
     def __init__(self, selector: Selector, *, versioned: bool, separate: bool) -> None:

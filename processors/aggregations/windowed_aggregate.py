@@ -1,7 +1,7 @@
 """Aggregation by key and window of a fixed size, tumbling or hopping.
 
-A record goes into every window that holds its time and is still open: whose end is after stream time less the grace
-period. For each window that has closed it is counted as late.
+A record goes into every window that holds its timestamp and is still open: one that ends after stream time minus the
+grace period. It is counted as late once for each window that has closed.
 """
 
 from collections.abc import Iterator
@@ -23,10 +23,10 @@ Slot = tuple[Any, ...]
 
 
 class _Placed(NamedTuple):
-    """Columns of records, each as often as there are open windows for it.
+    """Columns of records, each record repeated for every open window that holds it.
 
     Attributes:
-        times: the stream time at each.
+        times: the stream time at each record.
     """
 
     slots: list[Slot]
@@ -68,7 +68,7 @@ class WindowedAggregate(WindowedProcessor):
         return updates
 
     def _place(self, batch: Batch) -> _Placed:
-        """The open windows of each record; stream time moves on."""
+        """Place each record into its open windows, and advance stream time."""
         size, grace = self._windows.size, self._windows.grace
         times = list(accumulate(batch.timestamps, max, initial=self._stream_time))[1:]
         self._stream_time = times[-1]
@@ -87,7 +87,7 @@ class WindowedAggregate(WindowedProcessor):
         return self._forget(_Placed(slots, keys, values, timestamps, times).select(is_open))
 
     def _forget(self, placed: _Placed) -> _Placed:
-        """Windows that the store has forgotten, by another stream's time, begin anew with each record."""
+        """Let windows that the store has forgotten, by another stream's time, begin anew with each record."""
         horizon = self.newest() - self._retention
         if not placed.slots or min(slot[1] for slot in placed.slots) > horizon:
             return placed
@@ -114,7 +114,7 @@ class WindowedAggregate(WindowedProcessor):
         return (Windowed(key, slot[1], slot[1] + size) for key, slot in zip(keys, slots, strict=True))
 
     def _fold_final(self, placed: _Placed, slots: dict[Slot, Any], states: dict[Slot, Any], closing: Closing) -> Batch:
-        """The results of the windows that stream time closes, each before the record that closes it is taken in."""
+        """The results of the windows that stream time closes, each before the record that closes it is folded in."""
         size, grace = self._windows.size, self._windows.grace
         for (id_, start, *_), key in slots.items():
             if start <= closing.last:

@@ -1,15 +1,15 @@
 """What the processors of windowed aggregations share: their time, their store's horizon, what goes out and when.
 
 Rule of this module: a batch is folded over a copy of the state that it touches, which is read once and written once.
-Results are those of record after record: a window that the store would have forgotten meanwhile is forgotten here too.
+Results are the same as record by record: a window that the store would have forgotten meanwhile is forgotten here too.
 
 Kafka Streams keeps stream time in memory only, and reads final results back from a store that may have dropped them
 already. Here stream time is kept beside the windows, and a window that closes is emitted before anything is dropped.
 
-The layout ``WINDOWED_AGGREGATION`` is the kind's (window or session), and in its metadata for each of the processors on
-the store::
+The layout ``WINDOWED_AGGREGATION`` is that of the store's kind (window or session), with metadata for each of the
+processors on the store::
 
-    "stream-time-<n>"    a ``KeptTime``: the greatest timestamp that the n-th of them has seen, from 0 on
+    "stream-time-<n>"    a ``KeptTime``: the greatest timestamp that the n-th of them has seen, counted from 0
 """
 
 from abc import abstractmethod
@@ -37,12 +37,12 @@ NEVER: Final = MIN_TIME
 
 
 def windowed_aggregation_spec(spec: StoreSpec) -> StoreSpec:
-    """The description of a window or session store that keeps the stream time of the processors on it."""
+    """The spec of a window or session store that also keeps the stream time of the processors on it."""
     return replace(spec, layout=WINDOWED_AGGREGATION)
 
 
 class WindowedProcessor(Processor):
-    """Drops what has no key or value, keeps the time, and forwards updates or final results.
+    """Drops records without a key or a value, keeps stream time, and forwards updates or final results.
 
     Args:
         setup: what is computed, and where it is kept.
@@ -81,7 +81,7 @@ class WindowedProcessor(Processor):
 
     @abstractmethod
     def fold(self, batch: Batch) -> Batch:
-        """Take records with keys and values in, write the store, and return the updates or final results."""
+        """Fold in records, all with keys and values, write the store, and return the updates or final results."""
 
     def flush(self) -> None:
         if self._stream_time != self._saved_time:
@@ -95,7 +95,7 @@ class WindowedProcessor(Processor):
         """The windows of the store that ``batch`` is going to close.
 
         Args:
-            batch: what comes.
+            batch: the records to come.
             reach: a window is closed once stream time is this far past its start, or ``by_end`` its end.
             ended: reads the store's windows between two such times, both included.
             by_end: whether windows close by their ends.
@@ -113,6 +113,6 @@ class WindowedProcessor(Processor):
         return closing
 
     def newest(self) -> int:
-        """The time by which the store forgets."""
+        """The stream time by which the store forgets windows."""
         observed: int | None = self._store.observed_stream_time
         return NEVER if observed is None else observed

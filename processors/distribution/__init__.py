@@ -1,5 +1,4 @@
-"""What any distributed driver needs: which part runs where, which task a record goes to, how records travel, and how a
-task runs over what has arrived.
+"""What any distributed driver needs: what runs where, which task gets a record, how records travel, how a task runs.
 
 Rule of this room: it knows topologies, tasks and bytes, but no engine that could carry them.
 """

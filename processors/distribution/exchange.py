@@ -1,6 +1,6 @@
 """How records travel between tasks: Arrow blobs, each a run of one input's records for one task.
 
-Rule of this module: it moves columns and knows nothing of serdes or processors. The layout of a row on the way::
+Rule of this module: it moves columns and knows nothing of serdes or processors. The layout of a row in transit::
 
     task     int     the number of the task that the records are for
     input    int     which of the sub-topology's source topics, by position
@@ -28,11 +28,11 @@ BLOB_BYTES: Final = 96 << 10
 
 WINDOW_ROWS: Final = 1 << 18
 WINDOW_BYTES: Final = 32 << 20
-"""How many records become Python objects at a time: so many, or so many bytes of them in Arrow's columns."""
+"""How many records become Python objects at a time: at most this many, and about this many bytes in Arrow's columns."""
 
 
 class Blob(NamedTuple):
-    """One row on the way."""
+    """One row in transit."""
 
     task: int
     input: int
@@ -96,10 +96,10 @@ class Run(NamedTuple):
 
 
 def gather(blobs: Iterable[Blob]) -> Iterator[Run]:
-    """The records of one task in the order in which it has to see them, in runs of a limited size.
+    """The records of one task in the order in which it must see them, in runs of a limited size.
 
-    Each split of each input is a queue in arrival order; inputs come before splits where ``merge_order`` asks which
-    queue is first.
+    Each split of each input is a queue in arrival order; queues are ordered by input, then by split, which decides ties
+    in ``merge_order``.
     """
     queues: dict[tuple[int, int], list[pa.Table]] = {}
     for blob in sorted(blobs, key=_position):
@@ -159,7 +159,7 @@ class _Cursor:
 
 
 def windows(input_: int, records: pa.Table) -> Iterator[Run]:
-    """The records in their order, in runs within ``WINDOW_ROWS`` and, on average, ``WINDOW_BYTES``."""
+    """The records in order, in runs of at most ``WINDOW_ROWS`` and, on average, ``WINDOW_BYTES``."""
     step = max(1, min(WINDOW_ROWS, records.num_rows * WINDOW_BYTES // max(1, records.nbytes)))
     for start in range(0, records.num_rows, step):
         window = records.slice(start, step)

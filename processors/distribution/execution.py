@@ -1,7 +1,7 @@
 """How a task runs over what has arrived: input records of a split, or blobs from other tasks.
 
-Rule of this module: it knows nothing of stores or commits. Who runs a task opens its stores before and commits them
-after.
+Rule of this module: it knows nothing of stores or commits. Whoever runs a task opens its stores first and commits them
+afterward.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -16,16 +16,16 @@ from millpond.processors.runtime.task import Task
 from millpond.stores.serdes import BYTES, Serde, serde
 
 Outputs: TypeAlias = dict[str, Batch]
-"""What came out at each sink topic."""
+"""The output, by sink topic."""
 
 
 @dataclass(frozen=True)
 class Decoder:
-    """How the records of one topic become what processors see. Travels to the workers.
+    """How the records of one topic become what processors see; sent to the workers.
 
     Attributes:
         topic: the topic.
-        key_serde, value_serde: read keys and values; None where they are taken as they are.
+        key_serde, value_serde: read keys and values; None to take them as they are.
         key, value: how errors call the columns.
         remedy: what errors say to do about a record that cannot be read.
     """
@@ -83,7 +83,7 @@ def _read(reader: Serde[Any] | None, column: list[Any]) -> list[Any]:
 
 
 def run_split(task: Task, topic: str, batches: Iterable[Batch]) -> Iterator[Outputs]:
-    """Run a task that keeps nothing over a split of one source topic, and close it; what comes out of each batch."""
+    """Run a stateless task over a split of one source topic, and close it; yields the output of each batch."""
     for batch in batches:
         task.process(topic, batch)
         yield _outputs(task)
@@ -95,16 +95,16 @@ def run_split(task: Task, topic: str, batches: Iterable[Batch]) -> Iterator[Outp
 def run_blobs(
     task: Task, blobs: Iterable[Blob], decoders: Mapping[str, Decoder], clock: Callable[[], int]
 ) -> Iterator[Outputs]:
-    """Run a task over all that one batch of a job brings to it, and close it.
+    """Run a task over all its records of one micro-batch, and close it.
 
     Args:
         task: the task, its stores open.
         blobs: all its blobs, in any order.
         decoders: how the records of each topic are read.
-        clock: gives the time on the wall, int milliseconds.
+        clock: returns the wall-clock time, int milliseconds.
 
     Yields:
-        What comes out of about every ``WINDOW_ROWS`` records.
+        The output of about every ``WINDOW_ROWS`` records.
     """
     topics = list(task.subtopology.sources)
     waiting = 0

@@ -1,9 +1,8 @@
 """How a topology becomes a chain of operators, each of which runs many tasks.
 
-Rule of this module: it sees the topology only, no data. A sub-topology that reads the user's topics and keeps nothing
-runs on the map side, where its input is split. The others run in operators: those that feed each other through
-repartition topics in one operator after the other, those that do not side by side in one. Only what the wanted sink
-depends on is run.
+Rule of this module: it sees only the topology, no data. A sub-topology without state that reads the user's topics runs
+on the map side, where its input is split. The others run in operators: those that feed each other through repartition
+topics in successive operators, those that do not side by side in one. Only what the chosen sink depends on runs.
 """
 
 from collections.abc import Iterator
@@ -19,7 +18,7 @@ from millpond.processors.runtime.topology import Topology
 
 @dataclass(frozen=True)
 class Plan:
-    """What runs where, for one sink. Travels to the workers.
+    """What runs where, for one sink; sent to the workers.
 
     Attributes:
         topology: the whole topology.
@@ -41,7 +40,7 @@ class Plan:
         return {topic: part for part in self.parts for topic in part.sources}
 
     def all_readers(self, topic: str) -> list[Subtopology]:
-        """The sub-topologies that read ``topic``: one, or several if it is that of a global table."""
+        """The sub-topologies that read ``topic``: one, or several if it is a global table's."""
         return [part for part in self.parts if topic in part.sources]
 
     @property
@@ -96,8 +95,8 @@ def make_plan(topology: Topology, sink: str | None, partitions: int) -> Plan:
     if topology.loops:
         raise TopologyError(
             f"records of the repartition topics {sorted(topology.loops)} come back to the tasks that wrote them, "
-            "because both ends of the way use the same store, but distributed operators run one after the other; "
-            "write the records out at that point, and go on in a second query"
+            "because both ends of the path use the same store, but distributed operators run one after the other; "
+            "write the records out at that point, and continue in a second query"
         )
     chosen = _sink(topology, sink)
     writers = [part for part in topology.subtopologies if chosen in part.sinks]
@@ -122,7 +121,7 @@ def make_plan(topology: Topology, sink: str | None, partitions: int) -> Plan:
 def _sink(topology: Topology, sink: str | None) -> str:
     sinks = sorted(topology.sinks)
     if not sinks:
-        raise TopologyError("the topology has no sink, so nothing would come out of it; end a stream with to(...)")
+        raise TopologyError("the topology has no sink, so it has no output; end a stream with to(...)")
     if sink is None and len(sinks) == 1:
         return sinks[0]
     if sink is None:
@@ -138,7 +137,7 @@ def _feeders(topology: Topology, part: Subtopology) -> list[Subtopology]:
 
 
 def _ancestors(topology: Topology, last: Subtopology) -> list[Subtopology]:
-    """The sub-topologies that ``last`` depends on and itself, feeders first."""
+    """``last`` and the sub-topologies that it depends on, feeders first."""
     found = {last.index}
     waiting = [last]
     while waiting:

@@ -1,7 +1,7 @@
 """Which tasks a record goes to.
 
-Rule of this module: it knows plans and partitions. How tasks are numbered on the way is the driver's choice, which it
-takes as a mapping.
+Rule of this module: it knows plans and partitions. How tasks are numbered in transit is the driver's choice, passed in
+as a mapping.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ TaskNumbers: TypeAlias = Mapping[tuple[int, int], int]
 
 
 class Route:
-    """The way to the tasks that read a topic: each record to that of its partition, or all to all (a broadcast)."""
+    """Sends records to the tasks that read a topic: each to that of its partition, or all to all (a broadcast)."""
 
     def __init__(self, plan: Plan, topic: str, numbers: TaskNumbers) -> None:
         self._input = plan.input_of(topic)
@@ -73,7 +73,7 @@ class Router:
         }
 
     def send(self, outputs: Mapping[str, Batch], writer: BlobWriter) -> Iterator[Blob]:
-        """What came out as blobs; what nobody reads is dropped."""
+        """The output as blobs; what nobody reads is dropped."""
         for topic, (key_bytes, value_bytes, route) in self._topics.items():
             if topic in outputs:
                 batch = outputs[topic]

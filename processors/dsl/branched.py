@@ -1,4 +1,4 @@
-"""``BranchedKStream``: a stream on its way into several."""
+"""``BranchedKStream``: a stream that is being split."""
 
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
@@ -15,9 +15,9 @@ def _everything(key: Any, value: Any) -> bool:
 
 
 class BranchedKStream(Generic[S]):
-    """Collects branches; ``default_branch`` or ``no_default_branch`` ends it and gives them by name.
+    """Collects branches; ``default_branch`` or ``no_default_branch`` ends the split and returns them by name.
 
-    A record goes to the first branch whose predicate is true for it. A branch without a name is called by its position
+    A record goes to the first branch whose predicate is true for it. A branch without a name is named by its position
     (``"1"``, ``"2"``, ...), the default branch ``"0"``; all names begin with the name given to ``split``.
     """
 
@@ -26,15 +26,15 @@ class BranchedKStream(Generic[S]):
         self._wrap = wrap
 
     def branch(self, predicate: Predicate, *, name: str | None = None) -> "BranchedKStream[S]":
-        """The same with one more branch: for the records whose first predicate to be true is this one."""
+        """The same with one more branch, for records for which ``predicate(key, value)`` is the first to be true."""
         return BranchedKStream(self._split.branch(predicate, name), self._wrap)
 
     def default_branch(self, *, name: str | None = None) -> dict[str, S]:
-        """All branches by name, with one more for the records that nobody wanted."""
+        """All branches by name, with one more for the records that match no other."""
         return self.branch(_everything, name=name or "0").no_default_branch()
 
     def no_default_branch(self) -> dict[str, S]:
-        """All branches by name; records that nobody wanted are dropped.
+        """All branches by name; records that match none are dropped.
 
         Raises:
             TopologyError: there are no branches.

@@ -20,12 +20,12 @@ class StreamsBuilder:
     """Builds a topology from streams and tables.
 
     Args:
-        key_serde, value_serde: the default wherever no other serde is known: of sources that name none, and of what
-            joins and aggregations make. None for no default: then each has to be named.
-        upgrade_from: while a job is being upgraded from an older release: that release of Kafka Streams, whose formats
-            the internal topics are then still written in (KIP-904: ``"3.4"`` or older sends changes one by one).
-        optimize: keep the records of a stream that is joined with itself once instead of twice. It changes the stores,
-            so a job keeps the setting it began with.
+        key_serde, value_serde: the default wherever no other serde is known: for sources that name none, and for the
+            results of joins and aggregations. None for no default: then each must be named.
+        upgrade_from: during an upgrade, the older release of Kafka Streams whose formats internal topics are still
+            written in (KIP-904: ``"3.4"`` or older sends changes one by one).
+        optimize: keep the records of a stream that is joined with itself once instead of twice. This changes the
+            stores, so a job must keep the setting it began with.
     """
 
     def __init__(
@@ -41,7 +41,11 @@ class StreamsBuilder:
         )
 
     def stream(self, topic: str, consumed: Consumed | None = None) -> KStream:
-        """The records of ``topic`` as a stream. A topic may be asked for again in the same words."""
+        """The records of ``topic`` as a stream; the same topic may be read again with equal options.
+
+        Raises:
+            TopologyError: the topic is already read in another way.
+        """
         consumed = self._complete(consumed)
         same = self._graph.reader(topic)
         if same is not None and same.consumed == consumed and same.stream:
@@ -51,7 +55,7 @@ class StreamsBuilder:
         return KStream(StreamHandle(self._graph, node, consumed.key_serde, consumed.value_serde))
 
     def add_state_store(self, spec: StoreSpec) -> str:
-        """Add a store for processors of one's own (``KStream.process(..., stores=[name])``); gives its name.
+        """Add a store for your own processors (``KStream.process(..., stores=[name])``); returns its name.
 
         Raises:
             TopologyError: the name is taken.
@@ -69,12 +73,15 @@ class StreamsBuilder:
     ) -> KTable:
         """The records of ``topic`` as a table: each sets the value of its key, a null value deletes it.
 
-        The table gets a store if ``materialized`` asks for one, or else when an operator has to look it up. With
+        The table gets a store if ``materialized`` asks for one, or else when an operator needs to look it up. With
         ``Materialized.versioned`` it keeps a history of each key (KIP-889, KIP-914).
 
-        With ``reorder_within`` records wait until stream time, the greatest timestamp in the topic so far, has passed
-        their own by that much, and reach the table in the order of their timestamps. What comes later than that reaches
-        it at once, out of order, and is counted as ``passed-late``.
+        With ``reorder_within``, records wait until stream time, the greatest timestamp in the topic so far, is that far
+        past their own, and reach the table in timestamp order. A record that is later than that reaches it at once, out
+        of order, and is counted as ``passed-late``.
+
+        Raises:
+            TopologyError: the topic is already read, a serde is not known, or the store cannot hold a table.
 
         >>> from millpond.processors import StreamsBuilder, TopologyDriver
         >>> builder = StreamsBuilder(value_serde="string")
@@ -97,10 +104,10 @@ class StreamsBuilder:
     def global_table(
         self, topic: str, consumed: Consumed | None = None, materialized: Materialized | None = None
     ) -> GlobalKTable:
-        """The records of ``topic`` as a table that every task holds as a whole, for ``KStream.join`` by any key.
+        """The records of ``topic`` as a table that every task holds in full, for ``KStream.join`` by any key.
 
         Raises:
-            TopologyError: ``materialized`` is versioned (KIP-914).
+            TopologyError: the topic is already read, or ``materialized`` is versioned (KIP-914).
         """
         return add_global_table(self._graph, topic, self._complete(consumed), materialized or Materialized())
 
@@ -108,7 +115,7 @@ class StreamsBuilder:
         """The finished topology.
 
         Raises:
-            TopologyError: the graph makes no sense, and the message says where.
+            TopologyError: the topology makes no sense; the message says where.
         """
         return self._graph.build()
 

@@ -1,4 +1,4 @@
-"""What a stream does by itself: operators that need no other kind of stream or table, and give one of their own kind.
+"""What a stream does by itself: operators without joins, groups or tables, which return a stream of the same class.
 
 Rule of this module: nothing is changed once it is made. An operator adds to the graph and wraps the new handle.
 """
@@ -44,17 +44,17 @@ class StreamOperators:
 
     @property
     def key_serde(self) -> SerdeLike | None:
-        """How its keys become bytes; None where nobody has said."""
+        """How its keys become bytes; None if not known."""
         return self._handle.key_serde
 
     @property
     def value_serde(self) -> SerdeLike | None:
-        """How its values become bytes; None where nobody has said."""
+        """How its values become bytes; None if not known."""
         return self._handle.value_serde
 
     @property
     def repartition_required(self) -> bool:
-        """Whether the key has changed since the records last had the partition of their key.
+        """Whether the key has changed since the records were last partitioned by it.
 
         The next operator that needs equal keys together sends them through a repartition topic.
         """
@@ -79,14 +79,14 @@ class StreamOperators:
         value_serde: SerdeLike | None = None,
         name: str | None = None,
     ) -> Self:
-        """Replace each record by the pair ``mapper(key, value)``. Serdes are the same unless given."""
+        """Replace each record with the pair ``mapper(key, value)``. Serdes are the same unless given."""
         stream = self._handle.then("KSTREAM-MAP-", partial(StreamMap, mapper), name)
         return self._on(stream.retyped(key_serde, value_serde, rekeyed=True))
 
     def map_values(
         self, mapper: Callable[..., Any], *, value_serde: SerdeLike | None = None, name: str | None = None
     ) -> Self:
-        """Replace each value by ``mapper(value)``, or with two parameters by ``mapper(key, value)``.
+        """Replace each value with ``mapper(value)``, or ``mapper(key, value)`` if it takes two parameters.
 
         ``value_serde`` is that of the new values; the same unless given.
         """
@@ -101,26 +101,26 @@ class StreamOperators:
         value_serde: SerdeLike | None = None,
         name: str | None = None,
     ) -> Self:
-        """Replace each record by the pairs that ``mapper(key, value)`` makes. Serdes are the same unless given."""
+        """Replace each record with the pairs that ``mapper(key, value)`` returns. Serdes are the same unless given."""
         stream = self._handle.then("KSTREAM-FLATMAP-", partial(StreamFlatMap, mapper), name)
         return self._on(stream.retyped(key_serde, value_serde, rekeyed=True))
 
     def flat_map_values(
         self, mapper: Callable[..., Iterable[Any]], *, value_serde: SerdeLike | None = None, name: str | None = None
     ) -> Self:
-        """Replace each record by one for each value of ``mapper(value)``, or of ``mapper(key, value)``."""
+        """Replace each record with one for each value of ``mapper(value)``, or of ``mapper(key, value)``."""
         stream = self._handle.then("KSTREAM-FLATMAPVALUES-", partial(StreamFlatMapValues, mapper), name)
         return self._on(stream.retyped(None, value_serde))
 
     def select_key(
         self, selector: Callable[[Any, Any], Any], *, key_serde: SerdeLike | None = None, name: str | None = None
     ) -> Self:
-        """Replace each key by ``selector(key, value)``; equal keys come together again where an operator needs it."""
+        """Replace each key with ``selector(key, value)``; an operator that needs equal keys together repartitions."""
         stream = self._handle.then("KSTREAM-KEY-SELECT-", partial(StreamSelectKey, selector), name)
         return self._on(stream.retyped(key_serde, rekeyed=True))
 
     def peek(self, action: Callable[[Any, Any], object], *, name: str | None = None) -> Self:
-        """Show each record to ``action(key, value)`` on its way. After a failure it may see a record again."""
+        """Call ``action(key, value)`` for each record, and pass it on. After a failure a record may be seen again."""
         return self._on(self._handle.then("KSTREAM-PEEK-", partial(StreamPeek, action), name))
 
     def merge(self, *others: "StreamOperators", name: str | None = None) -> Self:
@@ -128,7 +128,7 @@ class StreamOperators:
         return self._on(self._handle.merged(tuple(other._handle for other in others), name))
 
     def split(self, *, name: str | None = None) -> "BranchedKStream[Self]":
-        """Begin to split the stream: each record goes to the first branch that wants it.
+        """Begin to split the stream: each record goes to the first branch that matches it.
 
         >>> from millpond.processors import StreamsBuilder
         >>> numbers = StreamsBuilder().stream("numbers")
@@ -159,8 +159,12 @@ class StreamOperators:
             stores: what it may use: names of stores that are in the topology (``StreamsBuilder.add_state_store``, or a
                 table's), or descriptions of new ones.
             name: the node's name.
-            keeps_key: promise that no record gets another key, so that nothing has to be repartitioned later.
-            key_serde, value_serde: of what it forwards; the same unless given.
+            keeps_key: promise that no record gets another key, so that nothing need be repartitioned later.
+            key_serde: of the keys that it forwards; the same unless given.
+            value_serde: of the values that it forwards; the same unless given.
+
+        Raises:
+            TopologyError: a store is not in the topology, or a new one's name is taken.
         """
         graph = self._handle.graph
         node = name or graph.new_name("KSTREAM-PROCESSOR-")
@@ -173,7 +177,7 @@ class StreamOperators:
         return self._on(stream.retyped(key_serde, value_serde, rekeyed=not keeps_key))
 
     def repartition(self, repartitioned: Repartitioned | None = None) -> Self:
-        """Send the records through a repartition topic in any case, so that all of a key come to the key's task."""
+        """Send the records through a repartition topic in any case, so that equal keys reach the same task."""
         options = repartitioned or Repartitioned()
         return self._on(self._handle.through_topic(options.name, options.key_serde, options.value_serde))
 

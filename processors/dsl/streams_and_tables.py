@@ -1,6 +1,6 @@
 """``KStream``, ``KTable`` and what lies between them: groups, windows and cogroups.
 
-These classes give each other: a stream is grouped, a group is aggregated into a table, a table's updates are a stream.
+These classes make one another: a stream is grouped, a group is aggregated into a table, a table's updates are a stream.
 So they live in one module. What streams and tables do by themselves is in ``stream_operators`` and ``table_operators``.
 
 Rule of this module: nothing is changed once it is made. Each object wraps a frozen handle of ``dsl.wiring``, and each
@@ -36,7 +36,7 @@ from millpond.stores.times import Duration
 
 
 class KStream(StreamOperators):
-    """A stream of records with keys, values and timestamps; ``StreamsBuilder.stream`` and other operators make it."""
+    """A stream of records with keys, values and timestamps; made by ``StreamsBuilder.stream`` and by operators."""
 
     def join(
         self,
@@ -49,19 +49,24 @@ class KStream(StreamOperators):
     ) -> "KStream":
         """Join with another stream, record by record within ``windows``, or with a table.
 
-        A stream: each pair of records with the same key whose times are close enough comes out once, at the later of
-        the two times (KIP-77). A table: each record is joined with the table's value of its key, without one it is
-        dropped; against a versioned table the value is the one that was valid at the record's time (KIP-914).
+        With a stream, each pair of records with the same key whose times are close enough comes out once, at the later
+        of the two times (KIP-77). With a table, each record is joined with the table's value for its key, or dropped if
+        there is none; a versioned table gives the value that was valid at the record's time (KIP-914).
+
+        With ``Joined(grace=...)``, a record waits until stream time is that far past its own timestamp, and so sees the
+        table's late records too (KIP-923). A record that is later than that is joined at once. The table must be
+        versioned.
 
         Args:
             other: the right side.
             joiner: ``joiner(value, other_value)``, or with three parameters ``joiner(key, value, other_value)``.
             joined: serdes and names; ``Joined`` for a table, ``StreamJoined`` for a stream.
             windows: which records of two streams belong together.
-            selector: ``selector(key, value)`` gives the key to look up in a global table; without it the record's own.
+            selector: ``selector(key, value)`` returns the key to look up in a global table; the record's own unless
+                given.
 
-        With ``Joined(grace=...)`` a record waits until stream time has passed its own by that much, and so sees the
-        table's late records too (KIP-923). What is later than that is joined at once. The table must be versioned.
+        Raises:
+            TopologyError: the inputs are not co-partitioned, a serde is not known, or an option does not fit ``other``.
 
         >>> from millpond.processors import Joined, Materialized, Produced, StreamsBuilder, TopologyDriver
         >>> builder = StreamsBuilder(value_serde="string")
@@ -90,7 +95,7 @@ class KStream(StreamOperators):
     ) -> "KStream":
         """As ``join``, but a record without a match comes out too, joined with None.
 
-        With a stream that happens when its window and grace are over, or at once with ``JoinWindows(eager=True)``.
+        With a stream, that happens when its window and grace have passed, or at once with ``JoinWindows(eager=True)``.
         """
         return self._join(other, joiner, joined, windows, JoinType.LEFT, selector)
 
@@ -116,11 +121,11 @@ class KStream(StreamOperators):
     ) -> "KStream":
         where = f"the join of {self.node!r} with {other.node!r}"
         if selector is not None and not isinstance(other, GlobalKTable):
-            raise TopologyError(f"{where} is not one with a global table, so it looks up the record's key: no selector")
+            raise TopologyError(f"{where} looks up the record's key: a selector needs a global table")
         if isinstance(other, KStream):
             if windows is None or isinstance(joined, Joined):
                 raise TopologyError(
-                    f"{where} is one of two streams: it needs windows=JoinWindows(...) and StreamJoined"
+                    f"{where} is between streams: it needs windows=JoinWindows(...), and StreamJoined for serdes"
                 )
             return KStream(
                 join_streams(
@@ -129,7 +134,7 @@ class KStream(StreamOperators):
             )
         if windows is not None or isinstance(joined, StreamJoined) or join_type is JoinType.OUTER:
             raise TopologyError(
-                f"{where} is one with a table: it has no windows, takes Joined instead of StreamJoined, and is inner "
+                f"{where} is with a table: it has no windows, takes Joined instead of StreamJoined, and is inner "
                 "or left, because only a record of the stream can make a result"
             )
         with_key, joined = keyed_joiner(joiner), joined or Joined()
@@ -146,14 +151,14 @@ class KStream(StreamOperators):
     ) -> "KTable":
         """The stream read as a table: each record sets the value of its key, a null value deletes it.
 
-        The table gets a store if ``materialized`` asks for one, or else when an operator has to look it up. A table
-        that was turned into a stream and back is versioned only if it is materialized so here (KIP-914).
+        The table gets a store if ``materialized`` asks for one, or else when an operator needs to look it up. A table
+        that was turned into a stream and back is versioned only if it is materialized as such here (KIP-914).
         ``reorder_within`` brings records into order first, as in ``StreamsBuilder.table``.
         """
         return KTable(stream_to_table(self.handle, materialized or Materialized(), reorder_within, name))
 
     def group_by(self, selector: Callable[[Any, Any], Any], grouped: Grouped | None = None) -> "KGroupedStream":
-        """Group by ``selector(key, value)``: the same as ``select_key`` and ``group_by_key``."""
+        """Group by ``selector(key, value)``: the same as ``select_key``, then ``group_by_key``."""
         grouped = grouped or Grouped()
         return self.select_key(selector, key_serde=grouped.key_serde).group_by_key(grouped)
 
@@ -166,7 +171,7 @@ class KTable(TableOperators):
     """A table of the latest value of each key; made by ``StreamsBuilder.table`` and by aggregations."""
 
     def group_by(self, selector: Selector, grouped: Grouped | None = None) -> "KGroupedTable":
-        """Group the rows by another key: ``selector(key, value)`` gives group key and grouped value (KIP-904)."""
+        """Group the rows by another key: ``selector(key, value)`` returns group key and grouped value (KIP-904)."""
         return KGroupedTable(group_table(self.handle, selector, grouped or Grouped()))
 
     def to_stream(self) -> "KStream":
@@ -179,7 +184,7 @@ class KTable(TableOperators):
 
 
 class KGroupedStream:
-    """Records grouped by key. Records without a key or a value take no part in an aggregation."""
+    """Records grouped by key; aggregations drop and count records without a key or a value."""
 
     def __init__(self, grouping: StreamGrouping) -> None:
         self._grouping = grouping
@@ -204,7 +209,7 @@ class KGroupedStream:
         return KTable(self._grouping.aggregate(Aggregation(aggregator, initializer), materialized, None))
 
     def cogroup(self, aggregator: Update) -> "CogroupedKStream":
-        """Begin an aggregate of several streams; ``aggregator(key, value, aggregate)`` takes this one's values in.
+        """Begin an aggregate of several streams; ``aggregator(key, value, aggregate)`` folds in this one's values.
 
         >>> from millpond.processors import StreamsBuilder, TopologyDriver
         >>> builder = StreamsBuilder()
@@ -297,7 +302,7 @@ class TimeWindowedKStream:
 class SessionWindowedKStream:
     """Records grouped by key and by sessions of activity; the keys of the results are ``Windowed``, ends included.
 
-    A record that touches several sessions merges them: each of them is deleted, and the new one comes instead.
+    A record that touches several sessions merges them: each is deleted, and the merged session takes their place.
     """
 
     def __init__(
@@ -319,7 +324,7 @@ class SessionWindowedKStream:
         return KTable(self._grouping.aggregate_sessions(counting(), materialized, self._windows, self._emit, "int64"))
 
     def reduce(self, reducer: Callable[[Any, Any], Any], materialized: Materialized | None = None) -> KTable:
-        """Fold the values of each session; ``reducer(left, right)`` also joins the results of merged sessions."""
+        """Fold the values of each session; ``reducer(left, right)`` also merges the results of two sessions."""
         serde = self._grouping.value_serde
         return KTable(
             self._grouping.aggregate_sessions(reducing(reducer), materialized, self._windows, self._emit, serde)
@@ -336,8 +341,8 @@ class SessionWindowedKStream:
 
         Args:
             initializer: makes the aggregate of a new session.
-            aggregator: ``aggregator(key, value, aggregate)`` takes a value in.
-            merger: ``merger(key, left, right)`` joins the aggregates of two sessions, ``left`` the earlier.
+            aggregator: ``aggregator(key, value, aggregate)`` folds in a value.
+            merger: ``merger(key, left, right)`` merges the aggregates of two sessions, ``left`` the earlier.
             materialized: the store.
         """
         aggregation = Aggregation(aggregator, initializer, merger)
@@ -351,7 +356,7 @@ class CogroupedKStream:
         self._cogroup = cogroup
 
     def cogroup(self, grouped: KGroupedStream, aggregator: Update) -> "CogroupedKStream":
-        """The same with one more stream, whose values ``aggregator(key, value, aggregate)`` takes in."""
+        """The same with one more stream, whose values ``aggregator(key, value, aggregate)`` folds in."""
         return CogroupedKStream(self._cogroup.with_member(grouped.grouping, aggregator))
 
     def aggregate(self, initializer: Callable[[], Any], materialized: Materialized | None = None) -> KTable:
@@ -393,15 +398,15 @@ class SessionWindowedCogroupedKStream:
     def aggregate(
         self, initializer: Callable[[], Any], merger: Update, materialized: Materialized | None = None
     ) -> KTable:
-        """Fold the values of each session; ``merger(key, left, right)`` joins the aggregates of two."""
+        """Fold the values of each session; ``merger(key, left, right)`` merges the aggregates of two."""
         return KTable(self._cogroup.aggregate_sessions(initializer, merger, materialized, self._windows))
 
 
 class KGroupedTable:
-    """Rows of a table grouped by a key that a selector gives them.
+    """Rows of a table grouped by the key that a selector gives them (KIP-904).
 
-    A row that changes leaves its group with its old value and joins its group with the new one. If that is the same
-    group, the group is updated once: subtracted, then added. The changes travel through a repartition topic.
+    When a row changes, its old value leaves its group and its new value joins its group. If that is the same group, it
+    is updated once: subtracted, then added. The changes travel through a repartition topic.
 
     >>> from millpond.processors import StreamsBuilder, TopologyDriver
     >>> builder = StreamsBuilder(value_serde="string")
@@ -431,8 +436,8 @@ class KGroupedTable:
         """Fold the values of each group: the first as it is, then ``adder(aggregate, new)``.
 
         Args:
-            adder: takes a value in.
-            subtractor: ``subtractor(aggregate, old)`` takes a value out again; None deletes the group.
+            adder: adds a value.
+            subtractor: ``subtractor(aggregate, old)`` subtracts a value; None deletes the group.
             materialized: the store.
         """
         reduction, serde = table_reduction(adder, subtractor), self._grouping.value_serde
@@ -449,8 +454,8 @@ class KGroupedTable:
 
         Args:
             initializer: makes the aggregate of an empty group.
-            adder: ``adder(group, new, aggregate)`` takes a value in.
-            subtractor: ``subtractor(group, old, aggregate)`` takes a value out again; None deletes the group.
+            adder: ``adder(group, new, aggregate)`` adds a value.
+            subtractor: ``subtractor(group, old, aggregate)`` subtracts a value; None deletes the group.
             materialized: the store.
         """
         aggregation = table_aggregation(initializer, adder, subtractor)

@@ -1,4 +1,4 @@
-"""What tables do among themselves: operators that need no stream, and give a table of their own kind.
+"""What tables do among themselves: operators that need no stream, and return a table of the same class.
 
 Rule of this module: nothing is changed once it is made. An operator adds to the graph and wraps the new handle.
 """
@@ -36,12 +36,12 @@ class TableOperators:
 
     @property
     def key_serde(self) -> SerdeLike | None:
-        """How its keys become bytes; None where nobody has said."""
+        """How its keys become bytes; None if not known."""
         return self._handle.key_serde
 
     @property
     def value_serde(self) -> SerdeLike | None:
-        """How its values become bytes; None where nobody has said."""
+        """How its values become bytes; None if not known."""
         return self._handle.value_serde
 
     @property
@@ -61,7 +61,7 @@ class TableOperators:
     ) -> Self:
         """The rows for which ``predicate(key, value)`` is true; a row for which it turns false is deleted.
 
-        A versioned table's repeated tombstones are kept (KIP-914); other tables' are dropped where the value before is
+        A versioned table's repeated tombstones are kept (KIP-914); other tables' are dropped if the value before is
         known.
         """
         return self._on(filtered(self._handle, predicate, True, materialized, name))
@@ -84,7 +84,7 @@ class TableOperators:
         value_serde: SerdeLike | None = None,
         name: str | None = None,
     ) -> Self:
-        """Each value replaced by ``mapper(value)``, or with two parameters by ``mapper(key, value)``.
+        """Each value replaced by ``mapper(value)``, or ``mapper(key, value)`` if it takes two parameters.
 
         The mapper is not called for deleted rows. A result of None deletes the row. ``value_serde`` is that of the new
         values; the same unless given here or in ``materialized``.
@@ -99,7 +99,7 @@ class TableOperators:
         value_serde: SerdeLike | None = None,
         name: str | None = None,
     ) -> Self:
-        """As ``map_values`` with ``transformer(key, value)``, which is called for deleted and absent rows too."""
+        """As ``map_values``, but ``transformer(key, value)`` is called for deleted and absent rows too."""
         return self._on(transformed(self._handle, transformer, materialized, value_serde, name))
 
     def join(
@@ -117,16 +117,19 @@ class TableOperators:
         With versioned tables an update that is not its key's latest makes no result (KIP-914).
 
         Args:
-            other: the table to join with. With ``foreign_key`` its keys are what that extracts, else they are this
+            other: the table to join with. With ``foreign_key``, its keys are what that returns; otherwise they are this
                 table's keys.
             joiner: ``joiner(value, other_value)``, or with three parameters ``joiner(key, value, other_value)``.
             materialized: a store for the result, and its serdes.
-            foreign_key: ``foreign_key(value)``, or with two parameters ``foreign_key(key, value)``, gives the key of
-                the other table (KIP-213). None joins nothing.
-            history: ``"latest"``, or of two versioned tables ``"complete"``: then an update makes a result for every
+            foreign_key: ``foreign_key(value)``, or with two parameters ``foreign_key(key, value)``, returns the key
+                of the other table (KIP-213). None joins nothing.
+            history: ``"latest"``, or for two versioned tables ``"complete"``: then an update makes a result for every
                 time at which it changes one, so that the results, taken by their timestamps, are right for all times.
                 The joined table counts as versioned (KIP-914, "Attempt 2").
-            name: what the join's nodes are called after.
+            name: what the join's nodes are named after.
+
+        Raises:
+            TopologyError: the tables are not co-partitioned, cannot have a complete history, or lack a serde.
 
         >>> from millpond.processors import Materialized, Produced, StreamsBuilder, TopologyDriver
         >>> builder = StreamsBuilder(value_serde="string")
@@ -197,6 +200,6 @@ class TableOperators:
         """Hold updates back, for a time or until their windows close (KIP-328).
 
         Raises:
-            TopologyError: the table is versioned, or comes from no windowed aggregation and should wait for one.
+            TopologyError: the table is versioned, or is to wait for windows but comes from no windowed aggregation.
         """
         return self._on(suppress(self._handle, suppressed))

@@ -1,4 +1,4 @@
-"""The user's functions as the processors call them: how many arguments each wants is asked once, at build time."""
+"""Adapts users' functions to how processors call them; how many arguments each takes is found out at build time."""
 
 from collections.abc import Callable
 from inspect import Parameter, signature
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def positional_parameters(function: Callable[..., Any]) -> int | None:
-    """How many positional arguments ``function`` needs; None where Python cannot tell (some built-in functions)."""
+    """How many positional arguments ``function`` needs; None if Python cannot tell (some built-in functions)."""
     try:
         parameters = signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -16,14 +16,14 @@ def positional_parameters(function: Callable[..., Any]) -> int | None:
 
 
 def keyed_joiner(joiner: Callable[..., Any]) -> Callable[[Any, Any, Any], Any]:
-    """``joiner`` as a function of key, left value and right value; a joiner of two parameters does not see the key."""
+    """``joiner`` as a function of key, left value and right value; a two-parameter joiner does not get the key."""
     if positional_parameters(joiner) == 3:
         return joiner
     return lambda key, left, right: joiner(left, right)
 
 
 def keyed_mapper(mapper: Callable[..., Any]) -> Callable[[Any, Any], Any]:
-    """``mapper`` as a function of key and value; a mapper of one parameter does not see the key."""
+    """``mapper`` as a function of key and value; a one-parameter mapper does not get the key."""
     if positional_parameters(mapper) == 2:
         return mapper
     return lambda key, value: mapper(value)

@@ -14,17 +14,17 @@ class JoinWindows:
     Args:
         before: how much older than the left record a right record may be.
         after: how much newer it may be. One of the two may be negative.
-        grace: how long after a window's end out-of-order records are waited for: so long a left or outer join holds a
-            record without a partner back, and so much longer both sides are kept.
-        eager: of a left or outer join: emit a record without a partner at once, joined with None (the "suggested"
-            tables of KIP-77). Without it such a record comes out once, when its window and grace are over, and only if
-            no partner has come.
+        grace: how long after a window's end out-of-order records still join. Both sides are kept that much longer, and
+            a left or outer join holds a record without a partner back that much longer.
+        eager: whether a left or outer join emits a record without a partner at once, joined with None (the "suggested"
+            tables of KIP-77). Otherwise such a record comes out once, when its window and grace have passed, and only
+            if no partner has come.
 
     Attributes:
         before, after, grace: the same, in milliseconds.
 
     Raises:
-        TopologyError: the window ends before it begins, or the grace is negative.
+        TopologyError: before + after is negative, or the grace is.
 
     >>> JoinWindows.of(1000, grace=500)
     JoinWindows(before=1000, after=1000, grace=500, eager=False)
@@ -40,13 +40,17 @@ class JoinWindows:
             object.__setattr__(self, name, to_millis(length, f"{name} of JoinWindows"))
         object.__setattr__(self, "eager", eager)
         if self.size < 0:
-            raise TopologyError(f"{self} ends before it begins: before and after must not sum up to less than 0")
+            raise TopologyError(f"{self} ends before it begins: before + after must not be negative")
         if self.grace < 0:
             raise TopologyError(f"{self}: the grace must not be negative")
 
     @classmethod
     def of(cls, difference: Duration, *, grace: Duration = 0, eager: bool = False) -> Self:
-        """Records whose times differ by ``difference`` or less."""
+        """Join records whose times differ by ``difference`` or less.
+
+        Raises:
+            TopologyError: the difference or the grace is negative.
+        """
         if to_millis(difference, "time difference of JoinWindows") < 0:
             raise TopologyError(f"the time difference of JoinWindows must not be negative, but is {difference}")
         return cls(difference, difference, grace, eager=eager)

@@ -1,4 +1,4 @@
-"""What the user says of a join: its type, and how the inputs are read where they have to travel or wait."""
+"""How a user describes a join: its type, and the serdes of inputs that are repartitioned or kept."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -28,11 +28,11 @@ class JoinType(Enum):
     OUTER = "outer"
 
     def keeps(self, side: Side) -> bool:
-        """Whether a row or record of ``side`` that has no match has a result all the same."""
+        """Whether a row or record of ``side`` has a result even without a match."""
         return self is JoinType.OUTER or (self is JoinType.LEFT and side is Side.LEFT)
 
     def joins(self, left: Any, right: Any) -> bool:
-        """Whether there is a result for these values, of which None is a missing one."""
+        """Whether these values have a result; None is a missing value."""
         if self is JoinType.OUTER:
             return left is not None or right is not None
         return left is not None and (self is JoinType.LEFT or right is not None)
@@ -40,10 +40,12 @@ class JoinType(Enum):
 
 @dataclass(frozen=True)
 class Joined:
-    """How the inputs of a join are read where they have to travel through a repartition topic.
+    """How a stream is joined with a table: the serdes of its records, and how long they wait for the table.
 
     Attributes:
-        grace: on a stream-table join (KIP-923): how long stream records wait for late table records.
+        key_serde, value_serde: of the stream's records; None for the stream's own.
+        grace: how long stream records wait for late records of a versioned table (KIP-923); None to join at once.
+        name: what the join's node and repartition topic are named after.
     """
 
     key_serde: SerdeLike | None = None
@@ -59,8 +61,8 @@ class StreamJoined:
     Attributes:
         key_serde: of both sides' keys.
         value_serde, other_value_serde: of the left and the right values.
-        name: what the join's nodes and repartition topics are called after.
-        store_name: what the join's stores are called after; ``name`` unless given.
+        name: what the join's nodes and repartition topics are named after.
+        store_name: what the join's stores are named after; ``name`` unless given.
         backend: a backend name or URL for the join's stores alone; None for the job's.
     """
 

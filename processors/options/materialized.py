@@ -11,18 +11,18 @@ from millpond.stores.times import Duration, to_millis
 
 @dataclass(frozen=True)
 class Materialized:
-    """The store that holds a table.
+    """The store that holds a table. Durations are int milliseconds or ``timedelta``.
 
     Attributes:
-        name: the store's name; one is generated where it is None.
-        kind: which kind of store; None for the operator's own default.
+        name: the store's name; None to generate one.
+        kind: which kind of store; None for the operator's default.
         backend: a backend name or URL for this store alone; None for the job's.
-        key_serde, value_serde: None for those of the operator's input, or its result's own.
-        history_retention: of a versioned store: how far back versions can be read, and, unless ``grace`` says
+        key_serde, value_serde: of the table's rows; None for those of the operator's input or result.
+        history_retention: for a versioned store, how far back versions can be read, and, unless ``grace`` says
             otherwise, how late a record may be (KIP-889).
-        grace: of a versioned store: how late a record may be.
-        retention: of a window or session store: how long a window is kept after stream time has passed its start.
-        caching: emit only the last update of a key in each micro-batch.
+        grace: for a versioned store, how late a record may be.
+        retention: for a window or session store, how long a window is kept after stream time has passed its start.
+        caching: whether only the last update of each key in a micro-batch is emitted.
     """
 
     name: str | None = None
@@ -42,11 +42,11 @@ class Materialized:
 
     @classmethod
     def with_serdes(cls, key_serde: SerdeLike | None = None, value_serde: SerdeLike | None = None) -> Self:
-        """Serdes only: asks for no store where the operator needs none."""
+        """Name only serdes; an operator that needs no store gets none."""
         return cls(key_serde=key_serde, value_serde=value_serde)
 
     def with_caching(self, caching: bool = True) -> Self:
-        """The same with ``caching`` on: only the last update of a key in each micro-batch is emitted."""
+        """A copy with ``caching``: only the last update of each key in a micro-batch is emitted."""
         return replace(self, caching=caching)
 
     @property
@@ -64,7 +64,7 @@ class Materialized:
         retention: int | None = None,
         window_size: int | None = None,
     ) -> StoreSpec:
-        """The description of the store. ``retention`` is what a window or session store has unless this says otherwise.
+        """The spec of the store; ``retention``, in milliseconds, is for window and session stores if this names none.
 
         Raises:
             TopologyError: a serde is not known, here or from the input.

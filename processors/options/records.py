@@ -11,10 +11,10 @@ class Consumed:
 
     Attributes:
         key_serde, value_serde: how keys and values become bytes in stores and between tasks.
-        key, timestamp: where the source is a DataFrame, its columns with the key and the event time (a timestamp
-            column, or a long of milliseconds); ``"key"`` and ``"timestamp"`` unless named.
-        value: the column with the value; None takes the column ``"value"`` where there is one, and else the whole row
-            as a dict.
+        key, timestamp: for a DataFrame, the columns with the key and the event time (a timestamp, or a long of
+            milliseconds).
+        value: for a DataFrame, the column with the value; None for the column ``"value"`` if there is one, or else for
+            the whole row as a dict.
         name: the source node's name.
     """
 
@@ -31,9 +31,9 @@ class Produced:
     """How records are written to a sink.
 
     Attributes:
-        key_serde, value_serde: the serdes, where they cannot be known from the stream.
-        schema: where the sink is a DataFrame, its columns as Spark DDL (``"carrier string, count long"``). ``key``,
-            ``value`` and ``timestamp`` mean the record's own; any other column is that entry of a dict value.
+        key_serde, value_serde: how keys and values become bytes; None for the stream's own serdes.
+        schema: for a DataFrame, its columns as Spark DDL (``"carrier string, count long"``). ``key``, ``value`` and
+            ``timestamp`` are the record's own; any other column is the entry of that name in a dict value.
         name: the sink node's name.
     """
 
@@ -45,7 +45,7 @@ class Produced:
 
 @dataclass(frozen=True)
 class Repartitioned:
-    """How records travel to the tasks of their keys; ``name`` names the repartition topic."""
+    """How records are sent to the tasks of their keys; the repartition topic is named after ``name``."""
 
     key_serde: SerdeLike | None = None
     value_serde: SerdeLike | None = None
@@ -54,7 +54,7 @@ class Repartitioned:
 
 @dataclass(frozen=True)
 class Grouped:
-    """How records are read after they were grouped by another key; ``name`` names the repartition topic."""
+    """How records are read once they are grouped by another key; the repartition topic is named after ``name``."""
 
     key_serde: SerdeLike | None = None
     value_serde: SerdeLike | None = None

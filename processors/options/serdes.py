@@ -1,4 +1,4 @@
-"""How users name serdes: by an object, or by the name of one that is built in."""
+"""How users name serdes: by an object, or by a built-in name."""
 
 from typing import Any
 
@@ -14,5 +14,5 @@ def same_serde(one: SerdeLike | None, other: SerdeLike | None) -> bool:
 
 
 def resolved(value: SerdeLike | None) -> Serde[Any] | None:
-    """The serde itself; None where none is known."""
+    """The serde object; None if ``value`` is None."""
     return None if value is None else serde(value)

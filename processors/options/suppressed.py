@@ -1,4 +1,4 @@
-"""``Suppressed``: how long a table's updates are held back, and what happens when too many are (KIP-328)."""
+"""``Suppressed``: how long a table's updates are held back, and what happens when there are too many (KIP-328)."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -9,7 +9,7 @@ from millpond.stores.times import Duration, to_millis
 
 @dataclass(frozen=True)
 class Suppressed:
-    """What ``KTable.suppress`` holds back, made by one of the two class methods.
+    """What ``KTable.suppress`` holds back; made by one of the two class methods.
 
     >>> from millpond.processors import StreamsBuilder, TopologyDriver
     >>> builder = StreamsBuilder()
@@ -20,11 +20,15 @@ class Suppressed:
     [Record(key='a', value=2, timestamp=105)]
 
     Attributes:
-        wait: how long after a key's first held update, in milliseconds; None until its window closes.
-        max_records, max_bytes: the bounds of the buffer; None where there is none. The bytes are those of keys and
-            values, and 28 and the length of the topic's name for each update.
-        emit_early: whether a full buffer emits its oldest updates before their time; otherwise it is an error.
-        name: the node's name, and with ``-store`` behind it that of the buffer's store.
+        wait: how long a key's updates are held, in milliseconds of stream time after the first; None to hold them until
+            the key's window closes.
+        max_records, max_bytes: the bounds of the buffer; None for no bound. An update counts as the bytes of its key
+            and values, plus 28 and the length of its topic's name.
+        emit_early: whether a full buffer emits its oldest updates early; otherwise it raises ``StoreFullError``.
+        name: the node's name; the buffer's store is called ``<name>-store``.
+
+    Raises:
+        TopologyError: a number is negative.
     """
 
     wait: int | None
@@ -56,5 +60,5 @@ class Suppressed:
     def until_window_closes(
         cls, *, max_records: int | None = None, max_bytes: int | None = None, name: str | None = None
     ) -> Self:
-        """Emit each window's result once, when it is final. A full buffer is an error: nothing in it is final."""
+        """Emit each window's result once, when it is final. A full buffer is an error: nothing in it is final yet."""
         return cls(None, max_records, max_bytes, False, name)

@@ -1,9 +1,11 @@
-"""How windowed keys become bytes, in the layouts of Kafka Streams' topics::
+"""How windowed keys become bytes: as in Kafka Streams' topics.
+
+The layouts::
 
     window     key start (8 bytes, big-endian, signed)
     session    key end (8 bytes, big-endian, signed) start (8 bytes, big-endian, signed)
 
-All windows of a table have one size, so their ends need no bytes.
+All windows of a table have the same size, so their ends are not stored.
 """
 
 import struct
@@ -20,7 +22,14 @@ _TWO: Final = struct.Struct(">qq")
 
 
 class TimeWindowedSerde(Serde[Windowed[K]], Generic[K]):
-    """Keys of windows that are ``size`` milliseconds from start to end.
+    """Keys of windows of a fixed size.
+
+    Args:
+        key_serde: of the keys without their windows.
+        size: milliseconds from a window's start to its end.
+
+    Raises:
+        SerdeError: a value is no ``Windowed`` of this size, or bytes are too short.
 
     >>> from millpond.stores.serdes import STRING
     >>> TimeWindowedSerde(STRING, 10).deserialize(TimeWindowedSerde(STRING, 10).serialize(Windowed("a", 20, 30)))
@@ -36,7 +45,7 @@ class TimeWindowedSerde(Serde[Windowed[K]], Generic[K]):
     def serialize(self, value: Windowed[K]) -> bytes:
         _check_windowed(value)
         if value.end - value.start != self._size:
-            raise SerdeError(f"{value} is no window of {self._size} ms; its table has other windows than the serde")
+            raise SerdeError(f"{value} is no window of {self._size} ms; give the serde the size of its table's windows")
         return self.key_serde.serialize(value.key) + _ONE.pack(value.start)
 
     def deserialize(self, data: bytes) -> Windowed[K]:
@@ -46,7 +55,14 @@ class TimeWindowedSerde(Serde[Windowed[K]], Generic[K]):
 
 
 class SessionWindowedSerde(Serde[Windowed[K]], Generic[K]):
-    """Keys of sessions."""
+    """Keys of sessions.
+
+    Args:
+        key_serde: of the keys without their sessions.
+
+    Raises:
+        SerdeError: a value is no ``Windowed``, or bytes are too short.
+    """
 
     name = "session-windowed"
 
@@ -66,7 +82,7 @@ class SessionWindowedSerde(Serde[Windowed[K]], Generic[K]):
 def _check_windowed(value: object) -> None:
     if not isinstance(value, Windowed):
         raise SerdeError(
-            f"{value!r} is no windowed key; where a windowed table gets other keys, name their serde, as in "
+            f"{value!r} is no windowed key; if an operator gives a windowed table other keys, name their serde, as in "
             f"Grouped(key_serde=...)"
         )
 

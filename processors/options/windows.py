@@ -1,7 +1,7 @@
 """How time is cut into windows: tumbling, hopping, sliding, and sessions.
 
 Rule of this module: configuration and arithmetic only, in int milliseconds. Stream time is the greatest timestamp that
-an aggregation has seen; a window is closed, and takes no more records, once stream time is past its end by its grace.
+an aggregation has seen; a window closes, and accepts no more records, once stream time is past its end plus its grace.
 """
 
 from abc import ABC, abstractmethod
@@ -13,7 +13,7 @@ from millpond.stores.times import Duration, to_millis
 
 
 class EmitStrategy(Enum):
-    """When a windowed aggregation emits: with each record, or once, when a window is closed (KIP-825)."""
+    """When a windowed aggregation emits: with each record, or once, when a window closes (KIP-825)."""
 
     ON_WINDOW_UPDATE = "on-window-update"
     ON_WINDOW_CLOSE = "on-window-close"
@@ -21,10 +21,10 @@ class EmitStrategy(Enum):
 
 @dataclass(frozen=True)
 class Windows(ABC):
-    """What all window definitions answer.
+    """What every definition of windows provides.
 
     Attributes:
-        grace: how long after its end a window still takes late records, in milliseconds.
+        grace: how long after its end a window still accepts late records, in milliseconds.
     """
 
     grace: int
@@ -32,12 +32,12 @@ class Windows(ABC):
     @property
     @abstractmethod
     def retention(self) -> int:
-        """How long a store has to keep a window, counted from its start (a session: from its end); not 0."""
+        """How long a store must keep a window, in milliseconds after its start (a session's: its end); at least 1."""
 
     @property
     @abstractmethod
     def delay(self) -> int:
-        """How far stream time has to be past the end that is in a window's key for the result to be final."""
+        """How far past the end in a window's key stream time must be for its result to be final, in milliseconds."""
 
     def _set(self, what: str, duration: Duration, least: int) -> None:
         millis = to_millis(duration, what)
@@ -50,12 +50,15 @@ class Windows(ABC):
 class TimeWindows(Windows):
     """Windows of a fixed size, ``[start, start + size)``: tumbling, or hopping if they overlap.
 
-    Windows start at multiples of their advance since 1970. Records from then on are in no window that starts before.
+    Windows start at multiples of their advance since 1970; a record from then on is in no window that starts earlier.
 
     Args:
         size: the length of a window.
-        advance: the distance between the starts of two windows; ``size`` unless given, and never more.
-        grace: how long after its end a window still takes late records.
+        advance: the distance between the starts of consecutive windows; at most ``size``, which is the default.
+        grace: how long after its end a window still accepts late records.
+
+    Raises:
+        TopologyError: the size or the advance is not positive, the advance exceeds the size, or the grace is negative.
 
     >>> from datetime import timedelta
     >>> TimeWindows(timedelta(minutes=1), advance=timedelta(seconds=30)).starts(70_000)
@@ -92,11 +95,14 @@ class TimeWindows(Windows):
 
 @dataclass(frozen=True, init=False)
 class SlidingWindows(Windows):
-    """``[start, start + difference]`` for each different set of records at most that far apart (KIP-450).
+    """Windows ``[start, start + difference]``, one per distinct set of records at most that far apart (KIP-450).
 
     Args:
-        difference: the greatest distance between two records of a window.
-        grace: how long after its end a window still takes late records.
+        difference: the largest time between two records of a window.
+        grace: how long after its end a window still accepts late records.
+
+    Raises:
+        TopologyError: the difference or the grace is negative.
     """
 
     difference: int
@@ -111,17 +117,20 @@ class SlidingWindows(Windows):
 
     @property
     def delay(self) -> int:
-        # The end is inside: a record exactly there is still taken while stream time stands at end + grace.
+        # The end is inclusive: a record exactly there is still accepted while stream time is end + grace.
         return self.grace + 1
 
 
 @dataclass(frozen=True, init=False)
 class SessionWindows(Windows):
-    """Sessions ``[first, last]`` of records, none further than ``gap`` from the next.
+    """Sessions ``[first, last]`` of records, none further than ``gap`` from the next (KIP-94).
 
     Args:
-        gap: the greatest distance between neighbours in a session.
-        grace: how long a session still takes late records once the gap after it is over.
+        gap: the largest time between consecutive records of a session.
+        grace: how long a session still accepts late records once the gap after it has passed.
+
+    Raises:
+        TopologyError: the gap or the grace is negative.
     """
 
     gap: int

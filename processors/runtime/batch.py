@@ -1,7 +1,7 @@
 """A run of records, column by column: what flows between the processors of a task.
 
-Rule: a batch is never changed. Whoever changes a column makes a new list, and passes the other columns on as they are:
-``map_values`` costs a single list.
+Rule: a batch is never changed. A processor that changes a column makes a new list and passes the other columns on as
+they are, so ``map_values`` costs a single list.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,10 +14,10 @@ class Batch:
 
     Attributes:
         keys: the records' keys.
-        values: the values; of a table's update the new value, None where the row was deleted.
+        values: the values; for a table, the new value of each update, None where the row was deleted.
         timestamps: int milliseconds since the epoch.
-        olds: of a table's updates the values before; None where nobody asked for them, or for a stream.
-        latest: of a table's updates whether each is the newest of its key by timestamp (KIP-914); None means all are.
+        olds: for a table, the value before each update; None if no operator needs them, or for a stream.
+        latest: for a table, whether each update is its key's newest by timestamp (KIP-914); None means all are.
     """
 
     __slots__ = ("keys", "latest", "olds", "timestamps", "values")
@@ -55,7 +55,7 @@ class Batch:
             )
 
     def select(self, keep: list[bool]) -> "Batch":
-        """The records whose entry in ``keep`` is true; this very batch if all are."""
+        """The records whose entry in ``keep`` is true; this batch itself if all are."""
         if all(keep):
             return self
         return Batch(
@@ -97,7 +97,7 @@ def concatenate(batches: Sequence[Batch]) -> Batch:
 
 
 class BatchBuilder:
-    """Collects output records one by one where a processor makes them one by one."""
+    """Collects the output of a processor that makes its records one by one."""
 
     __slots__ = ("keys", "latest", "olds", "timestamps", "values")
 

@@ -1,6 +1,6 @@
-"""What a topology looks like: as text, and as a Mermaid graph that documents can show.
+"""A topology as text, and as a Mermaid graph for documents.
 
-Rule of this module: it reads a finished topology and judges nothing.
+Rule of this module: it only reads a finished topology; it checks nothing.
 """
 
 from collections.abc import Iterator, Sequence, Set
@@ -29,7 +29,7 @@ def as_text(parts: Sequence[Subtopology], internal_topics: Set[str]) -> str:
 
 
 def as_mermaid(parts: Sequence[Subtopology], internal_topics: Set[str]) -> str:
-    """The topology as a Mermaid flowchart: topics and stores are nodes, too."""
+    """The topology as a Mermaid flowchart: topics and stores are nodes too."""
     lines = ["flowchart TD"]
     edges: list[str] = []
     topics: dict[str, str] = {}
@@ -88,7 +88,7 @@ def _mermaid_nodes(part: Subtopology) -> Iterator[str]:
 
 
 def _mermaid_edges(part: Subtopology, topics: dict[str, str]) -> Iterator[str]:
-    """The part's edges; a topic that is met for the first time gets its id."""
+    """The part's edges; a topic gets its id when it is first met."""
     ids = _ids(part)
     stores = {name: f"s{part.index}_{number}" for number, name in enumerate(part.stores)}
     for node in part.nodes.values():
@@ -101,7 +101,7 @@ def _mermaid_edges(part: Subtopology, topics: dict[str, str]) -> Iterator[str]:
 
 
 def _ids(part: Subtopology) -> dict[str, str]:
-    """Mermaid's names for the nodes: theirs may hold what Mermaid cannot read."""
+    """Ids for Mermaid, because a node's own name may hold characters that it cannot parse."""
     return {name: f"n{part.index}_{number}" for number, name in enumerate(part.nodes)}
 
 

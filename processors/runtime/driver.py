@@ -1,8 +1,8 @@
-"""The in-process driver: runs a whole topology here, without Spark, for tests and small jobs.
+"""The in-process driver: runs a whole topology in this process, without Spark, for tests and small jobs.
 
-Every call of ``pipe`` is a micro-batch: what it triggers, also through repartition topics, is finished and committed
-before the next one. One that raises leaves no trace in the stores. The stores commit one after the other, so a process
-that is killed in between leaves them at different micro-batches: a job that has to survive that belongs on Spark.
+Every call of ``pipe`` is a micro-batch: everything it triggers, also through repartition topics, is finished and
+committed before the next. A micro-batch that raises leaves no trace in the stores. Each store commits by itself, so a
+process killed between two of these commits leaves them inconsistent; a job that must survive that runs on Spark.
 """
 
 import tempfile
@@ -24,11 +24,11 @@ from millpond.stores.specs import StoreSpec
 from millpond.stores.transaction import Transaction
 
 _APPLICATION: Final = "driver"
-"""The application id in the paths of the stores: a driver's directory is its own."""
+"""The application id in the stores' paths; constant, because drivers do not share a directory."""
 
 
 class Record(NamedTuple):
-    """One record that came out."""
+    """An output record; the timestamp in int milliseconds."""
 
     key: Any
     value: Any
@@ -36,7 +36,7 @@ class Record(NamedTuple):
 
 
 class _Opened(NamedTuple):
-    """An open store's parts, from which the typed store can be made again."""
+    """The parts of an open store, from which the typed store can be made anew."""
 
     spec: StoreSpec
     backend: Backend
@@ -48,9 +48,9 @@ class TopologyDriver:
 
     Args:
         topology: what to run.
-        backend: the backend of stores that do not name one: a name, a URL or a supplier.
-        local_dir: where persistent backends keep their files, for a later driver to find; by default a temporary
-            directory. It belongs to one topology: stores are found by their name and sub-topology alone.
+        backend: the backend of stores that name none themselves: a name, a URL or a supplier.
+        local_dir: where persistent backends keep their files, for a later driver to find; a temporary directory unless
+            given. Use it for one topology only: stores are found by sub-topology and name alone.
 
     Raises:
         FormatError: a store's directory is in a format version that is unknown, or later than the store's kind.
@@ -105,7 +105,7 @@ class TopologyDriver:
         return _Opened(spec, backend, Transaction(backend))
 
     def _start(self) -> None:
-        """Make the typed stores and the tasks, as they are after the last commit."""
+        """Make the typed stores and the tasks anew, as of the last commit."""
         self._stores = {place: opened.spec.open(opened.transaction) for place, opened in self._opened.items()}
         self._pending: dict[str, list[Batch]] = {topic: [] for topic in self._repartitions}
         self._tasks = [
@@ -148,7 +148,11 @@ class TopologyDriver:
         self._micro_batch({}, punctuate=True)
 
     def read(self, topic: str) -> list[Record]:
-        """What has come out on a sink topic since the last read, in order."""
+        """The records written to a sink topic since the last read, in order.
+
+        Raises:
+            TopologyError: the topology does not write ``topic``.
+        """
         return [
             Record(key, value, timestamp)
             for batch in self.read_batches(topic)
@@ -156,19 +160,19 @@ class TopologyDriver:
         ]
 
     def read_batches(self, topic: str) -> list[Batch]:
-        """The same as batches."""
+        """As ``read``, but as batches."""
         if topic not in self._outputs:
             raise TopologyError(f"the topology writes {sorted(self._outputs)}, not {topic!r}")
         batches, self._outputs[topic] = self._outputs[topic], []
         return batches
 
     def store(self, name: str) -> Any:
-        """The typed store ``name``, for looking at it between records.
+        """The typed store ``name``, for inspection between micro-batches.
 
         Raises:
             TopologyError: the topology has no such store.
         """
-        # Several tasks may hold the same global table.
+        # Several tasks may hold copies of a global table, which are equal.
         for (_, other), store in self._stores.items():
             if other == name:
                 return store
@@ -176,11 +180,11 @@ class TopologyDriver:
 
     @property
     def counters(self) -> Mapping[str, int]:
-        """What all tasks have counted so far, such as dropped and late records, by ``<node>:<what>``."""
+        """What all tasks have counted so far, by ``<node>:<counter>``."""
         return {name: amount for task in self._tasks for name, amount in task.counters.items()}
 
     def close(self) -> None:
-        """Close tasks and stores, and delete the temporary directory. Closing twice is no error."""
+        """Close tasks and stores, and delete the temporary directory. It may be called twice."""
         for task in self._tasks:
             task.close()
         for store in self._stores.values():
@@ -228,7 +232,7 @@ class TopologyDriver:
             self._outputs[topic].extend(batches)
 
     def _flush(self, outputs: dict[str, list[Batch]]) -> bool:
-        """Let each task forward what it held back; returns whether that reached other tasks, maybe flushed ones."""
+        """Flush each task; True if that reached another task, which in a loop may have been flushed already."""
         reached = False
         for task in self._tasks:
             task.flush()

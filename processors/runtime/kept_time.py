@@ -1,10 +1,10 @@
-"""A time that a processor keeps in a store's metadata, so that it is there again after a restart.
+"""A time that a processor keeps in a store's metadata, so that it survives a restart.
 
 The bytes::
 
     0x01, time (8 bytes)
 
-The first byte is the version of these bytes. Where several processors share a store, each has a name of its own.
+The first byte is the version of these bytes. If several processors share a store, each uses a name of its own.
 """
 
 from typing import Any, Final
@@ -13,23 +13,23 @@ from millpond.errors import CorruptStoreError, FormatError
 from millpond.stores.keys import TIME_SIZE, pack_time, unpack_time
 
 STREAM_TIME: Final = "stream-time"
-"""The name of the stream time of the store's only user."""
+"""The name under which a store's only user keeps its stream time."""
 
 _VERSION: Final = 1
 _HEAD: Final = bytes([_VERSION])
 
 
 def stream_time_of(number: int) -> str:
-    """The name of the stream time of one of the processors that share a store."""
+    """The name under which processor ``number`` of those that share a store keeps its stream time."""
     return f"{STREAM_TIME}-{number}"
 
 
 class KeptTime:
-    """One time.
+    """One time in the metadata of a store.
 
     Args:
-        store: whose metadata keep it.
-        name: of the metadata.
+        store: the store.
+        name: the name of the metadata.
     """
 
     def __init__(self, store: Any, name: str) -> None:
@@ -37,16 +37,16 @@ class KeptTime:
         self._name = name
 
     def get(self) -> int | None:
-        """The time that was put last, int milliseconds; None before that.
+        """The time that was put last, in int milliseconds; None if there is none.
 
         Raises:
             FormatError: it was written in a version that this release does not know.
-            CorruptStoreError: these are no bytes of a time.
+            CorruptStoreError: the bytes are not those of a time.
         """
         data: bytes | None = self._store.get_metadata(self._name)
         if data is None:
             return None
-        # Eight bytes are a time without a version, whatever they begin with.
+        # Eight bytes are a time without a version, whatever the first of them is.
         version = 0 if len(data) == TIME_SIZE else data[0] if data else None
         if version is not None and version != _VERSION:
             raise FormatError(

@@ -1,4 +1,4 @@
-"""The nodes of a topology: sources, processors and sinks, as a builder made them and as tasks run them."""
+"""The nodes of a topology: sources, processors and sinks, as a builder makes them and tasks run them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -23,8 +23,8 @@ class SourceNode(Node):
     """Reads the records of one topic.
 
     Attributes:
-        stream: whether they are facts of a stream, not updates of a table.
-        broadcast: whether every task needs all of them, not only those of its own keys.
+        stream: whether the records are those of a stream, not updates of a table.
+        broadcast: whether every task gets all records, not only those of its own keys.
     """
 
     topic: str = ""

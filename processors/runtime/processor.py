@@ -24,8 +24,8 @@ class ProcessorContext:
         node: the processor's name in the topology.
         task_id: the task's name, ``<sub-topology>_<partition>``.
         counters: what the task counts, by name; dropped and late records are counted here, not raised.
-        separable: whether a batch may go through one child after the other. If not, a processor that forwards to
-            named children has to keep the order of the records between them; ``forward`` does so by itself.
+        separable: whether a whole batch may go to one child after another. If not, a processor that uses
+            ``forward_to`` must keep the order of records across children; ``forward`` does so by itself.
     """
 
     def __init__(
@@ -63,10 +63,10 @@ class ProcessorContext:
             ) from None
 
     def forward(self, batch: Batch) -> None:
-        """Hand records to all children.
+        """Pass records to all children.
 
-        Where the children could see each other's effects the records go one by one through all of them, as if each had
-        arrived alone; elsewhere the whole batch goes to each child in turn, which cannot be told apart from outside.
+        If the children could see each other's effects, the records go through all of them one by one, as if each had
+        arrived alone. Otherwise the whole batch goes to each child in turn, with the same results.
         """
         size = len(batch.keys)
         if size == 0:
@@ -80,7 +80,7 @@ class ProcessorContext:
                     process(row)
 
     def forward_to(self, child: str, batch: Batch) -> None:
-        """Hand records to the child called ``child`` only.
+        """Pass records only to the child called ``child``.
 
         Raises:
             TopologyError: this processor has no such child.
@@ -97,12 +97,12 @@ class ProcessorContext:
     def schedule(self, interval: Duration, kind: PunctuationType, punctuator: Punctuator) -> Punctuation:
         """Call ``punctuator`` every ``interval`` of ``kind``.
 
-        Stream time counts from 0 and fires with the first record already; it moves with each record that enters the
-        task, and is scheduled in ``init`` only. Wall-clock time counts from now, and its first call is one interval
-        away. Several points of the grid that pass at once make one call.
+        A stream-time schedule can be made in ``init`` only. Its grid starts at 0, so it first fires with the first
+        record; stream time advances with each record that enters the task. A wall-clock schedule starts now and first
+        fires one interval later. Several points of the grid that pass at once make one call.
 
         Raises:
-            TopologyError: the interval is not positive, or it is too late for a stream-time schedule.
+            TopologyError: the interval is not positive, or a stream-time schedule is made after ``init``.
         """
         length = to_millis(interval, "punctuation interval")
         if length <= 0:
@@ -129,10 +129,10 @@ class Processor(ABC):
 
     @abstractmethod
     def process(self, batch: Batch) -> None:
-        """Take in records and forward what they make. Batches are never empty."""
+        """Process records and forward the results; ``batch`` is never empty."""
 
     def flush(self) -> None:
-        """Called before each commit, parents before children: forward what was held back, keep what must last."""
+        """Called before each commit, parents before children: forward what was held back, store what must last."""
 
     def close(self) -> None:
         """Called once, at the end."""

@@ -1,7 +1,7 @@
-"""Punctuations: callbacks on a grid of stream time or of the clock on the wall.
+"""Punctuations: callbacks on a grid of stream time or of wall-clock time.
 
-Rule of this module: it reads no clock. The task tells it what time it is, and what is due fires then. The next point of
-a punctuation is a ``KeptTime``, ``punctuation-<node>-<n>``, in the first store of its processor.
+Rule of this module: it reads no clock. The task tells it the time, and what is due fires then. The next point of a
+punctuation is a ``KeptTime``, ``punctuation-<node>-<n>``, in the first store of its processor.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from millpond.processors.runtime.kept_time import KeptTime
 
 
 class PunctuationType(Enum):
-    """What drives a scheduled callback: the records' time, or the clock on the wall."""
+    """What drives a scheduled callback: the records' time, or the wall clock."""
 
     STREAM_TIME = "stream-time"
     WALL_CLOCK_TIME = "wall-clock-time"
@@ -26,15 +26,19 @@ Punctuator: TypeAlias = Callable[[int], None]
 class Punctuation:
     """A scheduled callback; ``cancel`` ends it.
 
-    It fires on a grid of its interval, once however many points of the grid have gone by. Where its processor has a
-    store, the next point is kept in that store's metadata, so that a restarted task goes on where the old one stopped.
+    It fires on a grid of its interval, once however many points of the grid have passed. If its processor has a store,
+    the next point is kept in that store's metadata, so that a restarted task continues where the old one stopped.
 
     Args:
         interval: milliseconds between points of the grid.
         kind: which clock drives it.
         punctuator: what to call.
         first: the first point, if no earlier task has left one.
-        memory: where the next point is kept; None where the processor has no store.
+        memory: where the next point is kept; None if the processor has no store.
+
+    Attributes:
+        active: whether it has not been canceled.
+        due: when it fires next, int milliseconds.
     """
 
     def __init__(
@@ -72,7 +76,7 @@ class Scheduler:
     """The punctuations of one task.
 
     Args:
-        wall_clock: the time on the wall as the task begins, int milliseconds.
+        wall_clock: the wall-clock time as the task begins, int milliseconds.
     """
 
     def __init__(self, wall_clock: int) -> None:
@@ -82,11 +86,11 @@ class Scheduler:
 
     @property
     def follows_stream_time(self) -> bool:
-        """Whether anybody waits for stream time, so that records have to go one by one."""
+        """Whether a punctuation waits for stream time, so that records must be processed one by one."""
         return any(p.active and p.kind is PunctuationType.STREAM_TIME for p in self._punctuations)
 
     def start(self) -> None:
-        """All processors are initialised: from now on records may come."""
+        """Note that all processors are initialized: from now on records may arrive."""
         self._started = True
 
     def schedule(
@@ -104,7 +108,7 @@ class Scheduler:
         return punctuation
 
     def advance(self, kind: PunctuationType, now: int) -> None:
-        """Fire what is due on one of the clocks, the most overdue first."""
+        """Fire what is due by the clock ``kind``, the most overdue first."""
         if kind is PunctuationType.WALL_CLOCK_TIME:
             self._wall_clock = now
         for punctuation in sorted(self._punctuations, key=lambda p: p.due):

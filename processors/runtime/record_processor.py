@@ -1,6 +1,6 @@
-"""``RecordProcessor``: a processor of one's own that sees one record at a time.
+"""``RecordProcessor``: a base class for processors of your own that see one record at a time.
 
-What it forwards is collected and handed on in batches, so that the operators behind it stay fast.
+What they forward is collected and passed on in batches, so that the operators after them stay fast.
 """
 
 from abc import abstractmethod
@@ -44,16 +44,16 @@ class RecordProcessor(Processor):
         self.open()
 
     def open(self) -> None:
-        """Called once, before the first record; ``self.context`` is there."""
+        """Called once, before the first record; ``self.context`` is set."""
 
     @abstractmethod
     def process_record(self, key: Any, value: Any, timestamp: int) -> None:
-        """Take in one record and ``forward`` what it makes; ``timestamp`` in int milliseconds."""
+        """Process one record and ``forward`` the results; ``timestamp`` in int milliseconds."""
 
     def forward(self, key: Any, value: Any, timestamp: int, *, to: str | None = None) -> None:
-        """Hand a record to all children, or with ``to`` to the child of that name."""
+        """Pass a record to all children, or with ``to`` only to the child of that name."""
         if to != self._to:
-            self._hand_on()
+            self._forward_collected()
             self._to = to
         self._out.add(key, value, timestamp)
 
@@ -62,16 +62,16 @@ class RecordProcessor(Processor):
 
         def punctuate(now: int) -> None:
             punctuator(now)
-            self._hand_on()
+            self._forward_collected()
 
         return self.context.schedule(interval, kind, punctuate)
 
     def process(self, batch: Batch) -> None:
         for key, value, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True):
             self.process_record(key, value, timestamp)
-        self._hand_on()
+        self._forward_collected()
 
-    def _hand_on(self) -> None:
+    def _forward_collected(self) -> None:
         batch, self._out = self._out.build(), BatchBuilder()
         if self._to is None:
             self.context.forward(batch)

@@ -27,7 +27,9 @@ class Repartition(NamedTuple):
         names = (produced.key_serde, produced.value_serde, consumed.key_serde, consumed.value_serde)
         serdes = [serde(name) for name in names if name is not None]
         if len(serdes) < len(names):
-            raise TopologyError(f"the writer and the reader of the repartition topic {topic!r} need two serdes each")
+            raise TopologyError(
+                f"writer and reader of the repartition topic {topic!r} each need a key and a value serde"
+            )
         return cls(serdes[0].serialize, serdes[1].serialize, serdes[2].deserialize, serdes[3].deserialize)
 
     def transfer(self, batch: Batch) -> Batch:

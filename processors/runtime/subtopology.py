@@ -1,6 +1,6 @@
 """The parts of a topology: what is connected by edges or by shared stores, and in which order the parts run.
 
-Between parts records travel through internal (repartition) topics only.
+Records travel between parts only through internal (repartition) topics.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ class Subtopology:
     Attributes:
         index: its position in ``Topology.subtopologies``; parts that feed others through repartition topics come first.
         nodes: by name, parents before children.
-        stores: what its processors keep, by store name.
+        stores: the stores of its processors, by name.
         internal_topics: repartition topics of the whole topology.
     """
 
@@ -38,11 +38,11 @@ class Subtopology:
         return {node.topic: node for node in self.nodes.values() if isinstance(node, SinkNode)}
 
     def separable(self, name: str) -> bool:
-        """Whether a batch may go to the children of ``name`` one after the other.
+        """Whether a whole batch may go to the children of ``name`` one after another.
 
-        True if nobody could tell the difference from record after record: no two children lead to the same node, use
-        the same store or write the same topic, and no child uses a store that is also used below it. Whatever happens
-        inside one child's part of the graph is that child's own business.
+        True if that gives the same results as record by record: no two children lead to the same node, use the same
+        store or write the same topic, and no child uses a store that is also used below it. What happens within one
+        child's part of the graph does not matter.
         """
         taken: set[tuple[str, str]] = set()
         for child in self.nodes[name].children:
@@ -55,7 +55,7 @@ class Subtopology:
         return True
 
     def _claims(self, name: str) -> set[tuple[str, str]]:
-        """What only ``name`` and the nodes below it may touch if a batch is to pass them as a whole."""
+        """What only ``name`` and the nodes below it may touch if a batch is to pass through them whole."""
         claims: set[tuple[str, str]] = set()
         waiting = [name]
         while waiting:
@@ -72,7 +72,7 @@ class Subtopology:
 def connected_parts(
     nodes: Mapping[str, Node], stores: Mapping[str, StoreSpec], internal_topics: frozenset[str]
 ) -> list[Subtopology]:
-    """The connected parts, in order of their first node. Each part that uses a global table has it as a whole."""
+    """The connected parts, in order of their first node. Each part that uses a global table holds all of it."""
     group = {name: name for name in nodes}
     shared = _global_tables(nodes)
 
@@ -108,7 +108,7 @@ def connected_parts(
 
 
 def _global_tables(nodes: Mapping[str, Node]) -> dict[str, list[str]]:
-    """By the stores of global tables, the nodes that keep them current."""
+    """The nodes that keep global tables current, by store."""
     sources = [node for node in nodes.values() if isinstance(node, SourceNode) and node.broadcast]
     return {
         store: [source.name, child] for source in sources for child in source.children for store in nodes[child].stores
@@ -116,7 +116,7 @@ def _global_tables(nodes: Mapping[str, Node]) -> dict[str, list[str]]:
 
 
 def in_order(parts: Sequence[Subtopology]) -> tuple[tuple[Subtopology, ...], frozenset[str]]:
-    """Parts that write a repartition topic before those that read it, and the topics where that cannot be."""
+    """Parts that write a repartition topic before those that read it, and the topics for which that is impossible."""
     ordered: list[Subtopology] = []
     loops: set[str] = set()
     waiting = list(parts)

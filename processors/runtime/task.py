@@ -1,4 +1,4 @@
-"""A task: one sub-topology over one partition's records. All that a driver has to know."""
+"""A task: one sub-topology over the records of one partition. It is what drivers run."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from millpond.processors.runtime.subtopology import Subtopology
 
 
 class _Forwarder(Processor):
-    """A source: hands on what comes in."""
+    """A source: forwards what comes in."""
 
     def process(self, batch: Batch) -> None:
         self.context.forward(batch)
@@ -39,11 +39,11 @@ class Task:
         subtopology: what to run.
         stores: its open stores, by name.
         partition: which partition's records it gets.
-        wall_clock: the wall-clock time at which it begins, int milliseconds; ``punctuate`` advances it.
+        wall_clock: the wall-clock time as it begins, int milliseconds; ``punctuate`` advances it.
 
     Attributes:
         task_id: ``<sub-topology>_<partition>``.
-        counters: what the processors counted, as ``<node>:<what>``.
+        counters: what the processors have counted, by ``<node>:<counter>``.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class Task:
             processor.flush()
 
     def take(self) -> dict[str, list[Batch]]:
-        """What came out at each sink topic since the last call, in order."""
+        """The records written to each sink topic since the last call, in order."""
         taken = {topic: list(batches) for topic, batches in self._outputs.items() if batches}
         for batches in self._outputs.values():
             batches.clear()

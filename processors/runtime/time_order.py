@@ -54,7 +54,7 @@ def merge_order(queues: Sequence[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64
 
 
 def owners_of(order: npt.NDArray[np.int64], sizes: Sequence[int]) -> npt.NDArray[np.intp]:
-    """For each position in ``order`` the stretch that it lies in, of stretches of ``sizes`` laid end to end.
+    """The queue that each position in ``order`` lies in, for queues of ``sizes`` laid end to end.
 
     >>> owners_of(np.array([0, 1, 3, 4, 2]), [3, 2]).tolist()
     [0, 0, 1, 1, 0]
@@ -63,7 +63,7 @@ def owners_of(order: npt.NDArray[np.int64], sizes: Sequence[int]) -> npt.NDArray
 
 
 def runs_of(owners: npt.NDArray[np.intp]) -> Iterator[tuple[int, int]]:
-    """Each run of equal owners as the owner and the run's length.
+    """Each run of equal owners: the owner and the run's length.
 
     >>> list(runs_of(np.array([0, 0, 1, 1, 0])))
     [(0, 2), (1, 2), (0, 1)]

@@ -1,4 +1,4 @@
-"""A finished topology: the graph that ``StreamsBuilder.build`` makes and drivers run. Nothing changes it any more.
+"""A finished topology: the graph that ``StreamsBuilder.build`` makes and drivers run. It never changes.
 
 Nodes keep the order in which they were added.
 """
@@ -23,7 +23,7 @@ class Topology:
         internal_topics: the repartition topics.
         subtopologies: the connected parts; what writes a repartition topic comes before what reads it.
         loops: the repartition topics for which that order is impossible: what a part writes comes back to it, because
-            both ends of the way use the same store.
+            both ends of the path use the same store.
 
     Raises:
         TopologyError: a topic is both written and read.
@@ -66,9 +66,9 @@ class Topology:
 
     @property
     def fingerprint(self) -> str:
-        """A short hash of the stores, their layouts and where they sit: equal as long as state can be carried over.
+        """A short hash of the stores, their layouts and sub-topologies; equal as long as state can be carried over.
 
-        A plain store and its timestamped twin are the same here: either takes over the other's rows (KIP-258).
+        A plain store and its timestamped counterpart count as the same: either takes over the other's rows (KIP-258).
         """
         digest = blake2b(digest_size=8)
         for part in self.subtopologies:
@@ -82,7 +82,7 @@ class Topology:
 
 
 def _check_topics(nodes: Mapping[str, Node], internal_topics: frozenset[str]) -> None:
-    """Refuse a topic of the user's that is both written and read: what is written leaves the topology."""
+    """Refuse a user's topic that is both written and read: what is written leaves the topology."""
     readers = {node.topic: node.name for node in nodes.values() if isinstance(node, SourceNode)}
     for sink in nodes.values():
         if not isinstance(sink, SinkNode) or sink.topic in internal_topics or sink.topic not in readers:
@@ -92,13 +92,13 @@ def _check_topics(nodes: Mapping[str, Node], internal_topics: frozenset[str]) ->
         if path:
             raise TopologyError(f"the topology has a cycle: topic {sink.topic!r} -> {' -> '.join(path)} -> the topic")
         raise TopologyError(
-            f"topic {sink.topic!r} is written by {sink.name!r} and read by {reader!r} of the same topology; go on from "
-            "the stream that is written (repartition() moves its records), or make two topologies"
+            f"topic {sink.topic!r} is written by {sink.name!r} and read by {reader!r} of the same topology; continue "
+            "from the stream that is written (repartition() moves its records), or make two topologies"
         )
 
 
 def _path(nodes: Mapping[str, Node], readers: Mapping[str, str], start: str, stop: str) -> list[str]:
-    """The nodes of a way from ``start`` to ``stop``, through repartition topics too; none if there is no way."""
+    """The nodes on a path from ``start`` to ``stop``, also through repartition topics; empty if there is none."""
     waiting, seen = [[start]], {start}
     while waiting:
         path = waiting.pop(0)

@@ -1,7 +1,7 @@
 """A join of a stream with itself that keeps its records once (``StreamsBuilder(optimize=True)``).
 
 The results and their order are those of the general join, which keeps every record on both sides, with one difference
-that Kafka Streams has, too: a record that is as old as the store still holds is not paired with itself.
+that Kafka Streams has too: a record at the very edge of the store's retention is not paired with itself.
 """
 
 from collections.abc import Callable

@@ -25,7 +25,7 @@ class StreamFilter(Processor):
 
 
 class StreamMap(Processor):
-    """Replaces each record by the pair ``mapper(key, value)``."""
+    """Replaces each record with the pair ``mapper(key, value)``."""
 
     def __init__(self, mapper: Callable[[Any, Any], tuple[Any, Any]]) -> None:
         self._mapper = mapper
@@ -36,7 +36,7 @@ class StreamMap(Processor):
 
 
 class StreamMapValues(Processor):
-    """Replaces each value by ``mapper(value)`` or ``mapper(key, value)``; also called for None (unlike on a table)."""
+    """Replaces each value with ``mapper(value)`` or ``mapper(key, value)``; called for None too, unlike on a table."""
 
     def __init__(self, mapper: Callable[..., Any]) -> None:
         self._mapper = mapper
@@ -48,7 +48,7 @@ class StreamMapValues(Processor):
 
 
 class StreamFlatMap(Processor):
-    """Replaces each record by the pairs of ``mapper(key, value)``, all at the record's time."""
+    """Replaces each record with the pairs of ``mapper(key, value)``, all at the record's time."""
 
     def __init__(self, mapper: Callable[[Any, Any], Iterable[tuple[Any, Any]]]) -> None:
         self._mapper = mapper
@@ -66,7 +66,7 @@ class StreamFlatMap(Processor):
 
 
 class StreamFlatMapValues(Processor):
-    """Replaces each record by one for each of the values in ``mapper(value)`` or ``mapper(key, value)``."""
+    """Replaces each record with one for each of the values in ``mapper(value)`` or ``mapper(key, value)``."""
 
     def __init__(self, mapper: Callable[..., Iterable[Any]]) -> None:
         self._mapper = mapper
@@ -85,7 +85,7 @@ class StreamFlatMapValues(Processor):
 
 
 class StreamSelectKey(Processor):
-    """Replaces each key by ``selector(key, value)``."""
+    """Replaces each key with ``selector(key, value)``."""
 
     def __init__(self, selector: Callable[[Any, Any], Any]) -> None:
         self._selector = selector
@@ -117,7 +117,7 @@ class StreamBranch(Processor):
     """Sends each record to the child of the first predicate that is true for it; without one it is dropped.
 
     Args:
-        branches: predicates and the names of the children, in the order in which they are asked.
+        branches: predicates and the names of the children, in the order in which they are tried.
     """
 
     def __init__(self, branches: Sequence[tuple[Predicate, str]]) -> None:
@@ -138,7 +138,7 @@ class StreamBranch(Processor):
 
 
 class DropNullKeys(Processor):
-    """Stands before a repartition topic: a record without a key has no partition."""
+    """Drops records without a key before a repartition topic: they have no partition."""
 
     def process(self, batch: Batch) -> None:
         kept = batch.select([key is not None for key in batch.keys])

@@ -1,8 +1,8 @@
 """One side of a join of two streams within a window (KIP-77): each pair of records comes out once.
 
-A record looks the other side up first and is kept for it afterwards, so the later of two records makes their result, at
-the larger of their times. A null value joins nothing, nor does a null key (KIP-962): the record is dropped, or, on a
-side whose records come out without a partner too, a record with a null key comes out alone.
+A record first looks up the other side and is then kept for it, so the later of two records makes their result, at the
+larger of their timestamps. A record with a null value is dropped. One with a null key has no partner (KIP-962): it is
+dropped too, except on a side whose records come out without a partner, where it comes out alone.
 """
 
 from collections.abc import Callable
@@ -20,13 +20,13 @@ from millpond.stores.typed.window import WindowStore
 
 @dataclass(frozen=True)
 class StreamStreamJoinPlan:
-    """What both sides of a join have to know.
+    """What both sides of a join need to know.
 
     Attributes:
         joiner: ``joiner(key, left value, right value)``.
         windows: which records belong together.
         stores: the name of each side's window store.
-        join_type: whose records come out without a partner, too.
+        join_type: which side's records come out without a partner too.
         waiting: the store of the records without a partner; None if they come out at once, or never.
     """
 
@@ -53,8 +53,8 @@ class StreamStreamJoin(Processor):
         self._plan = plan
         self._side = side
         self._other_side = side.other
-        self._alone = plan.join_type.keeps(side)
-        self._other_alone = plan.join_type.keeps(side.other)
+        self._emits_unmatched = plan.join_type.keeps(side)
+        self._other_emits_unmatched = plan.join_type.keeps(side.other)
 
     def init(self, context: ProcessorContext) -> None:
         super().init(context)
@@ -75,7 +75,7 @@ class StreamStreamJoin(Processor):
             if waiting is not None:
                 for record in waiting.advance(timestamp):
                     self._emit_waiting(out, record)
-            if value is None or (key is None and not self._alone):
+            if value is None or (key is None and not self._emits_unmatched):
                 self.context.count(CounterName.DROPPED_NULL)
             elif key is None:
                 out.add(key, self._join(key, value, None), timestamp)
@@ -89,16 +89,16 @@ class StreamStreamJoin(Processor):
         back, ahead = self._plan.reach(self._side)
         matches = list(self._other.fetch_range(key, timestamp - back, timestamp + ahead))
         for other_timestamp, other_value in matches:
-            if self._waiting is not None and self._other_alone:
+            if self._waiting is not None and self._other_emits_unmatched:
                 close = self._plan.close(self._other_side, other_timestamp)
                 self._waiting.remove(close, other_timestamp, self._other_side, key)
             out.add(key, self._join(key, value, other_value), max(timestamp, other_timestamp))
-        if not matches and self._alone:
-            self._leave_alone(out, key, value, timestamp)
+        if not matches and self._emits_unmatched:
+            self._handle_unmatched(out, key, value, timestamp)
         self._store.put(key, value, timestamp)
 
-    def _leave_alone(self, out: BatchBuilder, key: Any, value: Any, timestamp: int) -> None:
-        """Nothing has matched so far: wait, unless it is too late to, or nobody wants to."""
+    def _handle_unmatched(self, out: BatchBuilder, key: Any, value: Any, timestamp: int) -> None:
+        """Let a record without a match wait for one, or emit it at once if it came too late or the join is eager."""
         close = self._plan.close(self._side, timestamp)
         if self._waiting is None or close < self._waiting.stream_time:
             out.add(key, self._join(key, value, None), timestamp)

@@ -1,7 +1,7 @@
 """Stream-table join: each stream record looks the table up once (KIP-77), at its own time if the table is versioned.
 
 KIP-914: against a versioned table the lookup is as of the record's timestamp, so that an out-of-order record meets the
-value that was valid then. What lies beyond the history retention is null: an inner join drops the record, a left join
+value that was valid then. A lookup beyond the history retention finds null: an inner join drops the record, a left join
 keeps it, and both count it.
 """
 
@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 class StreamTableJoin(Processor):
-    """Joins each record of a stream with the table's value of its key.
+    """Joins each record of a stream with the table's value for its key.
 
     A null key joins nothing: an inner join drops the record, a left join passes it on alone (KIP-962). A null value is
     dropped by both.
@@ -29,7 +29,7 @@ class StreamTableJoin(Processor):
         table: the table's value getter.
         joiner: called with the record's key, its value and the table's.
         join_type: inner, or left, which keeps a record without a match.
-        selector: ``selector(key, value)`` gives the key to look up; the record's own unless given.
+        selector: ``selector(key, value)`` returns the key to look up; the record's own unless given.
         buffer: where records wait for late table records (KIP-923).
     """
 
@@ -80,7 +80,7 @@ class StreamTableJoin(Processor):
     def _usable(self, batch: Batch) -> Batch:
         """The records that can have a result."""
         batch = batch.select([value is not None for value in batch.values])
-        wanted = self._wanted(batch)
+        wanted = self._lookup_keys(batch)
         if None not in wanted:
             return batch
         # KIP-962: a left join keeps a record without a key, although there is nothing to look up.
@@ -88,12 +88,12 @@ class StreamTableJoin(Processor):
             [key is not None or (self._left and own is None) for key, own in zip(wanted, batch.keys, strict=True)]
         )
 
-    def _wanted(self, batch: Batch) -> list[Any]:
+    def _lookup_keys(self, batch: Batch) -> list[Any]:
         """The keys to look up."""
         return batch.keys if self._selector is None else list(map(self._selector, batch.keys, batch.values))
 
     def _look_up(self, batch: Batch) -> list[Any]:
-        wanted = self._wanted(batch)
+        wanted = self._lookup_keys(batch)
         if None not in wanted:
             return self._get(wanted, batch.timestamps)
         present = [i for i, key in enumerate(wanted) if key is not None]

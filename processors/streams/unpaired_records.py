@@ -1,13 +1,13 @@
-r"""Records of a stream-stream join that have no partner yet: they wait for their window and grace to be over.
+r"""Records of a stream-stream join that have no partner yet: they wait for their window and grace to pass.
 
-One key-value store serves both sides of the join, and its metadata hold the time of both. ``UNPAIRED_RECORDS``::
+One key-value store serves both sides of the join, and its metadata holds the time of both. ``UNPAIRED_RECORDS``::
 
     key       closing time, record time (8 bytes each), side (0x00 right, 0x01 left), key
     value     for each record: length of the value (4 bytes, big-endian), value
     metadata  "stream-time", a ``KeptTime``: the largest timestamp of either side
 
 A window that closes at ``c`` is over when stream time has passed ``c``. So after each record the store holds no row
-that closes before the stream time, and a batch has to look only at those that close until its own largest time.
+that closes before stream time, and a batch only has to look at rows that close before its own largest timestamp.
 """
 
 from collections.abc import Iterator
@@ -28,17 +28,17 @@ UNPAIRED_RECORDS: Final = Layout("unpaired-records", 1)
 
 _LENGTH: Final = Struct(">I")
 _SIDES: Final = {Side.RIGHT: b"\x00", Side.LEFT: b"\x01"}
-"""By which records of the same time come out, the right ones first."""
+"""Orders records of the same time: the right ones come out first."""
 _SIDE_OF: Final = {data: side for side, data in _SIDES.items()}
 
 
 def unpaired_records_spec(name: str, backend: str | None = None) -> StoreSpec:
-    """The description of the store for ``WaitingRecords``."""
+    """The spec of the store for ``WaitingRecords``."""
     return StoreSpec(name, StoreKind.KEY_VALUE, BYTES, BYTES, backend=backend, layout=UNPAIRED_RECORDS)
 
 
 class Waiting(NamedTuple):
-    """A record that has waited in vain."""
+    """A record for which no partner came."""
 
     timestamp: int
     side: Side
@@ -68,7 +68,7 @@ class WaitingRecords:
         self.stream_time = MIN_TIME
 
     def begin(self, until: int) -> None:
-        """Take over the stream time from the store, and look up what closes before ``until``, the batch's last time."""
+        """Read the stream time from the store, and find what closes before ``until``, the batch's largest timestamp."""
         kept = self._kept_time.get()
         self.stream_time = MIN_TIME if kept is None else kept
         self._before = self.stream_time
@@ -79,12 +79,12 @@ class WaitingRecords:
                 self._due = [(unpack_time(row), row) for row, _ in rows]
 
     def end(self) -> None:
-        """Leave the stream time in the store."""
+        """Write the stream time to the store."""
         if self.stream_time > self._before:
             self._kept_time.put(self.stream_time)
 
     def advance(self, timestamp: int) -> list[Waiting]:
-        """Move stream time, and take out the records whose time is over, the oldest first."""
+        """Advance stream time; remove and return the records whose time is over, the oldest first."""
         if timestamp <= self.stream_time:
             return []
         self.stream_time = timestamp
@@ -106,7 +106,7 @@ class WaitingRecords:
             heappush(self._due, (close, row))
 
     def remove(self, close: int, timestamp: int, side: Side, key: Any) -> None:
-        """The records of ``key`` with this time and side have found a partner."""
+        """Forget the records of ``key`` with this time and side: they have found a partner."""
         if close >= self.stream_time:
             self._store.delete(self._row(close, timestamp, side, key))
 

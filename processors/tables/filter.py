@@ -1,7 +1,7 @@
 """Filtering a table: a row whose predicate turns false is deleted.
 
-An update that finds nothing and leaves nothing is dropped where the values before are known. KIP-914: not if the table
-is versioned, for there a second tombstone may be what keeps an out-of-order value from being the latest.
+An update from no value to no value is dropped if the old value is known. Not on a versioned table (KIP-914): there a
+second tombstone may be what keeps an out-of-order value from becoming the latest.
 """
 
 from collections.abc import Callable

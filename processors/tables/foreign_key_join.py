@@ -1,15 +1,15 @@
 """Foreign-key table-table join: each row of the left table finds the row of the foreign table that it names (KIP-213).
 
-The rows that belong together live in different tasks, so they meet by messages::
+The rows that belong together live in different tasks, so the tasks exchange messages::
 
-    left task       a changed row subscribes at its foreign key, with the hash of its value, and sends the value ahead
+    left task       a changed row subscribes at its foreign key, with its value's hash; the result task gets the value
     foreign task    keeps the subscriptions; answers each, and all of a key again when its foreign value changes
     result task     keeps the left values; joins an answer with the one that asked for it, and drops stale answers
 
-The three never form a circle, so that a job can run them one after the other. The result task holds answers back until
-the end of the micro-batch, when it knows every left value of the batch, whatever order the messages came in.
+The three never form a cycle, so a job can run them one after the other. The result task holds answers back until the
+end of the micro-batch, when it knows every left value of the batch, whatever order the messages came in.
 
-KIP-914: an update of a versioned side that is not its key's latest subscribes and answers nothing.
+KIP-914: an update of a versioned side that is not its key's latest is counted and ignored.
 """
 
 from collections.abc import Callable
@@ -36,7 +36,7 @@ from millpond.stores.serdes import Serde
 
 
 def latest_only(context: ProcessorContext, batch: Batch, versioned: bool) -> Batch:
-    """The updates of ``batch`` that count where its table is versioned."""
+    """The updates of ``batch`` without those that a versioned table ignores, which are counted."""
     if not versioned or batch.latest is None:
         return batch
     kept = batch.select(batch.latest)
@@ -58,9 +58,9 @@ class SubscriptionSend(Processor):
     """In the left task: turns each changed row into subscriptions, and sends its value to the result task.
 
     Args:
-        extract: ``extract(key, value)`` gives the foreign key.
+        extract: ``extract(key, value)`` returns the foreign key.
         serdes: of the left keys, the left values and the foreign keys.
-        join_type: inner, or left, where rows without a foreign value have a result, too.
+        join_type: inner, or left, where rows without a foreign value have a result too.
         versioned: whether the left table is versioned.
         subscriptions, rows: the sinks of the two kinds of messages.
     """
@@ -102,7 +102,7 @@ class SubscriptionSend(Processor):
         self.context.forward_to(self._subscriptions, messages.build())
 
     def _instructions(self, old_key: Any, new_key: Any, deleted: bool) -> list[tuple[Any, Instruction]]:
-        """What to tell whom; exactly one message asks for an answer, if a result may have to change."""
+        """Foreign keys and what to tell each; exactly one message asks for an answer if a result may have to change."""
         told = []
         if old_key is not None and (new_key is None or not self._same(old_key, new_key)):
             # The result of a left row that has lost its foreign key does not depend on an answer.
@@ -172,7 +172,7 @@ class SubscriptionReceive(Processor):
         if instruction is Instruction.DELETE_KEY_NO_PROPAGATE:
             return None
         if instruction is Instruction.DELETE_KEY_AND_PROPAGATE:
-            # A row that is still there, but names no foreign row any more, matters only to a result that stands.
+            # A row that still exists but no longer names a foreign row matters only if it has a result.
             return Response(hash_, Content.NOTHING if hash_ is None else Content.RETRACTION)
         if value is not None:
             return Response(hash_, Content.VALUE, self._value_serde.serialize(value))
@@ -241,7 +241,7 @@ class ResponseJoin(Processor):
         result: the store of the results.
         joiner: called with key, left value and foreign value.
         serdes: of the left and the foreign values.
-        join_type: inner, or left, where rows without a foreign value have a result, too.
+        join_type: inner, or left, where rows without a foreign value have a result too.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The messages of the foreign-key join (KIP-213), as bytes: they travel through internal topics and lie in stores.
+"""The messages of the foreign-key join (KIP-213), as bytes in internal topics and in stores.
 
 A subscription and a combined key are byte for byte those of Kafka Streams::
 
@@ -6,15 +6,15 @@ A subscription and a combined key are byte for byte those of Kafka Streams::
     subscription   version (0, or 1 with a partition; the highest bit says that there is no hash), instruction,
                    hash (16 bytes), primary key, partition (4 bytes, version 1 only)
 
-A response is not: Kafka Streams' cannot tell a foreign value of no bytes from none. Ours says what it brings::
+A response is not, because Kafka Streams' cannot tell an empty foreign value from none. Ours says what it carries::
 
     response       version (1; the highest bit says that there is no hash), content, hash (16 bytes), foreign value
 
-Nor is there a left row in Kafka Streams, where the result task reads the left table itself::
+Kafka Streams has no left rows; its result task reads the left table itself. Ours::
 
     left row       0x01 if the row names a foreign key, else 0x00; hash (16 bytes), left value
 
-The stores that these lie in::
+The stores that hold these::
 
     FOREIGN_KEY_SUBSCRIPTIONS    key-value                  combined key -> hash
     FOREIGN_KEY_LEFT_ROWS        timestamped-key-value      primary key -> left row
@@ -50,47 +50,47 @@ _C2 = 0x4CF5AD432745937F
 
 
 def subscriptions_spec(name: str) -> StoreSpec:
-    """The description of the store of the subscriptions, in the tasks of the foreign table."""
+    """The spec of the store of subscriptions, in the tasks of the foreign table."""
     return StoreSpec(name, StoreKind.KEY_VALUE, BYTES, BYTES, layout=FOREIGN_KEY_SUBSCRIPTIONS)
 
 
 def left_rows_spec(name: str, key_serde: Serde[Any]) -> StoreSpec:
-    """The description of the store of the left rows, in the tasks of the results."""
+    """The spec of the store of left rows, in the tasks of the results."""
     return StoreSpec(name, StoreKind.TIMESTAMPED_KEY_VALUE, key_serde, BYTES, layout=FOREIGN_KEY_LEFT_ROWS)
 
 
 class Instruction(IntEnum):
-    """What the side of the foreign table does with a subscription; the numbers are Kafka Streams'."""
+    """What the foreign side does with a subscription; the numbers are Kafka Streams'."""
 
     DELETE_KEY_NO_PROPAGATE = 0
     """Forget the subscription."""
     DELETE_KEY_AND_PROPAGATE = 1
     """Forget the subscription and answer that there is no foreign value."""
     PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE = 2
-    """Keep the subscription and answer, also if there is no foreign value."""
+    """Keep the subscription and answer, even if there is no foreign value."""
     PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE = 3
-    """Keep the subscription and answer; if there is no foreign value, that matters only to a result that stands."""
+    """Keep the subscription and answer; the lack of a foreign value matters only if there is a result."""
 
 
 class Content(IntEnum):
-    """What a response brings."""
+    """What a response carries."""
 
     NOTHING = 0
     """No foreign value: a left join's result has None there, an inner join's result is deleted."""
     VALUE = 1
     """The foreign value."""
     RETRACTION = 2
-    """No foreign value either, but nobody needs to hear of it unless a result stands."""
+    """No foreign value either, but that matters only if there is a result."""
 
 
 class Subscription(NamedTuple):
-    """What a row of the left table asks of the side of the foreign table.
+    """What a row of the left table asks of the foreign side.
 
     Attributes:
         hash: of the left value's bytes; None where the row was deleted.
         instruction: what to do.
         primary_key: the bytes of the left table's key.
-        partition: the left task's partition, if it has to be told (version 1).
+        partition: the left task's partition, if it is sent (version 1).
     """
 
     hash: bytes | None
@@ -115,11 +115,11 @@ class Subscription(NamedTuple):
 
 
 class Response(NamedTuple):
-    """What the side of the foreign table answers.
+    """What the foreign side answers.
 
     Attributes:
-        hash: of the left value that was subscribed with; an answer to any other than the current one is stale.
-        content: what it brings.
+        hash: of the left value that asked; an answer to any value but the current one is stale.
+        content: what it carries.
         foreign_value: the bytes of the foreign value, empty where there is none.
     """
 
@@ -145,7 +145,7 @@ class LeftRow(NamedTuple):
     """A row of the left table, as the result task keeps it.
 
     Attributes:
-        names_foreign: whether the row names a foreign key, so that somebody answers it.
+        names_foreign: whether the row names a foreign key, and so gets an answer.
         hash: of the value, as in the row's subscription.
         value: the bytes of the left table's value.
     """
@@ -173,7 +173,7 @@ def primary_key_of(combined: bytes) -> bytes:
 
 
 def murmur3_128(data: bytes) -> bytes:
-    """The 128-bit Murmur3 hash by which Kafka Streams tells a stale response.
+    """The 128-bit Murmur3 hash by which Kafka Streams recognizes a stale response.
 
     >>> murmur3_128(b"hello").hex()
     '30bfb4f39919e764566aea857401d1c6'
@@ -190,7 +190,7 @@ def murmur3_128(data: bytes) -> bytes:
     h2 ^= len(data)
     h1 = (h1 + h2) & _MASK
     h2 = (h2 + h1) & _MASK
-    h1, h2 = _finalised(h1), _finalised(h2)
+    h1, h2 = _finalized(h1), _finalized(h2)
     h1 = (h1 + h2) & _MASK
     return _HASH.pack(h1, (h2 + h1) & _MASK)
 
@@ -207,7 +207,7 @@ def _mix2(k2: int) -> int:
     return (_rotl((k2 * _C2) & _MASK, 33) * _C1) & _MASK
 
 
-def _finalised(value: int) -> int:
+def _finalized(value: int) -> int:
     value = ((value ^ (value >> 33)) * 0xFF51AFD7ED558CCD) & _MASK
     value = ((value ^ (value >> 33)) * 0xC4CEB9FE1A85EC53) & _MASK
     return value ^ (value >> 33)

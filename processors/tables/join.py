@@ -1,7 +1,7 @@
 """Table-table join: each update of one side looks up the other's latest value (KIP-77).
 
 The result's timestamp is the larger of the two. A row that has no result and had none gets no tombstone. KIP-914: an
-update of a versioned side that is not its key's latest makes no result; whether a side is versioned is asked per side.
+update of a versioned side that is not its key's latest makes no result; each side may be versioned or not.
 """
 
 from collections.abc import Callable

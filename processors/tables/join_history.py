@@ -1,7 +1,7 @@
 """Table-table join with a complete history: every older result is corrected when an out-of-order record arrives.
 
 KIP-914 calls this "Attempt 2" and leaves it to a later option. Both tables are versioned, so each key has a value at
-any time, and so has the joined table: the join of the two values of that time. An update of one side is valid from its
+any time, and so has the joined table: the join of the two values at that time. An update of one side is valid from its
 own timestamp to that of the key's next version. In that time the joined table changes wherever the other side does;
 each change is forwarded with the time at which it happened. Taken as versioned puts, the results make the joined
 table's history, as far as both tables keep theirs.
@@ -50,7 +50,7 @@ class TableHistoryJoin(Processor):
         self.context.forward(out.build())
 
     def _correct(self, out: BatchBuilder, key: Any, value: Any, timestamp: int) -> None:
-        """The results in the time for which ``value`` is valid, and where that ends, if nothing follows it."""
+        """Add the results for the time in which ``value`` is valid, and a deletion at its end if no result follows."""
         following = self._this.steps(key, timestamp, None)[1:]
         until, next_ = following[0] if following else (None, None)
         horizon = self._other.horizon()

@@ -1,7 +1,7 @@
-"""Re-ordering before a table: records that are out of order within a grace period reach the table in order of time.
+"""Re-ordering before a table: records that are out of order within a grace period reach the table in time order.
 
 KIP-914 names this as its long-term vision: with it, operators below the table need not care about records that are not
-their key's latest. A record that is late even so goes to the table at once, as it would without a grace period.
+their key's latest. A record that is later than that goes to the table at once, as it would without a grace period.
 """
 
 from millpond.processors.runtime.batch import Batch

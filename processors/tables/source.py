@@ -1,4 +1,4 @@
-"""A table's beginning: records of a topic become updates of its key."""
+"""Where a table begins: each record of a topic becomes an update of its key."""
 
 from millpond.processors.runtime.batch import Batch
 from millpond.processors.runtime.counters import CounterName
@@ -11,5 +11,5 @@ class TableSource(TableProcessor):
     def process(self, batch: Batch) -> None:
         kept = batch.select([key is not None for key in batch.keys]) if None in batch.keys else batch
         self.context.count(CounterName.DROPPED_NULL_KEY, len(batch) - len(kept))
-        # Of another table's updates only the new values count: this table has values before and latest ones of its own.
+        # Only the new values of another table's updates count: this table has its own old values and latest updates.
         self._output.write(kept.with_values(kept.values))

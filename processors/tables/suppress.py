@@ -1,7 +1,7 @@
 """``KTable.suppress``: holds updates back until a time has passed or until a window is closed (KIP-328).
 
-A later update of a held key takes the place of the earlier one and keeps its buffer time. As in Kafka Streams, what
-goes out has the value before its last update as old value.
+A later update of a held key replaces the earlier one and keeps its buffer time. As in Kafka Streams, the old value of
+an emitted update is the value before the key's last update.
 """
 
 from typing import Any
@@ -21,13 +21,13 @@ class Suppress(Processor):
     """Buffers each update, then emits what is due by the stream time that this processor has seen.
 
     Args:
-        config: what downstream wants.
+        config: the configuration of the resulting table.
         suppressed: the bounds.
         delay: how far stream time must have moved past an update's buffer time.
-        final: the buffer time is the end of the key's window, and deletions need not go out.
+        final: whether the buffer time is the end of the key's window, and deletions need not be emitted.
         store: the buffer's store.
         serdes: of the table's keys and values.
-        overhead: how many bytes an update counts beside its key and values.
+        overhead: how many bytes an update counts besides its key and values.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Suppress(Processor):
 
 
 class SuppressedGetter(ValueGetter):
-    """The table as everybody downstream believes it to be: without the updates that are held back."""
+    """The table as operators downstream know it: without the updates that are held back."""
 
     def __init__(self, buffer: SuppressBuffer, key_serde: Serde[Any], parent: ValueGetter) -> None:
         self._buffer = buffer

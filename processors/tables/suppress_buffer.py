@@ -1,4 +1,4 @@
-"""The updates that ``suppress`` holds back, in a store: one a key, in the order of their buffer times.
+"""The updates that ``suppress`` holds back, in a store: one per key, in the order of their buffer times.
 
 The rows of the store (keys and values are bytes), ``SUPPRESS_BUFFER``::
 
@@ -9,9 +9,8 @@ The rows of the store (keys and values are bytes), ``SUPPRESS_BUFFER``::
     metadata "totals"                how many updates are held, and their bytes (8 bytes each)
     metadata "stream-time"           a ``KeptTime``
 
-Reads and writes are for whole batches: ``load`` brings in what a batch can touch, ``save`` writes what it changed. The
-bytes are counted as Kafka Streams counts them: those of key and values, and an overhead for times and origin of each
-update.
+Reads and writes are for whole batches: ``load`` reads what a batch can touch, ``save`` writes what it changed. Bytes
+are counted as in Kafka Streams: those of key and values, and an overhead for the times and the origin of each update.
 """
 
 import struct
@@ -38,7 +37,7 @@ _TOTALS_NAME = "totals"
 
 
 def suppress_buffer_spec(name: str) -> StoreSpec:
-    """The description of the store for ``SuppressBuffer``."""
+    """The spec of the store for ``SuppressBuffer``."""
     return StoreSpec(name, StoreKind.KEY_VALUE, BYTES, BYTES, layout=SUPPRESS_BUFFER)
 
 
@@ -48,9 +47,9 @@ class Held:
     Attributes:
         time: the buffer time, that of the key's first held update.
         timestamp, value, old: of the last update.
-        prior: the value before the first held update: what everybody downstream still believes.
+        prior: the value before the first held update: what operators downstream still know.
         first: whether it is the first held update, so that ``prior`` is ``old``.
-        size: the bytes that it counts, where known.
+        size: how many bytes it counts, if known.
     """
 
     __slots__ = ("first", "old", "prior", "size", "time", "timestamp", "value")
@@ -71,10 +70,10 @@ class SuppressBuffer:
     """The buffer of one task.
 
     Args:
-        store: keeps it.
+        store: where it is kept.
         value_serde: how values become bytes.
-        measure: know the bytes at all times, not only after ``save``.
-        overhead: how many bytes an update counts beside its key and values.
+        measure: keep ``bytes`` exact at all times, not only after ``save``.
+        overhead: how many bytes an update counts besides its key and values.
 
     Attributes:
         stream_time: the greatest timestamp seen, None before the first.
@@ -97,7 +96,7 @@ class SuppressBuffer:
         self._order: list[tuple[int, bytes]] = []
 
     def load(self, keys: Iterable[bytes], until: int | None) -> None:
-        """Bring in what is held of ``keys``, and all with a buffer time up to ``until`` (None: all there is)."""
+        """Load what is held of ``keys``, and all updates with a buffer time up to ``until`` (None: all of them)."""
         stop = _END if until is None or until >= MAX_TIME else _BY_TIME + pack_time(until + 1)
         rows: dict[bytes, bytes | None] = dict(self._store.scan(_BY_TIME, stop))
         distinct = list(dict.fromkeys(keys))
@@ -126,11 +125,11 @@ class SuppressBuffer:
         self._held[key] = held
 
     def first_time(self) -> int | None:
-        """The least buffer time of what was loaded and is still held."""
+        """The least buffer time among what was loaded and is still held."""
         return self._order[0][0] if self._order else None
 
     def take_first(self) -> tuple[bytes, Held]:
-        """Take out the update with the least buffer time, and of those the least key."""
+        """Remove and return the key and update with the least buffer time; ties go by key."""
         _, key = heappop(self._order)
         held = self._held.pop(key)
         self.records -= 1
@@ -183,7 +182,7 @@ class SuppressBuffer:
         return b"".join(parts)
 
     def _decode(self, row: bytes, data: bytes | None) -> Held:
-        assert data is not None, "a key's row has no row in the order of time"
+        assert data is not None, "a key's row has no counterpart in time order"
         values: list[Any] = []
         offset = 8
         for _ in range(3):

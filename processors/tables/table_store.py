@@ -12,7 +12,7 @@ from millpond.stores.typed.versioned import VALID_TO_UNDEFINED, VersionedKeyValu
 
 
 class _Untimed:
-    """A store without timestamps where one with them is expected; they come back as unknown (KIP-258)."""
+    """Lets a store without timestamps pass for one with them; they read as unknown (KIP-258)."""
 
     def __init__(self, store: KeyValueStore[Any, Any]) -> None:
         self._store = store
@@ -32,7 +32,7 @@ def _untimed(value: Any) -> ValueAndTimestamp[Any] | None:
 
 
 class TableStore:
-    """A table's store, timestamped, versioned or plain, behind the few calls that table processors need."""
+    """A timestamped, versioned or plain store, with one signature for each call."""
 
     def __init__(self, store: Any) -> None:
         self.store: TimestampedKeyValueStore[Any, Any] | VersionedKeyValueStore[Any, Any] | _Untimed = (
@@ -48,7 +48,7 @@ class TableStore:
         return ValueAndTimestamp(found.value, found.timestamp)
 
     def put(self, key: Any, value: Any, timestamp: int) -> int:
-        """Put a value, or delete with None; the result of a versioned put, VALID_TO_UNDEFINED for others."""
+        """Put a value, or delete with None; returns what a versioned put does, VALID_TO_UNDEFINED for other stores."""
         if isinstance(self.store, VersionedKeyValueStore):
             return self.store.put(key, value, timestamp)
         self.store.put(key, value, timestamp)

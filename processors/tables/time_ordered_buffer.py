@@ -1,9 +1,9 @@
-"""A buffer that holds records back for a grace period and lets them go in the order of their times.
+"""A buffer that holds records back for a grace period and releases them in time order.
 
 Stream time here is the greatest timestamp of the records that were buffered. A record that is older than stream time
-less the grace period is late: it is not buffered, nor dropped, but passes at once. The others leave as soon as stream
-time has reached their timestamp plus the grace period, by timestamp, then by the bytes of the key, then by arrival.
-What is still in the buffer at the end of a stream stays there until a later record moves stream time on.
+minus the grace period is late: it is neither buffered nor dropped, but passes at once. The others leave as soon as
+stream time has reached their timestamp plus the grace period, by timestamp, then by the bytes of the key, then by
+arrival. What is still in the buffer at the end of a stream stays there until a later record advances stream time.
 
 The layout in its key-value store, ``TIME_ORDERED_BUFFER``::
 
@@ -12,7 +12,7 @@ The layout in its key-value store, ``TIME_ORDERED_BUFFER``::
     value     0x00 for None, or 0x01 value
     metadata  "stream-time", a ``KeptTime``; "sequence": the last sequence number (8 bytes)
 
-So the buffer is part of the changelog, and commits with what the records cause.
+So the buffer is part of the changelog, and commits together with the effects of its records.
 """
 
 from collections.abc import Iterator
@@ -55,7 +55,7 @@ class BufferSpec:
 
     @property
     def store_spec(self) -> StoreSpec:
-        """The description of the store."""
+        """The spec of the store."""
         return StoreSpec(self.store, StoreKind.KEY_VALUE, BYTES, BYTES, layout=TIME_ORDERED_BUFFER)
 
 
@@ -90,7 +90,7 @@ class TimeOrderedBuffer:
         self._sequence = 0 if sequence is None else int.from_bytes(sequence)
 
     def pass_through(self, batch: Batch) -> tuple[Batch, int]:
-        """Take records in; those that leave, in order, and how many of them were late."""
+        """Buffer records; returns those that leave, in order, and how many of them were late."""
         late = 0
         with self._store.scan() as stored:
             passage = _Passage(self, stored)
@@ -107,7 +107,7 @@ class TimeOrderedBuffer:
         return passage.out.build(), late
 
     def row(self, key: Any, timestamp: int) -> bytes:
-        """A new row of its own for a record."""
+        """A new row for a record, unlike any other."""
         self._sequence += 1
         raw = _NONE if key is None else _SOME + terminated(self._key_serde.serialize(key))
         return pack_time(timestamp) + raw + self._sequence.to_bytes(8)
@@ -129,7 +129,7 @@ class TimeOrderedBuffer:
 
 
 class _Passage:
-    """One batch's way through the buffer: what lies there is read on the way, what stays is written at the end."""
+    """One batch's way through the buffer: stored records are read as they leave, what stays is written at the end."""
 
     def __init__(self, buffer: TimeOrderedBuffer, stored: Iterator[tuple[bytes, bytes]]) -> None:
         self._buffer = buffer
@@ -146,7 +146,7 @@ class _Passage:
         self.held[row] = key, value, timestamp
 
     def release(self, until: int) -> None:
-        """Let everything go whose time is not after ``until``."""
+        """Release all records with timestamps up to ``until``."""
         if until < MIN_TIME:
             return
         limit = pack_time(until + 1) if until < MAX_TIME else b"\xff" * 9

@@ -13,14 +13,14 @@ class UpdateCache:
     def __init__(self, key_serde: Serde[Any]) -> None:
         self._key_serde = key_serde
         self._updates: dict[bytes, tuple[Any, Any, int, Any, bool]] = {}
-        self._only: Batch | None = None
+        self._single_batch: Batch | None = None
 
     def add(self, batch: Batch) -> None:
-        """Take in updates; a later one replaces an earlier one of the same key, but keeps its old value."""
-        if self._only is None and not self._updates and _distinct(batch.keys):
-            self._only = batch
+        """Add updates; a later one replaces an earlier one of the same key, but keeps its old value."""
+        if self._single_batch is None and not self._updates and _distinct(batch.keys):
+            self._single_batch = batch
             return
-        pending, self._only = self._only, None
+        pending, self._single_batch = self._single_batch, None
         for updates in (pending, batch):
             if updates is not None:
                 self._merge(updates)
@@ -33,9 +33,9 @@ class UpdateCache:
             self._updates[raw] = (batch.keys[i], batch.values[i], batch.timestamps[i], old, batch.latest_at(i))
 
     def take(self) -> Batch:
-        """All held updates, in the order in which their keys first came; afterwards there are none."""
-        if self._only is not None:
-            taken, self._only = self._only, None
+        """Remove and return all held updates, in the order in which their keys first came."""
+        if self._single_batch is not None:
+            taken, self._single_batch = self._single_batch, None
             return taken
         rows = list(self._updates.values())
         self._updates = {}

@@ -26,7 +26,7 @@ class ValueGetter(ABC):
 
     def get_as_of(self, key: Any, timestamp: int) -> ValueAndTimestamp[Any] | None:
         """The value of ``key`` that was valid at ``timestamp``, or None."""
-        raise TopologyError("as-of lookups need a table that is materialised in a versioned store (KIP-914)")
+        raise TopologyError("as-of lookups need a table that is materialized in a versioned store (KIP-914)")
 
     def get_many(self, keys: Sequence[Any]) -> list[ValueAndTimestamp[Any] | None]:
         """``get`` for many keys, in their order."""
@@ -37,15 +37,15 @@ class ValueGetter(ABC):
         return list(map(self.get_as_of, keys, timestamps))
 
     def steps(self, key: Any, earliest: int, until: int | None) -> list[tuple[int, ValueAndTimestamp[Any] | None]]:
-        """The value of ``key`` at ``earliest``, and when it was set anew, up to but not including ``until``.
+        """The value of ``key`` at ``earliest``, and each later one with its time, up to but not including ``until``.
 
-        A tombstone counts, even where there was no value before. None for ``until`` means no end. Of times before the
-        history retention nothing is known; they count as None.
+        Tombstones are included, even where there was no value before. None for ``until`` means no end. Before the
+        history retention nothing is known, which reads as None.
         """
-        raise TopologyError("histories need a table that is materialised in a versioned store (KIP-914)")
+        raise TopologyError("histories need a table that is materialized in a versioned store (KIP-914)")
 
     def horizon(self) -> int | None:
-        """The time before which as-of lookups may find nothing although there was a value; None where there is none."""
+        """The time before which as-of lookups may find nothing although there was a value; None if they never do."""
         return None
 
 
@@ -97,7 +97,7 @@ class StoreGetter(ValueGetter):
 
 
 def store_getter(store: str) -> ValueGetterFactory:
-    """The factory for a table that is materialised in ``store``."""
+    """The factory for a table that is materialized in ``store``."""
     return ValueGetterFactory((store,), lambda context: StoreGetter(context.store(store)))
 
 

@@ -1,6 +1,6 @@
 """What filter, map_values and transform_values have in common: a table made of another, value by value.
 
-Such a table has a store only if it asks for one. Without, it is read through its parent: the operation is applied to
+Such a table has a store only if it asks for one. Without one it is read through its parent: the operation is applied to
 what the parent's value getter finds.
 """
 
@@ -21,7 +21,7 @@ class TableOperation(ABC):
     """How each value of the new table follows from the key and the value of the old one."""
 
     drops_repeated_tombstones: bool = False
-    """Whether an update from nothing to nothing is unnecessary, where the values before are known."""
+    """Whether an update from no value to no value is unnecessary, if the old value is known."""
 
     @abstractmethod
     def apply(self, keys: list[Any], values: list[Any]) -> list[Any]:
@@ -29,7 +29,7 @@ class TableOperation(ABC):
 
     @abstractmethod
     def read(self, key: Any, found: Found) -> Found:
-        """What a lookup in the new table finds where one in the old table found ``found``."""
+        """What a lookup in the new table finds if one in the old table found ``found``."""
 
 
 class OperationGetter(ValueGetter):
@@ -64,8 +64,8 @@ class TableOperator(TableProcessor):
 
     Args:
         operation: what is applied.
-        config: what downstream wants of the table.
-        versioned_parent: whether the parent is versioned; then no tombstone is unnecessary (KIP-914).
+        config: the configuration of the new table.
+        versioned_parent: whether the parent is versioned; then every tombstone is kept (KIP-914).
     """
 
     def __init__(self, operation: TableOperation, config: TableConfig, *, versioned_parent: bool) -> None:

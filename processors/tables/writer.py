@@ -17,9 +17,9 @@ _PLAIN_KEYS = (BYTES, STRING, INT64)
 
 
 class TableWriter:
-    """Puts a table's updates into its store and forwards them, with the values before them where somebody needs those.
+    """Puts a table's updates into its store and forwards them, with the old values if an operator needs those.
 
-    What a versioned store refuses because it is older than its grace period is counted and not forwarded (KIP-914).
+    What a versioned store refuses as older than its grace period is counted and not forwarded (KIP-914).
     """
 
     def __init__(self, context: ProcessorContext, config: TableConfig) -> None:
@@ -28,22 +28,22 @@ class TableWriter:
         self._send_olds = config.send_olds
         store = context.store(config.store)
         self._table = TableStore(store)
-        self._many = store if isinstance(store, TimestampedKeyValueStore) else None
+        self._timestamped = store if isinstance(store, TimestampedKeyValueStore) else None
         self._plain_keys = store.key_serde in _PLAIN_KEYS
         self._updates = UpdateForwarder(context, store.key_serde, caching=config.caching)
 
     def write(self, batch: Batch, *, drop_repeated_tombstones: bool = False) -> None:
-        """Put and forward, with the values before them that the updates bring or else those in the store.
+        """Put and forward updates; their old values are those that they carry, or else those in the store.
 
-        With ``drop_repeated_tombstones`` not where there was no value and there still is none.
+        With ``drop_repeated_tombstones``, updates from no value to no value are dropped if the old values are known.
         """
         if not len(batch):
             return
-        if self._many is not None and (not self._send_olds or batch.olds is not None):
-            self._many.put_many(batch.keys, batch.values, batch.timestamps)
+        if self._timestamped is not None and (not self._send_olds or batch.olds is not None):
+            self._timestamped.put_many(batch.keys, batch.values, batch.timestamps)
             written = Batch(batch.keys, batch.values, batch.timestamps, batch.olds if self._send_olds else None)
-        elif self._many is not None and self._plain_keys and len(batch) > 1:
-            written = self._write_many(self._many, batch)
+        elif self._timestamped is not None and self._plain_keys and len(batch) > 1:
+            written = self._write_many(self._timestamped, batch)
             if drop_repeated_tombstones:
                 written = without_repeated_tombstones(written)
         else:
@@ -87,7 +87,7 @@ class TableWriter:
 
 
 def without_repeated_tombstones(updates: Batch) -> Batch:
-    """The updates without those from nothing to nothing; all where the values before are not known."""
+    """The updates without those from no value to no value; all of them if the old values are not known."""
     if updates.olds is None:
         return updates
     changed = [new is not None or old is not None for new, old in zip(updates.values, updates.olds, strict=True)]
@@ -111,7 +111,7 @@ class TableProcessor(Processor):
     """A processor whose updates make a table, which may have a store.
 
     Args:
-        config: what downstream wants of the table.
+        config: the configuration of the table.
     """
 
     def __init__(self, config: TableConfig) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from millpond.stores import backend as contract
 from millpond.stores.testing import BackendSuite
-from millpond.stores.testing import sentences as catalogue
+from millpond.stores.testing import sentences as catalog
 from millpond.stores.testing.contract import ContractBroken, says, sentences, unproved
 from millpond.stores.testing.suite import Suite
 
@@ -55,7 +55,7 @@ def test_every_sentence_of_the_contract_has_a_test_that_quotes_it() -> None:
 def test_every_quotation_is_used_by_a_test() -> None:
     parts = [part for part in BackendSuite.__mro__ if issubclass(part, Suite)]
     code = "".join(inspect.getsource(part) for part in parts)
-    quotations = [name for name, value in vars(catalogue).items() if isinstance(value, says)]
+    quotations = [name for name, value in vars(catalog).items() if isinstance(value, says)]
     assert len(quotations) > 30
     assert [name for name in quotations if not re.search(rf"\b{name}\b", code)] == []
 

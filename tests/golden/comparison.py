@@ -1,7 +1,7 @@
 """How a run of a golden case is compared with what was recorded.
 
 Rule of this module: it knows the format's rules for comparing, and nothing of how the run was made. Every difference
-comes back as a sentence; no difference, no sentence.
+is returned as a sentence; no difference, no sentence.
 """
 
 from collections import Counter

@@ -11,7 +11,7 @@ TEXT = "string"
 
 
 def text(value: Any) -> str:
-    """A value as it appears inside another: null for a missing one, a number in decimal."""
+    """A value as it appears inside another: ``null`` if missing, a number in decimal."""
     return "null" if value is None else str(value)
 
 
@@ -113,12 +113,12 @@ def selector(name: str) -> Callable[[Any, Any], Any]:
 
 
 def initializer(name: str) -> Callable[[], Any]:
-    """The beginning of an aggregate."""
+    """The initial aggregate."""
     return {"empty": lambda: "", "zero": lambda: 0}[name]
 
 
 def initializer_type(name: str) -> str:
-    """The serde of an aggregate that begins so."""
+    """The serde of an aggregate with that initial value."""
     return LONG if name == "zero" else TEXT
 
 

@@ -1,6 +1,6 @@
-"""Builds a Millpond topology from the operators of a golden case, runs the case's input and takes what comes out.
+"""Builds a Millpond topology from the operators of a golden case, runs the case's input and collects the output.
 
-Rule of this module: one method an operator, named after it; each is one call of the DSL. It judges nothing.
+Rule of this module: one method per operator, named after it; each is one call of the DSL. It judges nothing.
 """
 
 import re
@@ -26,7 +26,7 @@ class Run:
         output: the records that came out, as the format writes them.
         stores: the content of the named stores, as the format writes it.
         versioned: for each table whether the topology regards it as versioned.
-        failed_at: ``build``, ``start`` or ``run`` where an error came, with the index of the input record in ``after``.
+        failed_at: ``build``, ``start`` or ``run`` if an error occurred, with the input record's index in ``after``.
     """
 
     output: list[dict[str, Any]] = field(default_factory=list)
@@ -81,7 +81,7 @@ class Interpreter:
         return self._typed(operator, self.types[operator[name]])
 
     def _materialized(self, operator: Operator, type_: str) -> dsl.Materialized | None:
-        """The ``materialized`` of an operator whose values have the serde ``type_``; None where it says nothing."""
+        """The ``materialized`` of an operator whose values have the serde ``type_``; None if it names nothing."""
         given = operator.get("materialized")
         if given is None:
             return None

@@ -1,6 +1,6 @@
 """The operations of golden store cases, in terms of Millpond's stores.
 
-Rule of this module: it calls stores and gives answers in the form in which golden files hold them; it compares nothing.
+Rule of this module: it calls stores and returns answers in the form that golden files use; it compares nothing.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -63,7 +63,7 @@ def timestamped_operations(store: TimestampedKeyValueStore[str, str]) -> Operati
 
 
 def untimed_operations(store: KeyValueStore[str, str]) -> Operations:
-    """The operations of a timestamped store on a plain one, which drops timestamps and gives back unknown ones."""
+    """The operations of a timestamped store on a plain one, which drops timestamps and returns unknown ones."""
 
     def pairs(**options: Any) -> Callable[..., list[Sequence[Any]]]:
         def scan(start: str | None = None, stop: str | None = None) -> list[Sequence[Any]]:

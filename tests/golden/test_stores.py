@@ -1,4 +1,4 @@
-"""The family ``stores``: operations straight on a store, with the answers that Kafka Streams gave."""
+"""The family ``stores``: operations directly on a store, with the answers that Kafka Streams gave."""
 
 from itertools import groupby
 from operator import itemgetter
@@ -18,7 +18,7 @@ ERRORS = {
     "java.lang.NullPointerException": InvalidKeyError,
     "java.lang.IllegalArgumentException": ConfigurationError,
 }
-"""Errors that are the caller's fault; any other comes from what one of Kafka's engines cannot do, and Millpond can."""
+"""Errors that are the caller's fault; any other is something that one of Kafka's engines cannot do but Millpond can."""
 
 SPANS_OF_SEVERAL_KEYS = {
     "fetchKeys",
@@ -66,8 +66,8 @@ def test_a_store_answers_every_operation_as_kafka_streams_does(case: Case, backe
 class Comparison:
     """What of an answer is compared, in one case.
 
-    Kafka's own engines differ in three things, and its RocksDB is right: sessions of one end come by start; a null put
-    into a window store with duplicates does not advance its stream time; such a store's point fetch finds the last put.
+    Kafka's own engines differ in three things, and its RocksDB is right: sessions with equal ends come by start; a null
+    put into a window store with duplicates does not advance its stream time; its point fetch finds the last put.
     """
 
     def __init__(self, store: dict[str, Any]) -> None:
@@ -82,7 +82,7 @@ class Comparison:
             self._stray_time = max(self._stray_time, operation["args"][-1])
 
     def comparable(self, operation: dict[str, Any], answer: Any) -> Any:
-        """An answer without what is not compared."""
+        """An answer without the parts that are not compared."""
         name = operation["op"]
         if self._kind == "versioned":
             return self._versions(name, operation, answer)
@@ -96,7 +96,7 @@ class Comparison:
         return spans_by_key(answer) if name in SPANS_OF_SEVERAL_KEYS and "window" in self._kind else answer
 
     def _versions(self, name: str, operation: dict[str, Any], answer: Any) -> Any:
-        """Kafka drops ``validTo`` from as-of lookups, also from the one that a delete makes."""
+        """Kafka drops ``validTo`` from as-of lookups, including the one that a delete makes."""
         if name in {"getAsOf", "delete"} and answer is not None:
             return {**answer, "validTo": None}
         if operation.get("beyond_retention") and isinstance(answer, list):
@@ -111,7 +111,7 @@ def spans_by_key(spans: list[Any]) -> dict[str, list[Any]]:
 
 
 def sessions_by_key(sessions: list[Any], backward: bool) -> dict[str, list[Any]]:
-    """The same; those of one end, whose order differs, by start."""
+    """The same, but spans with equal ends, whose order differs, go by start."""
     by_key = spans_by_key(sessions)
     ends = {key: [end for _, _, end, _ in found] for key, found in by_key.items()}
     assert all(found == sorted(found, reverse=backward) for found in ends.values())

@@ -1,6 +1,6 @@
-"""Every golden topology behaves as Kafka Streams was recorded to, or as its own contract says where it broke that.
+"""Every golden topology behaves as Kafka Streams was recorded to, or as its own contract says if it broke that.
 
-Without ``--backend`` all cases run on memory and on LMDB, and a spread of them on RocksDB, which takes long to open.
+Without ``--backend`` all cases run on memory and on LMDB, and a sample of them on RocksDB, which takes long to open.
 """
 
 import pytest
@@ -9,7 +9,7 @@ from tests.golden import comparison, interpreter
 from tests.golden.loader import Case, cases
 
 ROCKSDB_STEP = 6
-"""One of so many cases runs on RocksDB."""
+"""One in this many cases runs on RocksDB."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -26,7 +26,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def test_a_topology_does_what_was_recorded(recorded: Case, engine: str) -> None:
     run = interpreter.run(recorded.content, engine)
     if recorded.compare == "skip":
-        # Not comparable; but only where the two differ in what they allow may there be an error.
+        # Not comparable; but an error is allowed only where the two differ in what they accept.
         assert run.failed_at in (None, "build"), run.error
         return
     error = recorded.content.get("error", {})

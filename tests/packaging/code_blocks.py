@@ -1,7 +1,7 @@
 """Code blocks of Markdown pages: finding them, and running a page's blocks one after the other as a reader would.
 
 Blocks of one page share a namespace. A block that begins with a file's name (``# sqlite_backend.py``) is that file, and
-later blocks may import it. Where a block is followed by a plain one, that is what it prints.
+later blocks may import it. If a plain block follows, that is what the block prints.
 """
 
 import contextlib
@@ -31,10 +31,10 @@ class Block(NamedTuple):
     """A block of code.
 
     Attributes:
-        language: what stands behind the backticks; empty for a plain block.
+        language: what follows the backticks; empty for a plain block.
         code: its text.
         line: the number of lines before it.
-        printed: the plain block right behind it, if there is one.
+        printed: the plain block right after it, if there is one.
     """
 
     language: str
@@ -70,7 +70,7 @@ def run_block(page: str, block: Block, names: dict[str, Any], replaced: Mapping[
     """Run a block in the current directory and compare what it prints with what the page shows.
 
     Args:
-        page: where the block stands, for tracebacks.
+        page: where the block is, for tracebacks.
         block: what to run.
         names: the page's namespace.
         replaced: texts that stand for places elsewhere, and what to put there instead.

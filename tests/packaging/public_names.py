@@ -1,6 +1,6 @@
-"""The public names with their signatures, as text, one to a line: what others rely on.
+"""The public names with their signatures, as text, one per line: what others rely on.
 
-``python tests/packaging/public_names.py`` writes them to public_names.txt, where a change of them is seen in review.
+``python tests/packaging/public_names.py`` writes them to public_names.txt, where review sees any change.
 """
 
 import inspect

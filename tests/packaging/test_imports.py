@@ -1,7 +1,7 @@
 """Which way the imports point, and how little the core needs.
 
 The arrows are those of docs/architecture.md: processors -> stores <- adapters; within processors one way, from options
-to dsl; only adapters.spark also knows processors; errors know nothing; bench, demo and the command line stand on top
+to dsl; only adapters.spark also knows processors; errors know nothing; bench, demo and the command line are on top
 and nothing imports them.
 """
 

@@ -1,4 +1,4 @@
-"""What ``make`` does before it installs anything, and what it says when the machine lacks something."""
+"""What ``make`` does before it installs anything, and what it says if the machine lacks something."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""There is one way to open a store: no driver goes round the migrations and refusals of its directory."""
+"""There is one way to open a store: no driver bypasses the migrations and refusals of its directory."""
 
 from tests.packaging.test_imports import imports_of, modules, room_of
 

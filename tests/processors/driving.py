@@ -1,4 +1,4 @@
-"""Runs a topology over records: one at a time or in micro-batches, in one go or with restarts in between."""
+"""Runs a topology over records: one at a time or in micro-batches, with or without restarts in between."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from millpond.processors import KStream, KTable, Record, StreamsBuilder, TopologyDriver
 
 Build = Callable[[StreamsBuilder], KTable | KStream]
-"""Builds what is to come out, on the topics that the records name."""
+"""Builds a stream or table from the topics that the records name."""
 
 
 class Input(NamedTuple):
@@ -58,7 +58,7 @@ def last_values(output: Sequence[Record]) -> dict[Any, Any]:
 def random_records(
     seed: int, count: int, *, keys: str = "abc", step: int = 8, disorder: int = 30, topics: Sequence[str] = ("in",)
 ) -> list[Input]:
-    """Records with short values whose time moves on by up to ``step``, and which come up to ``disorder`` late."""
+    """Records with short values whose times advance by up to ``step``, and which come up to ``disorder`` late."""
     chance = random.Random(seed)
     now, records = 200, []
     for _ in range(count):

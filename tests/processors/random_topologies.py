@@ -29,7 +29,7 @@ from millpond.stores.serdes import STRING
 from millpond.stores.specs import StoreKind, StoreSpec
 
 Step = tuple[str, int, int, int]
-"""Operator, first input, second input, variant; the numbers count round the inputs and variants that there are."""
+"""Operator, first input, second input, variant; numbers beyond the inputs and variants that exist wrap around."""
 
 SOURCES = ("stream-0", "stream-1", "table-0", "table-1", "table-2")
 SHARED = "shared"
@@ -41,7 +41,7 @@ def short(*parts: Any) -> str:
 
 
 class LastSeen(RecordProcessor):
-    """Forwards the value that its store has of the key together with the new one, which takes its place."""
+    """Forwards the value that its store has for the key together with the new one, which replaces it."""
 
     def __init__(self, store: str) -> None:
         self._name = store
@@ -249,7 +249,7 @@ def programs(operators: list[str], most: int = 6) -> st.SearchStrategy[list[Step
 
 
 def histories() -> st.SearchStrategy[list[tuple[str, list[tuple[Any, Any, int]]]]]:
-    """Runs of records, each of one source topic; times jump about."""
+    """Runs of records, each of one source topic; times jump back and forth."""
     record = st.tuples(
         st.sampled_from(["a", "b", "c", "a", None]), st.sampled_from(["x", "yy", "zzz", None]), st.integers(0, 25)
     )

@@ -1,4 +1,4 @@
-"""Aggregations of grouped streams, not windowed."""
+"""Aggregations of grouped streams, without windows."""
 
 from collections import Counter
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Whatever the topology: n records at once give what n batches of one record give, topic by topic."""
+"""Whatever the topology, n records at once give the same as n batches of one record, topic by topic."""
 
 from typing import Any
 
@@ -34,8 +34,8 @@ def _outputs(topology: Topology, history: History, one_by_one: bool) -> dict[str
 def _ordered(topology: Topology) -> bool:
     """Whether the order of everything is fixed.
 
-    There is none between what several sub-topologies write to one topic, nor between a repartition topic and another
-    topic that one sub-topology reads.
+    It is not between what several sub-topologies write to one topic, nor between a repartition topic and another topic
+    that the same sub-topology reads.
     """
     written = [topic for part in topology.subtopologies for topic in part.sinks]
     one_reader_each = all(

@@ -1,4 +1,4 @@
-"""``count`` with caching takes a whole batch in at once: the answers are those of record after record."""
+"""``count`` with caching folds in a whole batch at once: the answers are the same as record by record."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""The enumeration of counters: everybody counts by it, and its page has all of it."""
+"""The enumeration of counters: everybody uses it to count, and its page lists all of it."""
 
 import ast
 import re

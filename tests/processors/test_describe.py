@@ -1,4 +1,4 @@
-"""What a topology looks like."""
+"""How a topology is described."""
 
 from millpond.processors import (
     Consumed,

@@ -163,7 +163,7 @@ def test_an_input_of_several_topics_is_taken_in_the_order_of_time() -> None:
 
 
 def test_records_may_come_back_to_the_tasks_that_wrote_them() -> None:
-    """Both ends of the way use the same table."""
+    """Both ends of the path use the same table."""
     builder = StreamsBuilder()
     users = builder.table("users")
     named = builder.stream("in").left_join(users, lambda value, name: value)

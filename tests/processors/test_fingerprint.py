@@ -1,4 +1,4 @@
-"""The fingerprint of a topology: what state may be carried over to."""
+"""The fingerprint of a topology: which topologies may take over its state."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Foreign-key joins (KIP-213): what comes out, and that the end is right whatever the order and the batches."""
+"""Foreign-key joins (KIP-213): what comes out, and that the final result is right in any order and batches."""
 
 import random
 from pathlib import Path
@@ -23,7 +23,7 @@ TEXT = Materialized.with_serdes(None, "string")
 
 
 def _customer(order: str) -> str | None:
-    """The foreign key: what stands before the colon."""
+    """The foreign key: the part before the colon."""
     before, colon, _ = order.partition(":")
     return before if colon else None
 
@@ -223,7 +223,7 @@ def test_a_result_may_be_joined_with_its_left_table_again(apart: bool) -> None:
     builder = StreamsBuilder(value_serde="string")
     orders = builder.table("orders")
     topology = _joined_back(builder, orders, orders.to_stream().repartition().to_table() if apart else orders)
-    # Spark can run only what does not come back to the tasks that it left.
+    # Spark cannot run a topology whose records come back to the tasks that they left.
     assert bool(topology.loops) is not apart
     with TopologyDriver(topology) as driver:
         _pipe(driver, "orders", "o1", "ada:tea", 1)

@@ -42,7 +42,7 @@ def test_a_combined_key_is_that_of_kafka_streams(row: dict[str, Any]) -> None:
 )
 def test_a_subscription_is_that_of_kafka_streams(row: dict[str, Any]) -> None:
     hash_ = None if row["left_value"] is None else murmur3_128(row["left_value"].encode())
-    # Kafka Streams tells the partition since 3.4; before, and in Millpond's own topics, there is none.
+    # Kafka Streams has sent the partition since 3.4; before, and in Millpond's own topics, there is none.
     partition = None if row["upgrade_from"] == "3.3" else row["partition"]
     subscription = Subscription(hash_, Instruction[row["instruction_name"]], row["pk"].encode(), partition)
     assert subscription.to_bytes().hex() == row["hex"]

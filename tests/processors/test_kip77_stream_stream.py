@@ -1,4 +1,4 @@
-"""The tables of KIP-77 for joins of two streams, read as they stand there: one row a record, one column a side.
+"""The tables of KIP-77 for joins of two streams, read as they stand there: one row per record, one column per side.
 
 A row is a time, the left or the right value that arrives then, and the results. Everything has the same key and fits
 into one window.

@@ -95,14 +95,14 @@ def test_the_result_s_time_is_the_latest_of_all_that_made_it() -> None:
 
 
 class Place:
-    """A key that equals no other, only itself."""
+    """A key that equals only itself."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
 
 class EqualPlace(Place):
-    """A key that equals those with its name."""
+    """A key that equals keys of the same name."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, EqualPlace) and other.name == self.name
@@ -133,7 +133,7 @@ def test_keys_that_are_equal_but_not_the_same_object_are_one_group() -> None:
     assert counts_of_places(EqualPlace) == [1, 1]
 
 
-def test_keys_without_equality_get_the_old_behaviour_of_two_messages() -> None:
+def test_keys_without_equality_get_the_old_behavior_of_two_messages() -> None:
     assert counts_of_places(Place) == [1, 0, 1]
 
 

@@ -37,7 +37,7 @@ def _joiner(left: Any, right: Any) -> str:
 
 
 def _run(topology: Topology, records: str) -> list[Results]:
-    """What each record makes; a record is ``a0@0``: its topic is its first letter, ``a!@0`` deletes."""
+    """What each record produces; a record is ``a0@0``: its topic is its first letter, ``a!@0`` deletes."""
     results = []
     with TopologyDriver(topology) as driver:
         for record in records.split():

@@ -1,4 +1,4 @@
-"""Processors of one's own: records, stores, named children, punctuations."""
+"""Custom processors: records, stores, named children, punctuations."""
 
 from pathlib import Path
 from typing import Any

@@ -45,7 +45,7 @@ def _run(topology: Topology, arrivals: list[Arrival]) -> list[Result]:
 
 
 def _contract(kind: str, windows: JoinWindows, arrivals: list[Arrival]) -> list[Result]:
-    """Each arrival looks at all earlier ones of the other side that are not forgotten; lone ones come out once."""
+    """Each arrival meets all earlier ones of the other side that are not forgotten; lone ones come out once."""
     results: list[Result] = []
     kept: dict[str, list[tuple[str, str, int]]] = {"left": [], "right": []}
     newest = {"left": -(10**9), "right": -(10**9)}
@@ -132,7 +132,7 @@ def test_a_join_gives_what_the_contract_says(kind: str, windows: JoinWindows, gi
 def test_a_self_join_gives_the_same_with_one_store_as_with_two(
     windows: JoinWindows, given_arrivals: list[Arrival]
 ) -> None:
-    """But for pairs at the very edge of the retention, which of two stores one forgets before the other is read."""
+    """Except for pairs at the very edge of the retention, where one store forgets a record before the other is read."""
     retention = windows.size + windows.grace
     times = {value: timestamp for _, _, value, timestamp in given_arrivals}
 

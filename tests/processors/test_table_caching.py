@@ -1,4 +1,4 @@
-"""``with_caching``: whatever makes the table, a micro-batch emits each key's last update and stores the same."""
+"""``with_caching``: whatever makes the table, a micro-batch emits each key's last update, and stores hold the same."""
 
 import random
 from collections.abc import Callable

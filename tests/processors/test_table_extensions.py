@@ -22,7 +22,7 @@ from millpond.processors import (
 )
 
 HISTORIES = 1000
-"""How many each option is tried on, at least; where a test comes in several kinds, each takes its share."""
+"""How many cases each option is tried on, at least; if a test comes in several kinds, each takes its share."""
 KEYS = "ab"
 LAST_TIME = 24
 
@@ -63,7 +63,7 @@ def _pipe(driver: TopologyDriver, seed: int, arrivals: Sequence[Arrival]) -> Non
 
 
 def _as_of(arrivals: Iterable[Arrival], key: str, time: int) -> str | None:
-    """The value that was valid at ``time``: of the greatest timestamp up to it the last arrival."""
+    """The value that was valid at ``time``: the last arrival with the greatest timestamp up to it."""
     known = [arrival for arrival in arrivals if arrival.key == key and arrival.timestamp <= time]
     return max(known, key=lambda arrival: arrival.timestamp).value if known else None
 
@@ -154,7 +154,7 @@ def _within_grace(arrivals: Sequence[Arrival], retention: int) -> list[Arrival]:
 
 
 def _released(arrivals: Sequence[Arrival], grace: int) -> list[Arrival]:
-    """The order in which a grace period lets records go, by looking at all of them anew after each."""
+    """The order in which a grace period releases records, by looking at all of them anew after each."""
     waiting: list[tuple[int, bytes, int, Arrival]] = []
     gone: list[Arrival] = []
     stream_time: int | None = None
@@ -171,7 +171,7 @@ def _released(arrivals: Sequence[Arrival], grace: int) -> list[Arrival]:
 
 
 class TestGraceOfTableSources:
-    """Records reach the table in the order of time, unless they are later than the grace period."""
+    """Records reach the table in time order, unless they are later than the grace period."""
 
     @pytest.mark.parametrize("restart", [False, True], ids=["in one go", "with a restart"])
     def test_records_reach_the_table_as_the_oracle_lets_them_go(
@@ -209,7 +209,7 @@ class TestGraceOfTableSources:
 
 
 class TestGraceOfStreamTableJoins:
-    """A record is joined when the grace period lets it go, with what the table then knows of the record's time."""
+    """A record is joined when the grace period releases it, with what the table then knows of the record's time."""
 
     @pytest.mark.parametrize("left", [False, True], ids=["inner", "left"])
     def test_results_are_those_of_the_oracle(self, left: bool) -> None:

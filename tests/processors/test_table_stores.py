@@ -1,4 +1,4 @@
-"""A table may be kept in any kind of key-value store, on a backend of its own; only what the kind forgets differs."""
+"""A table may be kept in any kind of key-value store, on its own backend; only what the kind does not keep differs."""
 
 from typing import Any
 

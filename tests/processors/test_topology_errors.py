@@ -118,7 +118,7 @@ def test_a_changed_key_is_co_partitioned_again_by_its_new_serde(builder: Streams
 
 
 def test_a_join_of_two_streams_without_windows(builder: StreamsBuilder) -> None:
-    with pytest.raises(TopologyError, match=r"one of two streams: it needs windows=JoinWindows"):
+    with pytest.raises(TopologyError, match=r"between streams: it needs windows=JoinWindows"):
         builder.stream("left").join(builder.stream("right"), max)
 
 

@@ -35,9 +35,9 @@ def spec(kind: StoreKind, name: str = "counts", **options: Any) -> StoreSpec:
 
 @pytest.mark.parametrize("kind", StoreKind)
 def test_a_spec_survives_pickling_and_opens_its_kind(kind: StoreKind, transaction: Transaction) -> None:
-    travelled = pickle.loads(pickle.dumps(spec(kind)))
-    assert travelled == spec(kind)
-    store = travelled.open(transaction)
+    traveled = pickle.loads(pickle.dumps(spec(kind)))
+    assert traveled == spec(kind)
+    store = traveled.open(transaction)
     assert type(store) is kind.traits.store
     assert (store.name, store.key_serde, store.value_serde) == ("counts", STRING, INT64)
     store.check()

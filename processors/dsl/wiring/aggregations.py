@@ -23,10 +23,10 @@ from millpond.stores.serdes import Serde
 from millpond.stores.specs import StoreKind, StoreSpec
 
 Input = tuple[str, Aggregation]
-"""The node that records come from, equal keys together, and what is computed of them."""
+"""The node whose records have equal keys together, and what is computed from them."""
 
 Serdes = tuple[SerdeLike | None, SerdeLike | None]
-"""Of keys and of results, where ``Materialized`` names none; None for results: the builder's."""
+"""Of keys and results unless ``Materialized`` names them; None for results means the builder's."""
 
 
 def add_key_aggregation(
@@ -109,7 +109,7 @@ def _add(
         graph: what to add to.
         inputs: what is aggregated.
         spec: of the store.
-        caching: forward only the last update of each key in a micro-batch.
+        caching: whether only the last update of each key in a micro-batch is forwarded.
         make: makes a processor.
         result_serde: how the keys of the updates become bytes.
         prefix: of the nodes' names.
@@ -134,7 +134,7 @@ def _made(
 
 
 def _known(graph: TopologyGraph, serdes: Serdes) -> Serdes:
-    """The serdes, with the builder's for results that nobody has named one for."""
+    """The serdes, with the builder's for results if none was named."""
     key, value = serdes
     return key, value or graph.value_serde
 
@@ -148,11 +148,11 @@ def _require_kind(spec: StoreSpec, *kinds: StoreKind) -> None:
 
 
 def _retained(spec: StoreSpec, windows: Windows, emit: EmitStrategy) -> StoreSpec:
-    """The store with a retention that fits.
+    """The store with a retention that is long enough.
 
-    Final results are read back when their windows have just expired, and a late record may join a session that has been
-    emitted already with one that is still open. Neither may be forgotten then. How far back a late record reaches
-    depends on how long the open session is: some gaps more are enough but for sessions that are very long.
+    Final results are read back when their windows have just expired, and a late record may merge a session that has
+    already been emitted with one that is still open. Neither may be forgotten by then. How far back a late record
+    reaches depends on the length of the open session: a few more gaps suffice for all but very long sessions.
     """
     assert spec.retention is not None
     if spec.retention < windows.retention:

@@ -1,4 +1,4 @@
-"""How a stream is split: a node that chooses, and one node behind it for each branch."""
+"""How a stream is split: a node that chooses, and one node after it for each branch."""
 
 from dataclasses import dataclass, replace
 from functools import partial
@@ -10,12 +10,12 @@ from millpond.processors.streams.stateless import Predicate, StreamBranch, Strea
 
 @dataclass(frozen=True)
 class Split:
-    """A split on its way; nothing is in the graph before it ends.
+    """A split in progress; nothing is added to the graph before it ends.
 
     Attributes:
         stream: what is split.
         prefix: what the names of all branches begin with.
-        branches: predicates and full names, in the order in which they are asked.
+        branches: predicates and full names, in the order in which they are tried.
     """
 
     stream: StreamHandle
@@ -23,7 +23,7 @@ class Split:
     branches: tuple[tuple[Predicate, str], ...] = ()
 
     def branch(self, predicate: Predicate, name: str | None) -> "Split":
-        """The same with one more branch, called by its position unless it has a name."""
+        """The same with one more branch, named by its position unless it has a name."""
         full = f"{self.prefix}{name or len(self.branches) + 1}"
         return replace(self, branches=(*self.branches, (predicate, full)))
 
@@ -35,13 +35,13 @@ class Split:
         """
         if not self.branches:
             raise TopologyError(
-                f"the split of {self.stream.node!r} has no branches; each branch() gives a new object, so chain the "
-                "calls, or go on with what the last one gave"
+                f"the split of {self.stream.node!r} has no branches; each branch() returns a new object, so chain "
+                "the calls, or continue with what the last one returned"
             )
         router = self.stream.then("", partial(StreamBranch, self.branches), f"{self.prefix}split")
         return {name: router.then("", StreamPass, name) for _, name in self.branches}
 
 
 def begin_split(stream: StreamHandle, name: str | None) -> Split:
-    """A split without branches; ``name`` is what theirs begin with."""
+    """A split without branches; ``name`` is what their names begin with."""
     return Split(stream, name or stream.graph.new_name("KSTREAM-BRANCH-") + "-")

@@ -1,6 +1,6 @@
 """How several grouped streams are aggregated together (KIP-150).
 
-Each input has its own processor and sees its own stream time; all share the store, and their updates one table.
+Each input has its own processor and sees its own stream time; all share the store, and their updates make one table.
 """
 
 from collections.abc import Callable

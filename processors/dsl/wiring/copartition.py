@@ -1,7 +1,7 @@
-"""Whether two inputs of a join can meet: equal keys have to be in the same task.
+"""Whether two inputs of a join can meet: equal keys must be in the same task.
 
-A record's task follows from the bytes of its key. Both inputs are split into equally many partitions by construction,
-so they are co-partitioned as soon as equal keys have equal bytes, and records whose key has changed have traveled.
+A record's task follows from the bytes of its key. Both inputs always have the same number of partitions, so they are
+co-partitioned if equal keys have equal bytes and records whose key has changed have been repartitioned.
 """
 
 from typing import Protocol
@@ -41,5 +41,5 @@ def check_copartitioned(left: Keyed, right: Keyed) -> None:
         raise TopologyError(
             f"the inputs of the join of {left.node!r} with {right.node!r} are not co-partitioned: the keys of "
             f"{left.node!r} are written as {this!r}, those of {right.node!r} as {other!r}, so that equal keys would go "
-            "to different tasks; read both with the same key serde, or bring one to it with map(..., key_serde=...)"
+            "to different tasks; read both with the same key serde, or convert one with map(..., key_serde=...)"
         )

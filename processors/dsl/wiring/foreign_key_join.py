@@ -37,8 +37,8 @@ class _Serdes:
 def _known(table: TableHandle, value: SerdeLike | None, what: str) -> Serde[Any]:
     if value is None:
         raise TopologyError(
-            f"table {table.node!r} cannot take part in a foreign-key join: the {what} serde of its rows on their way "
-            f"is not known; name it in Consumed or Materialized({what}_serde=...)"
+            f"table {table.node!r} cannot take part in a foreign-key join: the {what} serde of its rows is not "
+            f"known; name it in Consumed or Materialized({what}_serde=...)"
         )
     return serde(value)
 
@@ -86,14 +86,14 @@ def join_on_foreign_key(
 def _through(
     graph: TopologyGraph, topic: str, parents: list[str], key_serde: Serde[Any], value_serde: Serde[Any]
 ) -> str:
-    """A sink and a source on an internal topic; the source's name."""
+    """Add a sink and a source on an internal topic; returns the source's name."""
     source = f"{topic}-source"
     graph.add_internal_topic(topic, f"{topic}-sink", source, parents, (key_serde, value_serde))
     return source
 
 
 def _copied(table: TableHandle, serdes: _Serdes, name: str) -> SourceTable:
-    """The latest rows of the foreign table in tasks of their own, because its tasks are those of the left table."""
+    """A copy of the foreign table's latest rows in tasks of its own, because the two tables share their tasks."""
     graph = table.graph
     graph.add_processor(f"{name}-latest", [table.node], partial(LatestOnly, table.versioned))
     source = _through(graph, name, [f"{name}-latest"], serdes.foreign_key, serdes.foreign)
@@ -102,7 +102,7 @@ def _copied(table: TableHandle, serdes: _Serdes, name: str) -> SourceTable:
 
 
 def _foreign_side(graph: TopologyGraph, name: str, subscribed: str, foreign: TableHandle, serdes: _Serdes) -> str:
-    """Keeps the subscriptions and answers them; the source of the answers."""
+    """Add what keeps and answers the subscriptions; returns the source of the answers."""
     store = f"{name}-subscription-store"
     graph.add_store(subscriptions_spec(store))
     getter = foreign.value_getter()
@@ -125,7 +125,7 @@ def _result_side(
     materialized: Materialized,
     join_type: JoinType,
 ) -> SourceTable:
-    """Keeps the left rows, joins the answers with them, and stores the results."""
+    """Add what keeps the left rows, joins the answers with them, and stores the results."""
     moved, responses = sources
     unjoined = join_type.keeps(Side.LEFT)
     spec = materialized.spec(f"{name}-store", StoreKind.TIMESTAMPED_KEY_VALUE, serdes.key, graph.value_serde)

@@ -1,4 +1,4 @@
-"""``GlobalKTable``: a table that every task holds as a whole, so that a stream can look up any of its keys."""
+"""``GlobalKTable``: a table that every task holds in full, so that a stream can look up any of its keys."""
 
 from dataclasses import dataclass, field
 from functools import partial
@@ -36,7 +36,7 @@ def add_global_table(graph: TopologyGraph, topic: str, consumed: Consumed, mater
     """Read ``topic`` as a global table.
 
     Raises:
-        TopologyError: it would be versioned (KIP-914).
+        TopologyError: the topic is already read, or the table would be versioned (KIP-914).
     """
     source = graph.new_name("KSTREAM-SOURCE-")
     node = consumed.name or graph.new_name("KTABLE-SOURCE-")
@@ -45,8 +45,8 @@ def add_global_table(graph: TopologyGraph, topic: str, consumed: Consumed, mater
     if spec.versioned:
         raise TopologyError(
             f"the global table of topic {topic!r} cannot be versioned (store {spec.name!r}): nothing orders its "
-            "records with those of the streams, so that a lookup as of a record's time would mean little; leave the "
-            "kind out, or join with a versioned table"
+            "records with those of the streams, so an as-of lookup would mean little; leave the kind out, "
+            "or join with a versioned table"
         )
     check_table_store(spec, materialized)
     graph.add(SourceNode(source, topic=topic, consumed=consumed, broadcast=True))

@@ -1,7 +1,7 @@
-"""The graph while it is being built: names are checked as nodes come in, and nothing that has been built is touched.
+"""The graph while it is being built: names are checked as nodes are added, and what has been built is never touched.
 
-Rule of this module: nodes and table configurations are frozen. Whatever changes one puts a new one in its place, so
-that at any time the graph holds just what ``build`` would give, and what it has given stays as it is.
+Rule of this module: nodes and table configurations are frozen. A change puts a new one in the old one's place, so the
+graph always holds exactly what ``build`` would return, and what it has returned stays as it is.
 """
 
 from collections.abc import Callable, Hashable, Iterable
@@ -23,11 +23,11 @@ from millpond.stores.specs import StoreSpec
 T = TypeVar("T")
 
 TableProcessorMaker = Callable[[TableConfig], Processor]
-"""Makes a processor that has to know how its table is configured."""
+"""Makes a processor that needs to know how its table is configured."""
 
 
 class TopologyGraph:
-    """Nodes, stores and tables, as far as the user has come.
+    """The nodes, stores and tables added so far.
 
     Args:
         key_serde, value_serde: used wherever no other serde is known.
@@ -64,13 +64,13 @@ class TopologyGraph:
         self._index = 0
 
     def new_name(self, prefix: str) -> str:
-        """A name nobody has: the prefix and a running number of ten digits."""
+        """An unused name: the prefix and a running number of ten digits."""
         name = f"{prefix}{self._index:010d}"
         self._index += 1
         return name
 
     def add(self, node: Node) -> None:
-        """Take a node in and tie it to its parents.
+        """Add a node and connect it to its parents.
 
         Raises:
             TopologyError: the name is taken, a parent is unknown, or a topic has two readers.
@@ -96,7 +96,7 @@ class TopologyGraph:
         self.add(ProcessorNode(name, tuple(parents), supplier=supplier))
 
     def add_table(self, node: str, config: TableConfig) -> None:
-        """Note that the updates that come out of ``node`` make a table; the node itself may come later."""
+        """Note that the updates of ``node`` make a table; the node itself may be added later."""
         self.tables[node] = config
         self._table_processors[node] = {}
 
@@ -126,7 +126,7 @@ class TopologyGraph:
         return next((n for n in self.nodes.values() if isinstance(n, SourceNode) and n.topic == topic), None)
 
     def add_store(self, spec: StoreSpec, *nodes: str) -> None:
-        """Take a new store in and connect it to ``nodes``.
+        """Add a store and connect it to ``nodes``.
 
         Raises:
             TopologyError: the name is taken by another store.
@@ -156,7 +156,7 @@ class TopologyGraph:
         return any(one in part.nodes and other in part.nodes for part in parts)
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
-        """What ``make`` gave when ``key`` was first asked for: nodes that several operators share."""
+        """What ``make`` returned when ``key`` was first asked for: nodes that several operators share."""
         if key not in self._shared:
             self._shared[key] = make()
         shared: T = self._shared[key]

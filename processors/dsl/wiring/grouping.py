@@ -1,4 +1,4 @@
-"""How records and rows come to the tasks of their groups, before they are aggregated."""
+"""How records and rows reach the tasks of their groups before they are aggregated."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -28,7 +28,7 @@ class StreamGrouping:
 
     Attributes:
         stream: the stream.
-        grouped: how it is read after it was grouped.
+        grouped: how it is read once it is grouped.
     """
 
     stream: StreamHandle
@@ -93,8 +93,8 @@ class TableGrouping:
     """A table grouped by another key (KIP-904). All its aggregations share one repartition topic.
 
     Attributes:
-        table: the table, which sends the values before its updates.
-        selector: gives group and value.
+        table: the table, which sends the value before each update.
+        selector: returns group and value.
         grouped: how the changes are read.
     """
 
@@ -122,8 +122,8 @@ class TableGrouping:
         table, grouped, graph = self.table, self.grouped, self.table.graph
         if self.value_serde is None:
             raise TopologyError(
-                f"the changes of table {table.node!r} must travel to the tasks of their groups, but the serde of "
-                f"their values is not known; name it in Grouped(value_serde=...)"
+                f"the changes of table {table.node!r} must travel to the tasks of their groups, but their value "
+                f"serde is not known; name it in Grouped(value_serde=...)"
             )
         separate = sends_separately(graph.upgrade_from)
         node = graph.new_name("KTABLE-SELECT-")
@@ -135,6 +135,6 @@ class TableGrouping:
 
 
 def group_table(table: TableHandle, selector: Selector, grouped: Grouped) -> TableGrouping:
-    """Group ``table`` by the key that ``selector`` gives."""
+    """Group ``table`` by the key that ``selector`` returns."""
     table.send_olds(force=True)
     return TableGrouping(table, selector, grouped)

@@ -20,9 +20,9 @@ class StreamHandle:
     Attributes:
         graph: where it is.
         node: the node that the records come out of.
-        key_serde, value_serde: how they become bytes; None where nobody has said.
-        repartition_required: whether the key has changed since the records last had the partition of their key. The
-            next operator that needs equal keys together sends them through a repartition topic.
+        key_serde, value_serde: how they become bytes; None if not known.
+        repartition_required: whether the key has changed since the records were last partitioned by it. The next
+            operator that needs equal keys together sends them through a repartition topic.
     """
 
     graph: TopologyGraph = field(repr=False)
@@ -34,7 +34,7 @@ class StreamHandle:
     def then(
         self, prefix: str, supplier: Callable[[], Processor], name: str | None = None, stores: tuple[str, ...] = ()
     ) -> Self:
-        """The stream behind a new processor with this stream as its only parent."""
+        """The stream that comes out of a new processor whose only parent is this stream."""
         node = name or self.graph.new_name(prefix)
         self.graph.add_processor(node, [self.node], supplier)
         self.graph.connect(node, *stores)
@@ -52,7 +52,7 @@ class StreamHandle:
         )
 
     def with_new_values(self) -> Self:
-        """This stream with values that no operator has named a serde for: the builder's is used."""
+        """This stream with values of another type, for which the builder's serde is used."""
         return replace(self, value_serde=self.graph.value_serde)
 
     def merged(self, others: tuple["StreamHandle", ...], name: str | None = None) -> Self:

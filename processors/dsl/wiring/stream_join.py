@@ -1,4 +1,4 @@
-"""How a join of two streams stands in the topology.
+"""How a join of two streams enters the graph.
 
 ::
 
@@ -127,9 +127,9 @@ def _specs(
 
 
 def _retention(windows: JoinWindows) -> int:
-    """How long a record is kept for the other side; a store shows what is younger than that.
+    """How long a record is kept for the other side, in milliseconds; a store shows only younger records.
 
-    Where the window does not hold a record's own time, even records in order are apart by up to its far end.
+    If the window does not include a record's own time, even records in order are apart by up to its far end.
     """
     apart = max(windows.before, windows.after) if min(windows.before, windows.after) < 0 else 0
     return max(windows.size + windows.grace, apart + 1)
@@ -142,5 +142,5 @@ def _waiting_spec(joined: StreamJoined, this: str) -> StoreSpec:
 
 def _known(given: SerdeLike | None, what: str, where: str) -> Serde[Any]:
     if given is None:
-        raise TopologyError(f"{where} keeps records, but does not know how to: give StreamJoined({what}=...)")
+        raise TopologyError(f"{where} keeps records, but has no {what} for them: give StreamJoined({what}=...)")
     return serde(given)

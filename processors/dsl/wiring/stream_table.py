@@ -22,7 +22,7 @@ _PREFIXES = {JoinType.INNER: "KSTREAM-JOIN-", JoinType.LEFT: "KSTREAM-LEFTJOIN-"
 def stream_to_table(
     stream: StreamHandle, materialized: Materialized, reorder_within: Duration | None, name: str | None
 ) -> SourceTable:
-    """Read ``stream`` as a table; equal keys are brought together first, and records into order if that is wanted."""
+    """Read ``stream`` as a table; equal keys are brought together first, and records put in order if wanted."""
     graph = stream.graph
     stream = stream.together(name, materialized.key_serde, materialized.value_serde)
     node = name or graph.new_name("KSTREAM-TOTABLE-")
@@ -39,7 +39,7 @@ def join_stream_with_table(
     joined: Joined,
     join_type: JoinType,
 ) -> StreamHandle:
-    """Look each record's key up in ``table``; with a grace period after the record has waited for late table records.
+    """Look up each record's key in ``table``; with a grace period, once it has waited for late table records.
 
     Raises:
         TopologyError: the inputs are not co-partitioned; or a grace period on a table that is not versioned, or longer
@@ -84,7 +84,7 @@ def join_stream_with_global_table(
     joined: Joined,
     join_type: JoinType,
 ) -> StreamHandle:
-    """Look ``selector(key, value)`` of each record up in ``table``, which every task holds as a whole.
+    """Look up ``selector(key, value)`` of each record in ``table``, which every task holds in full.
 
     Raises:
         TopologyError: the join has a grace period.

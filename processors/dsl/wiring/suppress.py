@@ -16,7 +16,7 @@ from millpond.processors.tables.value_getters import ValueGetter, ValueGetterFac
 from millpond.stores.serdes import Serde, serde
 
 _TIMES_AND_ORIGIN = 28
-"""The bytes of an update's buffer time, timestamp, offset and partition; its topic's name comes on top."""
+"""The bytes of an update's buffer time, timestamp, offset and partition; the length of its topic's name is added."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def suppress(table: TableHandle, suppressed: Suppressed) -> SuppressedTable:
     """Add the processor and its store; see ``KTable.suppress``.
 
     Raises:
-        TopologyError: the table is versioned, or comes from no windowed aggregation and should wait for one.
+        TopologyError: the table is versioned, or is to wait for windows but comes from no windowed aggregation.
     """
     if table.versioned:
         raise TopologyError(
@@ -91,7 +91,7 @@ def _topics(graph: TopologyGraph, node: str) -> list[str]:
 
 
 def _window_delay(graph: TopologyGraph, node: str) -> int:
-    """How long after its end a window of the aggregations above ``node`` is closed."""
+    """How long after its end a window of the aggregations above ``node`` closes."""
     found: list[int] = []
     waiting = [node]
     while waiting:

@@ -1,7 +1,7 @@
 """``TableHandle``: a table in the graph, as wiring takes and returns it; ``KTable`` wraps one.
 
-Kinds of tables differ in how they are read and in how they come to know the values before their updates; operators ask
-them for nothing else. How a table is configured stands in the graph, which alone may replace it.
+Kinds of tables differ in how they are read and in how they learn the values before their updates; operators ask them
+for nothing else. A table's configuration is kept in the graph, which alone may replace it.
 """
 
 from abc import ABC, abstractmethod
@@ -28,7 +28,7 @@ from millpond.stores.specs import StoreKind, StoreSpec
 from millpond.stores.times import Duration
 
 TABLE_KINDS = (StoreKind.TIMESTAMPED_KEY_VALUE, StoreKind.VERSIONED, StoreKind.KEY_VALUE)
-"""The kinds of stores that can hold a table; a plain one forgets the times, so results take those of the other side."""
+"""The kinds of stores that can hold a table; a plain one forgets timestamps, so results take the other side's."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class TableHandle(ABC):
     Attributes:
         graph: where it is.
         node: the node that its updates come out of.
-        key_serde, value_serde: how its rows become bytes; None where nobody has said.
+        key_serde, value_serde: how its rows become bytes; None if not known.
     """
 
     graph: TopologyGraph = field(repr=False)
@@ -48,7 +48,7 @@ class TableHandle(ABC):
 
     @property
     def config(self) -> TableConfig:
-        """How it is configured by now."""
+        """Its current configuration."""
         return self.graph.tables[self.node]
 
     @property
@@ -99,7 +99,7 @@ class WindowedTable(StoredTable):
 
 @dataclass(frozen=True)
 class SourceTable(StoredTable):
-    """A table made of records; it gets its store when it asks for one, or when an operator needs to look it up.
+    """A table made of records; it gets a store if it asks for one, or when an operator needs to look it up.
 
     Attributes:
         spec: of the store.
@@ -174,7 +174,7 @@ def stored_table(graph: TopologyGraph, node: str, parents: list[str], spec: Stor
 
 
 def reordered(graph: TopologyGraph, node: str, within: Duration | None, spec: StoreSpec) -> str:
-    """The node from which a table takes its records: ``node``, or one behind it that brings them into order."""
+    """The node from which a table takes its records: ``node``, or one after it that puts them in order."""
     if within is None:
         return node
     reorder = graph.new_name("KTABLE-REORDER-")
@@ -202,7 +202,7 @@ def mapped(
     value_serde: SerdeLike | None,
     name: str | None,
 ) -> DerivedTable:
-    """Each value replaced by that of ``mapper``, which never sees a missing one."""
+    """Each value replaced by the result of ``mapper``, which never sees a missing one."""
     operation = MapTableValues(keyed_mapper(mapper))
     return _derived(table, "KTABLE-MAPVALUES-", operation, materialized, value_serde or table.value_serde, name)
 
@@ -214,7 +214,7 @@ def transformed(
     value_serde: SerdeLike | None,
     name: str | None,
 ) -> DerivedTable:
-    """Each value replaced by that of ``transformer``, which sees missing ones, too."""
+    """Each value replaced by the result of ``transformer``, which sees missing ones too."""
     operation = TransformTableValues(transformer)
     return _derived(table, "KTABLE-TRANSFORMVALUES-", operation, materialized, value_serde or table.value_serde, name)
 
@@ -235,14 +235,14 @@ def _derived(
     key_serde = materialized.key_serde or parent.key_serde
     table = DerivedTable(graph, node, key_serde, materialized.value_serde or value_serde, parent, operation)
     keep(table, materialized)
-    # As far as the values before are known without a new store, they save unnecessary tombstones.
+    # If the old values are known without a new store, they save unnecessary tombstones.
     if operation.drops_repeated_tombstones:
         graph.change_table(node, send_olds=parent.send_olds(force=False))
     return table
 
 
 def keep(table: TableHandle, materialized: Materialized) -> None:
-    """Give a table the store that ``materialized`` asks for, if it does; it decides whether the table is versioned.
+    """Give a table the store that ``materialized`` asks for, if any, which decides whether the table is versioned.
 
     Raises:
         TopologyError: the store is of a kind that cannot hold a table, or versioned and cached.

@@ -49,7 +49,7 @@ class TableTableResult(StoredTable):
         return ValueGetterFactory((*left.stores, *right.stores), make)
 
     def send_olds(self, *, force: bool) -> bool:
-        """Old results are computed from the sides' old values, so both sides have to send them."""
+        """Old results are computed from the sides' old values, so both sides must send them."""
         if self.complete and self.config.store is None:
             if not force:
                 return False
