@@ -10,6 +10,7 @@ from typing import Any, Self
 from millpond.processors.dsl.branched import BranchedKStream
 from millpond.processors.dsl.wiring.branches import begin_split
 from millpond.processors.dsl.wiring.stream import StreamHandle
+from millpond.processors.dsl.wrapper import HandleWrapper
 from millpond.processors.options.records import Produced, Repartitioned
 from millpond.processors.options.serdes import SerdeLike
 from millpond.processors.runtime.processor import Processor
@@ -26,31 +27,8 @@ from millpond.processors.streams.stateless import (
 from millpond.stores.specs import StoreSpec
 
 
-class StreamOperators:
+class StreamOperators(HandleWrapper[StreamHandle]):
     """A stream of records with keys, values and timestamps."""
-
-    def __init__(self, handle: StreamHandle) -> None:
-        self._handle = handle
-
-    @property
-    def handle(self) -> StreamHandle:
-        """The stream in the graph."""
-        return self._handle
-
-    @property
-    def node(self) -> str:
-        """The node that its records come out of."""
-        return self._handle.node
-
-    @property
-    def key_serde(self) -> SerdeLike | None:
-        """How its keys become bytes; None if not known."""
-        return self._handle.key_serde
-
-    @property
-    def value_serde(self) -> SerdeLike | None:
-        """How its values become bytes; None if not known."""
-        return self._handle.value_serde
 
     @property
     def repartition_required(self) -> bool:
@@ -59,9 +37,6 @@ class StreamOperators:
         The next operator that needs equal keys together sends them through a repartition topic.
         """
         return self._handle.repartition_required
-
-    def _on(self, handle: StreamHandle) -> Self:
-        return type(self)(handle)
 
     def filter(self, predicate: Predicate, *, name: str | None = None) -> Self:
         """Keep the records for which ``predicate(key, value)`` is true."""

@@ -11,6 +11,7 @@ from millpond.processors.dsl.wiring.foreign_key_join import join_on_foreign_key
 from millpond.processors.dsl.wiring.suppress import suppress
 from millpond.processors.dsl.wiring.table import TableHandle, filtered, mapped, transformed
 from millpond.processors.dsl.wiring.table_join import History, join_tables
+from millpond.processors.dsl.wrapper import HandleWrapper
 from millpond.processors.options.functions import keyed_joiner, keyed_mapper
 from millpond.processors.options.joins import JoinType
 from millpond.processors.options.materialized import Materialized
@@ -18,39 +19,13 @@ from millpond.processors.options.serdes import SerdeLike
 from millpond.processors.options.suppressed import Suppressed
 
 
-class TableOperators:
+class TableOperators(HandleWrapper[TableHandle]):
     """A table of the latest value of each key."""
-
-    def __init__(self, handle: TableHandle) -> None:
-        self._handle = handle
-
-    @property
-    def handle(self) -> TableHandle:
-        """The table in the graph."""
-        return self._handle
-
-    @property
-    def node(self) -> str:
-        """The node that its updates come out of."""
-        return self._handle.node
-
-    @property
-    def key_serde(self) -> SerdeLike | None:
-        """How its keys become bytes; None if not known."""
-        return self._handle.key_serde
-
-    @property
-    def value_serde(self) -> SerdeLike | None:
-        """How its values become bytes; None if not known."""
-        return self._handle.value_serde
 
     @property
     def versioned(self) -> bool:
         """Whether the rules for versioned tables apply downstream (KIP-914)."""
         return self._handle.versioned
-
-    def _on(self, handle: TableHandle) -> Self:
-        return type(self)(handle)
 
     def filter(
         self,
