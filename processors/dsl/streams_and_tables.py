@@ -8,7 +8,8 @@ method is one call of wiring.
 """
 
 from collections.abc import Callable
-from typing import Any, overload
+from dataclasses import replace
+from typing import Any, Self, overload
 
 from millpond.errors import TopologyError
 from millpond.processors.aggregations.aggregate import Aggregation, counting, reducing
@@ -19,7 +20,7 @@ from millpond.processors.dsl.stream_operators import StreamOperators
 from millpond.processors.dsl.table_operators import TableOperators
 from millpond.processors.dsl.wiring.cogroup import Cogroup
 from millpond.processors.dsl.wiring.global_table import GlobalKTable
-from millpond.processors.dsl.wiring.grouping import StreamGrouping, TableGrouping, group_table
+from millpond.processors.dsl.wiring.grouping import StreamGrouping, TableGrouping, WindowedGrouping, group_table
 from millpond.processors.dsl.wiring.stream_join import join_streams
 from millpond.processors.dsl.wiring.stream_table import (
     join_stream_with_global_table,
@@ -246,27 +247,17 @@ class KGroupedStream:
         Windowed(key='a', start=0, end=10) 2 9
         """
         if isinstance(windows, SessionWindows):
-            return SessionWindowedKStream(self._grouping, windows)
-        return TimeWindowedKStream(self._grouping, windows)
+            return SessionWindowedKStream(WindowedGrouping(self._grouping, windows))
+        return TimeWindowedKStream(WindowedGrouping(self._grouping, windows))
 
 
-class TimeWindowedKStream:
-    """Records grouped by key and by windows of time; the keys of the results are ``Windowed``.
+class WindowedKStream:
+    """Records grouped by key and by windows; the keys of the results are ``Windowed``."""
 
-    Records that come after their window has closed are dropped and counted.
-    """
+    def __init__(self, windowed: WindowedGrouping) -> None:
+        self._windowed = windowed
 
-    def __init__(
-        self,
-        grouping: StreamGrouping,
-        windows: TimeWindows | SlidingWindows,
-        emit: EmitStrategy = EmitStrategy.ON_WINDOW_UPDATE,
-    ) -> None:
-        self._grouping = grouping
-        self._windows = windows
-        self._emit = emit
-
-    def emit_strategy(self, emit: EmitStrategy) -> "TimeWindowedKStream":
+    def emit_strategy(self, emit: EmitStrategy) -> Self:
         """The same, with results emitted as ``emit`` says (KIP-825).
 
         >>> from millpond.processors import StreamsBuilder, TopologyDriver
@@ -278,57 +269,38 @@ class TimeWindowedKStream:
         ...     driver.read("out")
         [Record(key=Windowed(key='a', start=0, end=10), value=2, timestamp=9)]
         """
-        return TimeWindowedKStream(self._grouping, self._windows, emit)
+        return type(self)(replace(self._windowed, emit=emit))
 
     def count(self, materialized: Materialized | None = None) -> KTable:
         """The number of records of each key in each window."""
-        return KTable(self._grouping.aggregate_windows(counting(), materialized, self._windows, self._emit, "int64"))
+        return KTable(self._windowed.aggregate(counting(), materialized, "int64"))
 
     def reduce(self, reducer: Callable[[Any, Any], Any], materialized: Materialized | None = None) -> KTable:
-        """Fold the values of each key and window: the first as it is, then ``reducer(aggregate, value)``."""
-        serde = self._grouping.value_serde
-        return KTable(
-            self._grouping.aggregate_windows(reducing(reducer), materialized, self._windows, self._emit, serde)
-        )
+        """Fold the values of each key and window: the first as it is, then ``reducer(aggregate, value)``.
+
+        Of two sessions that become one, ``reducer(left, right)`` merges the results.
+        """
+        return KTable(self._windowed.aggregate(reducing(reducer), materialized, self._windowed.value_serde))
+
+
+class TimeWindowedKStream(WindowedKStream):
+    """Records grouped by key and by windows of time; the keys of the results are ``Windowed``.
+
+    Records that come after their window has closed are dropped and counted.
+    """
 
     def aggregate(
         self, initializer: Callable[[], Any], aggregator: Update, materialized: Materialized | None = None
     ) -> KTable:
         """Fold the values: ``aggregator(key, value, aggregate)``, each window beginning with ``initializer()``."""
-        aggregation = Aggregation(aggregator, initializer)
-        return KTable(self._grouping.aggregate_windows(aggregation, materialized, self._windows, self._emit, None))
+        return KTable(self._windowed.aggregate(Aggregation(aggregator, initializer), materialized, None))
 
 
-class SessionWindowedKStream:
+class SessionWindowedKStream(WindowedKStream):
     """Records grouped by key and by sessions of activity; the keys of the results are ``Windowed``, ends included.
 
     A record that touches several sessions merges them: each is deleted, and the merged session takes their place.
     """
-
-    def __init__(
-        self,
-        grouping: StreamGrouping,
-        windows: SessionWindows,
-        emit: EmitStrategy = EmitStrategy.ON_WINDOW_UPDATE,
-    ) -> None:
-        self._grouping = grouping
-        self._windows = windows
-        self._emit = emit
-
-    def emit_strategy(self, emit: EmitStrategy) -> "SessionWindowedKStream":
-        """The same, with results emitted as ``emit`` says (KIP-825)."""
-        return SessionWindowedKStream(self._grouping, self._windows, emit)
-
-    def count(self, materialized: Materialized | None = None) -> KTable:
-        """The number of records of each session."""
-        return KTable(self._grouping.aggregate_sessions(counting(), materialized, self._windows, self._emit, "int64"))
-
-    def reduce(self, reducer: Callable[[Any, Any], Any], materialized: Materialized | None = None) -> KTable:
-        """Fold the values of each session; ``reducer(left, right)`` also merges the results of two sessions."""
-        serde = self._grouping.value_serde
-        return KTable(
-            self._grouping.aggregate_sessions(reducing(reducer), materialized, self._windows, self._emit, serde)
-        )
 
     def aggregate(
         self,
@@ -345,8 +317,7 @@ class SessionWindowedKStream:
             merger: ``merger(key, left, right)`` merges the aggregates of two sessions, ``left`` the earlier.
             materialized: the store.
         """
-        aggregation = Aggregation(aggregator, initializer, merger)
-        return KTable(self._grouping.aggregate_sessions(aggregation, materialized, self._windows, self._emit, None))
+        return KTable(self._windowed.aggregate(Aggregation(aggregator, initializer, merger), materialized, None))
 
 
 class CogroupedKStream:
@@ -385,7 +356,7 @@ class TimeWindowedCogroupedKStream:
 
     def aggregate(self, initializer: Callable[[], Any], materialized: Materialized | None = None) -> KTable:
         """Fold the values of each key and window, beginning with ``initializer()``."""
-        return KTable(self._cogroup.aggregate_windows(initializer, materialized, self._windows))
+        return KTable(self._cogroup.aggregate_windows(initializer, None, materialized, self._windows))
 
 
 class SessionWindowedCogroupedKStream:
@@ -399,7 +370,7 @@ class SessionWindowedCogroupedKStream:
         self, initializer: Callable[[], Any], merger: Update, materialized: Materialized | None = None
     ) -> KTable:
         """Fold the values of each session; ``merger(key, left, right)`` merges the aggregates of two."""
-        return KTable(self._cogroup.aggregate_sessions(initializer, merger, materialized, self._windows))
+        return KTable(self._cogroup.aggregate_windows(initializer, merger, materialized, self._windows))
 
 
 class KGroupedTable:

@@ -28,6 +28,8 @@ Input = tuple[str, Aggregation]
 Serdes = tuple[SerdeLike | None, SerdeLike | None]
 """Of keys and results unless ``Materialized`` names them; None for results means the builder's."""
 
+AnyWindows = TimeWindows | SlidingWindows | SessionWindows
+
 
 def add_key_aggregation(
     graph: TopologyGraph,
@@ -44,7 +46,21 @@ def add_key_aggregation(
     return StoredTable(graph, node, spec.key_serde, spec.value_serde)
 
 
-def add_window_aggregation(
+def add_windowed_aggregation(
+    graph: TopologyGraph,
+    inputs: Sequence[Input],
+    materialized: Materialized,
+    serdes: Serdes,
+    windows: AnyWindows,
+    emit: EmitStrategy,
+) -> StoredTable:
+    """Add an aggregation by key and window, or by key and session."""
+    if isinstance(windows, SessionWindows):
+        return _add_session_aggregation(graph, inputs, materialized, serdes, windows, emit)
+    return _add_window_aggregation(graph, inputs, materialized, serdes, windows, emit)
+
+
+def _add_window_aggregation(
     graph: TopologyGraph,
     inputs: Sequence[Input],
     materialized: Materialized,
@@ -71,7 +87,7 @@ def add_window_aggregation(
     return WindowedTable(graph, node, key_serde, spec.value_serde)
 
 
-def add_session_aggregation(
+def _add_session_aggregation(
     graph: TopologyGraph,
     inputs: Sequence[Input],
     materialized: Materialized,

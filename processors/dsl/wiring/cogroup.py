@@ -11,16 +11,16 @@ from millpond.errors import TopologyError
 from millpond.processors.aggregations.aggregate import Aggregation
 from millpond.processors.aggregations.fold import Update
 from millpond.processors.dsl.wiring.aggregations import (
+    AnyWindows,
     Input,
     Serdes,
     add_key_aggregation,
-    add_session_aggregation,
-    add_window_aggregation,
+    add_windowed_aggregation,
 )
 from millpond.processors.dsl.wiring.grouping import StreamGrouping
 from millpond.processors.dsl.wiring.table import StoredTable
 from millpond.processors.options.materialized import Materialized
-from millpond.processors.options.windows import EmitStrategy, SessionWindows, SlidingWindows, TimeWindows
+from millpond.processors.options.windows import EmitStrategy
 
 
 @dataclass(frozen=True)
@@ -62,25 +62,14 @@ class Cogroup:
     def aggregate_windows(
         self,
         initializer: Callable[[], Any],
+        merger: Update | None,
         materialized: Materialized | None,
-        windows: TimeWindows | SlidingWindows,
+        windows: AnyWindows,
     ) -> StoredTable:
-        """The aggregate of each key and window."""
-        inputs, emit = self._inputs(initializer), EmitStrategy.ON_WINDOW_UPDATE
-        materialized = materialized or Materialized()
-        return add_window_aggregation(self._first.graph, inputs, materialized, self._serdes, windows, emit)
-
-    def aggregate_sessions(
-        self,
-        initializer: Callable[[], Any],
-        merger: Update,
-        materialized: Materialized | None,
-        windows: SessionWindows,
-    ) -> StoredTable:
-        """The aggregate of each key and session."""
+        """The aggregate of each key and window; ``merger`` merges those of two sessions."""
         inputs, emit = self._inputs(initializer, merger), EmitStrategy.ON_WINDOW_UPDATE
         materialized = materialized or Materialized()
-        return add_session_aggregation(self._first.graph, inputs, materialized, self._serdes, windows, emit)
+        return add_windowed_aggregation(self._first.graph, inputs, materialized, self._serdes, windows, emit)
 
     def _inputs(self, initializer: Callable[[], Any], merger: Update | None = None) -> list[Input]:
         """The node and the aggregation of each member."""

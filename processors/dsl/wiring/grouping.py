@@ -7,9 +7,9 @@ from millpond.errors import TopologyError
 from millpond.processors.aggregations.aggregate import Aggregation
 from millpond.processors.aggregations.table_repartition import Selector, TableRepartition
 from millpond.processors.dsl.wiring.aggregations import (
+    AnyWindows,
     add_key_aggregation,
-    add_session_aggregation,
-    add_window_aggregation,
+    add_windowed_aggregation,
 )
 from millpond.processors.dsl.wiring.graph import TopologyGraph
 from millpond.processors.dsl.wiring.stream import StreamHandle
@@ -17,7 +17,7 @@ from millpond.processors.dsl.wiring.table import StoredTable, TableHandle
 from millpond.processors.options.materialized import Materialized
 from millpond.processors.options.records import Grouped
 from millpond.processors.options.serdes import SerdeLike
-from millpond.processors.options.windows import EmitStrategy, SessionWindows, SlidingWindows, TimeWindows
+from millpond.processors.options.windows import EmitStrategy
 from millpond.stores.change import ChangeSerde, sends_separately
 from millpond.stores.serdes import serde
 
@@ -61,31 +61,32 @@ class StreamGrouping:
         serdes = self.key_serde, value_serde
         return add_key_aggregation(self.graph, [(source, aggregation)], materialized, store, serdes)
 
-    def aggregate_windows(
-        self,
-        aggregation: Aggregation,
-        materialized: Materialized | None,
-        windows: TimeWindows | SlidingWindows,
-        emit: EmitStrategy,
-        value_serde: SerdeLike | None,
-    ) -> StoredTable:
-        """The aggregate of each key and window."""
-        materialized = materialized or Materialized()
-        inputs, serdes = [(self.source(materialized.name), aggregation)], (self.key_serde, value_serde)
-        return add_window_aggregation(self.graph, inputs, materialized, serdes, windows, emit)
 
-    def aggregate_sessions(
-        self,
-        aggregation: Aggregation,
-        materialized: Materialized | None,
-        windows: SessionWindows,
-        emit: EmitStrategy,
-        value_serde: SerdeLike | None,
+@dataclass(frozen=True)
+class WindowedGrouping:
+    """A grouped stream in windows.
+
+    Attributes:
+        grouping: the grouped stream.
+        windows: windows of time, or sessions.
+        emit: when results are emitted.
+    """
+
+    grouping: StreamGrouping
+    windows: AnyWindows
+    emit: EmitStrategy = EmitStrategy.ON_WINDOW_UPDATE
+
+    @property
+    def value_serde(self) -> SerdeLike | None:
+        return self.grouping.value_serde
+
+    def aggregate(
+        self, aggregation: Aggregation, materialized: Materialized | None, value_serde: SerdeLike | None
     ) -> StoredTable:
-        """The aggregate of each key and session."""
-        materialized = materialized or Materialized()
-        inputs, serdes = [(self.source(materialized.name), aggregation)], (self.key_serde, value_serde)
-        return add_session_aggregation(self.graph, inputs, materialized, serdes, windows, emit)
+        """The aggregate of each key and window; ``value_serde`` is for the results if ``materialized`` names none."""
+        materialized, grouping = materialized or Materialized(), self.grouping
+        inputs, serdes = [(grouping.source(materialized.name), aggregation)], (grouping.key_serde, value_serde)
+        return add_windowed_aggregation(grouping.graph, inputs, materialized, serdes, self.windows, self.emit)
 
 
 @dataclass(frozen=True, eq=False)
