@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Final, Generic, TypeVar
 import msgpack
 
 from millpond.errors import ConfigurationError, SerdeError
+from millpond.stores.extension_types import UNREADABLE, UNWRITABLE, from_extension, to_extension
 
 T = TypeVar("T")
 
@@ -166,24 +167,29 @@ class JsonSerde(_BuiltInSerde[Any]):
 
 
 class MsgpackSerde(_BuiltInSerde[Any]):
-    """MessagePack. Tuples come back as lists; dicts keep their order, so a dict that is a key needs a fixed order."""
+    """MessagePack, with extension types for datetime, date, time, timedelta, Decimal and UUID.
+
+    They are exact, and equal ones have equal bytes; ``millpond.stores.extension_types`` draws them. A datetime with a
+    time zone comes back as the same instant in UTC, a Decimal without the zeros at its end. Tuples come back as lists;
+    dicts keep their order, so a dict that is a key needs a fixed order.
+    """
 
     name = "msgpack"
 
     def __init__(self) -> None:
-        self._pack = msgpack.Packer().pack
+        self._pack = msgpack.Packer(default=to_extension).pack
 
     def serialize(self, value: Any) -> bytes:
         try:
             packed: bytes = self._pack(value)
-        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        except (*UNWRITABLE, RecursionError) as error:
             raise self._refusal(value, error) from error
         return packed
 
     def deserialize(self, data: bytes) -> Any:
         try:
-            return msgpack.unpackb(data, strict_map_key=False)
-        except (TypeError, ValueError, RecursionError) as error:
+            return msgpack.unpackb(data, strict_map_key=False, ext_hook=from_extension)
+        except (*UNREADABLE, RecursionError) as error:
             raise self._damage(data, error) from error
 
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from millpond.adapters.spark.maps import with_pairs
 from millpond.errors import RecordError, TopologyError
 from millpond.processors.options.records import Produced
 from millpond.processors.options.windowed_serdes import SessionWindowedSerde, TimeWindowedSerde
@@ -79,7 +80,7 @@ class Sink:
         return pa.Table.from_arrays([self._column(batch, field) for field in self.schema], schema=self.schema)
 
     def _column(self, batch: Batch, field: Any) -> Any:
-        entries = self._entries(batch, field.name)
+        entries = with_pairs(self._entries(batch, field.name), field.type)
         try:
             if field.name in _TIMES and pa.types.is_timestamp(field.type):
                 return pa.array(entries, pa.int64()).cast(_MILLIS).cast(field.type)

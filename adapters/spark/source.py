@@ -5,7 +5,7 @@ starts. A column whose type is the serde's own is taken as it is; a binary colum
 Kafka), and is deserialized with it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
@@ -17,7 +17,7 @@ from pyspark.sql import types as T
 from millpond.errors import ConfigurationError
 from millpond.processors.distribution.execution import Decoder
 from millpond.processors.options.records import Consumed
-from millpond.stores.serdes import BYTES, Serde, serde
+from millpond.stores.serdes import BYTES, JSON, MSGPACK, Serde, serde
 
 _NATIVE: Final[Mapping[str, tuple[type[T.DataType], ...]]] = {
     "string": (T.StringType, T.CharType, T.VarcharType),
@@ -25,7 +25,34 @@ _NATIVE: Final[Mapping[str, tuple[type[T.DataType], ...]]] = {
     "float64": (T.DoubleType, T.FloatType),
     "bytes": (T.BinaryType,),
 }
+"""What the column must be for these serdes."""
 
+_PLAIN: Final = (
+    T.NullType,
+    T.BooleanType,
+    T.IntegralType,
+    T.FloatType,
+    T.DoubleType,
+    T.StringType,
+    T.CharType,
+    T.VarcharType,
+)
+_TYPED: Final = (
+    T.BinaryType,
+    T.DecimalType,
+    T.DateType,
+    T.TimeType,
+    T.TimestampType,
+    T.TimestampNTZType,
+    T.DayTimeIntervalType,
+)
+_CARRIED: Final[Sequence[tuple[Serde[Any], tuple[type[T.DataType], ...]]]] = (
+    (JSON, _PLAIN),
+    (MSGPACK, (*_PLAIN, *_TYPED)),
+)
+"""What these serdes can carry, and arrays, maps and structs of it. Other serdes may be able to carry anything."""
+
+_WHOLE_ROW: Final = "(the whole row)"
 
 REMEDY: Final = "clean the input, or set on_error='skip' to leave such records out and count them"
 
@@ -101,6 +128,10 @@ def select_source(
         )
     decode_key = _decodes(topic, consumed.key, key_type, key_serde)
     decode_value = _decodes(topic, value_name, value_type, value_serde)
+    if not decode_key:
+        _check_carried(topic, "key", consumed.key, key_type, key_serde)
+    if not decode_value:
+        _check_carried(topic, "value", "" if value_name == _WHOLE_ROW else value_name, value_type, value_serde)
     source = Source(
         topic=topic,
         key=consumed.key,
@@ -135,7 +166,7 @@ def _value(frame: DataFrame, topic: str, consumed: Consumed) -> tuple[str, Colum
         return consumed.value, _named(consumed.value)
     if "value" in frame.columns:
         return "value", _named("value")
-    return "(the whole row)", F.struct(*map(_named, frame.columns))
+    return _WHOLE_ROW, F.struct(*map(_named, frame.columns))
 
 
 def _milliseconds(frame: DataFrame, topic: str, column: str) -> Column:
@@ -163,3 +194,40 @@ def _decodes(topic: str, column: str, type_: T.DataType, reader: Serde[Any] | No
             "cannot take; cast the column or name another serde in Consumed"
         )
     return False
+
+
+def _check_carried(topic: str, role: str, column: str, type_: T.DataType, writer: Serde[Any] | None) -> None:
+    """Refuse what would fail in the middle of the query, where the serde meets the first value."""
+    for path, part in _parts(column, type_):
+        objection = _objection(part, writer)
+        if objection is not None:
+            better = f", or name a serde that can: Consumed({role}_serde='msgpack')" if isinstance(part, _TYPED) else ""
+            raise ConfigurationError(
+                f"topic {topic!r}: column {path!r} is of type {part.simpleString()}, which {objection}; cast it (to a "
+                f"string, for example) or leave it out of the DataFrame{better}"
+            )
+
+
+def _objection(type_: T.DataType, writer: Serde[Any] | None) -> str | None:
+    if isinstance(type_, T.YearMonthIntervalType):
+        return "Spark cannot hand to Python in Arrow's form"
+    for known, carried in _CARRIED:
+        if writer is known and not isinstance(type_, carried):
+            return f"the {known.name} serde cannot carry"
+    return None
+
+
+def _parts(path: str, type_: T.DataType) -> Iterator[tuple[str, T.DataType]]:
+    """What a type is made of in the end, each part with its path, such as ``items.element.price``."""
+    parts: list[tuple[str, T.DataType]]
+    if isinstance(type_, T.ArrayType):
+        parts = [("element", type_.elementType)]
+    elif isinstance(type_, T.MapType):
+        parts = [("key", type_.keyType), ("value", type_.valueType)]
+    elif isinstance(type_, T.StructType):
+        parts = [(field.name, field.dataType) for field in type_.fields]
+    else:
+        yield path, type_
+        return
+    for name, part in parts:
+        yield from _parts(f"{path}.{name}" if path else name, part)

@@ -11,8 +11,10 @@ class Consumed:
 
     Attributes:
         key_serde, value_serde: how keys and values become bytes in stores and between tasks.
-        key, timestamp: for a DataFrame, the columns with the key and the event time (a timestamp, or a long of
-            milliseconds).
+        key: for a DataFrame, the column with the key.
+        timestamp: for a DataFrame, the column with the event time: a timestamp, or a long of milliseconds. A record's
+            own timestamp has milliseconds, so a timestamp's microseconds are cut off there, and in the column
+            ``timestamp`` of the output. The column stays exact where it is part of the value, as of a whole row.
         value: for a DataFrame, the column with the value; None for the column ``"value"`` if there is one, or else for
             the whole row as a dict.
         name: the source node's name.

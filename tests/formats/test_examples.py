@@ -7,6 +7,7 @@ import pytest
 
 from millpond.processors.tables.foreign_key_messages import Content, Response
 from tests.formats.scenarios import SCENARIOS, Scenario, read
+from tests.stores.test_serdes import GOLDEN
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "formats.md").read_text()
 
@@ -37,3 +38,10 @@ def test_the_example_of_a_response_is_what_is_written() -> None:
         data = response.to_bytes().hex()
         parts = [data[:2], data[2:4], data[4:36], data[36:]]
         assert f"`{' '.join(filter(None, parts))}`" in PAGE
+
+
+def test_the_examples_of_extension_types_are_what_is_written_and_no_code_is_missing() -> None:
+    section = PAGE.partition("### Extension types of `msgpack`")[2].partition("\n## ")[0]
+    shown = re.findall(r"  ?((?:c7 \w\w|d[678]) 7\w(?: \w+)+)$", section.split("```")[1], re.MULTILINE)
+    assert set(shown) <= {data for _, data in GOLDEN}
+    assert len(shown) == len(re.findall(r"^\| `7\w` \|", section, re.MULTILINE)) == 7
