@@ -10,12 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import signature
 from operator import attrgetter
+from types import NoneType
 from typing import Any, Final, cast
 
 import pyarrow as pa
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from millpond.adapters.spark.column_values import ColumnValues
 from millpond.errors import RecordError, TopologyError
 from millpond.processors.options.records import Produced
 from millpond.processors.options.windowed_serdes import SessionWindowedSerde, TimeWindowedSerde
@@ -80,15 +82,16 @@ class Sink:
 
     def _column(self, batch: Batch, field: Any) -> Any:
         entries = self._entries(batch, field.name)
+        if field.name in _TIMES and pa.types.is_timestamp(field.type) and set(map(type, entries)) <= {int, NoneType}:
+            return self._times(field, entries)
+        return ColumnValues(self.topic).to_array(field.name, field.type, entries)
+
+    def _times(self, field: Any, millis: Sequence[int | None]) -> Any:
         try:
-            if field.name in _TIMES and pa.types.is_timestamp(field.type):
-                return pa.array(entries, pa.int64()).cast(_MILLIS).cast(field.type)
-            return pa.array(entries, field.type)
-        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-            misfit = _misfit(entries, field.type)
+            return pa.array(millis, pa.int64()).cast(_MILLIS).cast(field.type)
+        except (pa.ArrowException, OverflowError) as error:
             raise RecordError(
-                f"sink {self.topic!r}: column {field.name!r} of type {field.type} cannot hold {misfit}: {error}; "
-                f"change Produced(schema=...) or convert the value with map_values"
+                f"sink {self.topic!r}: column {field.name!r}: a time in milliseconds is out of range: {error}"
             ) from error
 
     def _entries(self, batch: Batch, name: str) -> Sequence[Any]:
@@ -135,13 +138,3 @@ def _flat(entries: Sequence[Any], reader: Serde[Any]) -> Sequence[Any]:
 
 def _map_present(operation: Callable[[Any], Any], entries: Sequence[Any]) -> list[Any]:
     return [None if entry is None else operation(entry) for entry in entries]
-
-
-def _misfit(entries: Sequence[Any], type_: pa.DataType) -> str:
-    """The first entry that the type cannot hold, for a message."""
-    for entry in entries:
-        try:
-            pa.array([entry], type_)
-        except (pa.ArrowException, TypeError, ValueError, OverflowError):
-            return f"{entry!r:.200}"
-    return "one of its entries"
