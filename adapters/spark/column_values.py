@@ -1,9 +1,10 @@
-"""Which Python values the columns of a sink take.
+"""What the columns of a sink take: which Python values, and which entries of a dict.
 
 Rule of this module: a value goes out as what it is, or not at all. Left to itself, Arrow would count microseconds of an
 int, cut the digits off a float and call a time UTC that has no time zone. So each type of column names the Python types
 that it takes, and what to write instead of others. Types are compared per column, not per value; only where a type says
-too little (has this datetime a time zone?) each value is asked.
+too little (has this datetime a time zone?) each value is asked. In the same way, an entry that is not there is a
+mistake, and not null, unless the sink calls it optional.
 """
 
 import math
@@ -11,7 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
-from itertools import chain
+from difflib import get_close_matches
+from itertools import chain, compress
 from types import NoneType
 from typing import Any, Final, NamedTuple
 
@@ -24,6 +26,16 @@ from millpond.errors import RecordError
 _LARGEST_FLOAT: Final = float(np.finfo(np.float32).max)
 _MISFITS: Final = (pa.ArrowException, TypeError, ValueError, OverflowError)
 """How Arrow refuses a value."""
+
+_OF_RECORD: Final = ("key", "value", "timestamp")
+"""Columns that a misspelled one may have been meant to be, besides the entries of the value."""
+
+
+class _Absent:
+    """Stands for an entry that a dict does not have."""
+
+
+_ABSENT: Final = _Absent()
 
 
 class _Rule(NamedTuple):
@@ -48,9 +60,35 @@ class ColumnValues:
 
     Attributes:
         topic: the sink's topic, for messages.
+        optional: the entries that not every dict has; one in a nested column by its path, as ``"items.element.price"``.
     """
 
     topic: str
+    optional: frozenset[str]
+
+    def entries(self, path: str, name: str, values: Sequence[Any]) -> list[Any]:
+        """The entries called ``name`` of dicts; None for None, and for a dict without it if that is optional.
+
+        Args:
+            path: the column's name, with those around it.
+            name: its own name.
+            values: dicts, or None.
+
+        Raises:
+            RecordError: a dict has no such entry, or a value is no dict.
+        """
+        default = None if path in self.optional else _ABSENT
+        try:
+            found = [None if value is None else value.get(name, default) for value in values]
+        except AttributeError:
+            stranger = next(value for value in values if value is not None and not hasattr(value, "get"))
+            raise RecordError(
+                f"sink {self.topic!r}: column {path!r} is an entry of a dict value, but a value is of type "
+                f"{type(stranger).__name__}; the column of the whole value is called 'value'"
+            ) from None
+        if _Absent in set(map(type, found)):
+            raise self._missing(path, name, next(compress(values, (entry is _ABSENT for entry in found))))
+        return found
 
     def to_array(self, path: str, type_: pa.DataType, entries: Sequence[Any]) -> Any:
         """The entries as a column.
@@ -82,8 +120,36 @@ class ColumnValues:
         if rule.changes is not None:
             for changed in filter(rule.changes, present):
                 raise self._refusal(path, type_, changed)
-        for name, child, children in _children(type_, present):
+        for name, child, children in self._children(path, type_, present):
             self._check(f"{path}.{name}", child, children)
+
+    def _children(
+        self, path: str, type_: pa.DataType, present: Sequence[Any]
+    ) -> Iterator[tuple[str, pa.DataType, list[Any]]]:
+        """The names, types and entries of the columns inside a nested one."""
+        fields = _fields(type_)
+        if pa.types.is_map(type_):
+            pairs = [pair for entry in present for pair in (entry.items() if isinstance(entry, dict) else entry)]
+            for i, (name, child) in enumerate(fields):
+                yield name, child, [pair[i] for pair in pairs]
+        elif pa.types.is_list(type_):
+            for name, child in fields:
+                yield name, child, list(chain.from_iterable(present))
+        elif pa.types.is_struct(type_):
+            names = [name for name, _ in fields]
+            dicts = [entry if isinstance(entry, dict) else dict(zip(names, entry, strict=True)) for entry in present]
+            for name, child in fields:
+                yield name, child, self.entries(f"{path}.{name}", name, dicts)
+
+    def _missing(self, path: str, name: str, value: Any) -> RecordError:
+        """A value without the entry."""
+        there = [entry for entry in value if isinstance(entry, str)]
+        nearest = get_close_matches(name, there if path != name else [*there, *_OF_RECORD], 1)
+        hint = f"; did you mean {nearest[0]!r}?" if nearest else "."
+        return RecordError(
+            f"sink {self.topic!r}: column {path!r} is not an entry of a value with the entries {sorted(there)!r:.300}"
+            f"{hint} If only some values have it, say so: Produced(..., optional=({path!r},))"
+        )
 
     def _refusal(self, path: str, type_: pa.DataType, entry: Any, reason: str = "") -> RecordError:
         return RecordError(
@@ -102,18 +168,20 @@ def _first_misfit(entries: Sequence[Any], type_: pa.DataType) -> Any:
     return entries
 
 
-def _children(type_: pa.DataType, present: Sequence[Any]) -> Iterator[tuple[str, pa.DataType, list[Any]]]:
-    """The names, types and entries of the columns inside a nested one; the names are Spark's."""
+def paths(name: str, type_: pa.DataType) -> Iterator[str]:
+    """The column's name, and those of the columns inside it with the names around them."""
+    yield name
+    for inner, child in _fields(type_):
+        yield from paths(f"{name}.{inner}", child)
+
+
+def _fields(type_: pa.DataType) -> list[tuple[str, pa.DataType]]:
+    """The columns inside a nested one, as Spark names them, and their types."""
     if pa.types.is_map(type_):
-        pairs = [pair for entry in present for pair in (entry.items() if isinstance(entry, dict) else entry)]
-        yield "key", type_.key_type, [key for key, _ in pairs]
-        yield "value", type_.item_type, [value for _, value in pairs]
-    elif pa.types.is_list(type_):
-        yield "element", type_.value_type, list(chain.from_iterable(present))
-    elif pa.types.is_struct(type_):
-        for i, field in enumerate(type_):
-            entries = [entry[i] if type(entry) is tuple else entry.get(field.name) for entry in present]
-            yield field.name, field.type, entries
+        return [("key", type_.key_type), ("value", type_.item_type)]
+    if pa.types.is_list(type_):
+        return [("element", type_.value_type)]
+    return [(field.name, field.type) for field in type_] if pa.types.is_struct(type_) else []
 
 
 def _instances_of(*types: type, but: tuple[type, ...] = ()) -> Callable[[type], bool]:

@@ -1,13 +1,14 @@
 """From the records of a sink to the rows of an output DataFrame.
 
 Rule of this module: a column called ``key``, ``value`` or ``timestamp`` is the record's own; any other is the entry
-of that name in its value, a dict (null if there is no such entry, or if the value is None). Of a windowed key, ``key``
-is the key alone, and ``window_start`` and ``window_end`` are the window's. Without a schema the serdes give these
-columns their types.
+of that name in its value, a dict (null if the value is None, or if there is no such entry and it is optional). Of a
+windowed key, ``key`` is the key alone, and ``window_start`` and ``window_end`` are the window's. Without a schema the
+serdes give these columns their types.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from inspect import signature
 from operator import attrgetter
 from types import NoneType
@@ -17,7 +18,7 @@ import pyarrow as pa
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from millpond.adapters.spark.column_values import ColumnValues
+from millpond.adapters.spark.column_values import ColumnValues, paths
 from millpond.errors import RecordError, TopologyError
 from millpond.processors.options.records import Produced
 from millpond.processors.options.windowed_serdes import SessionWindowedSerde, TimeWindowedSerde
@@ -46,6 +47,7 @@ class Sink:
         ddl: the columns as Spark DDL.
         schema: the same for Arrow.
         key_serde, value_serde: turn keys and values into bytes or text if there is no schema; None if there is one.
+        optional: the entries that not every value has.
     """
 
     topic: str
@@ -53,16 +55,23 @@ class Sink:
     schema: pa.Schema
     key_serde: Serde[Any] | None
     value_serde: Serde[Any] | None
+    optional: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, topic: str, produced: Produced) -> "Sink":
         """The sink's rows as ``produced`` describes them.
 
         Raises:
-            TopologyError: the schema cannot be read, or there is none and no serde either.
+            TopologyError: the schema cannot be read, or there is none and no serde either, or it lacks an optional
+                column.
         """
         if produced.schema is not None:
-            return cls(topic, produced.schema, _arrow_schema(topic, produced.schema), None, None)
+            schema = _arrow_schema(topic, produced.schema)
+            return cls(topic, produced.schema, schema, None, None, _optional(topic, schema, produced.optional))
+        if produced.optional:
+            raise TopologyError(
+                f"sink {topic!r}: optional columns need a schema; give Produced(schema='key string, ...')"
+            )
         if produced.key_serde is None or produced.value_serde is None:
             raise TopologyError(f"sink {topic!r} has no schema and no serdes; give Produced(schema='key string, ...')")
         key, value = serde(produced.key_serde), serde(produced.value_serde)
@@ -84,7 +93,7 @@ class Sink:
         entries = self._entries(batch, field.name)
         if field.name in _TIMES and pa.types.is_timestamp(field.type) and set(map(type, entries)) <= {int, NoneType}:
             return self._times(field, entries)
-        return ColumnValues(self.topic).to_array(field.name, field.type, entries)
+        return self._values.to_array(field.name, field.type, entries)
 
     def _times(self, field: Any, millis: Sequence[int | None]) -> Any:
         try:
@@ -104,14 +113,11 @@ class Sink:
             return batch.keys if self.key_serde is None else _flat(batch.keys, self.key_serde)
         if name == "value":
             return batch.values if self.value_serde is None else _flat(batch.values, self.value_serde)
-        try:
-            return [None if value is None else value.get(name) for value in batch.values]
-        except AttributeError:
-            stranger = next(value for value in batch.values if value is not None and not hasattr(value, "get"))
-            raise RecordError(
-                f"sink {self.topic!r}: column {name!r} is an entry of a dict value, but a value is of type "
-                f"{type(stranger).__name__}; the column of the whole value is called 'value'"
-            ) from None
+        return self._values.entries(name, name, batch.values)
+
+    @property
+    def _values(self) -> ColumnValues:
+        return ColumnValues(self.topic, self.optional)
 
 
 def _type(reader: Serde[Any]) -> str:
@@ -125,6 +131,20 @@ def _arrow_schema(topic: str, ddl: str) -> pa.Schema:
         return to_arrow_schema(cast(T.StructType, T.StructType.fromDDL(ddl)), **options)
     except Exception as error:  # Spark's parser and its gateway raise many kinds of errors
         raise TopologyError(f"sink {topic!r}: the schema {ddl!r} is not Spark DDL: {error}") from error
+
+
+def _optional(topic: str, schema: pa.Schema, optional: Collection[str]) -> frozenset[str]:
+    """The optional columns, all of which the schema has."""
+    known = [path for field in schema for path in paths(field.name, field.type)]
+    names = (optional,) if isinstance(optional, str) else optional
+    for name in names:
+        if name not in known:
+            hint = "".join(f"; did you mean {match!r}?" for match in get_close_matches(name, known, 1))
+            raise TopologyError(
+                f"sink {topic!r}: the optional column {name!r} is not in the schema, which has "
+                f"{', '.join(map(repr, known))}{hint}"
+            )
+    return frozenset(names)
 
 
 def _flat(entries: Sequence[Any], reader: Serde[Any]) -> Sequence[Any]:

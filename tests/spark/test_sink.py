@@ -1,6 +1,7 @@
 """The rows that a sink makes of records: values go out as what they are, or not at all. This needs no session."""
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Collection, Mapping
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from typing import Any, NamedTuple
@@ -12,12 +13,13 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from pyspark.sql import Row
+from pyspark.sql import Row, SparkSession
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from millpond.adapters.spark.sink import Sink
-from millpond.errors import RecordError
+from millpond.errors import RecordError, TopologyError
+from millpond.processors import Produced
 from millpond.processors.runtime.batch import Batch
 from millpond.stores.typed.windowed import Windowed
 
@@ -43,6 +45,7 @@ TYPES: Mapping[str, T.DataType] = {
     "map<string,bigint>": T.MapType(T.StringType(), T.LongType()),
     "struct<a:bigint,b:bigint>": T.StructType([T.StructField("a", T.LongType()), T.StructField("b", T.LongType())]),
     "void": T.NullType(),
+    "array<struct<price:double>>": T.ArrayType(T.StructType([T.StructField("price", T.DoubleType())])),
 }
 """Every type that a column of a sink can have, by Spark's name."""
 
@@ -54,10 +57,10 @@ class Pair(NamedTuple):
     a: int
 
 
-def sink(**columns: str) -> Sink:
+def sink(optional: Collection[str] = (), /, **columns: str) -> Sink:
     """A sink with these columns, by their types."""
     schema = T.StructType([T.StructField(name, TYPES[type_]) for name, type_ in columns.items()])
-    return Sink("out", "", to_arrow_schema(schema, timezone="UTC"), None, None)
+    return Sink("out", "", to_arrow_schema(schema, timezone="UTC"), None, None, frozenset(optional))
 
 
 def column_of(type_: str, *entries: Any) -> list[Any]:
@@ -212,3 +215,66 @@ def test_the_records_own_times_are_milliseconds() -> None:
 def test_an_entry_called_like_a_windows_bound_is_milliseconds_or_a_datetime() -> None:
     assert column_named("window_start", "timestamp", NOON_MS) == [NOON]
     assert column_named("window_start", "timestamp", NOON) == [NOON]
+
+
+def records(*values: Any) -> Batch:
+    return Batch(["k"] * len(values), list(values), [0] * len(values))
+
+
+AMOUNTS = records(None, {"amount": 1, "rate": 0.5}, {"amount": 2})
+
+
+def test_a_misspelled_column_is_refused_with_the_nearest_entry() -> None:
+    with pytest.raises(RecordError) as refused:
+        sink(key="string", amuont="bigint").to_table(AMOUNTS)
+    assert str(refused.value) == (
+        "sink 'out': column 'amuont' is not an entry of a value with the entries ['amount', 'rate']; did you mean "
+        "'amount'? If only some values have it, say so: Produced(..., optional=('amuont',))"
+    )
+    with pytest.raises(RecordError, match="did you mean 'timestamp'"):
+        sink(timestmp="bigint").to_table(AMOUNTS)
+    with pytest.raises(RecordError, match=r"column 'weight' .* entries \['amount', 'rate'\]. If only some"):
+        sink(weight="string").to_table(AMOUNTS)
+
+
+def test_an_entry_that_some_values_lack_is_null_only_where_the_sink_calls_it_optional() -> None:
+    with pytest.raises(RecordError, match=r"column 'rate' is not an entry of a value with the entries \['amount'\]"):
+        sink(amount="bigint", rate="double").to_table(AMOUNTS)
+    rows = sink(["rate"], amount="bigint", rate="double").to_table(AMOUNTS)
+    assert rows["amount"].to_pylist() == [None, 1, 2]
+    assert rows["rate"].to_pylist() == [None, 0.5, None]
+
+
+def test_entries_of_nested_values_are_named_by_their_path() -> None:
+    orders = records({"items": None}, {"items": [None, {"price": 1.5}]}, {"items": [{"prices": 1.5}]})
+    columns = {"items": "array<struct<price:double>>"}
+    with pytest.raises(RecordError, match=r"column 'items.element.price' is not an entry .*; did you mean 'prices'"):
+        sink(**columns).to_table(orders)
+    rows = sink(["items.element.price"], **columns).to_table(orders)
+    assert rows["items"].to_pylist() == [None, [None, {"price": 1.5}], [{"price": None}]]
+
+
+def test_a_dict_that_makes_entries_up_is_asked_for_those_it_has() -> None:
+    counts = defaultdict(int, a=1)
+    with pytest.raises(RecordError, match="column 'b' is not an entry"):
+        sink(a="bigint", b="bigint").to_table(records(counts))
+    assert counts == {"a": 1}
+
+
+def test_a_value_that_is_no_dict_has_no_entries() -> None:
+    with pytest.raises(RecordError, match="column 'amount' is an entry of a dict value, but a value is of type int"):
+        sink(["amount"], amount="bigint").to_table(records(5))
+
+
+@pytest.mark.spark
+def test_optional_columns_are_those_of_the_schema(spark: SparkSession) -> None:
+    schema = "key string, amount long, items array<struct<price: double>>"
+    made = Sink.of("out", Produced(schema=schema, optional=("amount", "items.element.price")))
+    assert made.optional == {"amount", "items.element.price"}
+    assert Sink.of("out", Produced(schema=schema, optional="amount")).optional == {"amount"}
+    with pytest.raises(TopologyError, match=r"sink 'out': the optional column 'amuont' .*; did you mean 'amount'"):
+        Sink.of("out", Produced(schema=schema, optional=["amuont"]))
+    with pytest.raises(TopologyError, match=r"has 'key', 'amount', .*, 'items.element.price'"):
+        Sink.of("out", Produced(schema=schema, optional=["prices"]))
+    with pytest.raises(TopologyError, match="optional columns need a schema"):
+        Sink.of("out", Produced("string", "string", optional=["amount"]))
