@@ -4,9 +4,12 @@ Rule of this module: a column called ``key``, ``value`` or ``timestamp`` is the 
 of that name in its value, a dict (null if the value is None, or if there is no such entry and it is optional). Of a
 windowed key, ``key`` is the key alone, and ``window_start`` and ``window_end`` are the window's. Without a schema the
 serdes give these columns their types.
+
+A query's sink has two more columns, if the schema names them and the value has no such entry: ``op`` (a string:
+``"delete"`` if the value is None, else ``"upsert"``) and ``sequence`` (a bigint that orders the rows of a task).
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from inspect import signature
@@ -17,9 +20,11 @@ from typing import Any, Final, cast
 import pyarrow as pa
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.taskcontext import TaskContext
 
 from millpond.adapters.spark.column_values import ColumnValues, paths
 from millpond.errors import RecordError, TopologyError
+from millpond.processors.distribution.execution import Outputs
 from millpond.processors.options.records import Produced
 from millpond.processors.options.windowed_serdes import SessionWindowedSerde, TimeWindowedSerde
 from millpond.processors.runtime.batch import Batch
@@ -29,12 +34,16 @@ from millpond.stores.typed.windowed import Windowed
 _TYPES: Final[Mapping[str, str]] = {"string": "string", "int64": "bigint", "float64": "double", "json": "string"}
 """The Spark type of a serde's values if there is no schema; all others are ``binary``, as serialized."""
 
+_BATCH_ID: Final = "streaming.sql.batchId"
+"""The property of Spark's tasks that holds the number of their micro-batch."""
+
 _MILLIS: Final = pa.timestamp("ms", tz="UTC")
 _OF_WINDOW: Final[Mapping[str, Callable[[Windowed[Any]], Any]]] = {
     "key": attrgetter("key"),
     "window_start": attrgetter("start"),
     "window_end": attrgetter("end"),
 }
+_OF_CHANGE: Final[Mapping[str, pa.DataType]] = {"op": pa.string(), "sequence": pa.int64()}
 _TIMES: Final = frozenset(("timestamp", "window_start", "window_end"))
 
 
@@ -81,15 +90,23 @@ class Sink:
         ddl = f"key {_type(key)}, {window}value {_type(value)}, timestamp timestamp"
         return cls(topic, ddl, _arrow_schema(topic, ddl), key, value)
 
-    def to_table(self, batch: Batch) -> pa.Table:
+    def to_table(self, batch: Batch, first: int | None = None) -> pa.Table:
         """The rows of the batch's records.
 
-        Raises:
-            RecordError: a value does not fit its column.
-        """
-        return pa.Table.from_arrays([self._column(batch, field) for field in self.schema], schema=self.schema)
+        Args:
+            batch: the records.
+            first: the ``sequence`` of the first of them; None if they are not changes but a content, which has neither
+                ``op`` nor ``sequence``.
 
-    def _column(self, batch: Batch, field: Any) -> Any:
+        Raises:
+            RecordError: a value does not fit its column, or lacks its entry.
+        """
+        columns = [self._column(batch, field, first) for field in self.schema]
+        return pa.Table.from_arrays(columns, schema=self.schema)
+
+    def _column(self, batch: Batch, field: Any, first: int | None) -> Any:
+        if first is not None and _OF_CHANGE.get(field.name) == field.type:
+            return self._values.to_array(field.name, field.type, _of_change(batch, field.name, first))
         entries = self._entries(batch, field.name)
         if field.name in _TIMES and pa.types.is_timestamp(field.type) and set(map(type, entries)) <= {int, NoneType}:
             return self._times(field, entries)
@@ -118,6 +135,47 @@ class Sink:
     @property
     def _values(self) -> ColumnValues:
         return ColumnValues(self.topic, self.optional)
+
+
+class SinkRows:
+    """The rows that one task writes to a sink in one micro-batch, numbered in their order.
+
+    Numbers grow from micro-batch to micro-batch, also across restarts, because they begin with Spark's number of the
+    micro-batch; one that is repeated gives the same numbers again. Static DataFrames are micro-batch 0.
+    """
+
+    def __init__(self, sink: Sink) -> None:
+        context = TaskContext.get()
+        number = None if context is None else context.getLocalProperty(_BATCH_ID)
+        self._sink = sink
+        self._next = int(number or 0) << 32
+
+    def to_tables(self, outputs: Outputs, most: int) -> Iterator[pa.Table]:
+        """The sink's rows among a task's output, at most so many in a table.
+
+        Raises:
+            RecordError: a value does not fit its column, or lacks its entry.
+        """
+        if self._sink.topic not in outputs:
+            return
+        batch = outputs[self._sink.topic]
+        for start in range(0, len(batch), most):
+            part = batch.slice(start, start + most)
+            yield self._sink.to_table(part, self._next)
+            self._next += len(part)
+
+
+def _of_change(batch: Batch, name: str, first: int) -> list[Any]:
+    """The column ``op`` or ``sequence``; an entry of that name goes first."""
+    own: Iterable[Any]
+    if name == "op":
+        own = ("delete" if value is None else "upsert" for value in batch.values)
+    else:
+        own = range(first, first + len(batch))
+    return [
+        value[name] if isinstance(value, Mapping) and name in value else made
+        for value, made in zip(batch.values, own, strict=True)
+    ]
 
 
 def _type(reader: Serde[Any]) -> str:

@@ -17,7 +17,7 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from millpond.adapters.spark.sink import Sink
+from millpond.adapters.spark.sink import Sink, SinkRows
 from millpond.errors import RecordError, TopologyError
 from millpond.processors import Produced
 from millpond.processors.runtime.batch import Batch
@@ -278,3 +278,25 @@ def test_optional_columns_are_those_of_the_schema(spark: SparkSession) -> None:
         Sink.of("out", Produced(schema=schema, optional=["prices"]))
     with pytest.raises(TopologyError, match="optional columns need a schema"):
         Sink.of("out", Produced("string", "string", optional=["amount"]))
+
+
+CHANGES = records(None, {"a": None}, {"a": 1, "op": "theirs", "sequence": 7})
+
+
+def test_a_delete_and_a_row_of_nulls_differ_in_their_op() -> None:
+    rows = sink(a="bigint", op="string").to_table(CHANGES, 0).to_pylist()
+    assert rows == [{"a": None, "op": "delete"}, {"a": None, "op": "upsert"}, {"a": 1, "op": "theirs"}]
+    assert sink(value="bigint", op="string").to_table(records(1, None), 0)["op"].to_pylist() == ["upsert", "delete"]
+
+
+def test_rows_are_numbered_through_all_tables_of_a_task_unless_they_have_a_number() -> None:
+    rows = SinkRows(sink(sequence="bigint"))
+    tables = [*rows.to_tables({"out": CHANGES}, 2), *rows.to_tables({}, 2), *rows.to_tables({"out": CHANGES}, 9)]
+    assert [table["sequence"].to_pylist() for table in tables] == [[0, 1], [7], [3, 4, 7]]
+
+
+def test_columns_of_changes_are_plain_entries_in_a_content_and_under_other_types() -> None:
+    with pytest.raises(RecordError, match="column 'op' is not an entry"):
+        sink(op="string").to_table(CHANGES)
+    with pytest.raises(RecordError, match="column 'op' is not an entry"):
+        sink(op="bigint").to_table(CHANGES, 0)
