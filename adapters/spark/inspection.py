@@ -3,7 +3,7 @@
 Rule of this module: it reads what a query has committed and changes nothing, so the query may keep running.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -51,6 +51,7 @@ def store_frame(
     checkpoint: str,
     batch_id: int | None,
     schema: str | None,
+    optional: Collection[str],
 ) -> DataFrame:
     """The rows of ``store``; see ``SparkStreams.read_store``."""
     owner = next((part for part in plan.parts if store in part.stores), None)
@@ -58,7 +59,7 @@ def store_frame(
         known = sorted(name for part in plan.parts for name in part.stores)
         raise ConfigurationError(f"the query for sink {plan.sink!r} has the stores {known}, not {store!r}")
     spec = owner.stores[store]
-    rows = Sink.of(store, Produced(_row_key_serde(spec), spec.value_serde, schema))
+    rows = Sink.of(store, Produced(_row_key_serde(spec), spec.value_serde, schema, optional=optional))
     manifests = [
         (text,)
         for text in _manifests(session, checkpoint, batch_id, len(plan.stages))

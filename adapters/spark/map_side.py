@@ -14,10 +14,10 @@ from pyspark.taskcontext import TaskContext
 
 from millpond.adapters.spark.counters import counts_row, without_counts
 from millpond.adapters.spark.records import RecordReader
-from millpond.adapters.spark.sink import Sink
+from millpond.adapters.spark.sink import Sink, SinkRows
 from millpond.adapters.spark.source import Source
 from millpond.adapters.spark.worker import tune_worker
-from millpond.processors.distribution.exchange import EXCHANGE_SCHEMA, Blob, BlobWriter, to_record_batch
+from millpond.processors.distribution.exchange import EXCHANGE_SCHEMA, WINDOW_ROWS, Blob, BlobWriter, to_record_batch
 from millpond.processors.distribution.execution import Outputs, run_split
 from millpond.processors.distribution.router import Route, Router
 from millpond.processors.runtime.subtopology import Subtopology
@@ -71,9 +71,10 @@ class ProcessToSink:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         counts: Counter[str] = Counter()
+        rows = SinkRows(self._sink)
         for outputs in _process(self._part, self._source, _split(), batches, counts):
-            if self._sink.topic in outputs:
-                yield from without_counts(self._sink.to_table(outputs[self._sink.topic])).to_batches()
+            for table in rows.to_tables(outputs, WINDOW_ROWS):
+                yield from without_counts(table).to_batches()
         yield from _counted(self._sink.schema, counts)
 
 

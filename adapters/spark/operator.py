@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from millpond.adapters.spark.counters import counts_row, without_counts
-from millpond.adapters.spark.sink import Sink
+from millpond.adapters.spark.sink import Sink, SinkRows
 from millpond.adapters.spark.worker import StateSettings, task_state, tune_worker
 from millpond.errors import FormatError
 from millpond.processors.distribution.exchange import (
@@ -115,8 +115,12 @@ class TaskOperator(StatefulProcessor):
         stage = self._stage
         router = Router(stage.plan, task.subtopology, stage.group_keys)
         writer = BlobWriter(partition)
+        rows = None if stage.sink is None else SinkRows(stage.sink)
         for outputs in run_blobs(task, blobs, stage.decoders, _now):
-            yield from _to_tasks(outputs, router, writer) if stage.sink is None else _to_sink(outputs, stage.sink)
+            if rows is None:
+                yield from _to_tasks(outputs, router, writer)
+            else:
+                yield from map(_frame, rows.to_tables(outputs, WINDOW_ROWS))
         if task.counters:
             schema = EXCHANGE_SCHEMA if stage.sink is None else stage.sink.schema
             yield _pandas(counts_row(schema, task.counters))
@@ -126,13 +130,6 @@ def _to_tasks(outputs: Outputs, router: Router, writer: BlobWriter) -> Iterator[
     blobs = list(router.send(outputs, writer))
     if blobs:
         yield _frame(pa.Table.from_batches([to_record_batch(blobs)]))
-
-
-def _to_sink(outputs: Outputs, sink: Sink) -> Iterator[pd.DataFrame]:
-    if sink.topic in outputs:
-        batch = outputs[sink.topic]
-        for start in range(0, len(batch), WINDOW_ROWS):
-            yield _frame(sink.to_table(batch.slice(start, start + WINDOW_ROWS)))
 
 
 def _now() -> int:

@@ -1,23 +1,31 @@
 """From the records of a sink to the rows of an output DataFrame.
 
 Rule of this module: a column called ``key``, ``value`` or ``timestamp`` is the record's own; any other is the entry
-of that name in its value, a dict (null if there is no such entry, or if the value is None). Of a windowed key, ``key``
-is the key alone, and ``window_start`` and ``window_end`` are the window's. Without a schema the serdes give these
-columns their types.
+of that name in its value, a dict (null if the value is None, or if there is no such entry and it is optional). Of a
+windowed key, ``key`` is the key alone, and ``window_start`` and ``window_end`` are the window's. Without a schema the
+serdes give these columns their types.
+
+A query's sink has two more columns, if the schema names them and the value has no such entry: ``op`` (a string:
+``"delete"`` if the value is None, else ``"upsert"``) and ``sequence`` (a bigint that orders the rows of a task).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from inspect import signature
 from operator import attrgetter
+from types import NoneType
 from typing import Any, Final, cast
 
 import pyarrow as pa
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.taskcontext import TaskContext
 
+from millpond.adapters.spark.column_values import ColumnValues, paths
 from millpond.adapters.spark.maps import with_pairs
 from millpond.errors import RecordError, TopologyError
+from millpond.processors.distribution.execution import Outputs
 from millpond.processors.options.records import Produced
 from millpond.processors.options.windowed_serdes import SessionWindowedSerde, TimeWindowedSerde
 from millpond.processors.runtime.batch import Batch
@@ -27,12 +35,16 @@ from millpond.stores.typed.windowed import Windowed
 _TYPES: Final[Mapping[str, str]] = {"string": "string", "int64": "bigint", "float64": "double", "json": "string"}
 """The Spark type of a serde's values if there is no schema; all others are ``binary``, as serialized."""
 
+_BATCH_ID: Final = "streaming.sql.batchId"
+"""The property of Spark's tasks that holds the number of their micro-batch."""
+
 _MILLIS: Final = pa.timestamp("ms", tz="UTC")
 _OF_WINDOW: Final[Mapping[str, Callable[[Windowed[Any]], Any]]] = {
     "key": attrgetter("key"),
     "window_start": attrgetter("start"),
     "window_end": attrgetter("end"),
 }
+_OF_CHANGE: Final[Mapping[str, pa.DataType]] = {"op": pa.string(), "sequence": pa.int64()}
 _TIMES: Final = frozenset(("timestamp", "window_start", "window_end"))
 
 
@@ -45,6 +57,7 @@ class Sink:
         ddl: the columns as Spark DDL.
         schema: the same for Arrow.
         key_serde, value_serde: turn keys and values into bytes or text if there is no schema; None if there is one.
+        optional: the entries that not every value has.
     """
 
     topic: str
@@ -52,16 +65,23 @@ class Sink:
     schema: pa.Schema
     key_serde: Serde[Any] | None
     value_serde: Serde[Any] | None
+    optional: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, topic: str, produced: Produced) -> "Sink":
         """The sink's rows as ``produced`` describes them.
 
         Raises:
-            TopologyError: the schema cannot be read, or there is none and no serde either.
+            TopologyError: the schema cannot be read, or there is none and no serde either, or it lacks an optional
+                column.
         """
         if produced.schema is not None:
-            return cls(topic, produced.schema, _arrow_schema(topic, produced.schema), None, None)
+            schema = _arrow_schema(topic, produced.schema)
+            return cls(topic, produced.schema, schema, None, None, _optional(topic, schema, produced.optional))
+        if produced.optional:
+            raise TopologyError(
+                f"sink {topic!r}: optional columns need a schema; give Produced(schema='key string, ...')"
+            )
         if produced.key_serde is None or produced.value_serde is None:
             raise TopologyError(f"sink {topic!r} has no schema and no serdes; give Produced(schema='key string, ...')")
         key, value = serde(produced.key_serde), serde(produced.value_serde)
@@ -71,25 +91,34 @@ class Sink:
         ddl = f"key {_type(key)}, {window}value {_type(value)}, timestamp timestamp"
         return cls(topic, ddl, _arrow_schema(topic, ddl), key, value)
 
-    def to_table(self, batch: Batch) -> pa.Table:
+    def to_table(self, batch: Batch, first: int | None = None) -> pa.Table:
         """The rows of the batch's records.
 
-        Raises:
-            RecordError: a value does not fit its column.
-        """
-        return pa.Table.from_arrays([self._column(batch, field) for field in self.schema], schema=self.schema)
+        Args:
+            batch: the records.
+            first: the ``sequence`` of the first of them; None if they are not changes but a content, which has neither
+                ``op`` nor ``sequence``.
 
-    def _column(self, batch: Batch, field: Any) -> Any:
+        Raises:
+            RecordError: a value does not fit its column, or lacks its entry.
+        """
+        columns = [self._column(batch, field, first) for field in self.schema]
+        return pa.Table.from_arrays(columns, schema=self.schema)
+
+    def _column(self, batch: Batch, field: Any, first: int | None) -> Any:
+        if first is not None and _OF_CHANGE.get(field.name) == field.type:
+            return self._values.to_array(field.name, field.type, _of_change(batch, field.name, first))
         entries = with_pairs(self._entries(batch, field.name), field.type)
+        if field.name in _TIMES and pa.types.is_timestamp(field.type) and set(map(type, entries)) <= {int, NoneType}:
+            return self._times(field, entries)
+        return self._values.to_array(field.name, field.type, entries)
+
+    def _times(self, field: Any, millis: Sequence[int | None]) -> Any:
         try:
-            if field.name in _TIMES and pa.types.is_timestamp(field.type):
-                return pa.array(entries, pa.int64()).cast(_MILLIS).cast(field.type)
-            return pa.array(entries, field.type)
-        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-            misfit = _misfit(entries, field.type)
+            return pa.array(millis, pa.int64()).cast(_MILLIS).cast(field.type)
+        except (pa.ArrowException, OverflowError) as error:
             raise RecordError(
-                f"sink {self.topic!r}: column {field.name!r} of type {field.type} cannot hold {misfit}: {error}; "
-                f"change Produced(schema=...) or convert the value with map_values"
+                f"sink {self.topic!r}: column {field.name!r}: a time in milliseconds is out of range: {error}"
             ) from error
 
     def _entries(self, batch: Batch, name: str) -> Sequence[Any]:
@@ -102,14 +131,52 @@ class Sink:
             return batch.keys if self.key_serde is None else _flat(batch.keys, self.key_serde)
         if name == "value":
             return batch.values if self.value_serde is None else _flat(batch.values, self.value_serde)
-        try:
-            return [None if value is None else value.get(name) for value in batch.values]
-        except AttributeError:
-            stranger = next(value for value in batch.values if value is not None and not hasattr(value, "get"))
-            raise RecordError(
-                f"sink {self.topic!r}: column {name!r} is an entry of a dict value, but a value is of type "
-                f"{type(stranger).__name__}; the column of the whole value is called 'value'"
-            ) from None
+        return self._values.entries(name, name, batch.values)
+
+    @property
+    def _values(self) -> ColumnValues:
+        return ColumnValues(self.topic, self.optional)
+
+
+class SinkRows:
+    """The rows that one task writes to a sink in one micro-batch, numbered in their order.
+
+    Numbers grow from micro-batch to micro-batch, also across restarts, because they begin with Spark's number of the
+    micro-batch; one that is repeated gives the same numbers again. Static DataFrames are micro-batch 0.
+    """
+
+    def __init__(self, sink: Sink) -> None:
+        context = TaskContext.get()
+        number = None if context is None else context.getLocalProperty(_BATCH_ID)
+        self._sink = sink
+        self._next = int(number or 0) << 32
+
+    def to_tables(self, outputs: Outputs, most: int) -> Iterator[pa.Table]:
+        """The sink's rows among a task's output, at most so many in a table.
+
+        Raises:
+            RecordError: a value does not fit its column, or lacks its entry.
+        """
+        if self._sink.topic not in outputs:
+            return
+        batch = outputs[self._sink.topic]
+        for start in range(0, len(batch), most):
+            part = batch.slice(start, start + most)
+            yield self._sink.to_table(part, self._next)
+            self._next += len(part)
+
+
+def _of_change(batch: Batch, name: str, first: int) -> list[Any]:
+    """The column ``op`` or ``sequence``; an entry of that name goes first."""
+    own: Iterable[Any]
+    if name == "op":
+        own = ("delete" if value is None else "upsert" for value in batch.values)
+    else:
+        own = range(first, first + len(batch))
+    return [
+        value[name] if isinstance(value, Mapping) and name in value else made
+        for value, made in zip(batch.values, own, strict=True)
+    ]
 
 
 def _type(reader: Serde[Any]) -> str:
@@ -125,6 +192,20 @@ def _arrow_schema(topic: str, ddl: str) -> pa.Schema:
         raise TopologyError(f"sink {topic!r}: the schema {ddl!r} is not Spark DDL: {error}") from error
 
 
+def _optional(topic: str, schema: pa.Schema, optional: Collection[str]) -> frozenset[str]:
+    """The optional columns, all of which the schema has."""
+    known = [path for field in schema for path in paths(field.name, field.type)]
+    names = (optional,) if isinstance(optional, str) else optional
+    for name in names:
+        if name not in known:
+            hint = "".join(f"; did you mean {match!r}?" for match in get_close_matches(name, known, 1))
+            raise TopologyError(
+                f"sink {topic!r}: the optional column {name!r} is not in the schema, which has "
+                f"{', '.join(map(repr, known))}{hint}"
+            )
+    return frozenset(names)
+
+
 def _flat(entries: Sequence[Any], reader: Serde[Any]) -> Sequence[Any]:
     """The entries as their column takes them: plain if the serde has a Spark type of its own, else serialized."""
     if reader.name == "json":
@@ -136,13 +217,3 @@ def _flat(entries: Sequence[Any], reader: Serde[Any]) -> Sequence[Any]:
 
 def _map_present(operation: Callable[[Any], Any], entries: Sequence[Any]) -> list[Any]:
     return [None if entry is None else operation(entry) for entry in entries]
-
-
-def _misfit(entries: Sequence[Any], type_: pa.DataType) -> str:
-    """The first entry that the type cannot hold, for a message."""
-    for entry in entries:
-        try:
-            pa.array([entry], type_)
-        except (pa.ArrowException, TypeError, ValueError, OverflowError):
-            return f"{entry!r:.200}"
-    return "one of its entries"

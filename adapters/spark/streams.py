@@ -4,7 +4,7 @@ Rule of this module: it builds a plan of DataFrames and starts nothing. Every mi
 here, in the driver, before a query starts.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import reduce
 from uuid import uuid4
 
@@ -122,6 +122,7 @@ class SparkStreams:
         sink: str | None = None,
         batch_id: int | None = None,
         schema: str | None = None,
+        optional: Collection[str] = (),
     ) -> DataFrame:
         """The content of a store as committed by a query, which may still be running.
 
@@ -134,7 +135,7 @@ class SparkStreams:
             sink: the sink that the query writes, if the topology has several.
             batch_id: after which micro-batch; by default the last one. Spark retains 100 of them
                 (``spark.sql.streaming.minBatchesToRetain``).
-            schema: the columns as Spark DDL, as in ``Produced``.
+            schema, optional: the columns as Spark DDL, and those that not every value has, as in ``Produced``.
 
         Raises:
             ConfigurationError: the query has no such store, or no session is active.
@@ -143,7 +144,7 @@ class SparkStreams:
         if session is None:
             raise ConfigurationError("no Spark session is active in this thread; start one before reading a store")
         plan = make_plan(self._topology, sink, self._partition_count(session))
-        return store_frame(session, plan, self._storage, store, checkpoint, batch_id, schema)
+        return store_frame(session, plan, self._storage, store, checkpoint, batch_id, schema, optional)
 
     def _partition_count(self, session: SparkSession) -> int:
         return self._partitions or int(session.conf.get("spark.sql.shuffle.partitions") or 200)

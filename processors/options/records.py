@@ -1,5 +1,6 @@
 """How records are read from sources, written to sinks and sent from task to task."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from millpond.processors.options.serdes import SerdeLike
@@ -35,14 +36,19 @@ class Produced:
     Attributes:
         key_serde, value_serde: how keys and values become bytes; None for the stream's own serdes.
         schema: for a DataFrame, its columns as Spark DDL (``"carrier string, count long"``). ``key``, ``value`` and
-            ``timestamp`` are the record's own; any other column is the entry of that name in a dict value.
+            ``timestamp`` are the record's own; any other column is the entry of that name in a dict value. Unless the
+            value has such an entry, ``op string`` is ``"upsert"`` or ``"delete"`` (the value is None), and ``sequence
+            long`` orders the changes of a key.
         name: the sink node's name.
+        optional: the columns of ``schema`` whose entry a value may lack; they are null then. A value that lacks any
+            other fails the query. One in a nested column goes by its path, as in Spark: ``"items.element.price"``.
     """
 
     key_serde: SerdeLike | None = None
     value_serde: SerdeLike | None = None
     schema: str | None = None
     name: str | None = None
+    optional: Collection[str] = ()
 
 
 @dataclass(frozen=True)

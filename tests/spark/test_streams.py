@@ -1,6 +1,7 @@
 """Topologies on DataFrames give what the in-process driver gives."""
 
 import json
+import os
 import random
 from collections.abc import Callable
 from datetime import date
@@ -18,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from millpond.adapters.spark import SparkStreams
 from millpond.errors import ConfigurationError
-from millpond.processors import Consumed, Produced, StreamsBuilder, TimeWindows, Topology, TopologyDriver
+from millpond.processors import Consumed, Materialized, Produced, StreamsBuilder, TimeWindows, Topology, TopologyDriver
 from tests.spark.orders import (
     SCHEMAS,
     Event,
@@ -187,7 +188,7 @@ def test_nested_columns_and_nulls_of_every_type_come_out(spark: SparkSession, tm
     last = builder.stream("rows", Consumed("string", "json", value="json")).group_by_key().reduce(lambda _, new: new)
     dates = {"date": date(2013, 1, 1), None: None}
     last.to_stream().map_values(lambda row: {**row, "d": dates[row.get("d")]}, value_serde="pickle").to(
-        "out", Produced(schema=ddl)
+        "out", Produced(schema=ddl, optional=("n", "x", "ok", "words", "m", "s"))
     )
     full = {"n": 1, "x": 0.5, "ok": True, "d": "date", "words": ["a", None], "m": {"b": 2}, "s": {"a": 3}}
     frame = spark.createDataFrame(
@@ -209,7 +210,7 @@ def test_a_value_that_its_column_cannot_hold_is_named(spark: SparkSession, tmp_p
     numbers.map_values(lambda number: "many").to("out", Produced(schema="key string, value long"))
     frame = spark.createDataFrame([("a", 1, 5)], "key string, value long, timestamp long")
     streams = SparkStreams(builder.build(), application_id="misfit", state_dir=str(tmp_path / "state"))
-    with pytest.raises(Exception, match=r"RecordError: sink 'out': column 'value' of type int64 cannot hold 'many'"):
+    with pytest.raises(Exception, match=r"RecordError: sink 'out': column 'value' of type bigint cannot hold 'many'"):
         streams.transform({"numbers": frame}).collect()
 
 
@@ -245,3 +246,30 @@ def test_windowed_results_show_their_window_and_late_records_are_reported(spark:
     reported = json.loads(query.recentProgress[0].json)["observedMetrics"]["millpond.operator.0"]["tasks"]
     assert [list(counts.values()) for counts in reported] == [[1]]
     assert all("late" in name for counts in reported for name in counts)
+
+
+def test_changes_of_a_key_are_in_the_order_of_their_sequence_also_after_a_restart(
+    spark: SparkSession, tmp_path: Path, run_stream: RunStream
+) -> None:
+    builder = StreamsBuilder()
+    names = builder.table("names", Consumed("string", "string"), Materialized("names"))
+    names.to_stream().to("changes", Produced(schema="key string, sequence long, op string, value string"))
+    topology = builder.build()
+    updates = [[("a", "x"), ("b", "y"), ("a", None)], [("b", None), ("a", "z")], [("b", "w"), ("a", None)]]
+    (tmp_path / "in").mkdir()
+    for number, rows in enumerate(updates):
+        records = [{"key": key, "value": value, "timestamp": 5} for key, value in rows]
+        file = tmp_path / "in" / f"{number}.parquet"
+        pq.write_table(pa.Table.from_pylist(records), file)
+        os.utime(file, (1_000_000_000 + number,) * 2)
+        if number == 0:
+            continue
+        source = spark.readStream.schema("key string, value string, timestamp long").option("maxFilesPerTrigger", 1)
+        streams = SparkStreams(topology, application_id="cdc", state_dir=str(tmp_path / "state"), backend="memory")
+        found = run_stream(streams.transform({"names": source.parquet(str(tmp_path / "in"))}))
+    for name in "ab":
+        mine = [row for row in found if row[0] == name]
+        expected = [(number, value) for number, rows in enumerate(updates) for key, value in rows if key == name]
+        assert [(sequence >> 32, value) for _, sequence, _, value in mine] == expected
+        assert [op for _, _, op, _ in mine] == ["delete" if value is None else "upsert" for _, value in expected]
+        assert len({sequence for _, sequence, _, _ in mine}) == len(mine)

@@ -127,5 +127,5 @@ class StreamHandle:
                 f"sink {topic!r} has no {missing} serde: give Produced({missing}_serde=...), or a DataFrame schema"
             )
         name = produced.name or self.graph.new_name("KSTREAM-SINK-")
-        described = Produced(key_serde, value_serde, produced.schema, name)
+        described = replace(produced, key_serde=key_serde, value_serde=value_serde, name=name)
         self.graph.add(SinkNode(name, (self.node,), topic=topic, produced=described))
