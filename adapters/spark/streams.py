@@ -16,7 +16,7 @@ from millpond.adapters.spark.inspection import store_frame
 from millpond.adapters.spark.map_side import ProcessAndSend, ProcessToSink, SendToTasks
 from millpond.adapters.spark.operator import EXCHANGE_DDL, Stage, TaskOperator
 from millpond.adapters.spark.records import SKIP_REASONS
-from millpond.adapters.spark.session import check_session
+from millpond.adapters.spark.session import check_operator, check_workers
 from millpond.adapters.spark.sink import Sink
 from millpond.adapters.spark.source import OnError, Source, select_source
 from millpond.adapters.spark.worker import StateSettings
@@ -103,6 +103,7 @@ class SparkStreams:
             )
             for topic, node in plan.topics.items()
         }
+        check_workers(session)
         if not plan.stages:
             return reduce(DataFrame.union, (_map_only(plan, *pair, output) for pair in prepared.values()))
         settings = self._settings(session, plan)
@@ -149,7 +150,7 @@ class SparkStreams:
         return self._partitions or int(session.conf.get("spark.sql.shuffle.partitions") or 200)
 
     def _settings(self, session: SparkSession, plan: Plan) -> StateSettings:
-        check_session(session)
+        check_operator(session)
         chosen = supplier(self._backend or session.conf.get(BACKEND_CONF, None) or DEFAULT_BACKEND)
         for part in plan.parts:
             for spec in part.stores.values():
