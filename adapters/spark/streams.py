@@ -127,7 +127,9 @@ class SparkStreams:
         """The content of a store as committed by a query, which may still be running.
 
         Rows have the columns key, value and timestamp, typed by the serdes, and window_start and window_end where the
-        store has windows. A versioned store gives every version of every key, with its ``valid_from`` as timestamp.
+        store has windows. Keys and values whose serde has no type in Spark, such as MessagePack's, are strings: JSON as
+        far as they have a form in it, with bytes in base64. A versioned store gives every version of every key, with
+        its ``valid_from`` as timestamp.
 
         Args:
             store: the store's name.
@@ -138,13 +140,15 @@ class SparkStreams:
             schema: the columns as Spark DDL, as in ``Produced``.
 
         Raises:
-            ConfigurationError: the query has no such store, or no session is active.
+            ConfigurationError: the query has no such store, there is no checkpoint, it is that of another query, it has
+                no commit (yet) or not that micro-batch (any more), or no session is active.
         """
         session = SparkSession.getActiveSession()
         if session is None:
             raise ConfigurationError("no Spark session is active in this thread; start one before reading a store")
         plan = make_plan(self._topology, sink, self._partition_count(session))
-        return store_frame(session, plan, self._storage, store, checkpoint, batch_id, schema)
+        check_workers(session)
+        return store_frame(session, plan, self._application_id, self._storage, store, checkpoint, batch_id, schema)
 
     def _partition_count(self, session: SparkSession) -> int:
         return self._partitions or int(session.conf.get("spark.sql.shuffle.partitions") or 200)
