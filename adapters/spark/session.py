@@ -57,6 +57,15 @@ def check_operator(session: SparkSession) -> None:
         )
 
 
+def start_coordinator(session: SparkSession) -> None:
+    """Start the coordinator of state stores, which a session that has not run a streaming query lacks.
+
+    Spark starts it with the manager of streaming queries, which it makes when that is first asked for. The state stores
+    of batch queries look it up as well, and before SPARK-58973 they fail without it.
+    """
+    _ = session.streams.active
+
+
 def _bytes(size: str) -> int:
     """A size as Spark writes it: ``67108864b``, ``64m``."""
     digits = size.rstrip("bkmgtpBKMGTP")

@@ -16,7 +16,7 @@ from millpond.adapters.spark.inspection import store_frame
 from millpond.adapters.spark.map_side import ProcessAndSend, ProcessToSink, SendToTasks
 from millpond.adapters.spark.operator import EXCHANGE_DDL, Stage, TaskOperator
 from millpond.adapters.spark.records import SKIP_REASONS
-from millpond.adapters.spark.session import check_operator, check_workers
+from millpond.adapters.spark.session import check_operator, check_workers, start_coordinator
 from millpond.adapters.spark.sink import Sink
 from millpond.adapters.spark.source import OnError, Source, select_source
 from millpond.adapters.spark.worker import StateSettings
@@ -148,6 +148,7 @@ class SparkStreams:
             raise ConfigurationError("no Spark session is active in this thread; start one before reading a store")
         plan = make_plan(self._topology, sink, self._partition_count(session))
         check_workers(session)
+        start_coordinator(session)
         return store_frame(session, plan, self._application_id, self._storage, store, checkpoint, batch_id, schema)
 
     def _partition_count(self, session: SparkSession) -> int:
@@ -155,6 +156,7 @@ class SparkStreams:
 
     def _settings(self, session: SparkSession, plan: Plan) -> StateSettings:
         check_operator(session)
+        start_coordinator(session)
         chosen = supplier(self._backend or session.conf.get(BACKEND_CONF, None) or DEFAULT_BACKEND)
         for part in plan.parts:
             for spec in part.stores.values():
