@@ -2,6 +2,9 @@
 # make test   the whole test suite
 # make lint   ruff and mypy --strict
 #
+# make test-oldest   the tests of stores and of Spark with the oldest versions that pyproject.toml admits, in
+#                    .venv-oldest, which is made from the oldest Python
+#
 # Each makes .venv if it is missing, installs what it needs into it, and installs again only when pyproject.toml changes.
 # PYTHON chooses the interpreter that .venv is made from.
 
@@ -14,7 +17,11 @@ ARGS ?=
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test lint clean java
+OLDEST := .venv-oldest/bin/python
+OLDEST_TESTS := tests/contract/test_backends.py tests/stores tests/formats tests/durability/test_state.py \
+	tests/durability/test_inspection.py tests/demo/test_command_line.py tests/spark
+
+.PHONY: demo test test-oldest lint clean java
 .DELETE_ON_ERROR:
 
 demo: java .venv/demo.stamp
@@ -23,6 +30,9 @@ demo: java .venv/demo.stamp
 test: java .venv/dev.stamp
 	$(BIN)/python -m pytest -q $(ARGS)
 
+test-oldest: java .venv-oldest/stamp
+	$(OLDEST) -m pytest -q -m 'not slow' $(OLDEST_TESTS) $(ARGS)
+
 lint: .venv/dev.stamp
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -30,7 +40,7 @@ lint: .venv/dev.stamp
 	$(BIN)/mypy tests examples
 
 clean:
-	rm -rf .venv build dist *.egg-info demo-out
+	rm -rf .venv .venv-oldest build dist *.egg-info demo-out
 
 # Spark looks for Java where this does: in JAVA_HOME if that is set, else on the PATH.
 java:
@@ -50,11 +60,19 @@ java:
 	$(PIP) install --quiet --editable '.[dev]'
 	@touch .venv/demo.stamp $@
 
-.venv/bin/python:
+.venv-oldest/stamp: pyproject.toml tests/packaging/oldest.py | $(OLDEST)
+	$(OLDEST) tests/packaging/oldest.py > .venv-oldest/constraints.txt
+	$(OLDEST) -m pip --disable-pip-version-check install --quiet --editable '.[spark,testing]' \
+		--constraint .venv-oldest/constraints.txt
+	@touch $@
+
+$(OLDEST): PYTHON := python3.11
+
+.venv/bin/python $(OLDEST):
 	@[ -n "$(PYTHON)" ] || { echo "Millpond needs Python 3.11 or later, and found none." >&2; \
 		echo "Install one, or name it: make PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 		echo "Millpond needs Python 3.11 or later; $(PYTHON) is not one. Name one: make PYTHON=python3.11" >&2; exit 1; }
 	@"$(PYTHON)" -c 'import ensurepip, venv' 2>/dev/null || { \
 		echo "$(PYTHON) cannot make virtual environments. On Debian or Ubuntu: apt-get install python3-venv" >&2; exit 1; }
-	"$(PYTHON)" -m venv .venv
+	"$(PYTHON)" -m venv '$(@:/bin/python=)'

@@ -1,14 +1,18 @@
 """A store's content at any micro-batch that the checkpoint retains, as a DataFrame.
 
-Rule of this module: it reads what a query has committed and changes nothing, so the query may keep running.
+Rule of this module: it reads what a query has committed and changes nothing, so the query may keep running. What a sink
+would write as the bytes of a serde is meant to be looked at here, and is shown as text.
 """
 
+import json
+from base64 import b64encode
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, NoReturn
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from millpond.adapters.spark.operator import STATE_NAME
@@ -21,7 +25,7 @@ from millpond.processors.runtime.batch import Batch
 from millpond.stores.durability.inspection import read_rows
 from millpond.stores.durability.manifest import Manifest
 from millpond.stores.durability.storage import Storage
-from millpond.stores.serdes import Serde
+from millpond.stores.serdes import BYTES, STRING, Serde
 from millpond.stores.specs import KeyForm, StoreSpec
 
 _ROWS = 10_000
@@ -43,9 +47,36 @@ class ReadStore:
                     yield from self.rows.to_table(Batch(*map(list, zip(*part, strict=True)))).to_batches()
 
 
+class TextSerde(Serde[Any]):
+    """Values of any type as text: as JSON as far as they have a form in it, with bytes in base64, or else as ``str``.
+
+    It has the name of the JSON serde because its columns are those of JSON.
+    """
+
+    name = "json"
+
+    def serialize(self, value: Any) -> bytes:
+        try:
+            text = _encode(value)
+        except (TypeError, ValueError, RecursionError):
+            text = str(value)
+        return text.encode(errors="backslashreplace")
+
+    def deserialize(self, data: bytes) -> Any:
+        return data.decode()
+
+
+def _without_json(value: object) -> str:
+    return b64encode(value).decode() if isinstance(value, bytes | bytearray | memoryview) else str(value)
+
+
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_without_json).encode
+
+
 def store_frame(
     session: SparkSession,
     plan: Plan,
+    application_id: str,
     storage: Storage,
     store: str,
     checkpoint: str,
@@ -59,29 +90,96 @@ def store_frame(
         known = sorted(name for part in plan.parts for name in part.stores)
         raise ConfigurationError(f"the query for sink {plan.sink!r} has the stores {known}, not {store!r}")
     spec = owner.stores[store]
-    rows = Sink.of(store, Produced(_row_key_serde(spec), spec.value_serde, schema, optional=optional))
+    rows = Sink.of(store, Produced(_row_key_serde(spec), _shown(spec.value_serde), schema, optional=optional))
     manifests = [
-        (text,)
-        for text in _manifests(session, checkpoint, batch_id, len(plan.stages))
-        if Manifest.from_json(text).task_id.startswith(f"{owner.index}_")
+        (manifest.to_json(),)
+        for manifest in _manifests(session, plan, application_id, checkpoint, batch_id)
+        if manifest.task_id.startswith(f"{owner.index}_")
     ]
     frame = session.createDataFrame(manifests, "manifest string").repartition(max(1, len(manifests)))
     return frame.mapInArrow(ReadStore(storage, spec, rows), rows.ddl)
 
 
 def _row_key_serde(spec: StoreSpec) -> Serde[Any]:
+    reader = _shown(spec.key_serde)
     if spec.kind.key_form is KeyForm.WINDOW and spec.window_size is not None:
-        return TimeWindowedSerde(spec.key_serde, spec.window_size)
+        return TimeWindowedSerde(reader, spec.window_size)
     if spec.kind.key_form is KeyForm.SESSION:
-        return SessionWindowedSerde(spec.key_serde)
-    return spec.key_serde
+        return SessionWindowedSerde(reader)
+    return reader
 
 
-def _manifests(session: SparkSession, checkpoint: str, batch_id: int | None, operators: int) -> Iterator[str]:
-    """The manifests of all tasks of all operators of the query."""
-    for operator in range(operators):
+def _shown(reader: Serde[Any]) -> Serde[Any]:
+    """The serde itself if a column of Spark can hold its values, or else one that makes text of them."""
+    column = Sink.of("", Produced(STRING, reader)).schema.field("value")
+    return TextSerde() if pa.types.is_binary(column.type) and reader.name != BYTES.name else reader
+
+
+def _manifests(
+    session: SparkSession, plan: Plan, application_id: str, checkpoint: str, batch_id: int | None
+) -> Iterator[Manifest]:
+    """The manifests of all tasks of all operators of the query.
+
+    Raises:
+        ConfigurationError: the checkpoint has none for that micro-batch, or those of another query.
+    """
+    if not _files(session, f"{checkpoint}/metadata"):  # asked first: some releases of Spark make what they do not find
+        raise ConfigurationError(
+            f"there is no checkpoint at {checkpoint}; give the query's checkpointLocation, and start the query first"
+        )
+    for operator in range(len(plan.stages)):
         reader = session.read.format("statestore").option("stateVarName", STATE_NAME).option("operatorId", operator)
         if batch_id is not None:
             reader = reader.option("batchId", batch_id)
-        for row in reader.load(checkpoint).select("value.manifest").collect():
-            yield row.manifest
+        try:
+            rows = reader.load(checkpoint).select("value.manifest").collect()
+        except PySparkException as error:
+            _refuse(session, checkpoint, batch_id, error)
+        for row in rows:
+            manifest = Manifest.from_json(row.manifest)
+            if (manifest.application_id, _topology(manifest.fingerprint)) != (
+                application_id,
+                _topology(plan.fingerprint),
+            ):
+                raise _of_another_query(
+                    checkpoint, f"it holds the state of a topology of application {manifest.application_id!r}"
+                )
+            yield manifest
+
+
+def _topology(fingerprint: str) -> str:
+    """The fingerprint without the number of partitions, which need not be known to read."""
+    return fingerprint.partition("/")[0]
+
+
+def _refuse(session: SparkSession, checkpoint: str, batch_id: int | None, error: PySparkException) -> NoReturn:
+    """Say why Spark cannot read the state, as far as the checkpoint's files tell it."""
+    batches = sorted(int(name) for name in _files(session, f"{checkpoint}/commits") if name.isdecimal())
+    if not batches:
+        raise ConfigurationError(
+            f"the query with the checkpoint {checkpoint} has not committed a micro-batch yet; its stores can be read "
+            "after the first one"
+        ) from error
+    if batch_id is not None and batch_id not in batches:
+        raise ConfigurationError(
+            f"the checkpoint {checkpoint} has no micro-batch {batch_id}, only {batches[0]} to {batches[-1]}; Spark "
+            "retains as many as spark.sql.streaming.minBatchesToRetain says"
+        ) from error
+    raise _of_another_query(checkpoint, f"Spark says: {error}".splitlines()[0]) from error
+
+
+def _of_another_query(checkpoint: str, reason: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"the checkpoint {checkpoint} is not that of a query of this topology, application id and sink ({reason}); "
+        "give the checkpointLocation of the query that transform built with them"
+    )
+
+
+def _files(session: SparkSession, place: str) -> list[str]:
+    """The names of the files there; empty if there is no such place."""
+    try:
+        return [path.rpartition("/")[2] for path in session.read.text(place).inputFiles()]
+    except PySparkException as error:
+        if error.getCondition() != "PATH_NOT_FOUND":
+            raise
+        return []

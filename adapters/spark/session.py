@@ -1,6 +1,7 @@
-"""What the operator needs from the Spark session, checked before a query starts.
+"""What Millpond needs from the Spark session, checked before a query starts.
 
-Rule of this module: it looks at the session only, never at a topology.
+Rule of this module: it looks at the session only, never at a topology. Workers run in every query; state-store
+provider and blobs matter only where there is an operator.
 """
 
 import shutil
@@ -22,8 +23,20 @@ MAX_BATCH_BYTES: Final = 1 << 30
 """The most bytes in an Arrow batch of blobs: half of what a binary column holds, as buffers grow by doubling."""
 
 
-def check_session(session: SparkSession) -> None:
-    """Check the state-store provider, the workers' Python, and the bounds of the Arrow batches that carry blobs.
+def check_workers(session: SparkSession) -> None:
+    """Check that the workers' Python, which need not be this one, can import what runs in a worker.
+
+    Only workers on this machine can be checked. On a cluster, a query that cannot fails with Python's own message.
+
+    Raises:
+        ConfigurationError: it cannot; the message names the environment variable to set.
+    """
+    if (session.sparkContext.master or "").startswith("local"):
+        _check_python(session.sparkContext.pythonExec)
+
+
+def check_operator(session: SparkSession) -> None:
+    """Check the state-store provider, and the bounds of the Arrow batches that carry blobs.
 
     Raises:
         ConfigurationError: the session cannot run the operator; the message says what to set.
@@ -34,8 +47,6 @@ def check_session(session: SparkSession) -> None:
             f"the session keeps its state with {provider or 'the default provider'}, but Spark's operator for Python "
             f"state needs another: set {PROVIDER_CONF} to {ROCKSDB_PROVIDER}"
         )
-    if (session.sparkContext.master or "").startswith("local"):
-        _check_workers(session.sparkContext.pythonExec)
     rows = int(session.conf.get(MAX_ROWS_CONF) or 0)
     fits = 0 < rows <= MAX_BATCH_BYTES // BLOB_BYTES
     if not fits and _bytes(session.conf.get(MAX_BYTES_CONF) or "") > MAX_BATCH_BYTES:
@@ -46,6 +57,15 @@ def check_session(session: SparkSession) -> None:
         )
 
 
+def start_coordinator(session: SparkSession) -> None:
+    """Start the coordinator of state stores, which a session that has not run a streaming query lacks.
+
+    Spark starts it with the manager of streaming queries, which it makes when that is first asked for. The state stores
+    of batch queries look it up as well, and before SPARK-58973 they fail without it.
+    """
+    _ = session.streams.active
+
+
 def _bytes(size: str) -> int:
     """A size as Spark writes it: ``67108864b``, ``64m``."""
     digits = size.rstrip("bkmgtpBKMGTP")
@@ -54,11 +74,7 @@ def _bytes(size: str) -> int:
 
 
 @cache
-def _check_workers(python: str) -> None:
-    """Check that the workers' Python, which need not be this one, can import what runs in a worker.
-
-    Only workers on this machine can be checked. On a cluster, a query that cannot fails with Python's own message.
-    """
+def _check_python(python: str) -> None:
     found = shutil.which(python)
     if found == sys.executable:
         return

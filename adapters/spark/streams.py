@@ -16,7 +16,7 @@ from millpond.adapters.spark.inspection import store_frame
 from millpond.adapters.spark.map_side import ProcessAndSend, ProcessToSink, SendToTasks
 from millpond.adapters.spark.operator import EXCHANGE_DDL, Stage, TaskOperator
 from millpond.adapters.spark.records import SKIP_REASONS
-from millpond.adapters.spark.session import check_session
+from millpond.adapters.spark.session import check_operator, check_workers, start_coordinator
 from millpond.adapters.spark.sink import Sink
 from millpond.adapters.spark.source import OnError, Source, select_source
 from millpond.adapters.spark.worker import StateSettings
@@ -103,6 +103,7 @@ class SparkStreams:
             )
             for topic, node in plan.topics.items()
         }
+        check_workers(session)
         if not plan.stages:
             return reduce(DataFrame.union, (_map_only(plan, *pair, output) for pair in prepared.values()))
         settings = self._settings(session, plan)
@@ -127,7 +128,9 @@ class SparkStreams:
         """The content of a store as committed by a query, which may still be running.
 
         Rows have the columns key, value and timestamp, typed by the serdes, and window_start and window_end where the
-        store has windows. A versioned store gives every version of every key, with its ``valid_from`` as timestamp.
+        store has windows. Keys and values whose serde has no type in Spark, such as MessagePack's, are strings: JSON as
+        far as they have a form in it, with bytes in base64. A versioned store gives every version of every key, with
+        its ``valid_from`` as timestamp.
 
         Args:
             store: the store's name.
@@ -138,19 +141,24 @@ class SparkStreams:
             schema, optional: the columns as Spark DDL, and those that not every value has, as in ``Produced``.
 
         Raises:
-            ConfigurationError: the query has no such store, or no session is active.
+            ConfigurationError: the query has no such store, there is no checkpoint, it is that of another query, it has
+                no commit (yet) or not that micro-batch (any more), or no session is active.
         """
         session = SparkSession.getActiveSession()
         if session is None:
             raise ConfigurationError("no Spark session is active in this thread; start one before reading a store")
         plan = make_plan(self._topology, sink, self._partition_count(session))
-        return store_frame(session, plan, self._storage, store, checkpoint, batch_id, schema, optional)
+        check_workers(session)
+        start_coordinator(session)
+        application_id, storage = self._application_id, self._storage
+        return store_frame(session, plan, application_id, storage, store, checkpoint, batch_id, schema, optional)
 
     def _partition_count(self, session: SparkSession) -> int:
         return self._partitions or int(session.conf.get("spark.sql.shuffle.partitions") or 200)
 
     def _settings(self, session: SparkSession, plan: Plan) -> StateSettings:
-        check_session(session)
+        check_operator(session)
+        start_coordinator(session)
         chosen = supplier(self._backend or session.conf.get(BACKEND_CONF, None) or DEFAULT_BACKEND)
         for part in plan.parts:
             for spec in part.stores.values():

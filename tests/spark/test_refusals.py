@@ -1,7 +1,7 @@
 """What is known to be wrong is refused in the driver, before a query starts."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -155,17 +155,40 @@ def test_another_topology_or_partition_count_on_the_same_state_is_refused(
     streams(rated_orders(), partitions=2, application_id="other").transform(inputs, sink="totals")
 
 
-def test_workers_whose_python_lacks_millpond(
-    spark: SparkSession, words: DataFrame, streams: Callable[..., SparkStreams], tmp_path: Path
-) -> None:
+def stateless() -> Topology:
+    builder = StreamsBuilder()
+    builder.stream("words", Consumed("string", "int64")).map_values(lambda count: count + 1).to("more")
+    return builder.build()
+
+
+@pytest.fixture
+def bare_python(spark: SparkSession, tmp_path: Path) -> Iterator[Path]:
+    """A Python without packages, which the session's workers run."""
     bare = tmp_path / "python-without-millpond"
     bare.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')
     bare.chmod(0o755)
     chosen, spark.sparkContext.pythonExec = spark.sparkContext.pythonExec, str(bare)
-    try:
-        with pytest.raises(ConfigurationError, match=r"PYSPARK_PYTHON") as refused:
-            streams().transform({"words": words})
-    finally:
-        spark.sparkContext.pythonExec = chosen
-    assert str(bare) in str(refused.value)
+    yield bare
+    spark.sparkContext.pythonExec = chosen
+
+
+@pytest.mark.parametrize("topology", [counts, stateless])
+def test_workers_whose_python_lacks_millpond_are_refused_with_state_or_without(
+    words: DataFrame, streams: Make, bare_python: Path, topology: Callable[[], Topology]
+) -> None:
+    with pytest.raises(ConfigurationError, match=r"PYSPARK_PYTHON") as refused:
+        streams(topology()).transform({"words": words})
+    assert str(bare_python) in str(refused.value)
     assert "No module named" in str(refused.value)
+
+
+def test_a_topology_without_state_needs_no_state_store_provider(
+    streams: Make, words: DataFrame, spark: SparkSession
+) -> None:
+    conf = "spark.sql.streaming.stateStore.providerClass"
+    before = spark.conf.get(conf)
+    spark.conf.unset(conf)
+    try:
+        assert streams(stateless()).transform({"words": words}).collect() == []
+    finally:
+        spark.conf.set(conf, str(before))

@@ -8,7 +8,6 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-import msgpack
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -107,7 +106,7 @@ def test_a_store_can_be_read_as_it_was_after_any_batch(
         assert sorted(tuple(row) for row in rates.collect()) == sorted(expected)
     sums = streams.read_store("sums", checkpoint, sink="totals")
     latest = {item: value["orders"] for item, value, _ in in_process("totals", events)}
-    assert {row.key: msgpack.unpackb(row.value)[0] for row in sums.collect()} == latest
+    assert {row.key: json.loads(row.value)[0] for row in sums.collect()} == latest
     with pytest.raises(ConfigurationError, match=r"has the stores \['rates', 'sums'\], not 'counts'"):
         streams.read_store("counts", checkpoint, sink="totals")
 

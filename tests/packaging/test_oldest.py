@@ -1,0 +1,23 @@
+"""Every package that a user installs with Millpond has a lower bound, and ``make test-oldest`` tests it."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.packaging.oldest import PYPROJECT, pins
+
+
+def test_every_dependency_is_pinned_to_its_lower_bound() -> None:
+    text = PYPROJECT.read_text()
+    found = dict(pin.split("==") for pin in pins())
+    assert {"numpy", "pyarrow", "pyspark", "pandas", "protobuf", "pytest"} <= set(found)
+    for name, bound in found.items():
+        assert re.search(rf'"{name}(\[sql\])?>={re.escape(bound)}[",]', text)
+
+
+def test_a_dependency_without_a_lower_bound_is_refused(tmp_path: Path) -> None:
+    project = tmp_path / "pyproject.toml"
+    project.write_text('[project]\ndependencies = ["pandas<3"]\n[project.optional-dependencies]\nspark=[]\ntesting=[]')
+    with pytest.raises(ValueError, match=r"'pandas<3' in pyproject\.toml has no lower bound"):
+        list(pins(project))
