@@ -134,7 +134,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict
     demo = Demo(tmp_path_factory.mktemp("undisturbed"))
     said = demo.run("memory")
     assert "yes  12,000 of 12,000 flights" in said
-    assert "12,000 of 336,776 flights have arrived. Run it again to go on." in said
+    assert "12,000 of 336,776 flights have arrived. Run it again to continue." in said
     assert "WARN" not in said
     return demo.rows()
 
