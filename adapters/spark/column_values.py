@@ -152,8 +152,9 @@ class ColumnValues:
         )
 
     def _refusal(self, path: str, type_: pa.DataType, entry: Any, reason: str = "") -> RecordError:
+        name = from_arrow_type(type_, prefer_timestamp_ntz=True).simpleString()
         return RecordError(
-            f"sink {self.topic!r}: column {path!r} of type {from_arrow_type(type_).simpleString():.200} cannot hold "
+            f"sink {self.topic!r}: column {path!r} of type {name:.200} cannot hold "
             f"{entry!r:.200} of type {type(entry).__name__}{reason}; it takes {_rule(type_).advice}"
         )
 

@@ -76,7 +76,7 @@ class Sink:
                 column.
         """
         if produced.schema is not None:
-            schema = _arrow_schema(topic, produced.schema)
+            schema = _parsed(topic, produced.schema)
             return cls(topic, produced.schema, schema, None, None, _optional(topic, schema, produced.optional))
         if produced.optional:
             raise TopologyError(
@@ -89,7 +89,7 @@ class Sink:
         if isinstance(key, TimeWindowedSerde | SessionWindowedSerde):
             key, window = key.key_serde, "window_start timestamp, window_end timestamp, "
         ddl = f"key {_type(key)}, {window}value {_type(value)}, timestamp timestamp"
-        return cls(topic, ddl, _arrow_schema(topic, ddl), key, value)
+        return cls(topic, ddl, _parsed(topic, ddl), key, value)
 
     def to_table(self, batch: Batch, first: int | None = None) -> pa.Table:
         """The rows of the batch's records.
@@ -183,11 +183,16 @@ def _type(reader: Serde[Any]) -> str:
     return _TYPES.get(reader.name, "binary")
 
 
-def _arrow_schema(topic: str, ddl: str) -> pa.Schema:
+def arrow_schema(columns: T.StructType) -> pa.Schema:
+    """The columns for Arrow, with times in UTC."""
     # Newer releases of Spark require the time zone that older ones assume.
     options: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
+    return to_arrow_schema(columns, **options)
+
+
+def _parsed(topic: str, ddl: str) -> pa.Schema:
     try:
-        return to_arrow_schema(cast(T.StructType, T.StructType.fromDDL(ddl)), **options)
+        return arrow_schema(cast(T.StructType, T.StructType.fromDDL(ddl)))
     except Exception as error:  # Spark's parser and its gateway raise many kinds of errors
         raise TopologyError(f"sink {topic!r}: the schema {ddl!r} is not Spark DDL: {error}") from error
 

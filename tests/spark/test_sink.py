@@ -15,9 +15,8 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import types as T
-from pyspark.sql.pandas.types import to_arrow_schema
 
-from millpond.adapters.spark.sink import Sink, SinkRows
+from millpond.adapters.spark.sink import Sink, SinkRows, arrow_schema
 from millpond.errors import RecordError, TopologyError
 from millpond.processors import Produced
 from millpond.processors.runtime.batch import Batch
@@ -60,7 +59,7 @@ class Pair(NamedTuple):
 def sink(optional: Collection[str] = (), /, **columns: str) -> Sink:
     """A sink with these columns, by their types."""
     schema = T.StructType([T.StructField(name, TYPES[type_]) for name, type_ in columns.items()])
-    return Sink("out", "", to_arrow_schema(schema, timezone="UTC"), None, None, frozenset(optional))
+    return Sink("out", "", arrow_schema(schema), None, None, frozenset(optional))
 
 
 def column_of(type_: str, *entries: Any) -> list[Any]:
