@@ -48,6 +48,11 @@ class ProcessorContext:
         self._scheduler = scheduler
         self._schedules = 0
 
+    @property
+    def wall_clock(self) -> int:
+        """The wall-clock time as the task was told last, int milliseconds; it does not move within a micro-batch."""
+        return self._scheduler.wall_clock
+
     def store(self, name: str) -> Any:
         """The store ``name``, which must be connected to this processor.
 

@@ -77,10 +77,13 @@ class Scheduler:
 
     Args:
         wall_clock: the wall-clock time as the task begins, int milliseconds.
+
+    Attributes:
+        wall_clock: as the task was told last.
     """
 
     def __init__(self, wall_clock: int) -> None:
-        self._wall_clock = wall_clock
+        self.wall_clock = wall_clock
         self._punctuations: list[Punctuation] = []
         self._started = False
 
@@ -100,7 +103,7 @@ class Scheduler:
         by_records = kind is PunctuationType.STREAM_TIME
         if by_records and self._started:
             raise TopologyError(f"processor {node!r} schedules by stream time after init; do it in init")
-        first = 0 if by_records else self._wall_clock + interval
+        first = 0 if by_records else self.wall_clock + interval
         punctuation = Punctuation(interval, kind, punctuator, first, memory)
         if not by_records:
             punctuation.plan(min(punctuation.due, first))
@@ -110,7 +113,7 @@ class Scheduler:
     def advance(self, kind: PunctuationType, now: int) -> None:
         """Fire what is due by the clock ``kind``, the most overdue first."""
         if kind is PunctuationType.WALL_CLOCK_TIME:
-            self._wall_clock = now
+            self.wall_clock = now
         for punctuation in sorted(self._punctuations, key=lambda p: p.due):
             if punctuation.kind is kind:
                 punctuation.advance(now)

@@ -216,6 +216,20 @@ def test_with_a_store_wall_clock_time_goes_on_from_task_to_task() -> None:
     assert fired == [[], [], [1013], [1025], [], [13]]
 
 
+def test_a_processor_is_told_the_wall_clock_time_and_reads_none() -> None:
+    class Clock(RecordProcessor):
+        def process_record(self, key: Any, value: Any, timestamp: int) -> None:
+            self.forward(key, self.context.wall_clock, timestamp)
+
+    builder = StreamsBuilder()
+    builder.stream("in").process(Clock).to("out", OUT)
+    with TopologyDriver(builder.build()) as driver:
+        driver.pipe("in", "a", 1, 1)
+        driver.advance_wall_clock(20)
+        driver.pipe("in", "a", 1, 1)
+        assert _values(driver) == [0, 20]
+
+
 def test_a_stream_time_schedule_after_the_beginning_is_refused() -> None:
     class Late(RecordProcessor):
         def process_record(self, key: Any, value: Any, timestamp: int) -> None:
