@@ -18,7 +18,7 @@ import struct
 from typing import Final
 
 from millpond.errors import CorruptStoreError
-from millpond.stores.times import MIN_TIME, to_millis
+from millpond.stores.times import MIN_TIME, to_instant
 
 METADATA: Final = b"\x00"
 DATA: Final = b"\x01"
@@ -59,7 +59,7 @@ def pack_time(time: int) -> bytes:
     try:
         return _TIME.pack(time - MIN_TIME)
     except struct.error:
-        return _TIME.pack(to_millis(time) - MIN_TIME)  # raises an error that says why it does not fit
+        return _TIME.pack(to_instant(time) - MIN_TIME)  # raises an error that says why it does not fit
 
 
 def unpack_time(row: bytes, offset: int = 0) -> int:

@@ -1,36 +1,61 @@
 """Times as the stores hold them: integers, in milliseconds since 1970-01-01 UTC, 64 bits with a sign.
 
-``datetime`` and ``timedelta`` are accepted only at the public edge, and become integers here.
+``datetime``, ``timedelta`` and Spark's text for intervals are accepted only at the public edge, and become integers
+here. A point in time is never read as a length of time, nor the other way around.
 """
 
+import re
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Final, TypeAlias
+from difflib import get_close_matches
+from typing import Final, NoReturn, TypeAlias
 
 from millpond.errors import ConfigurationError
 
 Instant: TypeAlias = int | datetime
 """A point in time: milliseconds since the epoch, or a datetime that knows its time zone."""
 
-Duration: TypeAlias = int | timedelta
-"""A length of time: milliseconds, or a timedelta."""
+Duration: TypeAlias = int | timedelta | str
+"""A length of time: milliseconds, a timedelta, or text as Spark takes it, such as ``"1 hour 30 minutes"``."""
 
 MIN_TIME: Final = -(2**63)
 MAX_TIME: Final = 2**63 - 1
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
 _MILLISECOND = timedelta(milliseconds=1)
+_NANOSECONDS: Final = {
+    "microsecond": 1_000,
+    "millisecond": 1_000_000,
+    "second": 1_000_000_000,
+    "minute": 60_000_000_000,
+    "hour": 3_600_000_000_000,
+    "day": 86_400_000_000_000,
+    "week": 604_800_000_000_000,
+}
+_ABBREVIATIONS: Final = {
+    "us": "microsecond",
+    "ms": "millisecond",
+    "s": "second",
+    "m": "minute",
+    "h": "hour",
+    "d": "day",
+}
+_PREFIX = re.compile(r"^interval\s+")
+_TERM = re.compile(
+    r"(?P<sign>[-+]?)\s*(?P<number>\d{1,20}(?:\.\d{0,9})?|\.\d{1,9})(?P<space>\s*)(?P<unit>[a-z]+)(?:\s+|$)", re.ASCII
+)
+_EXAMPLE: Final = "write it as Spark does, e.g. '5 minutes' or '1 hour 30 minutes'"
 
 
-def to_millis(time: Instant | Duration, what: str = "time") -> int:
-    """A point in time or a length of time in milliseconds, rounded down; ``what`` names it in errors.
+def to_instant(time: Instant, what: str = "time") -> int:
+    """A point in time in milliseconds since 1970, rounded down; ``what`` names it in errors.
 
     Raises:
-        ConfigurationError: neither an integer of 64 bits, nor a datetime with a time zone, nor a timedelta.
+        ConfigurationError: neither an integer of 64 bits nor a datetime with a time zone.
 
-    >>> from datetime import UTC, datetime, timedelta
-    >>> to_millis(timedelta(minutes=1))
-    60000
-    >>> to_millis(datetime(1970, 1, 2, tzinfo=UTC))
+    >>> from datetime import UTC, datetime
+    >>> to_instant(datetime(1970, 1, 2, tzinfo=UTC))
     86400000
     """
     if time.__class__ is int and MIN_TIME <= time <= MAX_TIME:
@@ -39,14 +64,44 @@ def to_millis(time: Instant | Duration, what: str = "time") -> int:
         if time.tzinfo is None:
             raise ConfigurationError(f"{what} {time!r} has no time zone; give it one, e.g. tzinfo=datetime.UTC")
         return (time - _EPOCH) // _MILLISECOND
-    if isinstance(time, timedelta):
-        return time // _MILLISECOND
-    if isinstance(time, bool) or not hasattr(time, "__index__"):
-        raise ConfigurationError(f"{what} is {time!r}; give milliseconds as an int, a timedelta or a datetime")
-    number = time.__index__()
-    if not MIN_TIME <= number <= MAX_TIME:
-        raise ConfigurationError(f"{what} {time!r} does not fit into 64 bits; are these milliseconds?")
-    return number
+    return _integer(time, what, "milliseconds since 1970 as an int, or a datetime")
+
+
+def to_millis(duration: Duration, what: str = "duration") -> int:
+    """A length of time in milliseconds; ``what`` names it in errors.
+
+    A timedelta is rounded down. Text must be a whole number of milliseconds.
+
+    Raises:
+        ConfigurationError: neither an integer of 64 bits, nor a timedelta, nor text of a fixed length.
+
+    >>> from datetime import timedelta
+    >>> to_millis(timedelta(minutes=1)), to_millis("1 minute 500 milliseconds")
+    (60000, 60500)
+    """
+    if duration.__class__ is int and MIN_TIME <= duration <= MAX_TIME:
+        return duration
+    if isinstance(duration, timedelta):
+        return duration // _MILLISECOND
+    if isinstance(duration, str):
+        return _parsed(duration, what, "millisecond")
+    return _integer(duration, what, "milliseconds as an int, a timedelta, or text such as '5 minutes'")
+
+
+def to_micros(duration: Duration, what: str = "duration") -> int:
+    """A length of time in microseconds, exact; an int is milliseconds, as everywhere. ``what`` names it in errors.
+
+    Raises:
+        ConfigurationError: it does not fit into 64 bits, or is not what ``to_millis`` takes.
+
+    >>> to_micros(5), to_micros("5 microseconds")
+    (5000, 5)
+    """
+    if isinstance(duration, timedelta):
+        return _fitting(duration // _MICROSECOND, what, repr(duration))
+    if isinstance(duration, str):
+        return _parsed(duration, what, "microsecond")
+    return _fitting(to_millis(duration, what) * 1000, what, f"{duration!r} ms, in microseconds")
 
 
 def to_length(duration: Duration, what: str) -> int:
@@ -59,3 +114,61 @@ def to_length(duration: Duration, what: str) -> int:
     if length < 0:
         raise ConfigurationError(f"{what} is {length} ms; it must not be negative")
     return length
+
+
+def _integer(time: object, what: str, wanted: str) -> int:
+    if isinstance(time, bool) or not hasattr(time, "__index__"):
+        raise ConfigurationError(f"{what} is {time!r}; give {wanted}")
+    return _fitting(time.__index__(), what, f"{time!r}; are these milliseconds?")
+
+
+def _fitting(number: int, what: str, given: str) -> int:
+    if not MIN_TIME <= number <= MAX_TIME:
+        raise ConfigurationError(f"{what} does not fit into 64 bits: {given}")
+    return number
+
+
+def _parsed(text: str, what: str, resolution: str) -> int:
+    """The sum of the terms of Spark's text for an interval, in units of ``resolution``."""
+    total, rest = divmod(sum(_terms(text, what)), _NANOSECONDS[resolution])
+    if rest:
+        _refuse(text, what, f"that is not a whole number of {resolution}s")
+    return _fitting(total, what, repr(text))
+
+
+def _terms(text: str, what: str) -> Iterator[int]:
+    """The lengths of the terms in nanoseconds, at least one."""
+    terms = _PREFIX.sub("", text.strip().lower(), count=1)
+    position = 0
+    while position < len(terms) or not terms:
+        term = _TERM.match(terms, position)
+        if term is None:
+            _refuse(text, what, "that is not a length of time")
+        position = term.end()
+        yield _nanoseconds(term, text, what)
+
+
+def _nanoseconds(term: re.Match[str], text: str, what: str) -> int:
+    unit = term["unit"].removesuffix("s")
+    whole, point, fraction = term["number"].partition(".")
+    if unit not in _NANOSECONDS:
+        _refuse(text, what, _of_unknown(term["unit"]))
+    if not term["space"]:
+        _refuse(text, what, f"a space is missing before {term['unit']!r}")
+    if point and unit != "second":
+        _refuse(text, what, "only seconds can have a fraction")
+    length = int(whole or 0) * _NANOSECONDS[unit] + int(fraction.ljust(9, "0"))
+    return -length if term["sign"] == "-" else length
+
+
+def _of_unknown(unit: str) -> str:
+    one = unit.removesuffix("s")
+    if one in ("month", "year"):
+        return "months and years have no fixed length; give days"
+    near = [_ABBREVIATIONS[unit]] if unit in _ABBREVIATIONS else get_close_matches(one, _NANOSECONDS, 1)
+    hint = "".join(f"; did you mean '{match}s'?" for match in near)
+    return f"{unit!r} is not a unit of time{hint}"
+
+
+def _refuse(text: str, what: str, reason: str) -> NoReturn:
+    raise ConfigurationError(f"{what} is {text!r}: {reason} ({_EXAMPLE})")

@@ -5,7 +5,7 @@ from enum import Enum
 from typing import Any
 
 from millpond.processors.options.serdes import SerdeLike
-from millpond.stores.times import Duration
+from millpond.stores.times import Duration, to_length
 
 
 class Side(Enum):
@@ -46,12 +46,19 @@ class Joined:
         key_serde, value_serde: of the stream's records; None for the stream's own.
         grace: how long stream records wait for late records of a versioned table (KIP-923); None to join at once.
         name: what the join's node and repartition topic are named after.
+
+    Raises:
+        ConfigurationError: the grace is negative or not a length of time.
     """
 
     key_serde: SerdeLike | None = None
     value_serde: SerdeLike | None = None
     grace: Duration | None = None
     name: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.grace is not None:
+            to_length(self.grace, "grace of Joined")
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,12 @@ from typing import Any, Self
 from millpond.errors import TopologyError
 from millpond.processors.options.serdes import SerdeLike, resolved
 from millpond.stores.specs import StoreKind, StoreSpec
-from millpond.stores.times import Duration, to_millis
+from millpond.stores.times import Duration, to_length
 
 
 @dataclass(frozen=True)
 class Materialized:
-    """The store that holds a table. Durations are int milliseconds or ``timedelta``.
+    """The store that holds a table. Durations are int milliseconds, ``timedelta``, or text such as ``"5 minutes"``.
 
     Attributes:
         name: the store's name; None to generate one.
@@ -23,6 +23,9 @@ class Materialized:
         grace: for a versioned store, how late a record may be.
         retention: for a window or session store, how long a window is kept after stream time has passed its start.
         caching: whether only the last update of each key in a micro-batch is emitted.
+
+    Raises:
+        ConfigurationError: a duration is negative or not a length of time.
     """
 
     name: str | None = None
@@ -34,6 +37,10 @@ class Materialized:
     grace: Duration | None = None
     retention: Duration | None = None
     caching: bool = False
+
+    def __post_init__(self) -> None:
+        for what in ("history_retention", "grace", "retention"):
+            self._millis(what)
 
     @classmethod
     def versioned(cls, name: str | None = None, *, history_retention: Duration, **options: Any) -> Self:
@@ -83,8 +90,12 @@ class Materialized:
             key_serde=key,
             value_serde=value,
             backend=self.backend,
-            history_retention=None if self.history_retention is None else to_millis(self.history_retention),
-            grace=None if self.grace is None else to_millis(self.grace),
-            retention=retention if self.retention is None else to_millis(self.retention, "retention"),
+            history_retention=self._millis("history_retention"),
+            grace=self._millis("grace"),
+            retention=retention if self.retention is None else self._millis("retention"),
             window_size=window_size,
         )
+
+    def _millis(self, what: str) -> int | None:
+        duration: Duration | None = getattr(self, what)
+        return None if duration is None else to_length(duration, f"{what} of Materialized")

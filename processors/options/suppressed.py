@@ -54,7 +54,7 @@ class Suppressed:
         name: str | None = None,
     ) -> Self:
         """Hold a key's updates for ``wait`` of stream time after the first, then emit the last of them."""
-        return cls(to_millis(wait, "wait"), max_records, max_bytes, emit_early, name)
+        return cls(to_millis(wait, "wait of Suppressed"), max_records, max_bytes, emit_early, name)
 
     @classmethod
     def until_window_closes(

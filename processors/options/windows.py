@@ -40,7 +40,7 @@ class Windows(ABC):
         """How far past the end in a window's key stream time must be for its result to be final, in milliseconds."""
 
     def _set(self, what: str, duration: Duration, least: int) -> None:
-        millis = to_millis(duration, what)
+        millis = to_millis(duration, f"{what} of {type(self).__name__}")
         if millis < least:
             raise TopologyError(f"{type(self).__name__}: {what} is {millis} ms; give at least {least} ms")
         object.__setattr__(self, what, millis)

@@ -12,7 +12,7 @@ from typing import Final
 from millpond.errors import ConfigurationError
 from millpond.stores.backend import Entries
 from millpond.stores.keys import TIME_SIZE, last_time, pack_time, terminated, unpack_time, unterminated
-from millpond.stores.times import MAX_TIME, MIN_TIME, Instant, to_millis
+from millpond.stores.times import MAX_TIME, MIN_TIME, Instant, to_instant
 from millpond.stores.typed.scans import Scan
 from millpond.stores.typed.segments import SegmentedStore, key_part
 from millpond.stores.typed.store import K, V, WritableStore
@@ -33,7 +33,7 @@ class ReadOnlySessionStore(SegmentedStore[K, V]):
 
     def fetch_session(self, key: K, start: Instant, end: Instant) -> V | None:
         """The value of the session of ``key`` with exactly that start and end, or None."""
-        row, last = self._row(key, to_millis(start, "start"), to_millis(end, "end"))
+        row, last = self._row(key, to_instant(start, "start"), to_instant(end, "end"))
         data = None if last <= self._segments.horizon() else self._read(row)
         return None if data is None else self._decode_value(data)
 
@@ -51,7 +51,7 @@ class ReadOnlySessionStore(SegmentedStore[K, V]):
         self, key: K, earliest_end: Instant, latest_start: Instant, *, reverse: bool = False
     ) -> Scan[tuple[Windowed[K], V]]:
         """The sessions of ``key`` that end at ``earliest_end`` or later and start at ``latest_start`` or earlier."""
-        first, last_start = to_millis(earliest_end, "earliest_end"), to_millis(latest_start, "latest_start")
+        first, last_start = to_instant(earliest_end, "earliest_end"), to_instant(latest_start, "latest_start")
         rows = self._segments.rows_of_key(terminated(self._key_bytes(key)), first, MAX_TIME, reverse=reverse)
         return self._scans.begin(self._sessions(rows, last_start))
 
@@ -59,7 +59,7 @@ class ReadOnlySessionStore(SegmentedStore[K, V]):
         self, start: K | None, stop: K | None, earliest_end: Instant, latest_start: Instant, *, reverse: bool = False
     ) -> Scan[tuple[Windowed[K], V]]:
         """The same for the keys with ``start <= key < stop``; None leaves that side open."""
-        first, last_start = to_millis(earliest_end, "earliest_end"), to_millis(latest_start, "latest_start")
+        first, last_start = to_instant(earliest_end, "earliest_end"), to_instant(latest_start, "latest_start")
         rows = self._segments.rows_of_keys(
             b"" if start is None else terminated(self._encode_key(start)),
             None if stop is None else terminated(self._encode_key(stop)),
@@ -74,7 +74,7 @@ class ReadOnlySessionStore(SegmentedStore[K, V]):
         self, earliest_end: Instant, latest_end: Instant, *, reverse: bool = False
     ) -> Scan[tuple[Windowed[K], V]]:
         """The sessions of all keys that end from ``earliest_end`` to ``latest_end``, both included."""
-        first, last = to_millis(earliest_end, "earliest_end"), to_millis(latest_end, "latest_end")
+        first, last = to_instant(earliest_end, "earliest_end"), to_instant(latest_end, "latest_end")
         rows = self._segments.rows_of_keys(b"", None, first, last, -_REST, reverse=reverse)
         return self._scans.begin(self._sessions(rows, MAX_TIME))
 
@@ -110,7 +110,7 @@ class WritableSessionStore(ReadOnlySessionStore[K, V], WritableStore[K, V]):
 
     def _put(self, session: Windowed[K], data: bytes | None) -> None:
         encoded = terminated(self._key_bytes(session.key))
-        start, end = to_millis(session.start, "start"), to_millis(session.end, "end")
+        start, end = to_instant(session.start, "start"), to_instant(session.end, "end")
         if start > end:
             raise ConfigurationError(f"the session {session} ends before it starts; give the start first")
         if self._segments.advance(end):

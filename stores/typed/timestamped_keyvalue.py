@@ -13,7 +13,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 from millpond.errors import SerdeError
 from millpond.stores.keys import DATA
 from millpond.stores.serdes import Serde
-from millpond.stores.times import Instant, to_millis
+from millpond.stores.times import Instant, to_instant
 from millpond.stores.transaction import Transaction
 from millpond.stores.typed.keyvalue import ReadOnlyKeyValueStore
 from millpond.stores.typed.store import K, Store, V, WritableStore
@@ -60,7 +60,7 @@ def pack_timestamp(timestamp: Instant) -> bytes:
     try:
         return _pack(timestamp)
     except struct.error:
-        return _pack(to_millis(timestamp))
+        return _pack(to_instant(timestamp))
 
 
 def unpack_timestamp(data: bytes) -> int:

@@ -30,7 +30,7 @@ from millpond.stores.keys import (
     unterminated,
 )
 from millpond.stores.serdes import Serde
-from millpond.stores.times import MAX_TIME, MIN_TIME, Duration, Instant, to_length, to_millis
+from millpond.stores.times import MAX_TIME, MIN_TIME, Duration, Instant, to_instant, to_length
 from millpond.stores.transaction import Transaction
 from millpond.stores.typed.observed_stream_time import ObservedStreamTime
 from millpond.stores.typed.scans import Scan
@@ -116,7 +116,7 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
         end = prefix[:-2] + _KEY_END
         if as_of is None:
             return self._record(self._last_row(prefix, end), None)
-        time = to_millis(as_of, "as_of")
+        time = to_instant(as_of, "as_of")
         row = self._last_row(prefix, prefix + pack_time(time) + _JUST_ABOVE)
         if row is None or row[1] == _TOMBSTONE:
             return None
@@ -128,7 +128,7 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
     def get_value(self, key: K, as_of: Instant | None = None) -> V | None:
         """Only the value of what ``get`` finds, in less time."""
         if as_of is not None:
-            time = to_millis(as_of, "as_of")
+            time = to_instant(as_of, "as_of")
             if not self._beyond_history(time):
                 prefix = self._prefix(key)
                 found = self._value_and_timestamp(self._last_row(prefix, prefix + pack_time(time) + _JUST_ABOVE))
@@ -176,8 +176,8 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
             ConfigurationError: ``earliest`` is after ``latest``.
         """
         prefix = self._prefix(key)
-        first = None if earliest is None else to_millis(earliest, "earliest")
-        last = MAX_TIME if latest is None else to_millis(latest, "latest")
+        first = None if earliest is None else to_instant(earliest, "earliest")
+        last = MAX_TIME if latest is None else to_instant(latest, "latest")
         if first is not None and first > last:
             raise ConfigurationError(f"history from {first} to {last}: earliest must not be after latest")
         return self._scans.begin(self._versions(prefix, first, last, reverse))
@@ -194,9 +194,9 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
         ([3, 5, 7], [5])
         """
         prefix = self._prefix(key)
-        last = MAX_TIME if latest is None else to_millis(latest, "latest")
+        last = MAX_TIME if latest is None else to_instant(latest, "latest")
         rows = self._scan_rows(
-            prefix + pack_time(to_millis(earliest, "earliest")), prefix + pack_time(last) + _JUST_ABOVE
+            prefix + pack_time(to_instant(earliest, "earliest")), prefix + pack_time(last) + _JUST_ABOVE
         )
         return [last_time(row) for row, _ in rows]
 
@@ -335,7 +335,7 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V], WritableStore
         """
         if key is None:
             raise self._null_key()
-        time = timestamp if timestamp.__class__ is int else to_millis(timestamp, "timestamp")
+        time = timestamp if timestamp.__class__ is int else to_instant(timestamp, "timestamp")
         encoded = terminated(self._encode_key(key))
         row = DATA + encoded + pack_time(time)
         data = _TOMBSTONE if value is None else _LIVE + self._encode_value(value)

@@ -15,7 +15,7 @@ from typing import Final
 from millpond.stores.backend import Entries
 from millpond.stores.keys import TIME_SIZE, terminated, unpack_time, unterminated
 from millpond.stores.serdes import Serde
-from millpond.stores.times import MAX_TIME, MIN_TIME, Duration, Instant, to_length, to_millis
+from millpond.stores.times import MAX_TIME, MIN_TIME, Duration, Instant, to_instant, to_length
 from millpond.stores.transaction import Transaction
 from millpond.stores.typed.scans import Scan
 from millpond.stores.typed.segments import SegmentedStore, key_part
@@ -75,7 +75,7 @@ class ReadOnlyWindowStore(SegmentedStore[K, V]):
         With ``retain_duplicates`` a window has no single value, and this finds only the very last put of the store; use
         ``fetch_range``.
         """
-        time = to_millis(window_start, "window_start")
+        time = to_instant(window_start, "window_start")
         row = self._segments.row(terminated(self._key_bytes(key)), time)
         if time <= self._segments.horizon():
             return None
@@ -175,7 +175,7 @@ class WritableWindowStore(ReadOnlyWindowStore[K, V], WritableStore[K, V]):
         encoded = terminated(self._key_bytes(key))
         if self._duplicates and data is None:
             return
-        time = to_millis(window_start, "window_start")
+        time = to_instant(window_start, "window_start")
         if not self._segments.advance(time):
             return
         row = self._segments.row_to_write(encoded, time)
@@ -207,6 +207,6 @@ class WindowStore(WritableWindowStore[K, V]):
 
 def _bounds(earliest: Instant | None, latest: Instant | None) -> tuple[int, int]:
     return (
-        MIN_TIME if earliest is None else to_millis(earliest, "earliest"),
-        MAX_TIME if latest is None else to_millis(latest, "latest"),
+        MIN_TIME if earliest is None else to_instant(earliest, "earliest"),
+        MAX_TIME if latest is None else to_instant(latest, "latest"),
     )

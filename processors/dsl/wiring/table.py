@@ -25,7 +25,7 @@ from millpond.processors.tables.time_ordered_buffer import buffer_spec
 from millpond.processors.tables.value_getters import ValueGetterFactory, store_getter, windowed_getter
 from millpond.processors.tables.value_operator import OperationGetter, TableOperation, TableOperator
 from millpond.stores.specs import StoreKind, StoreSpec
-from millpond.stores.times import Duration
+from millpond.stores.times import Duration, to_length
 
 TABLE_KINDS = (StoreKind.TIMESTAMPED_KEY_VALUE, StoreKind.VERSIONED, StoreKind.KEY_VALUE)
 """The kinds of stores that can hold a table; a plain one forgets timestamps, so results take the other side's."""
@@ -177,8 +177,9 @@ def reordered(graph: TopologyGraph, node: str, within: Duration | None, spec: St
     """The node from which a table takes its records: ``node``, or one after it that puts them in order."""
     if within is None:
         return node
+    wait = to_length(within, f"reorder_within of the table of {node!r}")
     reorder = graph.new_name("KTABLE-REORDER-")
-    buffer = buffer_spec(f"{reorder}-Buffer", within, spec.key_serde, spec.value_serde, f"the table of {node!r}")
+    buffer = buffer_spec(f"{reorder}-Buffer", wait, spec.key_serde, spec.value_serde, f"the table of {node!r}")
     graph.add_processor(reorder, [node], lambda: TableReorder(buffer))
     graph.add_store(buffer.store_spec, reorder)
     return reorder
