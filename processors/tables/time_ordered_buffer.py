@@ -106,6 +106,19 @@ class TimeOrderedBuffer:
         self._save(passage)
         return passage.out.build(), late
 
+    @property
+    def stream_time(self) -> int | None:
+        """The greatest timestamp of the records that were buffered; None before the first."""
+        return self._time
+
+    def drain(self) -> Batch:
+        """All records that wait leave, in order; stream time stays what it is."""
+        with self._store.scan() as stored:
+            passage = _Passage(self, stored)
+            passage.release(MAX_TIME)
+        self._save(passage)
+        return passage.out.build()
+
     def row(self, key: Any, timestamp: int) -> bytes:
         """A new row for a record, unlike any other."""
         self._sequence += 1
