@@ -1,0 +1,52 @@
+"""What is inside a nested type or column: children, in one order for lists, maps and structs.
+
+Rule of this module: it is the only one that tells kinds of nesting apart for others than ``physical``. It knows types
+in the one form that ``normalized`` gives.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+
+def child_fields(type_: Any) -> list[Any]:
+    """The fields of a struct, the element of a list, key and value of a map; nothing for any other type."""
+    if pa.types.is_struct(type_):
+        return list(type_)
+    if pa.types.is_map(type_):
+        return [type_.key_field, type_.item_field]
+    if pa.types.is_list(type_):
+        return [type_.value_field]
+    return []
+
+
+def with_children(type_: Any, fields: Sequence[Any]) -> Any:
+    """A type of the same kind as ``type_`` around other fields."""
+    if pa.types.is_struct(type_):
+        return pa.struct(fields)
+    if pa.types.is_map(type_):
+        return pa.map_(*fields)
+    if pa.types.is_list(type_):
+        return pa.list_(fields[0])
+    return type_
+
+
+def child_columns(column: Any) -> list[Any]:
+    """What ``child_fields`` describe: the values that belong to rows of ``column`` that are not null."""
+    present = column.drop_null() if column.null_count else column
+    if isinstance(column.type, pa.StructType):
+        return [present.field(number) for number in range(column.type.num_fields)]
+    if not child_fields(column.type) and not pa.types.is_large_list(column.type):
+        return []
+    start, stop = (present.offsets[end].as_py() for end in (0, -1))
+    elements = present.values.slice(start, stop - start)
+    return child_columns(elements) if pa.types.is_map(column.type) else [elements]
+
+
+def leaf_paths(fields: Sequence[Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """All fields at every level with their paths, parents before children."""
+    for field in fields:
+        path = f"{prefix}{field.name}"
+        yield path, field
+        yield from leaf_paths(child_fields(field.type), f"{path}.")

@@ -1,0 +1,317 @@
+"""Physical values: what MessagePack can hold, for every Arrow type that Spark has, and back.
+
+Rule of this module: a value that went there and back is the same value, bit by bit, and no conversion is silent. It
+knows neither bytes of rows nor schemas. ::
+
+    Arrow type                        physical value
+    bool                              bool
+    int8, int16, int32, int64         int
+    float32, float64                  float
+    decimal128(p, s), p <= 18         int: the unscaled value
+    decimal128(p, s), p > 18          bytes: the unscaled value, 16 bytes, two's complement, big-endian
+    string                            str
+    binary                            bytes
+    date32                            int: days since 1970-01-01
+    timestamp[us], with zone or not   int: microseconds since 1970-01-01 00:00, in UTC or of the same clock
+    time64[us]                        int: microseconds since midnight
+    duration[us]                      int: microseconds
+    list                              list
+    map                               list of [key, value]
+    struct                            list of the values of its fields, in their order
+    null, and any null                None
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain, pairwise
+from operator import itemgetter
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from millpond.errors import ConfigurationError, RecordError, SerdeError
+
+SHORT_DECIMAL: Final = 18
+"""The most digits of a decimal that is an int; wider ones are bytes."""
+
+_MICROS: Final = {"s", "ms", "us"}
+_PLAIN: Final[Mapping[str, pa.DataType]] = {
+    "large_string": pa.string(),
+    "string_view": pa.string(),
+    "large_binary": pa.binary(),
+    "binary_view": pa.binary(),
+    "time32[s]": pa.time64("us"),
+    "time32[ms]": pa.time64("us"),
+}
+_WORDS: Final[Mapping[pa.DataType, str]] = {
+    pa.int8(): "<i1",
+    pa.int16(): "<i2",
+    pa.int32(): "<i4",
+    pa.int64(): "<i8",
+    pa.float32(): "<f4",
+    pa.float64(): "<f8",
+    pa.date32(): "<i4",
+    pa.time64("us"): "<i8",
+    pa.timestamp("us"): "<i8",
+    pa.timestamp("us", "UTC"): "<i8",
+    pa.duration("us"): "<i8",
+}
+"""The types whose values are numbers of a fixed width, and how these lie in memory."""
+_OBJECTS: Final = {pa.bool_(), pa.string(), pa.binary()}
+
+
+def normalized(type_: pa.DataType, path: str = "") -> pa.DataType:
+    """The one form of all types that hold the same values, recursively; nullability and metadata of fields stay.
+
+    Large and view types become the plain ones, times and durations microseconds, zones UTC. Elements of lists are
+    called ``element``, keys and values of maps ``key`` and ``value``, as Spark does.
+
+    Args:
+        type_: any Arrow type.
+        path: how errors call the column.
+
+    Raises:
+        ConfigurationError: there is no physical form for the type; nanoseconds, for example, would lose digits.
+
+    >>> normalized(pa.large_list(pa.field("item", pa.timestamp("ms", "Europe/Berlin"))))
+    ListType(list<element: timestamp[us, tz=UTC]>)
+    """
+    if type_ in _WORDS or type_ in _OBJECTS or pa.types.is_null(type_) or pa.types.is_decimal128(type_):
+        return type_
+    if pa.types.is_timestamp(type_) and type_.unit in _MICROS:
+        return pa.timestamp("us", None if type_.tz is None else "UTC")
+    if pa.types.is_duration(type_) and type_.unit in _MICROS:
+        return pa.duration("us")
+    if pa.types.is_struct(type_):
+        return pa.struct([_normalized_field(field, field.name, path) for field in type_])
+    if pa.types.is_map(type_):
+        return _map_type(
+            _normalized_field(type_.key_field, "key", path), _normalized_field(type_.item_field, "value", path)
+        )
+    if pa.types.is_list(type_) or pa.types.is_large_list(type_):
+        return pa.list_(_normalized_field(type_.value_field, "element", path))
+    if str(type_) in _PLAIN:
+        return _PLAIN[str(type_)]
+    of = f"column {path!r} is of type {type_}, which" if path else f"the type {type_}"
+    raise ConfigurationError(f"{of} cannot be kept in packed rows; cast it to one of Spark's types first")
+
+
+def normalized_schema(schema: pa.Schema) -> pa.Schema:
+    """``schema`` with all types in their one form, and without metadata of its own.
+
+    Raises:
+        ConfigurationError: a column cannot be packed, or two have the same name.
+    """
+    fields = [_normalized_field(field, field.name, "") for field in schema]
+    check_names([field.name for field in fields], "")
+    return pa.schema(fields)
+
+
+def check_names(names: Sequence[str], path: str) -> None:
+    """Refuse columns that could not be told apart.
+
+    Raises:
+        ConfigurationError: two of ``names`` are equal.
+    """
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        where = f" in {path!r}" if path else ""
+        raise ConfigurationError(f"more than one column is called {twice[0]!r}{where}; rename all but one")
+
+
+def to_physical(column: "pa.Array[Any] | pa.ChunkedArray[Any]") -> list[Any]:
+    """The values of a column, as lists, ints, floats, strings, bytes and None.
+
+    Raises:
+        ConfigurationError: there is no physical form for the column's type.
+        RecordError: a value cannot be held: a string that is not UTF-8, a time beyond what microseconds can tell.
+    """
+    if isinstance(column, pa.ChunkedArray):
+        return list(chain.from_iterable(map(to_physical, column.chunks)))
+    type_ = column.type
+    if pa.types.is_struct(type_):
+        return _with_nulls(_structs(column), column)
+    if pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_map(type_):
+        return _with_nulls(_lists(column), column)
+    plain = normalized(type_)
+    return _leaves(column if plain == type_ else _cast(column, plain))
+
+
+def words(column: "pa.Array[Any]") -> npt.NDArray[Any]:
+    """The numbers of a column whose type is in its one form and of a fixed width; where it is null, any number."""
+    return _fixed(column, np.dtype(_WORDS[column.type]))
+
+
+def unscaled(column: "pa.Array[Any]") -> npt.NDArray[np.uint64]:
+    """The unscaled values of a ``decimal128`` column: in each row, the lower and the upper half of two's complement."""
+    return _fixed(column, np.dtype(("<u8", 2)))
+
+
+def big_endian(halves: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint8]:
+    """What ``unscaled`` gives, as 16 big-endian bytes in each row."""
+    return np.ascontiguousarray(halves[:, ::-1]).astype(">u8").view(np.uint8)
+
+
+def null_mask(column: "pa.Array[Any]") -> npt.NDArray[np.bool_]:
+    """Where ``column`` is null."""
+    mask: npt.NDArray[np.bool_] = column.is_null().to_numpy(zero_copy_only=False)
+    return mask
+
+
+def from_physical(values: Sequence[Any], type_: pa.DataType) -> "pa.Array[Any]":
+    """The column whose values ``to_physical`` gives as ``values``; tuples may stand for lists.
+
+    Args:
+        values: one for each row.
+        type_: what ``normalized`` returns.
+
+    Raises:
+        SerdeError: a value is not the physical form of a value of that type.
+    """
+    try:
+        array: pa.Array[Any] = _array(values, type_)
+    except (pa.ArrowException, TypeError, ValueError, LookupError, OverflowError) as error:
+        raise SerdeError(f"a value cannot be read as {type_}: {error}") from error
+    return array
+
+
+def _normalized_field(field: Any, name: str, path: str) -> Any:
+    path = f"{path}.{name}" if path else name
+    type_ = normalized(field.type, path)
+    if pa.types.is_struct(type_):
+        check_names([child.name for child in type_], path)
+    return pa.field(name, type_, field.nullable, field.metadata)
+
+
+def _map_type(key: Any, value: Any) -> pa.DataType:
+    return pa.map_(key, value)
+
+
+def _cast(column: Any, type_: Any) -> Any:
+    try:
+        return column.cast(type_)
+    except pa.ArrowInvalid as error:
+        raise RecordError(f"a {column.type} cannot be kept as {type_}: {error}; filter such rows out") from error
+
+
+def _leaves(column: Any) -> list[Any]:
+    if pa.types.is_null(column.type):
+        return [None] * len(column)
+    if column.type in _OBJECTS:
+        return _objects(column)
+    return _with_nulls(_decimals(column) if pa.types.is_decimal(column.type) else words(column).tolist(), column)
+
+
+def _objects(column: Any) -> list[Any]:
+    try:
+        values: list[Any] = column.to_numpy(zero_copy_only=False).tolist()
+    except (UnicodeDecodeError, pa.ArrowException) as error:
+        raise RecordError(f"a string is not UTF-8 ({error}); make the column binary, or clean it") from error
+    return values
+
+
+def _fixed(column: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    data: Any = column.buffers()[1]
+    if not len(column) or data is None:  # without a buffer, Arrow means that every value is null
+        return np.zeros((len(column), *dtype.shape), dtype.base)
+    numbers: npt.NDArray[Any] = np.frombuffer(data, dtype, len(column), column.offset * dtype.itemsize)
+    return numbers
+
+
+def _decimals(column: Any) -> list[Any]:
+    halves = unscaled(column)
+    if column.type.precision <= SHORT_DECIMAL:
+        return list(halves[:, 0].astype(np.int64).tolist())
+    return list(big_endian(halves).view("V16").ravel().tolist())
+
+
+def _structs(column: Any) -> list[Any]:
+    fields = [to_physical(column.field(number)) for number in range(column.type.num_fields)]
+    return list(map(list, zip(*fields, strict=True))) if fields else [[] for _ in range(len(column))]
+
+
+def _lists(column: Any) -> list[Any]:
+    ends = column.offsets.to_numpy().tolist()
+    elements = to_physical(column.values.slice(ends[0], ends[-1] - ends[0]))
+    if ends[0]:
+        ends = [end - ends[0] for end in ends]
+    return [elements[start:stop] for start, stop in pairwise(ends)]
+
+
+def _with_nulls(values: list[Any], column: Any) -> list[Any]:
+    if column.null_count:
+        for row in np.flatnonzero(null_mask(column)).tolist():
+            values[row] = None
+    return values
+
+
+def _array(values: Sequence[Any], type_: Any) -> Any:
+    if pa.types.is_struct(type_):
+        return _struct_array(values, type_)
+    if pa.types.is_map(type_):
+        return _list_array(values, type_, pa.struct([type_.key_field, type_.item_field]))
+    if pa.types.is_list(type_):
+        return _list_array(values, type_, type_.value_field.type)
+    if pa.types.is_decimal128(type_):
+        return _decimal_array(values, type_)
+    if type_ in _WORDS and not pa.types.is_floating(type_):
+        return _int_array(values).cast(f"int{type_.bit_width}").view(type_)
+    return pa.array(values, type_, from_pandas=False)
+
+
+def _int_array(values: Sequence[Any]) -> Any:
+    """``pa.array`` would cut off what is behind the point; here only ints are ints."""
+    array = pa.array(values, from_pandas=False)
+    if not (pa.types.is_int64(array.type) or pa.types.is_null(array.type)):
+        raise TypeError(f"these are {array.type}, not int64")
+    return array.cast(pa.int64())
+
+
+def _decimal_array(values: Sequence[Any], type_: Any) -> Any:
+    if type_.precision <= SHORT_DECIMAL:
+        array = _int_array(values)
+        lower = words(array.fill_null(0))
+        data = np.column_stack([lower, lower >> 63])
+    else:
+        array = pa.array(values, pa.binary(16), from_pandas=False)
+        halves = _fixed(array.fill_null(bytes(16)), np.dtype((">u8", 2)))
+        data = halves[:, ::-1].astype("<u8")
+    validity = _validity(null_mask(array))
+    numbers = pa.Array.from_buffers(type_, len(array), [validity, pa.py_buffer(data.tobytes())])
+    numbers.validate(full=True)  # refuses numbers of more digits than the type has
+    return numbers
+
+
+def _list_array(values: Sequence[Any], type_: Any, element: pa.DataType) -> Any:
+    ends = np.zeros(len(values) + 1, np.int32)
+    np.cumsum([0 if value is None else len(value) for value in values], out=ends[1:])
+    elements = _array(list(chain.from_iterable(value for value in values if value is not None)), element)
+    if pa.types.is_map(type_) and elements.field(0).null_count:
+        raise ValueError("a key of a map is null")
+    return pa.Array.from_buffers(
+        type_, len(values), [_nulls(values), pa.py_buffer(ends.tobytes())], children=[elements]
+    )
+
+
+def _struct_array(values: Sequence[Any], type_: Any) -> Any:
+    count = type_.num_fields
+    validity = _nulls(values)
+    if validity is not None:
+        nothing = (None,) * count
+        values = [nothing if value is None else value for value in values]
+    if not set(map(len, values)) <= {count}:
+        raise ValueError(f"a struct does not have {count} values")
+    pick: Callable[[int], Any] = itemgetter
+    children = [_array(list(map(pick(number), values)), type_.field(number).type) for number in range(count)]
+    return pa.Array.from_buffers(type_, len(values), [validity], children=children)
+
+
+def _nulls(values: Sequence[Any]) -> pa.Buffer | None:
+    if None not in values:
+        return None
+    return _validity(np.fromiter((value is None for value in values), np.bool_, len(values)))
+
+
+def _validity(nulls: npt.NDArray[np.bool_]) -> pa.Buffer | None:
+    return pa.py_buffer(np.packbits(~nulls, bitorder="little").tobytes()) if nulls.any() else None
