@@ -28,7 +28,7 @@ class Serde(ABC, Generic[T]):
     other processes: they can be pickled.
     """
 
-    name: ClassVar[str]
+    name: str
     """The name under which ``serde`` finds it, and that errors use."""
 
     column_serialize: Callable[[T], bytes] | None = None

@@ -1,0 +1,65 @@
+"""Binds calls to the types of their columns: which functions there are, and what their states are called.
+
+Rule of this module: the name of a state says all that its bytes depend on, and nothing else. So a column of int32 that
+becomes int64, or a struct's field that is renamed, goes on with the state that it had.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import pyarrow as pa
+
+from millpond.errors import ConfigurationError
+from millpond.processors.verbs.aggregates import AggregateCall
+from millpond.processors.verbs.functions.counts import bind_approx_count_distinct, bind_count, bind_count_distinct
+from millpond.processors.verbs.functions.function import AggregateFunction
+from millpond.processors.verbs.functions.picks import bind_collect, bind_first, bind_last, bind_max, bind_min
+from millpond.processors.verbs.functions.sums import bind_average, bind_sum
+
+FUNCTIONS: Final[Mapping[str, Callable[..., AggregateFunction]]] = {
+    "approx_count_distinct": bind_approx_count_distinct,
+    "avg": bind_average,
+    "collect": bind_collect,
+    "count": bind_count,
+    "count_distinct": bind_count_distinct,
+    "first": bind_first,
+    "last": bind_last,
+    "max": bind_max,
+    "min": bind_min,
+    "sum": bind_sum,
+}
+"""By name: ``bind(path, type, **options)`` makes a function for a column of that type; errors call it ``path``."""
+
+
+def bind(call: AggregateCall, path: str, type_: pa.DataType) -> AggregateFunction:
+    """The function of ``call`` for values of a type in its one form (``normalized``).
+
+    Raises:
+        ConfigurationError: there is no such function, or it does not take such values.
+    """
+    if call.function not in FUNCTIONS:
+        raise ConfigurationError(f"no aggregate function {call.function!r}; use one of {', '.join(sorted(FUNCTIONS))}")
+    return FUNCTIONS[call.function](path, type_, **call.options)
+
+
+def state_name(call: AggregateCall, type_: pa.DataType) -> str:
+    """The name of the state of ``call`` for such values, as in ``last(string, ignore_nulls=False)``."""
+    options = (f"{name}={call.options[name]!r}" for name in sorted(call.options))
+    return f"{call.function}({', '.join([value_name(type_), *options])})"
+
+
+def value_name(type_: pa.DataType) -> str:
+    """The name of a type's physical form."""
+    if pa.types.is_list(type_):
+        return f"list<{value_name(type_.value_type)}>"
+    if pa.types.is_map(type_):
+        return f"map<{value_name(type_.key_type)}, {value_name(type_.item_type)}>"
+    if pa.types.is_struct(type_):
+        return f"struct<{', '.join(value_name(field.type) for field in type_)}>"
+    if pa.types.is_decimal(type_):
+        return f"decimal({type_.precision}, {type_.scale})"
+    if pa.types.is_integer(type_):
+        return "int"
+    if pa.types.is_floating(type_):
+        return "float"
+    return str(type_)

@@ -1,0 +1,119 @@
+"""Forms of physical values in which they can be compared: for their order, and for being equal.
+
+Rule of this module: NaN equals NaN and is greater than all other floats, -0.0 equals 0.0, and within a list or struct
+null comes first, as in Spark SQL. Maps and variants have no order and are never equal.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from math import isnan
+from typing import Any, Final
+
+import msgpack
+import pyarrow as pa
+
+from millpond.processors.verbs.functions.function import refusal
+from millpond.stores.rows.physical import SHORT_DECIMAL
+
+Form = Callable[[Any], Any]
+"""Makes of a physical value, which is not None, what can be compared. Can be pickled."""
+
+_NAN: Final = float("nan")
+_VARIANT: Final = b"variant"
+
+
+def order_form(path: str, type_: pa.DataType) -> Form | None:
+    """What is ordered by ``<`` as the values are; None if that is what they are themselves.
+
+    Raises:
+        ConfigurationError: such values have no order.
+    """
+    if pa.types.is_floating(type_):
+        return _float_order
+    if pa.types.is_decimal(type_) and type_.precision > SHORT_DECIMAL:
+        return _wide_order
+    if pa.types.is_list(type_):
+        return partial(_list_order, order_form(f"{path}.element", type_.value_type) or _same)
+    if pa.types.is_struct(type_):
+        return partial(_struct_order, [order_form(name, of) or _same for name, of in _fields(path, type_)])
+    _check_scalar(path, type_)
+    return None
+
+
+def equality_form(path: str, type_: pa.DataType) -> Form | None:
+    """An int, string or bytes, which are equal if the values are; None if that is what they are themselves.
+
+    Raises:
+        ConfigurationError: such values are never equal.
+    """
+    if pa.types.is_nested(type_) or pa.types.is_floating(type_):
+        return partial(_packed, _canonical_form(path, type_) or _same)
+    _check_scalar(path, type_)
+    return None
+
+
+def _canonical_form(path: str, type_: pa.DataType) -> Form | None:
+    """The one value that stands for all that are equal to it; None if that is every value itself."""
+    if pa.types.is_floating(type_):
+        return _canonical_float
+    if pa.types.is_list(type_):
+        inner = _canonical_form(f"{path}.element", type_.value_type)
+        return None if inner is None else partial(_canonical_list, inner)
+    if pa.types.is_struct(type_):
+        forms = [_canonical_form(name, of) for name, of in _fields(path, type_)]
+        return partial(_canonical_struct, [form or _same for form in forms]) if any(forms) else None
+    _check_scalar(path, type_)
+    return None
+
+
+def _check_scalar(path: str, type_: pa.DataType) -> None:
+    if pa.types.is_nested(type_):
+        raise refusal(path, type_, "only values that are not maps can be compared")
+
+
+def _fields(path: str, type_: pa.StructType) -> list[tuple[str, pa.DataType]]:
+    """Path and type of each field."""
+    if any(field.metadata and _VARIANT in field.metadata for field in type_):
+        raise refusal(path, type_, "variants cannot be compared")
+    return [(f"{path}.{field.name}", field.type) for field in type_]
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _float_order(value: float) -> tuple[bool, float]:
+    return (True, 0.0) if isnan(value) else (False, value)
+
+
+def _wide_order(value: bytes) -> int:
+    return int.from_bytes(value, "big", signed=True)
+
+
+def _list_order(form: Form, values: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple(_nothing_first(form, value) for value in values)
+
+
+def _struct_order(forms: Sequence[Form], values: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple(map(_nothing_first, forms, values))
+
+
+def _nothing_first(form: Form, value: Any) -> tuple[Any, ...]:
+    return () if value is None else (form(value),)
+
+
+def _packed(form: Form, value: Any) -> bytes:
+    packed: bytes = msgpack.packb(form(value))
+    return packed
+
+
+def _canonical_float(value: float) -> float:
+    return _NAN if isnan(value) else value + 0.0
+
+
+def _canonical_list(form: Form, values: Sequence[Any]) -> list[Any]:
+    return [None if value is None else form(value) for value in values]
+
+
+def _canonical_struct(forms: Sequence[Form], values: Sequence[Any]) -> list[Any]:
+    return [None if value is None else form(value) for form, value in zip(forms, values, strict=True)]

@@ -1,0 +1,66 @@
+"""``AggregateFunction``: the contract of an aggregate function that is bound to the type of its column.
+
+Rule of this module: it says what every function keeps to, and how a type that one does not take is refused.
+"""
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import pyarrow as pa
+
+from millpond.errors import ConfigurationError
+
+
+class AggregateFunction(ABC):
+    """Folds values of one type into a state, and makes a result of it. Can be pickled.
+
+    A state is a value that MessagePack holds without extension types, or an object with a method
+    ``serialize_compact``, which stands for the bytes that it returns. Values and results are in physical form. A state
+    that was passed to ``add`` or ``merge`` must not be used again: they may change it, or return it as it is.
+
+    Folding values in any order, or parts of them into states that are then merged, gives the same result, as far as the
+    docstrings of ``millpond.processors.verbs.aggregates`` do not say otherwise.
+
+    Attributes:
+        type: the type of the result.
+        nullable: whether a result can be null.
+        initial: the state before any value; immutable.
+    """
+
+    type: pa.DataType
+    nullable: bool = True
+    initial: Any = None
+
+    @abstractmethod
+    def add(self, state: Any, value: Any, time: int) -> Any:
+        """The state after one more value.
+
+        Args:
+            state: the state so far.
+            value: the value of a row that arrives after all others in the state; None if it is null.
+            time: the event time of its row, in microseconds since 1970.
+
+        Raises:
+            OverflowError: the result would leave its type.
+        """
+
+    @abstractmethod
+    def merge(self, left: Any, right: Any) -> Any:
+        """The state of the values of both; at equal times those on the left count as arrived first.
+
+        Raises:
+            OverflowError: the result would leave its type.
+        """
+
+    @abstractmethod
+    def result(self, state: Any) -> Any:
+        """The result for a state, which is left as it is.
+
+        Raises:
+            OverflowError: the result would leave its type.
+        """
+
+
+def refusal(path: str, type_: pa.DataType, reason: str) -> ConfigurationError:
+    """The error for a column, or a part of one, of a type that a function does not take."""
+    return ConfigurationError(f"{path}: {reason}, and this is {type_}; cast the column or choose another function")

@@ -1,0 +1,193 @@
+"""Functions that pick values and keep them as they are: by their order (min, max) or by event time.
+
+Rule of this module: a value that was picked is never changed, so it may be shared with the row that it came from.
+
+The states::
+
+    min, max       nil, or the value
+    first, last    nil, or [time, value]
+    collect        nil, or [array of times, array of values], by time
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable
+from math import isnan
+from operator import gt, itemgetter, lt
+from typing import Any, Final
+
+import pyarrow as pa
+
+from millpond.processors.verbs.functions.forms import Form, order_form
+from millpond.processors.verbs.functions.function import AggregateFunction
+
+_TIME: Final[Callable[[tuple[int, Any]], int]] = itemgetter(0)
+
+
+class Extreme(AggregateFunction):
+    """The value that comes before all others.
+
+    Args:
+        type_: of the values.
+        before: ``before(value, other)`` tells whether a value comes before another one.
+    """
+
+    def __init__(self, type_: pa.DataType, before: Callable[[Any, Any], bool]) -> None:
+        self.type = type_
+        self._before = before
+
+    def add(self, state: Any, value: Any, time: int) -> Any:
+        if value is None:
+            return state
+        return value if state is None or self._before(value, state) else state
+
+    def merge(self, left: Any, right: Any) -> Any:
+        return self.add(left, right, 0)
+
+    def result(self, state: Any) -> Any:
+        return state
+
+
+class ExtremeByForm(Extreme):
+    """The value whose form comes before those of all others. Of equal values, the one that arrived first."""
+
+    def __init__(self, type_: pa.DataType, before: Callable[[Any, Any], bool], form: Form) -> None:
+        super().__init__(type_, before)
+        self._form = form
+
+    def add(self, state: Any, value: Any, time: int) -> Any:
+        if value is None:
+            return state
+        return value if state is None or self._before(self._form(value), self._form(state)) else state
+
+
+class FloatExtreme(Extreme):
+    """The float that comes before all others; 0.0 for -0.0, whichever arrived first."""
+
+    def result(self, state: Any) -> Any:
+        return None if state is None else state + 0.0
+
+
+class First(AggregateFunction):
+    """The value of the earliest row.
+
+    Args:
+        type_: of the values.
+        ignore_nulls: whether rows without a value do not count.
+    """
+
+    def __init__(self, type_: pa.DataType, *, ignore_nulls: bool) -> None:
+        self.type = type_
+        self._ignore_nulls = ignore_nulls
+
+    def add(self, state: Any, value: Any, time: int) -> Any:
+        if value is None and self._ignore_nulls:
+            return state
+        return [time, value] if state is None or time < state[0] else state
+
+    def merge(self, left: Any, right: Any) -> Any:
+        if left is None or right is None:
+            return right if left is None else left
+        return right if right[0] < left[0] else left
+
+    def result(self, state: Any) -> Any:
+        return None if state is None else state[1]
+
+
+class Last(First):
+    """The value of the latest row."""
+
+    def add(self, state: Any, value: Any, time: int) -> Any:
+        if value is None and self._ignore_nulls:
+            return state
+        return [time, value] if state is None or time >= state[0] else state
+
+    def merge(self, left: Any, right: Any) -> Any:
+        if left is None or right is None:
+            return right if left is None else left
+        return left if right[0] < left[0] else right
+
+
+class Collect(AggregateFunction):
+    """The values that are not null, by time.
+
+    Args:
+        type_: of the values.
+    """
+
+    nullable = False
+
+    def __init__(self, type_: pa.DataType) -> None:
+        self.type = pa.list_(pa.field("element", type_, nullable=False))
+
+    def add(self, state: Any, value: Any, time: int) -> Any:
+        if value is None:
+            return state
+        if state is None:
+            return [[time], [value]]
+        times, values = state
+        if time >= times[-1]:
+            times.append(time)
+            values.append(value)
+        else:
+            place = bisect_right(times, time)
+            times.insert(place, time)
+            values.insert(place, value)
+        return state
+
+    def merge(self, left: Any, right: Any) -> Any:
+        if left is None or right is None:
+            return right if left is None else left
+        pairs = [*zip(*left, strict=True), *zip(*right, strict=True)]
+        pairs.sort(key=_TIME)
+        return [list(column) for column in zip(*pairs, strict=True)]
+
+    def result(self, state: Any) -> Any:
+        return [] if state is None else state[1]
+
+
+def bind_min(path: str, type_: pa.DataType) -> Extreme:
+    """The least value of a column of that type.
+
+    Raises:
+        ConfigurationError: such values have no order.
+    """
+    return _extreme(path, type_, lt)
+
+
+def bind_max(path: str, type_: pa.DataType) -> Extreme:
+    """The greatest value of a column of that type.
+
+    Raises:
+        ConfigurationError: such values have no order.
+    """
+    return _extreme(path, type_, gt)
+
+
+def bind_first(path: str, type_: pa.DataType, *, ignore_nulls: bool) -> First:
+    """The earliest value of a column of any type."""
+    return First(type_, ignore_nulls=ignore_nulls)
+
+
+def bind_last(path: str, type_: pa.DataType, *, ignore_nulls: bool) -> Last:
+    """The latest value of a column of any type."""
+    return Last(type_, ignore_nulls=ignore_nulls)
+
+
+def bind_collect(path: str, type_: pa.DataType) -> Collect:
+    """All values of a column of any type."""
+    return Collect(type_)
+
+
+def _extreme(path: str, type_: pa.DataType, before: Callable[[Any, Any], bool]) -> Extreme:
+    if pa.types.is_floating(type_):
+        return FloatExtreme(type_, _less if before is lt else _greater)
+    form = order_form(path, type_)
+    return Extreme(type_, before) if form is None else ExtremeByForm(type_, before, form)
+
+
+def _less(value: float, other: float) -> bool:
+    return value < other or isnan(other)
+
+
+def _greater(value: float, other: float) -> bool:
+    return value > other or isnan(value)

@@ -1,0 +1,268 @@
+"""Sums and averages.
+
+Rule of this module: all sums are exact until a result is made of them, so the order of the values makes no difference.
+
+The states, where ``whole`` is an integer, from 64 bits on as 16 bytes in two's complement, big-endian::
+
+    sum of integers, decimals, durations    nil, or whole
+    sum of floats                           nil, or an array of floats whose exact sum it is
+    average                                 nil, or [count, state of the sum]
+"""
+
+from abc import abstractmethod
+from math import fsum, isfinite, nan
+from typing import Any, Final
+
+import pyarrow as pa
+
+from millpond.processors.verbs.functions.function import AggregateFunction, refusal
+from millpond.stores.rows.physical import SHORT_DECIMAL
+
+DURATION: Final = pa.duration("us")
+_INT64: Final = 1 << 63
+_MAX_DIGITS: Final = 38
+_WIDE: Final = 16
+_TOO_MANY: Final = 16
+"""How many floats a sum is at most; more of them cost room, fewer cost time."""
+
+
+def whole(value: Any) -> int:
+    """The integer that a state or a physical value stands for."""
+    number: int = value if value.__class__ is int else int.from_bytes(value, "big", signed=True)
+    return number
+
+
+def wide(value: int) -> bytes:
+    """The physical form of a decimal with more than 18 digits."""
+    return value.to_bytes(_WIDE, "big", signed=True)
+
+
+def physical(value: int, type_: Any) -> int | bytes:
+    """The physical form of an unscaled decimal, or of any other integer."""
+    return wide(value) if pa.types.is_decimal(type_) and type_.precision > SHORT_DECIMAL else value
+
+
+class Sum(AggregateFunction):
+    """A sum, from which an average can be made, too."""
+
+    @abstractmethod
+    def total(self, state: Any) -> Any:
+        """The sum as a number: an int or a float."""
+
+
+class NarrowSum(Sum):
+    """Sums integers as long as the sum is below a limit that fits 64 bits.
+
+    Args:
+        type_: the type of the sum.
+        lowest, highest: the least and the greatest sum.
+    """
+
+    def __init__(self, type_: pa.DataType, lowest: int = -_INT64, highest: int = _INT64 - 1) -> None:
+        self.type = type_
+        self._lowest = lowest
+        self._highest = highest
+
+    def add(self, state: Any, value: Any, time: int) -> Any:
+        if value is None:
+            return state
+        total = value if state is None else state + value
+        if self._lowest <= total <= self._highest:
+            return total
+        raise OverflowError(f"the sum {total} does not fit {self.type}")
+
+    def merge(self, left: Any, right: Any) -> Any:
+        return self.add(left, right, 0)
+
+    def total(self, state: Any) -> Any:
+        return state
+
+    def result(self, state: Any) -> Any:
+        return state
+
+
+class WideSum(Sum):
+    """Sums integers of up to 16 bytes.
+
+    Args:
+        type_: the type of the sum.
+        highest: the greatest absolute value of a sum.
+    """
+
+    def __init__(self, type_: pa.DataType, highest: int) -> None:
+        self.type = type_
+        self._highest = highest
+
+    def add(self, state: Any, value: Any, time: int) -> Any:
+        if value is None:
+            return state
+        total = whole(value) if state is None else whole(state) + whole(value)
+        if -_INT64 <= total < _INT64:
+            return total
+        if abs(total) > self._highest:
+            raise OverflowError(f"the sum, unscaled {total}, does not fit {self.type}")
+        return wide(total)
+
+    def merge(self, left: Any, right: Any) -> Any:
+        return self.add(left, right, 0)
+
+    def total(self, state: Any) -> Any:
+        return whole(state)
+
+    def result(self, state: Any) -> Any:
+        return None if state is None else physical(whole(state), self.type)
+
+
+class FloatSum(Sum):
+    """Sums floats exactly, as a few floats whose exact sum it is, and rounds once, for the result.
+
+    New values are only put behind the others. Where these are too many, they become as few as can be: the rounded sum,
+    the rounded rest, and so on until no rest is left. A sum that is not finite stays as it is, or becomes NaN.
+    """
+
+    type = pa.float64()
+
+    def add(self, state: Any, value: Any, time: int) -> Any:
+        if value is None:
+            return state
+        if state is None:
+            return [value]
+        state.append(value)
+        return state if len(state) < _TOO_MANY else _fewest(state)
+
+    def merge(self, left: Any, right: Any) -> Any:
+        if left is None or right is None:
+            return right if left is None else left
+        return _fewest(left + right)
+
+    def total(self, state: Any) -> Any:
+        return _rounded(state)
+
+    def result(self, state: Any) -> Any:
+        return None if state is None else _rounded(state)
+
+
+def _fewest(values: list[float]) -> list[float]:
+    """As few floats as can be, with the same exact sum, from the least to the greatest; changes ``values``."""
+    parts: list[float] = []
+    while part := _rounded(values):
+        if not isfinite(part):
+            return [part]
+        parts.append(part)
+        values.append(-part)
+    return parts[::-1] or [0.0]
+
+
+def _rounded(values: list[float]) -> float:
+    """The exact sum, rounded once; 0.0 rather than -0.0."""
+    try:
+        return fsum(values) + 0.0
+    except OverflowError:
+        return sum(values)
+    except ValueError:  # infinities of both signs
+        return nan
+
+
+class Average(AggregateFunction):
+    """The sum of the values divided by their number.
+
+    Args:
+        of: the sum.
+        type_: the type of the result.
+    """
+
+    def __init__(self, of: Sum, type_: pa.DataType) -> None:
+        self.type = type_
+        self._sum = of
+        self._add = of.add
+
+    def add(self, state: Any, value: Any, time: int) -> Any:
+        if value is None:
+            return state
+        if state is None:
+            return [1, self._add(None, value, time)]
+        state[0] += 1
+        state[1] = self._add(state[1], value, time)
+        return state
+
+    def merge(self, left: Any, right: Any) -> Any:
+        if left is None or right is None:
+            return right if left is None else left
+        return [left[0] + right[0], self._sum.merge(left[1], right[1])]
+
+    def result(self, state: Any) -> Any:
+        return None if state is None else self.quotient(self._sum.total(state[1]), state[0])
+
+    def quotient(self, total: Any, count: int) -> Any:
+        """The physical form of the average."""
+        return total / count
+
+
+class RoundedAverage(Average):
+    """An average of decimals or durations, rounded half up (away from zero).
+
+    Spark divides decimals to 38 digits behind the point, rounded half up, and then rounds to the scale of the result.
+
+    Args:
+        of: the sum.
+        scale: of the sum, in decimal digits.
+        type_: the type of the result.
+    """
+
+    def __init__(self, of: Sum, scale: int, type_: Any) -> None:
+        super().__init__(of, type_)
+        is_decimal = pa.types.is_decimal(type_)
+        self._finer = 10 ** (_MAX_DIGITS - scale)
+        self._coarser = 10 ** (_MAX_DIGITS - type_.scale) if is_decimal else self._finer
+        self._highest = 10**type_.precision - 1 if is_decimal else _INT64
+
+    def quotient(self, total: Any, count: int) -> Any:
+        average = _half_up(_half_up(total * self._finer, count), self._coarser)
+        if abs(average) > self._highest:
+            raise OverflowError(f"the average, unscaled {average}, does not fit {self.type}")
+        return physical(average, self.type)
+
+
+def _half_up(dividend: int, divisor: int) -> int:
+    """The nearest integer to the quotient; of two, that which is further from zero."""
+    rounded = (2 * abs(dividend) + divisor) // (2 * divisor)
+    return rounded if dividend >= 0 else -rounded
+
+
+def bind_sum(path: str, type_: Any) -> Sum:
+    """The sum of a column of that type.
+
+    Raises:
+        ConfigurationError: such values have no sum.
+    """
+    if pa.types.is_integer(type_):
+        return NarrowSum(pa.int64())
+    if pa.types.is_floating(type_):
+        return FloatSum()
+    if pa.types.is_duration(type_):
+        return NarrowSum(DURATION)
+    if pa.types.is_decimal(type_):
+        return _decimal_sum(pa.decimal128(min(_MAX_DIGITS, type_.precision + 10), type_.scale))
+    raise refusal(path, type_, "only numbers and durations can be added")
+
+
+def _decimal_sum(type_: pa.Decimal128Type) -> Sum:
+    highest = 10**type_.precision - 1
+    return WideSum(type_, highest) if type_.precision > SHORT_DECIMAL else NarrowSum(type_, -highest, highest)
+
+
+def bind_average(path: str, type_: Any) -> Average:
+    """The average of a column of that type.
+
+    Raises:
+        ConfigurationError: such values have no average.
+    """
+    if pa.types.is_integer(type_):
+        return Average(WideSum(pa.int64(), 10**_MAX_DIGITS), pa.float64())
+    of = bind_sum(path, type_)
+    if pa.types.is_floating(type_):
+        return Average(of, pa.float64())
+    if pa.types.is_duration(type_):
+        return RoundedAverage(of, 0, DURATION)
+    precision, scale = min(_MAX_DIGITS, type_.precision + 4), min(_MAX_DIGITS, type_.scale + 4)
+    return RoundedAverage(of, type_.scale, pa.decimal128(precision, scale))

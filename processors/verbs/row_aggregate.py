@@ -1,0 +1,221 @@
+"""``RowAggregate``: several aggregate functions as the one aggregation that the DSL runs for each key.
+
+Rule of this module: it knows the order of the calls and what lies where; the functions know values.
+
+The engine copies an aggregate wherever it needs it twice, and lets an aggregator change what it is given
+(``millpond.processors.aggregations.aggregate``). So there is one list of states a key, changed in place: without
+copies, if only the last update of a micro-batch is forwarded.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgpack
+import pyarrow as pa
+
+from millpond.errors import ConfigurationError, RecordError, SerdeError
+from millpond.processors.verbs.aggregates import AggregateCall
+from millpond.processors.verbs.functions.binding import bind, state_name
+from millpond.stores.rows.physical import from_physical, normalized
+from millpond.stores.serdes import Serde
+
+STATE_VERSION: Final = 1
+"""The number of the form of all states; part of their serde's name, and so of a topology's fingerprint."""
+
+_UNPACKABLE: Final = (TypeError, ValueError, OverflowError, AttributeError)
+_UNREADABLE: Final = (TypeError, ValueError, msgpack.UnpackException)
+
+
+class InputSerde(Serde[tuple[Any, ...]]):
+    """What a row brings to an aggregation: a MessagePack array of its time, then the physical values of its columns.
+
+    Nested values come back as tuples.
+
+    >>> InputSerde().deserialize(InputSerde().serialize((1_000_000, 2.5, "a")))
+    (1000000, 2.5, 'a')
+    """
+
+    name = "aggregate-input"
+
+    def __init__(self) -> None:
+        self._pack = msgpack.Packer().pack
+
+    def __reduce__(self) -> tuple[type["InputSerde"], tuple[()]]:
+        return InputSerde, ()
+
+    def serialize(self, value: tuple[Any, ...]) -> bytes:
+        try:
+            packed: bytes = self._pack(value)
+        except _UNPACKABLE as error:
+            raise SerdeError(f"{value!r} is no array of physical values ({error}); convert it first") from error
+        return packed
+
+    def deserialize(self, data: bytes) -> tuple[Any, ...]:
+        try:
+            value = msgpack.unpackb(data, use_list=False)
+        except _UNREADABLE as error:
+            raise SerdeError(f"{data!r} is no input of an aggregate: {error}; what wrote it?") from error
+        if value.__class__ is not tuple:
+            raise SerdeError(f"{data!r} is no input of an aggregate, but {value!r}; what wrote it?")
+        row: tuple[Any, ...] = value
+        return row
+
+
+class StateSerde(Serde[list[Any]]):
+    """The states of several functions: a MessagePack array of them.
+
+    Args:
+        name: says which functions of which types they are.
+        count: how many.
+    """
+
+    def __init__(self, name: str, count: int) -> None:
+        self.name = name
+        self._count = count
+        self._pack = msgpack.Packer(default=_compact).pack
+
+    def __reduce__(self) -> tuple[type["StateSerde"], tuple[str, int]]:
+        return StateSerde, (self.name, self._count)
+
+    def serialize(self, value: list[Any]) -> bytes:
+        try:
+            packed: bytes = self._pack(value)
+        except _UNPACKABLE as error:
+            raise SerdeError(f"{value!r} is no state of {self.name}: {error}; what made it?") from error
+        return packed
+
+    def deserialize(self, data: bytes) -> list[Any]:
+        try:
+            states = msgpack.unpackb(data)
+        except _UNREADABLE as error:
+            raise SerdeError(f"{data!r} is no state of {self.name}: {error}; what wrote it?") from error
+        if states.__class__ is not list or len(states) != self._count:
+            raise SerdeError(f"{states!r} is no state of {self.name}, which has {self._count} parts; what wrote it?")
+        found: list[Any] = states
+        return found
+
+
+def _compact(state: Any) -> bytes:
+    """A sketch's bytes: nothing else in a state is unknown to MessagePack."""
+    packed: bytes = state.serialize_compact()
+    return packed
+
+
+class RowAggregate:
+    """Several calls as one aggregation, for ``aggregate(initializer, aggregator, ...)`` of the DSL. Can be pickled.
+
+    Args:
+        calls: by the name of the result's column, in the order of the columns.
+        types: by the same names, the types of the columns that the calls are applied to; ``count()`` has none.
+
+    Raises:
+        ConfigurationError: there are no calls, a type is missing or too many, or a function does not take it.
+
+    >>> from millpond.processors.verbs.aggregates import avg, count
+    >>> row = RowAggregate({"orders": count(), "mean": avg("price")}, {"mean": pa.int64()})
+    >>> state = row.aggregator(b"key", (1_000_000, 3), row.initializer())
+    >>> state = row.aggregator(b"key", (2_000_000, 4), state)
+    >>> row.results([state, None]).to_pylist()
+    [{'orders': 2, 'mean': 3.5}, {'orders': None, 'mean': None}]
+    """
+
+    def __init__(self, calls: Mapping[str, AggregateCall], types: Mapping[str, pa.DataType]) -> None:
+        _check(calls, types)
+        self._labels = [f"{name!r}, {call}" for name, call in calls.items()]
+        bound = {name: normalized(types[name], name) if name in types else pa.null() for name in calls}
+        self._functions = [bind(call, name, bound[name]) for name, call in calls.items()]
+        self._initial = [function.initial for function in self._functions]
+        places = _places(calls)
+        self._adds = [(number, places[number], function.add) for number, function in enumerate(self._functions)]
+        states = "; ".join(state_name(call, bound[name]) for name, call in calls.items())
+        self.state_serde: Serde[list[Any]] = StateSerde(f"aggregate-state-{STATE_VERSION}: {states}", len(calls))
+        self.input_serde: Serde[tuple[Any, ...]] = InputSerde()
+        self.schema = pa.schema(
+            [pa.field(name, of.type, of.nullable) for name, of in zip(calls, self._functions, strict=True)]
+        )
+
+    def initializer(self) -> list[Any]:
+        """The states before any row."""
+        return self._initial.copy()
+
+    def aggregator(self, key: Any, value: Sequence[Any], state: list[Any]) -> list[Any]:
+        """Fold a row into ``state``, which is changed and returned.
+
+        Args:
+            key: of the row; for errors.
+            value: the row's event time in microseconds, then one physical value for each call that has a column.
+            state: the states of all calls.
+
+        Raises:
+            RecordError: a result leaves its type.
+        """
+        time = value[0]
+        number = 0
+        try:
+            for number, place, add in self._adds:
+                state[number] = add(state[number], value[place], time)
+        except OverflowError as error:
+            raise self._overflow(number, f"for the key {key!r}", error) from error
+        return state
+
+    def merger(self, key: Any, left: list[Any], right: list[Any]) -> list[Any]:
+        """The states of the rows of both; at equal times those on the left count as arrived first.
+
+        Raises:
+            RecordError: a result leaves its type.
+        """
+        number = 0
+        merged = []
+        try:
+            for number, function in enumerate(self._functions):
+                merged.append(function.merge(left[number], right[number]))
+        except OverflowError as error:
+            raise self._overflow(number, f"for the key {key!r}", error) from error
+        return merged
+
+    def results(self, states: Sequence[list[Any] | None]) -> pa.Table:
+        """The results, one row for each of ``states``; None gives a row of nulls, so all columns count as nullable.
+
+        Raises:
+            RecordError: a result leaves its type.
+        """
+        columns = [
+            from_physical(self._column(number, states), function.type)
+            for number, function in enumerate(self._functions)
+        ]
+        return pa.Table.from_arrays(columns, schema=pa.schema([field.with_nullable(True) for field in self.schema]))
+
+    def _column(self, number: int, states: Sequence[list[Any] | None]) -> list[Any]:
+        result = self._functions[number].result
+        try:
+            return [None if state is None else result(state[number]) for state in states]
+        except OverflowError as error:
+            raise self._overflow(number, "for one of the keys", error) from error
+
+    def _overflow(self, number: int, where: str, error: OverflowError) -> RecordError:
+        return RecordError(
+            f"{self._labels[number]}: {error}, {where}; cast the column to a wider type, or filter first"
+        )
+
+
+def _check(calls: Mapping[str, AggregateCall], types: Mapping[str, pa.DataType]) -> None:
+    if not calls:
+        raise ConfigurationError("there is nothing to aggregate; give at least one call, such as n=count()")
+    for name, call in calls.items():
+        if call.column is not None and name not in types:
+            raise ConfigurationError(f"the type of the column of {name!r}, {call}, is missing; give it in types")
+    unknown = [name for name in types if name not in calls or calls[name].column is None]
+    if unknown:
+        raise ConfigurationError(f"there are types for {unknown}, which take no column; leave them out")
+
+
+def _places(calls: Mapping[str, AggregateCall]) -> list[int]:
+    """Where in an input each call finds its value. Rows are counted by their times, which are never null."""
+    places, end = [], 1
+    for call in calls.values():
+        if call.column is None:
+            places.append(0)
+        else:
+            places.append(end)
+            end += 1
+    return places

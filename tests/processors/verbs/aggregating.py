@@ -1,0 +1,103 @@
+"""Runs aggregate functions over columns: row by row, in parts that are merged, through the bytes of their states."""
+
+import math
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import strategies as st
+
+from millpond.processors.verbs.aggregates import AggregateCall
+from millpond.processors.verbs.row_aggregate import RowAggregate
+from millpond.stores.rows.physical import normalized, to_physical
+
+KEY = b"the-key"
+NESTED = pa.struct([pa.field("name", pa.string()), pa.field("scores", pa.list_(pa.float64()))])
+
+
+def decimals(precision: int, scale: int, *, spare: int = 0) -> st.SearchStrategy[Decimal]:
+    """Decimals of that type, with ``spare`` digits less than it takes."""
+    highest = 10 ** (precision - spare) - 1
+    return st.integers(-highest, highest).map(lambda unscaled: Decimal(f"{unscaled}E-{scale}"))
+
+
+VALUES: dict[pa.DataType, st.SearchStrategy[Any]] = {
+    pa.int32(): st.integers(-(2**31), 2**31 - 1),
+    pa.int64(): st.integers(-(2**50), 2**50),
+    pa.float32(): st.floats(width=32),
+    pa.float64(): st.floats(-1e300, 1e300)
+    | st.floats(-10, 10)
+    | st.sampled_from([math.nan, math.inf, -math.inf, -0.0]),
+    pa.decimal128(5, 2): decimals(5, 2),
+    pa.decimal128(18, 4): decimals(18, 4),
+    pa.decimal128(38, 10): decimals(38, 10, spare=5),
+    pa.duration("us"): st.integers(-(2**50), 2**50),
+    pa.bool_(): st.booleans(),
+    pa.string(): st.text(st.characters(codec="utf-8"), max_size=3),
+    pa.binary(): st.binary(max_size=3),
+    pa.date32(): st.integers(-(10**5), 10**5),
+    pa.timestamp("us", "UTC"): st.integers(-(10**15), 10**15),
+    pa.list_(pa.int32()): st.lists(st.none() | st.integers(-3, 3), max_size=3),
+    NESTED: st.builds(
+        lambda name, scores: {"name": name, "scores": scores},
+        st.sampled_from("abc"),
+        st.lists(st.sampled_from([math.nan, -0.0, 0.0, 1.0]), max_size=2),
+    ),
+}
+"""Values of many types, such that a few dozen of them can be added."""
+
+NUMBERS: list[pa.DataType] = [type_ for type_ in VALUES if pa.types.is_integer(type_) or pa.types.is_floating(type_)]
+DECIMALS: list[pa.DataType] = [type_ for type_ in VALUES if pa.types.is_decimal(type_)]
+ADDED: list[pa.DataType] = [*NUMBERS, *DECIMALS, pa.duration("us")]
+
+
+def column(type_: pa.DataType, *, max_size: int = 25) -> st.SearchStrategy[list[Any]]:
+    """Values of that type, some of them null, some of them often."""
+    values = VALUES[type_]
+    few = st.lists(values, min_size=1, max_size=3).flatmap(lambda some: st.lists(st.none() | st.sampled_from(some)))
+    return few.map(lambda some: some[:max_size]) | st.lists(st.none() | values, max_size=max_size)
+
+
+def physical(values: Sequence[Any], type_: pa.DataType) -> list[Any]:
+    """The physical values of a column; times are given as numbers of microseconds or days already."""
+    if pa.types.is_temporal(type_):
+        return list(values)
+    return to_physical(pa.array(values, normalized(type_)))
+
+
+def fold(row: RowAggregate, rows: Sequence[Sequence[Any]]) -> list[Any]:
+    """The state of rows, each a time and values, which goes through its bytes now and then."""
+    state = row.initializer()
+    for number, given in enumerate(rows):
+        value = row.input_serde.deserialize(row.input_serde.serialize(tuple(given)))
+        state = row.aggregator(KEY, value, state)
+        if number % 3 == 1:
+            state = row.state_serde.deserialize(row.state_serde.serialize(state))
+    return state
+
+
+def aggregate_state(
+    row: RowAggregate, values: Sequence[Any], times: Sequence[int] | None = None, parts: int = 1
+) -> list[Any]:
+    """The state of physical values, folded in so many parts, which are merged from left to right."""
+    rows = list(zip(range(len(values)) if times is None else times, values, strict=True))
+    size = -(-len(rows) // parts) or 1
+    state = fold(row, rows[:size])
+    for start in range(size, len(rows), size):
+        state = row.merger(KEY, state, fold(row, rows[start : start + size]))
+    return state
+
+
+def result_of(
+    call: AggregateCall,
+    type_: pa.DataType,
+    values: Sequence[Any],
+    times: Sequence[int] | None = None,
+    parts: int = 1,
+) -> Any:
+    """The result of one call as a Python value; times are numbers of microseconds or days."""
+    row = RowAggregate({"x": call}, {"x": type_})
+    state = aggregate_state(row, physical(values, type_), times, parts)
+    found: Any = row.results([state])["x"]
+    return to_physical(found)[0] if pa.types.is_temporal(type_) else found[0].as_py()

@@ -1,0 +1,316 @@
+"""Every aggregate function means what Spark SQL says, for every type, against oracles of Python."""
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from decimal import ROUND_HALF_UP, Decimal, localcontext
+from fractions import Fraction
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from millpond.errors import ConfigurationError, RecordError
+from millpond.processors.verbs import aggregates as f
+from millpond.processors.verbs.aggregates import AggregateCall
+from millpond.processors.verbs.row_aggregate import RowAggregate
+from tests.processors.verbs.aggregating import (
+    ADDED,
+    DECIMALS,
+    NESTED,
+    NUMBERS,
+    VALUES,
+    aggregate_state,
+    column,
+    physical,
+    result_of,
+)
+
+SOME = settings(max_examples=80, deadline=None)
+FEW = settings(max_examples=20, deadline=None)
+MANY = settings(max_examples=200, deadline=None)
+TYPES = list(VALUES)
+EXACT: list[tuple[AggregateCall, list[pa.DataType]]] = [
+    (f.count("x"), TYPES),
+    (f.sum("x"), ADDED),
+    (f.avg("x"), ADDED),
+    (f.min("x"), TYPES),
+    (f.max("x"), TYPES),
+    (f.first("x"), TYPES),
+    (f.first("x", ignore_nulls=True), TYPES),
+    (f.last("x"), TYPES),
+    (f.last("x", ignore_nulls=True), TYPES),
+    (f.collect("x"), TYPES),
+    (f.count_distinct("x"), TYPES),
+]
+every_function = pytest.mark.parametrize(
+    ("call", "types"), EXACT, ids=lambda given: str(given) if isinstance(given, AggregateCall) else ""
+)
+
+
+def present(values: Sequence[Any]) -> list[Any]:
+    return [value for value in values if value is not None]
+
+
+def exact_sum(values: Sequence[float]) -> float:
+    """The sum of floats, exact and then rounded."""
+    if all(map(math.isfinite, values)):
+        return float(sum(map(Fraction, values)))
+    return sum(value for value in values if not math.isfinite(value))
+
+
+def rank(value: Any) -> Any:
+    """What orders values as Spark does."""
+    if isinstance(value, float):
+        return (math.isnan(value), 0.0 if math.isnan(value) else value)
+    if isinstance(value, dict):
+        return [rank(field) for field in value.values()]
+    if isinstance(value, list):
+        return [(item is not None, 0 if item is None else rank(item)) for item in value]
+    return value
+
+
+@every_function
+@SOME
+@given(data=st.data())
+def test_any_split_into_parts_gives_the_same(
+    call: AggregateCall, types: list[pa.DataType], data: st.DataObject
+) -> None:
+    type_ = data.draw(st.sampled_from(types))
+    values = data.draw(column(type_))
+    times = data.draw(st.lists(st.integers(0, 9), min_size=len(values), max_size=len(values)))
+    whole = result_of(call, type_, values, times)
+    assert repr(result_of(call, type_, values, times, parts=data.draw(st.integers(2, 6)))) == repr(whole)
+
+
+@every_function
+@SOME
+@given(data=st.data())
+def test_any_order_of_arrival_gives_the_same(
+    call: AggregateCall, types: list[pa.DataType], data: st.DataObject
+) -> None:
+    type_ = data.draw(st.sampled_from([one for one in types if one != NESTED]))  # which of equal ones is left open
+    values = data.draw(column(type_))
+    rows = list(enumerate(values))
+    times, shuffled = zip(*data.draw(st.permutations(rows)), strict=True) if rows else ((), ())
+    assert repr(result_of(call, type_, shuffled, times)) == repr(result_of(call, type_, values))
+
+
+@pytest.mark.parametrize("type_", TYPES, ids=str)
+@FEW
+@given(data=st.data())
+def test_counts_least_greatest_and_lists_leave_out_nulls(type_: pa.DataType, data: st.DataObject) -> None:
+    values = data.draw(column(type_))
+    given = present(values)
+    ranks = [rank(value) for value in given]
+
+    def found(call: AggregateCall) -> Any:
+        return result_of(call, type_, values)
+
+    assert found(f.count("x")) == len(given)
+    assert found(f.count_distinct("x")) == len({repr(rank(value)).replace("-0.0", "0.0") for value in given})
+    assert repr(found(f.collect("x"))) == repr(given)
+    least, greatest = found(f.min("x")), found(f.max("x"))
+    assert (least is None) == (greatest is None) == (not given)
+    if given:
+        assert (rank(least), rank(greatest)) == (min(ranks), max(ranks))
+
+
+@pytest.mark.parametrize("type_", TYPES, ids=str)
+@FEW
+@given(data=st.data())
+def test_first_and_last_are_by_time_and_then_by_arrival(type_: pa.DataType, data: st.DataObject) -> None:
+    values = data.draw(column(type_))
+    times = data.draw(st.lists(st.integers(0, 4), min_size=len(values), max_size=len(values)))
+    for ignore_nulls in (False, True):
+        rows = [
+            (time, value) for time, value in zip(times, values, strict=True) if not ignore_nulls or value is not None
+        ]
+        by_time = [value for _, value in sorted(rows, key=lambda row: row[0])] or [None]
+        first, last = f.first("x", ignore_nulls=ignore_nulls), f.last("x", ignore_nulls=ignore_nulls)
+        assert repr(result_of(first, type_, values, times)) == repr(by_time[0])
+        assert repr(result_of(last, type_, values, times)) == repr(by_time[-1])
+
+
+@pytest.mark.parametrize("type_", NUMBERS, ids=str)
+@MANY
+@given(data=st.data())
+def test_sums_and_averages_of_numbers_are_exact_and_rounded_once(type_: pa.DataType, data: st.DataObject) -> None:
+    values = data.draw(column(type_))
+    given = present(values)
+    total = exact_sum(given) if pa.types.is_floating(type_) else sum(given)
+    assert repr(result_of(f.sum("x"), type_, values)) == repr(total + 0 if given else None)
+    assert repr(result_of(f.avg("x"), type_, values)) == repr(total / len(given) if given else None)
+
+
+@pytest.mark.parametrize("type_", DECIMALS, ids=str)
+@MANY
+@given(data=st.data())
+def test_decimals_are_added_exactly_and_their_average_is_rounded_half_up(type_: Any, data: st.DataObject) -> None:
+    values = data.draw(column(type_))
+    given = present(values)
+    with localcontext(prec=200):
+        total = sum(given, Decimal(0).scaleb(-type_.scale))
+        unit = Decimal(1).scaleb(-min(38, type_.scale + 4))
+        mean = (total / len(given)).quantize(unit, ROUND_HALF_UP) if given else None
+    assert result_of(f.sum("x"), type_, values) == (total if given else None)
+    assert result_of(f.avg("x"), type_, values) == mean
+
+
+@MANY
+@given(column(pa.duration("us")))
+def test_the_average_of_durations_is_rounded_half_away_from_zero(values: list[int | None]) -> None:
+    given = present(values)
+    mean = None
+    if given:
+        mean = int((Decimal(sum(given)) / len(given)).quantize(Decimal(1), ROUND_HALF_UP))
+    assert result_of(f.avg("x"), pa.duration("us"), values) == mean
+
+
+def test_an_average_is_rounded_twice_where_spark_rounds_twice() -> None:
+    """decimal(38, 36): 1/3 of a unit below half a unit of the last digit but one is still below half."""
+    values = [Decimal("1E-36"), Decimal("1E-36"), Decimal("0E-36")]
+    assert result_of(f.avg("x"), pa.decimal128(38, 36), values) == Decimal("0.67E-36")
+
+
+@pytest.mark.parametrize(
+    ("call", "given", "expected"),
+    [
+        (f.count("x"), pa.string(), pa.int64()),
+        (f.count_distinct("x"), pa.string(), pa.int64()),
+        (f.approx_count_distinct("x"), pa.string(), pa.int64()),
+        (f.sum("x"), pa.int8(), pa.int64()),
+        (f.sum("x"), pa.float32(), pa.float64()),
+        (f.sum("x"), pa.decimal128(5, 2), pa.decimal128(15, 2)),
+        (f.sum("x"), pa.decimal128(30, 2), pa.decimal128(38, 2)),
+        (f.sum("x"), pa.duration("s"), pa.duration("us")),
+        (f.avg("x"), pa.int64(), pa.float64()),
+        (f.avg("x"), pa.float32(), pa.float64()),
+        (f.avg("x"), pa.decimal128(5, 2), pa.decimal128(9, 6)),
+        (f.avg("x"), pa.decimal128(38, 36), pa.decimal128(38, 38)),
+        (f.avg("x"), pa.duration("us"), pa.duration("us")),
+        (f.min("x"), pa.float32(), pa.float32()),
+        (f.max("x"), pa.large_string(), pa.string()),
+        (
+            f.first("x"),
+            NESTED,
+            pa.struct([("name", pa.string()), ("scores", pa.list_(pa.field("element", pa.float64())))]),
+        ),
+        (f.last("x"), pa.map_(pa.string(), pa.int64()), pa.map_(pa.string(), pa.int64())),
+        (f.collect("x"), pa.date32(), pa.list_(pa.field("element", pa.date32(), nullable=False))),
+    ],
+    ids=str,
+)
+def test_the_type_of_the_result_is_sparks(call: AggregateCall, given: pa.DataType, expected: pa.DataType) -> None:
+    field = RowAggregate({"x": call}, {"x": given}).schema.field("x")
+    assert field.type == expected
+    assert field.nullable == (call.function not in ("count", "count_distinct", "approx_count_distinct", "collect"))
+
+
+def test_an_empty_group_has_counts_of_zero_an_empty_list_and_nulls() -> None:
+    calls = {"n": f.count(), "s": f.sum("x"), "l": f.last("x"), "c": f.collect("x"), "d": f.count_distinct("x")}
+    calls |= {"a": f.approx_count_distinct("x"), "m": f.avg("x"), "min": f.min("x")}
+    row = RowAggregate(calls, {name: pa.int64() for name in calls if name != "n"})
+    (found,) = row.results([row.initializer()]).to_pylist()
+    assert found == {"n": 0, "s": None, "l": None, "c": [], "d": 0, "a": 0, "m": None, "min": None}
+
+
+def test_nan_is_the_greatest_float_and_zeros_are_equal() -> None:
+    values = [1.0, math.nan, -0.0, 0.0, math.inf]
+    assert math.isnan(result_of(f.max("x"), pa.float64(), values))
+    assert result_of(f.min("x"), pa.float64(), [math.nan, 5.0]) == 5.0
+    assert repr(result_of(f.min("x"), pa.float64(), [-0.0])) == "0.0"
+    assert result_of(f.count_distinct("x"), pa.float64(), [*values, math.nan]) == 4
+
+
+def test_a_sum_of_floats_does_not_lose_small_values_to_large_ones() -> None:
+    assert result_of(f.sum("x"), pa.float64(), [1e300, 1.0, -1e300, 0.5] * 20) == 30.0
+    assert result_of(f.sum("x"), pa.float64(), [0.1] * 10) == 1.0
+
+
+def test_the_state_of_a_sum_of_floats_stays_small() -> None:
+    chance = random.Random(1)
+    row = RowAggregate({"x": f.sum("x")}, {"x": pa.float64()})
+    values = [chance.uniform(-1, 1) * 10.0 ** chance.randrange(-30, 30) for _ in range(5000)]
+    (state,) = aggregate_state(row, values)
+    assert len(state) < 16
+
+
+def test_a_sum_of_floats_beyond_the_greatest_is_infinite() -> None:
+    assert result_of(f.sum("x"), pa.float64(), [1.7e308] * 40) == math.inf
+    assert result_of(f.sum("x"), pa.float64(), [-1.7e308] * 2) == -math.inf
+
+
+def test_a_list_keeps_equal_times_in_the_order_of_arrival() -> None:
+    assert result_of(f.collect("x"), pa.string(), list("abcde"), [2, 1, 2, 1, 0]) == list("ebdac")
+
+
+def test_a_whole_average_of_huge_integers_is_exact() -> None:
+    values = [2**63 - 1] * 3 + [-(2**63)]
+    assert result_of(f.avg("x"), pa.int64(), values) == (3 * (2**63 - 1) - 2**63) / 4
+
+
+@pytest.mark.parametrize(
+    ("call", "type_", "values"),
+    [
+        (f.sum("x"), pa.int64(), [2**63 - 1, 1]),
+        (f.sum("x"), pa.int64(), [-(2**63), -1]),
+        (f.sum("x"), pa.decimal128(38, 0), [Decimal(10**38 - 1), Decimal(1)]),
+        (f.sum("x"), pa.duration("us"), [2**63 - 1, 1]),
+        (f.avg("x"), pa.decimal128(38, 0), [Decimal(10**38 - 1), Decimal(10**38 - 1)]),
+    ],
+)
+def test_a_sum_that_leaves_its_type_names_column_and_key(call: AggregateCall, type_: Any, values: list[Any]) -> None:
+    row = RowAggregate({"n": f.count(), "total": call}, {"total": type_})
+    with pytest.raises(RecordError, match=rf"'total', {call.function}\(x\): .* does not fit .* for the key b'the-key'"):
+        aggregate_state(row, physical(values, type_))
+    states = [aggregate_state(row, [value]) for value in physical(values, type_)]
+    with pytest.raises(RecordError, match=r"'total', .* for the key b'the-key'"):
+        row.merger(b"the-key", *states)
+
+
+def test_a_sum_may_reach_the_bounds_of_its_type() -> None:
+    assert result_of(f.sum("x"), pa.int64(), [2**63 - 2, 1]) == 2**63 - 1
+    assert result_of(f.sum("x"), pa.int64(), [-(2**63) + 1, -1]) == -(2**63)
+    assert result_of(f.sum("x"), pa.decimal128(38, 0), [Decimal(10**38 - 2), Decimal(1)]) == Decimal(10**38 - 1)
+
+
+def test_an_average_that_leaves_its_type_names_the_column() -> None:
+    row = RowAggregate({"mean": f.avg("x")}, {"mean": pa.decimal128(38, 2)})
+    state = aggregate_state(row, physical([Decimal(10**36 - 1)], pa.decimal128(38, 2)))
+    with pytest.raises(RecordError, match=r"'mean', avg\(x\): the average, .* does not fit decimal128\(38, 6\)"):
+        row.results([state])
+
+
+MAP = pa.map_(pa.string(), pa.int64())
+VARIANT = pa.struct([pa.field("value", pa.binary()), pa.field("metadata", pa.binary(), metadata={"variant": "true"})])
+
+
+@pytest.mark.parametrize(
+    ("call", "type_", "message"),
+    [
+        (f.sum, pa.string(), "x: only numbers and durations can be added, and this is string"),
+        (f.avg, pa.timestamp("us"), "x: only numbers and durations can be added"),
+        (f.sum, pa.bool_(), "x: only numbers and durations can be added"),
+        (f.min, MAP, "x: only values that are not maps can be compared"),
+        (f.max, pa.struct([("a", pa.list_(MAP))]), "x.a.element: only values that are not maps can be compared"),
+        (f.count_distinct, pa.list_(MAP), "x.element: only values that are not maps can be compared"),
+        (f.approx_count_distinct, pa.struct([("a", MAP)]), "x.a: only values that are not maps can be compared"),
+        (f.min, VARIANT, "x: variants cannot be compared"),
+        (f.count_distinct, pa.struct([("v", VARIANT)]), "x.v: variants cannot be compared"),
+        (f.last, pa.timestamp("ns"), "column 'x' is of type"),
+    ],
+    ids=str,
+)
+def test_types_that_a_function_does_not_take_are_refused(
+    call: Callable[[str], AggregateCall], type_: pa.DataType, message: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=message.replace(".", r"\.")):
+        RowAggregate({"x": call("column")}, {"x": type_})
+
+
+def test_first_and_last_take_maps_and_variants() -> None:
+    assert result_of(f.last("x"), MAP, [[("a", 1)], [("b", 2)]]) == [("b", 2)]
+    assert result_of(f.first("x"), VARIANT, [{"value": b"1", "metadata": b"2"}]) == {"value": b"1", "metadata": b"2"}
