@@ -1,9 +1,10 @@
 """Whether columns that a caller gives are those that a schema promises.
 
-Rule of this module: it decides about names, types and nulls, for rows and keys alike, and turns columns that pass into
-physical values. It knows no bytes.
+Rule of this module: it decides about names, types and nulls, for rows and keys alike. It knows no bytes.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import pyarrow as pa
 
 from millpond.errors import ConfigurationError, RecordError
 from millpond.stores.rows.nested import child_columns, child_fields, with_children
-from millpond.stores.rows.physical import normalized, null_mask, to_physical
+from millpond.stores.rows.physical import normalized, null_mask
 
 
 def agreed_columns(rows: "pa.Table | pa.StructArray", schema: pa.Schema) -> list[Any]:
@@ -31,13 +32,13 @@ def agreed_columns(rows: "pa.Table | pa.StructArray", schema: pa.Schema) -> list
     return columns
 
 
-def physical_columns(columns: list[Any], schema: pa.Schema) -> list[list[Any]]:
-    """The physical values of columns that ``agreed_columns`` returned.
-
-    Raises:
-        RecordError: a value cannot be held; the message names the column.
-    """
-    return [_physical(column, field.name) for column, field in zip(columns, schema, strict=True)]
+@contextmanager
+def naming(column: str) -> Iterator[None]:
+    """Errors about values in here name the column."""
+    try:
+        yield
+    except RecordError as error:
+        raise RecordError(f"column {column!r}: {error}") from error
 
 
 def check_nulls(column: Any, field: Any, path: str) -> None:
@@ -86,10 +87,3 @@ def _check_type(type_: Any, field: Any) -> None:
     plain = normalized(type_, field.name)
     if plain != field.type and nullable_type(plain) != nullable_type(field.type):
         raise ConfigurationError(f"column {field.name!r} is of type {type_}, but should be {field.type}")
-
-
-def _physical(column: Any, name: str) -> list[Any]:
-    try:
-        return to_physical(column)
-    except RecordError as error:
-        raise RecordError(f"column {name!r}: {error}") from error

@@ -1,13 +1,14 @@
 """What is inside a nested type or column: children, in one order for lists, maps and structs.
 
-Rule of this module: it is the only one that tells kinds of nesting apart for others than ``physical``. It knows types
-in the one form that ``normalized`` gives.
+Rule of this module: who only walks through nested types, and does not care how they are nested, asks it.
 """
 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
+
+from millpond.stores.rows.physical import elements
 
 
 def child_fields(type_: Any) -> list[Any]:
@@ -39,9 +40,8 @@ def child_columns(column: Any) -> list[Any]:
         return [present.field(number) for number in range(column.type.num_fields)]
     if not child_fields(column.type) and not pa.types.is_large_list(column.type):
         return []
-    start, stop = (present.offsets[end].as_py() for end in (0, -1))
-    elements = present.values.slice(start, stop - start)
-    return child_columns(elements) if pa.types.is_map(column.type) else [elements]
+    within, _ = elements(present)
+    return child_columns(within) if pa.types.is_map(column.type) else [within]
 
 
 def leaf_paths(fields: Sequence[Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

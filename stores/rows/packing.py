@@ -19,9 +19,9 @@ import numpy as np
 import pyarrow as pa
 
 from millpond.errors import SerdeError
-from millpond.stores.rows.agreed import agreed_columns, physical_columns
+from millpond.stores.rows.agreed import agreed_columns, naming
 from millpond.stores.rows.conversion import convert, struct_of
-from millpond.stores.rows.physical import from_physical
+from millpond.stores.rows.physical import from_physical, to_physical
 from millpond.stores.rows.schemas import Schemas
 
 _SHOWN: Final = 40
@@ -58,7 +58,10 @@ class RowCodec:
             RecordError: a null in a column that is NOT NULL, or a value that cannot be held.
         """
         schema = self.schemas.current
-        values = physical_columns(agreed_columns(rows, schema), schema)
+        values = []
+        for name, column in zip(schema.names, agreed_columns(rows, schema), strict=True):
+            with naming(name):
+                values.append(to_physical(column))
         pack = msgpack.Packer().pack
         return list(map(pack, zip(repeat(self.schemas.number, len(rows)), *values, strict=True)))
 

@@ -134,8 +134,29 @@ def to_physical(column: "pa.Array[Any] | pa.ChunkedArray[Any]") -> list[Any]:
         return _with_nulls(_structs(column), column)
     if pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_map(type_):
         return _with_nulls(_lists(column), column)
-    plain = normalized(type_)
-    return _leaves(column if plain == type_ else _cast(column, plain))
+    return _leaves(plain_leaves(column))
+
+
+def plain_leaves(column: Any) -> Any:
+    """A column that is not nested, in the one form of its type.
+
+    Raises:
+        RecordError: a value does not fit: a time beyond what microseconds can tell.
+    """
+    type_ = normalized(column.type)
+    if type_ == column.type:
+        return column
+    try:
+        return column.cast(type_)
+    except pa.ArrowInvalid as error:
+        raise RecordError(f"a {column.type} cannot be kept as {type_}: {error}; filter such rows out") from error
+
+
+def elements(column: Any) -> tuple[Any, list[int]]:
+    """The elements of a column of lists or maps, and between which of them each row lies: n + 1 numbers for n rows."""
+    ends = column.offsets.to_numpy()
+    within = column.values.slice(int(ends[0]), int(ends[-1] - ends[0]))
+    return within, (ends - ends[0]).tolist()
 
 
 def words(column: "pa.Array[Any]") -> npt.NDArray[Any]:
@@ -188,13 +209,6 @@ def _map_type(key: Any, value: Any) -> pa.DataType:
     return pa.map_(key, value)
 
 
-def _cast(column: Any, type_: Any) -> Any:
-    try:
-        return column.cast(type_)
-    except pa.ArrowInvalid as error:
-        raise RecordError(f"a {column.type} cannot be kept as {type_}: {error}; filter such rows out") from error
-
-
 def _leaves(column: Any) -> list[Any]:
     if pa.types.is_null(column.type):
         return [None] * len(column)
@@ -232,11 +246,9 @@ def _structs(column: Any) -> list[Any]:
 
 
 def _lists(column: Any) -> list[Any]:
-    ends = column.offsets.to_numpy().tolist()
-    elements = to_physical(column.values.slice(ends[0], ends[-1] - ends[0]))
-    if ends[0]:
-        ends = [end - ends[0] for end in ends]
-    return [elements[start:stop] for start, stop in pairwise(ends)]
+    within, ends = elements(column)
+    values = to_physical(within)
+    return [values[start:stop] for start, stop in pairwise(ends)]
 
 
 def _with_nulls(values: list[Any], column: Any) -> list[Any]:

@@ -55,9 +55,8 @@ def test_a_table_packs_as_its_structs_do(made: tuple[Any, list[Any]]) -> None:
 
 
 def test_none_becomes_a_row_of_nulls_and_all_columns_nullable() -> None:
-    codec = RowCodec(
-        Schemas.first(pa.schema([pa.field("id", pa.int32(), nullable=False), pa.field("name", pa.string())]))
-    )
+    fields: Any = [pa.field("id", pa.int32(), nullable=False), pa.field("name", pa.string())]
+    codec = RowCodec(Schemas.first(pa.schema(fields)))
     one, two, three = codec.pack(TABLE)
     unpacked = codec.unpack([None, three, None, one, two])
     assert unpacked.to_pydict() == {"id": [None, 3, None, 1, 2], "name": [None, "c", None, "a", None]}
@@ -84,7 +83,8 @@ def test_a_codec_can_be_pickled() -> None:
 
 
 def test_types_in_another_form_pack_alike() -> None:
-    other = TABLE.cast(pa.schema([("id", pa.int32()), ("name", pa.large_string())]))
+    fields: Any = [("id", pa.int32()), ("name", pa.large_string())]
+    other = TABLE.cast(pa.schema(fields))
     assert CODEC.pack(other) == CODEC.pack(TABLE)
 
 
