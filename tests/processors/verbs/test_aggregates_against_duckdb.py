@@ -1,0 +1,209 @@
+"""RowAggregate in a topology gives what DuckDB gives for the whole input, whatever the batches and restarts."""
+
+import math
+import random
+from collections.abc import Callable
+from datetime import timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from millpond.processors import (
+    Consumed,
+    KStream,
+    KTable,
+    Materialized,
+    SessionWindows,
+    StreamsBuilder,
+    TimeWindows,
+    TopologyDriver,
+)
+from millpond.processors.verbs import aggregates as f
+from millpond.processors.verbs.row_aggregate import RowAggregate
+from millpond.stores.rows.physical import to_physical
+from millpond.stores.serdes import BYTES
+from millpond.stores.typed.windowed import Windowed
+
+COLUMNS: dict[str, pa.DataType] = {
+    "i": pa.int64(),
+    "d": pa.decimal128(10, 2),
+    "w": pa.decimal128(30, 4),
+    "x": pa.float64(),
+    "s": pa.string(),
+    "u": pa.duration("us"),
+}
+CALLS = {
+    "n": (f.count(), "count(*)"),
+    "n_i": (f.count("i"), "count(i)"),
+    "sum_i": (f.sum("i"), "sum(i)::bigint"),
+    "sum_d": (f.sum("d"), "sum(d)::decimal(20, 2)"),
+    "sum_w": (f.sum("w"), "sum(w)::decimal(38, 4)"),
+    "sum_x": (f.sum("x"), "fsum(x)"),
+    "avg_i": (f.avg("i"), "avg(i)"),
+    "avg_d": (f.avg("d"), "avg(d)"),
+    "avg_x": (f.avg("x"), "favg(x)"),
+    "max_u": (f.max("u"), "max(u)"),
+    "min_x": (f.min("x"), "min(x)"),
+    "max_x": (f.max("x"), "max(x)"),
+    "min_s": (f.min("s"), "min(s)"),
+    "max_d": (f.max("d"), "max(d)"),
+    "max_w": (f.max("w"), "max(w)"),
+    "first_s": (f.first("s"), "first(s order by t)"),
+    "last_s": (f.last("s"), "last(s order by t)"),
+    "last_w": (f.last("w", ignore_nulls=True), "last(w order by t) filter (w is not null)"),
+    "all_i": (f.collect("i"), "coalesce(list(i order by t) filter (i is not null), [])"),
+    "distinct_x": (f.count_distinct("x"), "count(distinct x)"),
+    "distinct_s": (f.count_distinct("s"), "count(distinct s)"),
+    "about_s": (f.approx_count_distinct("s"), "count(distinct s)"),
+}
+TYPES: dict[str, pa.DataType] = {
+    name: COLUMNS[str(call.column)] for name, (call, _) in CALLS.items() if call.column is not None
+}
+ROW = RowAggregate({name: call for name, (call, _) in CALLS.items()}, TYPES)
+GAP = 7
+SIZE = 50
+
+TABLE_OF_SESSIONS = f"""
+    (select *, sum(coalesce(far, 0)) over (partition by k order by t) as session
+     from (select *, (t - lag(t) over (partition by k order by t) > {GAP})::int as far from rows))
+"""
+
+
+def random_rows(seed: int, count: int = 400) -> pa.Table:
+    """Rows of a few keys at different times, in any order, with nulls."""
+    chance = random.Random(seed)
+
+    def some(make: Callable[[], Any]) -> list[Any]:
+        return [None if chance.random() < 0.2 else make() for _ in range(count)]
+
+    times = list(range(0, 3 * count, 3))
+    chance.shuffle(times)
+    columns = {
+        "i": some(lambda: chance.randrange(-100, 100)),
+        "d": some(lambda: Decimal(chance.randrange(-(10**9), 10**9)).scaleb(-2)),
+        "w": some(lambda: Decimal(chance.randrange(-(10**25), 10**25)).scaleb(-4)),
+        "x": some(lambda: chance.choice([0.1, -0.0, 0.0, 1e10, chance.uniform(-5, 5)])),
+        "s": some(lambda: chance.choice(["", "a", "bb", "ü", "z"])),
+        "u": some(lambda: timedelta(microseconds=chance.randrange(10**12))),
+    }
+    keys_and_times = [pa.array(chance.choices("abcde", k=count)), pa.array(times, pa.int64())]
+    arrays: list[Any] = [*keys_and_times, *(pa.array(columns[name], type_) for name, type_ in COLUMNS.items())]
+    return pa.Table.from_arrays(arrays, ["k", "t", *COLUMNS])
+
+
+def records(rows: pa.Table) -> list[tuple[bytes, tuple[Any, ...], int]]:
+    """Key, input and timestamp of each row."""
+    physical = {name: to_physical(rows[name]) for name in COLUMNS}
+    keys: list[Any] = rows["k"].to_pylist()
+    times: list[Any] = rows["t"].to_pylist()
+    inputs = zip(
+        times, *(physical[str(call.column)] for call, _ in CALLS.values() if call.column is not None), strict=True
+    )
+    return [(key.encode(), row, time) for key, row, time in zip(keys, inputs, times, strict=True)]
+
+
+def driven(
+    build: Callable[[KStream], KTable],
+    rows: pa.Table,
+    seed: int,
+    *,
+    backend: str = "memory",
+    folder: Path | None = None,
+) -> dict[Any, dict[str, Any]]:
+    """The last result of each key, after micro-batches of any size; with a folder, with a restart after each."""
+    chance, waiting, found = random.Random(seed), records(rows), {}
+    builder = StreamsBuilder(key_serde=BYTES)
+    build(builder.stream("in", Consumed(BYTES, ROW.input_serde))).to("out")
+    topology = builder.build()
+    driver = TopologyDriver(topology, backend=backend, local_dir=folder)
+    while waiting:
+        size = chance.randint(1, 60)
+        driver.pipe_all("in", waiting[:size])
+        waiting = waiting[size:]
+        found.update({record.key: record.value for record in driver.read("out")})
+        if folder is not None:
+            driver.close()
+            driver = TopologyDriver(topology, backend=backend, local_dir=folder)
+    driver.close()
+    kept = {key: state for key, state in found.items() if state is not None}
+    return dict(zip(kept, ROW.results(list(kept.values())).to_pylist(), strict=True))
+
+
+def asked(rows: pa.Table, table: str, by: str) -> dict[Any, dict[str, Any]]:
+    """What DuckDB says, by key, or by key and whatever ``by`` adds to it."""
+    columns = ", ".join(f"{sql} as {name}" for name, (_, sql) in CALLS.items())
+    with duckdb.connect() as connection:
+        connection.register("rows", rows)
+        answer = connection.execute(f"select {by}, {columns} from {table} group by all").fetchall()
+    size = len(answer[0]) - len(CALLS)
+    return {row[:size]: dict(zip(CALLS, row[size:], strict=True)) for row in answer}
+
+
+def assert_equal(found: dict[Any, dict[str, Any]], expected: dict[Any, dict[str, Any]]) -> None:
+    assert found.keys() == expected.keys()
+    for key, row in expected.items():
+        for name, value in row.items():
+            if isinstance(value, float):
+                assert math.isclose(found[key][name], value, rel_tol=1e-9, abs_tol=1e-6), (key, name)
+            else:
+                assert found[key][name] == value, (key, name)
+
+
+def store(*, caching: bool, **options: Any) -> Materialized:
+    return Materialized("store", key_serde=BYTES, value_serde=ROW.state_serde, caching=caching, **options)
+
+
+@pytest.mark.parametrize("caching", [True, False])
+@pytest.mark.parametrize("seed", range(4))
+def test_groups(seed: int, caching: bool) -> None:
+    rows = random_rows(seed)
+
+    def build(stream: KStream) -> KTable:
+        return stream.group_by_key().aggregate(ROW.initializer, ROW.aggregator, store(caching=caching))
+
+    found = {(key.decode(),): row for key, row in driven(build, rows, seed).items()}
+    assert_equal(found, asked(rows, "rows", "k"))
+
+
+@pytest.mark.parametrize("backend", ["lmdb", "rocksdb"])
+def test_groups_after_restarts(backend: str, tmp_path: Path) -> None:
+    rows = random_rows(9)
+
+    def build(stream: KStream) -> KTable:
+        return stream.group_by_key().aggregate(ROW.initializer, ROW.aggregator, store(caching=True))
+
+    found = {(key.decode(),): row for key, row in driven(build, rows, 9, backend=backend, folder=tmp_path).items()}
+    assert_equal(found, asked(rows, "rows", "k"))
+
+
+@pytest.mark.parametrize("caching", [True, False])
+@pytest.mark.parametrize("seed", range(4))
+def test_windows(seed: int, caching: bool) -> None:
+    rows = random_rows(seed)
+
+    def build(stream: KStream) -> KTable:
+        windowed = stream.group_by_key().windowed_by(TimeWindows(SIZE, grace=10_000))
+        return windowed.aggregate(ROW.initializer, ROW.aggregator, store(caching=caching))
+
+    found = {(key.key.decode(), key.start): row for key, row in driven(build, rows, seed).items()}
+    assert_equal(found, asked(rows, "rows", f"k, t // {SIZE} * {SIZE}"))
+
+
+@pytest.mark.parametrize("caching", [True, False])
+@pytest.mark.parametrize("seed", range(4))
+def test_sessions_that_merge(seed: int, caching: bool) -> None:
+    rows = random_rows(seed)
+
+    def build(stream: KStream) -> KTable:
+        windowed = stream.group_by_key().windowed_by(SessionWindows(GAP, grace=10_000))
+        return windowed.aggregate(ROW.initializer, ROW.aggregator, ROW.merger, store(caching=caching))
+
+    found = {key: row for key, row in driven(build, rows, seed).items() if isinstance(key, Windowed)}
+    by_start = {(key.key.decode(), key.start): row for key, row in found.items()}
+    assert len(by_start) > 100
+    starts = f"(select *, min(t) over (partition by k, session) as start from {TABLE_OF_SESSIONS})"
+    assert_equal(by_start, asked(rows, starts, "k, start"))
