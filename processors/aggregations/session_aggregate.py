@@ -10,7 +10,7 @@ from typing import Any
 
 from millpond.processors.aggregations.aggregate import AggregateSetup
 from millpond.processors.aggregations.closing import Closing, Window
-from millpond.processors.aggregations.windowed_processor import NEVER, WindowedProcessor
+from millpond.processors.aggregations.windowed_processor import NEVER, Closes, WindowedProcessor
 from millpond.processors.options.windowed_serdes import SessionWindowedSerde
 from millpond.processors.options.windows import EmitStrategy, SessionWindows
 from millpond.processors.runtime.batch import Batch, BatchBuilder
@@ -71,7 +71,7 @@ class SessionAggregate(WindowedProcessor):
         self._touched: dict[Any, KeySessions] = {}
         self._newest, late = self.newest(), 0
         self._out = BatchBuilder(olds=self._config.send_olds)
-        self._closing = self._load_closing(batch) if self._final else None
+        self._closing = self.load_closing(max(batch.timestamps)) if self._final else None
         earliest_end, latest_start = min(batch.timestamps) - self._gap, max(batch.timestamps) + self._gap
         rows = zip(batch.keys, self._slots(batch.keys), batch.values, batch.timestamps, strict=True)
         for key, id_, value, timestamp in rows:
@@ -125,7 +125,9 @@ class SessionAggregate(WindowedProcessor):
             return
         sessions.put(span, self._copy(value), before)
         if self._closing is not None:
-            self._closing.add(end, sessions.raw, Window(sessions.id, start, end, sessions.key))
+            window = Window(sessions.id, start, end, sessions.key)
+            self._completion.change(window, before)
+            self._closing.add(end, sessions.raw, window)
 
     def _forward(self, key: Any, span: Span, value: Any, old: Any) -> None:
         if self._closing is None and not self._caching:
@@ -143,15 +145,18 @@ class SessionAggregate(WindowedProcessor):
                 if self._caching and self._closing is None and (value is not None or before is not None):
                     self._out.add(session, value, span[1], before)
 
-    def _load_closing(self, batch: Batch) -> Closing:
-        return self.load_closing(batch, self._delay + 1, self._store.find_sessions_ended, by_end=True)
+    def closes(self) -> Closes:
+        return Closes(self._store.find_sessions_ended, self._delay + 1, by_end=True)
+
+    def result(self, window: Window, state: Any) -> tuple[Any, int] | None:
+        return state, window.end
 
     def _emit_closed(self, closing: Closing) -> None:
-        for id_, start, end, key in closing.due(self._stream_time - self._delay - 1):
-            touched = self._touched.get(id_)
-            if touched is not None and (start, end) in touched.changed:
-                value = touched.values.get((start, end))
+        for window in closing.due(self._stream_time - self._delay - 1):
+            touched = self._touched.get(window.id)
+            span = window.start, window.end
+            if touched is not None and span in touched.changed:
+                value = touched.values.get(span)
             else:
-                value = closing.stored.get((id_, start, end))
-            if value is not None:
-                self._out.add(Windowed(key, start, end), value, end)
+                value = closing.stored.get(window[:3])
+            self.emit(self._out, window, value)

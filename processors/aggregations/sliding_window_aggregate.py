@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from millpond.processors.aggregations.aggregate import AggregateSetup
 from millpond.processors.aggregations.closing import Closing, Window
-from millpond.processors.aggregations.windowed_processor import NEVER, WindowedProcessor
+from millpond.processors.aggregations.windowed_processor import NEVER, Closes, WindowedProcessor
 from millpond.processors.options.windowed_serdes import TimeWindowedSerde
 from millpond.processors.options.windows import EmitStrategy, SlidingWindows
 from millpond.processors.runtime.batch import Batch, BatchBuilder
@@ -96,7 +96,7 @@ class SlidingWindowAggregate(WindowedProcessor):
         self._touched: dict[Any, KeyWindows] = {}
         self._newest, self._late = self.newest(), 0
         self._out = BatchBuilder(olds=self._config.send_olds)
-        self._closing = self._load_closing(batch) if self._final else None
+        self._closing = self.load_closing(max(batch.timestamps)) if self._final else None
         self._span = min(batch.timestamps) - 2 * self._difference, max(batch.timestamps) + 1
         rows = zip(batch.keys, self._slots(batch.keys), batch.values, batch.timestamps, strict=True)
         for key, id_, value, timestamp in rows:
@@ -179,6 +179,8 @@ class SlidingWindowAggregate(WindowedProcessor):
     def _create_right(self, windows: KeyWindows, around: _Around, timestamp: int) -> None:
         right = around.right
         if not around.right_exists and right is not None and right.timestamp > timestamp:
+            if self._completion.happened:
+                self._completion.change(self._window(windows, timestamp + 1), None)
             self._put(windows, timestamp + 1, right, None)
 
     def _fold_early(self, windows: KeyWindows, value: Any, timestamp: int) -> None:
@@ -215,6 +217,8 @@ class SlidingWindowAggregate(WindowedProcessor):
         if start + self._difference < self._close:
             self._late += 1
             return
+        if self._completion.happened:
+            self._completion.change(self._window(windows, start), None if new else state.value)
         old = None
         if self._config.send_olds and not (new and self._caching):
             old = self._initializer() if new else self._copy(state.value)
@@ -223,8 +227,7 @@ class SlidingWindowAggregate(WindowedProcessor):
 
     def _put(self, windows: KeyWindows, start: int, state: State, old: Any) -> None:
         if self._closing is not None:
-            end = start + self._difference
-            self._closing.add(start, windows.raw, Window(windows.id, start, end, windows.key))
+            self._closing.add(start, windows.raw, self._window(windows, start))
         elif not self._caching:
             self._out.add(self._windowed(windows, start), state.value, state.timestamp, old)
             state = self._shared(state)
@@ -246,15 +249,21 @@ class SlidingWindowAggregate(WindowedProcessor):
         if rows:
             self._store.put_many(*map(list, zip(*rows, strict=True)))
 
-    def _load_closing(self, batch: Batch) -> Closing:
-        return self.load_closing(batch, self._difference + self._grace + 1, self._store.fetch_all, by_end=False)
+    def closes(self) -> Closes:
+        return Closes(self._store.fetch_all, self._difference + self._grace + 1)
+
+    def result(self, window: Window, state: Any) -> tuple[Any, int] | None:
+        value, timestamp = state
+        return value, timestamp
+
+    def _window(self, windows: KeyWindows, start: int) -> Window:
+        return Window(windows.id, start, start + self._difference, windows.key)
 
     def _emit_closed(self, closing: Closing) -> None:
-        for id_, start, end, key in closing.due(self._close - self._difference - 1):
-            touched = self._touched.get(id_)
-            if touched is not None and start in touched.changed:
-                state = touched.states.get(start)
+        for window in closing.due(self._close - self._difference - 1):
+            touched = self._touched.get(window.id)
+            if touched is not None and window.start in touched.changed:
+                state = touched.states.get(window.start)
             else:
-                state = closing.stored.get((id_, start, end))
-            if state is not None:
-                self._out.add(Windowed(key, start, end), *state)
+                state = closing.stored.get(window[:3])
+            self.emit(self._out, window, state)

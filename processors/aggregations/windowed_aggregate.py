@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from millpond.processors.aggregations.aggregate import AggregateSetup
 from millpond.processors.aggregations.closing import Closing, Window
 from millpond.processors.aggregations.fold import Fold
-from millpond.processors.aggregations.windowed_processor import WindowedProcessor
+from millpond.processors.aggregations.windowed_processor import Closes, WindowedProcessor
 from millpond.processors.options.windowed_serdes import TimeWindowedSerde
 from millpond.processors.options.windows import EmitStrategy, TimeWindows
 from millpond.processors.runtime.batch import Batch, BatchBuilder
@@ -51,13 +51,16 @@ class WindowedAggregate(WindowedProcessor):
         self._folding = Fold(self._initializer, self._update, self._copy, setup.aggregation.tally)
 
     def fold(self, batch: Batch) -> Batch:
-        closing = self._load_closing(batch) if self._final else None
+        closing = self.load_closing(max(batch.timestamps)) if self._final else None
         placed = self._place(batch)
         slots = dict(zip(placed.slots, placed.keys, strict=True))
         starts = [slot[1] for slot in slots]
         before = self._store.fetch_many(slots.values(), starts)
         states = dict(zip(slots, before, strict=True))
         if closing is not None:
+            if self._completion.happened:
+                for (id_, start, *_), key, state in zip(slots, slots.values(), before, strict=True):
+                    self._completion.change(self._window(id_, start, key), None if state is None else state.value)
             updates = self._fold_final(placed, slots, states, closing)
         elif self._caching:
             updates = self._fold_cached(placed, slots, states)
@@ -115,17 +118,19 @@ class WindowedAggregate(WindowedProcessor):
 
     def _fold_final(self, placed: _Placed, slots: dict[Slot, Any], states: dict[Slot, Any], closing: Closing) -> Batch:
         """The results of the windows that stream time closes, each before the record that closes it is folded in."""
-        size, grace = self._windows.size, self._windows.grace
+        reach = self._windows.size + self._windows.grace
         for (id_, start, *_), key in slots.items():
             if start <= closing.last:
-                closing.add(start, self._encode(key), Window(id_, start, start + size, key))
+                closing.add(start, self._encode(key), self._window(id_, start, key))
         out = BatchBuilder(olds=self._config.send_olds)
         done = 0
         for number, time in enumerate(placed.times):
-            if closing.is_due(time - grace - size):
+            if closing.is_due(time - reach):
                 self._fold_part(states, placed, done, number)
                 done = number
-                self._emit_closed(states, closing, time - grace - size, out)
+                for window in closing.due(time - reach):
+                    state = states.get((window.id, window.start)) or closing.stored.get(window[:3])
+                    self.emit(out, window, state)
         self._fold_part(states, placed, done, None)
         return out.build()
 
@@ -133,13 +138,12 @@ class WindowedAggregate(WindowedProcessor):
         part = placed.part(start, stop)
         self._folding.silently(states, part.slots, part.keys, part.values, part.timestamps)
 
-    def _load_closing(self, batch: Batch) -> Closing:
+    def closes(self) -> Closes:
         windows = self._windows
-        fetch_all = self._store.fetch_all
-        return self.load_closing(batch, windows.size + windows.grace, fetch_all, by_end=False, grid=windows.advance)
+        return Closes(self._store.fetch_all, windows.size + windows.grace, grid=windows.advance)
 
-    def _emit_closed(self, states: dict[Slot, Any], closing: Closing, last_start: int, out: BatchBuilder) -> None:
-        for id_, start, end, key in closing.due(last_start):
-            state = states.get((id_, start)) or closing.stored.get((id_, start, end))
-            if state is not None and state[0] is not None:
-                out.add(Windowed(key, start, end), state[0], state[1])
+    def result(self, window: Window, state: Any) -> tuple[Any, int] | None:
+        return None if state[0] is None else (state[0], state[1])
+
+    def _window(self, id_: Any, start: int, key: Any) -> Window:
+        return Window(id_, start, start + self._windows.size, key)

@@ -10,18 +10,22 @@ The layout ``WINDOWED_AGGREGATION`` is that of the store's kind (window or sessi
 processors on the store::
 
     "stream-time-<n>"    a ``KeptTime``: the greatest timestamp that the n-th of them has seen, counted from 0
+    "completion-<n>"     a ``KeptTime``: the stream time at which its input was complete, for final results
+    "changed-<n>"        MessagePack: ``[key, start, end, value that has come out]`` of each window up to that time that
+                         has changed since and has not come out again
 """
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from millpond.processors.aggregations.aggregate import AggregateSetup, without_nulls
 from millpond.processors.aggregations.closing import Closing, Window
+from millpond.processors.aggregations.completion import Completion
 from millpond.processors.aggregations.fold import copier, slotter
 from millpond.processors.options.windows import EmitStrategy
-from millpond.processors.runtime.batch import Batch
+from millpond.processors.runtime.batch import Batch, BatchBuilder
 from millpond.processors.runtime.kept_time import KeptTime, stream_time_of
 from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.tables.update_cache import UpdateForwarder
@@ -29,6 +33,7 @@ from millpond.stores.layouts import Layout
 from millpond.stores.serdes import Serde
 from millpond.stores.specs import StoreSpec
 from millpond.stores.times import MIN_TIME
+from millpond.stores.typed.windowed import Windowed
 
 WINDOWED_AGGREGATION: Final = Layout("windowed-aggregation", 1)
 
@@ -39,6 +44,22 @@ NEVER: Final = MIN_TIME
 def windowed_aggregation_spec(spec: StoreSpec) -> StoreSpec:
     """The spec of a window or session store that also keeps the stream time of the processors on it."""
     return replace(spec, layout=WINDOWED_AGGREGATION)
+
+
+class Closes(NamedTuple):
+    """When windows close.
+
+    Attributes:
+        fetch: reads the store's windows between two times, both included: their starts, or ``by_end`` their ends.
+        reach: a window is closed once stream time is this far past that time.
+        by_end: whether windows go by their ends.
+        grid: such times are multiples of this.
+    """
+
+    fetch: Callable[[int, int], Iterable[Any]]
+    reach: int
+    by_end: bool = False
+    grid: int = 1
 
 
 class WindowedProcessor(Processor):
@@ -72,6 +93,11 @@ class WindowedProcessor(Processor):
         self._kept_time = KeptTime(self._store, stream_time_of(self._setup.number))
         saved = self._kept_time.get()
         self._stream_time = self._saved_time = NEVER if saved is None else saved
+        setup = self._setup
+        self._closes = self.closes()
+        self._completion = Completion(
+            self._store, setup.number, self._encode, setup.spec.value_serde, by_end=self._closes.by_end
+        )
 
     def process(self, batch: Batch) -> None:
         kept = without_nulls(self.context, batch)
@@ -87,30 +113,48 @@ class WindowedProcessor(Processor):
         if self._stream_time != self._saved_time:
             self._kept_time.put(self._stream_time)
             self._saved_time = self._stream_time
+        self._completion.save(closed=self._stream_time - self._closes.reach)
         self._updates.flush()
 
-    def load_closing(
-        self, batch: Batch, reach: int, ended: Callable[[int, int], Iterable[Any]], *, by_end: bool, grid: int = 1
-    ) -> Closing:
-        """The windows of the store that ``batch`` is going to close.
+    def complete(self) -> None:
+        if not self._final or self._stream_time == NEVER:
+            return
+        # No window begins after stream time, so a record this far ahead would close them all.
+        closing = self.load_closing(self._stream_time + self._closes.reach)
+        out = BatchBuilder(olds=self._config.send_olds)
+        for window in closing.due(closing.last):
+            self.emit(out, window, closing.stored[window[:3]])
+        self._completion.let_out_all(self._stream_time)
+        self._updates.send(out.build())
 
-        Args:
-            batch: the records to come.
-            reach: a window is closed once stream time is this far past its start, or ``by_end`` its end.
-            ended: reads the store's windows between two such times, both included.
-            by_end: whether windows close by their ends.
-            grid: such times are multiples of this.
-        """
-        closing = Closing(max(self._stream_time, *batch.timestamps, NEVER) - reach)
+    def load_closing(self, newest: int) -> Closing:
+        """The windows of the store that close by the time that stream time is ``newest``, and have not come out."""
+        _, reach, by_end, grid = closes = self._closes
+        closing = Closing(max(self._stream_time, newest) - reach)
         first = self._stream_time - reach + 1
         if self._stream_time != NEVER and first <= closing.last - closing.last % grid:
-            for (key, start, end), state in ended(first, closing.last):
-                raw = self._encode(key)
+            for (key, start, end), state in closes.fetch(first, closing.last):
                 (id_,) = self._slots([key])
                 window = Window(id_, start, end, key)
-                closing.stored[window[:3]] = state
-                closing.add(end if by_end else start, raw, window)
+                if not self._completion.has_let_out(window):
+                    closing.stored[window[:3]] = state
+                    closing.add(end if by_end else start, self._encode(key), window)
         return closing
+
+    def emit(self, out: BatchBuilder, window: Window, state: Any) -> None:
+        """Add the final result of a window, if it has one; ``state`` is what the store has for it."""
+        result = None if state is None else self.result(window, state)
+        if result is not None:
+            windowed = Windowed(window.key, window.start, window.end)
+            out.add(windowed, *result, self._completion.before(window))
+
+    @abstractmethod
+    def closes(self) -> Closes:
+        """When windows close; the store is open."""
+
+    @abstractmethod
+    def result(self, window: Window, state: Any) -> tuple[Any, int] | None:
+        """Value and timestamp of a final result by what the store has for a window; None if that is no value."""
 
     def newest(self) -> int:
         """The stream time by which the store forgets windows."""

@@ -6,7 +6,7 @@ process killed between two of these commits leaves them inconsistent; a job that
 """
 
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
@@ -145,7 +145,27 @@ class TopologyDriver:
     def advance_wall_clock(self, milliseconds: int) -> None:
         """Advance the driver's clock, which starts at 0 and moves in no other way, and fire what is due."""
         self._wall_clock += milliseconds
-        self._micro_batch({}, punctuate=True)
+        self._micro_batch({}, self._punctuate)
+
+    def complete(self) -> None:
+        """Let everything come out that waits for later records, because the input is complete; one micro-batch.
+
+        Records that wait for a grace period, updates that wait for a window's end or a time limit, and records that
+        wait for a partner come out as if stream time had passed all of them, also through repartition topics. Stream
+        time stays what it is: records that come nevertheless are treated as before.
+
+        >>> from millpond.processors import EmitStrategy, StreamsBuilder, TimeWindows
+        >>> builder = StreamsBuilder(key_serde="string", value_serde="string")
+        >>> hourly = builder.stream("clicks").group_by_key().windowed_by(TimeWindows(3_600_000))
+        >>> hourly.emit_strategy(EmitStrategy.ON_WINDOW_CLOSE).count().to("hourly")
+        >>> with TopologyDriver(builder.build()) as driver:
+        ...     driver.pipe("clicks", "ann", "page", timestamp=5)
+        ...     waiting = driver.read("hourly")
+        ...     driver.complete()
+        ...     waiting, driver.read("hourly")
+        ([], [Record(key=Windowed(key='ann', start=0, end=3600000), value=1, timestamp=5)])
+        """
+        self._micro_batch({}, self._complete)
 
     def read(self, topic: str) -> list[Record]:
         """The records written to a sink topic since the last read, in order.
@@ -207,16 +227,18 @@ class TopologyDriver:
     ) -> None:
         self.close()
 
-    def _micro_batch(self, inputs: Mapping[str, Batch], *, punctuate: bool = False) -> None:
-        """Process, flush and commit; each sub-topology after those that write the repartition topics it reads."""
+    def _micro_batch(
+        self, inputs: Mapping[str, Batch], then: Callable[[dict[str, list[Batch]]], None] | None = None
+    ) -> None:
+        """Process, do what is to be done then, flush and commit.
+
+        Each sub-topology comes after those that write the repartition topics it reads.
+        """
         outputs: dict[str, list[Batch]] = {topic: [] for topic in self._outputs}
         try:
             self._run_dry(inputs, outputs)
-            if punctuate:
-                for task in self._tasks:
-                    task.punctuate(self._wall_clock)
-                    self._collect(task, outputs)
-                    self._run_dry({}, outputs)
+            if then is not None:
+                then(outputs)
             while self._flush(outputs) and self._topology.loops:
                 pass
             for store in self._stores.values():
@@ -230,6 +252,23 @@ class TopologyDriver:
             opened.transaction.commit()
         for topic, batches in outputs.items():
             self._outputs[topic].extend(batches)
+
+    def _punctuate(self, outputs: dict[str, list[Batch]]) -> None:
+        """Fire what is due at the wall-clock time."""
+        for task in self._tasks:
+            task.punctuate(self._wall_clock)
+            self._collect(task, outputs)
+            self._run_dry({}, outputs)
+
+    def _complete(self, outputs: dict[str, list[Batch]]) -> None:
+        """Complete each task after all that others send to it; what comes back in a loop completes it once more."""
+        once = False
+        while not once or any(self._pending.values()):
+            once = True
+            for task in self._tasks:
+                self._process(task, {}, outputs)
+                task.complete()
+                self._collect(task, outputs)
 
     def _flush(self, outputs: dict[str, list[Batch]]) -> bool:
         """Flush each task; True if that reached another task, which in a loop may have been flushed already."""
@@ -245,10 +284,14 @@ class TopologyDriver:
         """Run tasks until nothing waits for any of them."""
         while inputs or any(self._pending.values()):
             for task in self._tasks:
-                for topic, run in merge(self._waiting(task, inputs)):
-                    task.process(topic, run)
-                self._collect(task, outputs)
+                self._process(task, inputs, outputs)
             inputs = {}
+
+    def _process(self, task: Task, inputs: Mapping[str, Batch], outputs: dict[str, list[Batch]]) -> None:
+        """Run a task over what waits for it."""
+        for topic, run in merge(self._waiting(task, inputs)):
+            task.process(topic, run)
+        self._collect(task, outputs)
 
     def _waiting(self, task: Task, inputs: Mapping[str, Batch]) -> dict[str, Batch]:
         """What waits for ``task``, by topic."""

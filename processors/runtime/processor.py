@@ -137,7 +137,17 @@ class Processor(ABC):
         """Process records and forward the results; ``batch`` is never empty."""
 
     def flush(self) -> None:
-        """Called before each commit, parents before children: forward what was held back, store what must last."""
+        """Called before each commit, parents before children: forward what was held back, store what must last.
+
+        It may be called several times before a commit.
+        """
+
+    def complete(self) -> None:
+        """Called when the input is complete, parents before children, each after its ``flush``.
+
+        Forward everything that waits, as if stream time had passed all of it. What has come out does not come out
+        again; stream time stays what it is, and records that come nevertheless are treated as before.
+        """
 
     def close(self) -> None:
         """Called once, at the end."""

@@ -15,6 +15,8 @@ from millpond.stores.times import Duration
 class RecordProcessor(Processor):
     """Base class for ``KStream.process``: override ``process_record``, and ``open`` to get stores and schedules.
 
+    One that holds records back also overrides ``process_completion``.
+
     >>> from millpond.processors import StreamsBuilder, TopologyDriver
     >>> from millpond.stores.serdes import INT64, STRING
     >>> from millpond.stores.specs import StoreKind, StoreSpec
@@ -50,6 +52,9 @@ class RecordProcessor(Processor):
     def process_record(self, key: Any, value: Any, timestamp: int) -> None:
         """Process one record and ``forward`` the results; ``timestamp`` in int milliseconds."""
 
+    def process_completion(self) -> None:
+        """Called when the input is complete: ``forward`` everything that waits, and forget that it waits."""
+
     def forward(self, key: Any, value: Any, timestamp: int, *, to: str | None = None) -> None:
         """Pass a record to all children, or with ``to`` only to the child of that name."""
         if to != self._to:
@@ -69,6 +74,10 @@ class RecordProcessor(Processor):
     def process(self, batch: Batch) -> None:
         for key, value, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True):
             self.process_record(key, value, timestamp)
+        self._forward_collected()
+
+    def complete(self) -> None:
+        self.process_completion()
         self._forward_collected()
 
     def _forward_collected(self) -> None:

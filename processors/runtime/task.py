@@ -32,8 +32,8 @@ class _Collector(Processor):
 class Task:
     """Runs one sub-topology over one partition.
 
-    The driver opens the stores, calls ``process`` with runs of records, ``flush`` before each commit and ``take`` for
-    what came out, commits the stores itself, and ends with ``close``.
+    The driver opens the stores, calls ``process`` with runs of records, ``complete`` once no more will come, ``flush``
+    before each commit and ``take`` for what came out, commits the stores itself, and ends with ``close``.
 
     Args:
         subtopology: what to run.
@@ -103,6 +103,31 @@ class Task:
     def punctuate(self, wall_clock: int) -> None:
         """Fire what is due at ``wall_clock``, int milliseconds."""
         self._scheduler.advance(PunctuationType.WALL_CLOCK_TIME, wall_clock)
+
+    def complete(self) -> None:
+        """Let every processor forward all that waits in it, because its input is complete; called before ``flush``.
+
+        >>> from millpond.processors import Materialized, StreamsBuilder
+        >>> from millpond.stores.memory import MemoryBackend
+        >>> from millpond.stores.transaction import Transaction
+        >>> builder = StreamsBuilder(key_serde="string", value_serde="string")
+        >>> prices = builder.table(
+        ...     "prices", materialized=Materialized.versioned(history_retention=100), reorder_within=10
+        ... )
+        >>> prices.to_stream().to("in-order")
+        >>> (part,) = builder.build().subtopologies
+        >>> task = Task(part, {name: spec.open(Transaction(MemoryBackend())) for name, spec in part.stores.items()})
+        >>> task.process("prices", Batch(["tea", "tea"], ["3.20", "3.10"], [6, 2]))
+        >>> task.take()
+        {}
+        >>> task.complete()
+        >>> [batch.values for batch in task.take()["in-order"]]
+        [['3.10', '3.20']]
+        """
+        for processor in self._processors.values():
+            # What a parent held back until its flush has to be there before a child lets everything go.
+            processor.flush()
+            processor.complete()
 
     def flush(self) -> None:
         """Let every processor forward what it held back; called before the stores are committed."""

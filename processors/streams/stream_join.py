@@ -85,6 +85,15 @@ class StreamStreamJoin(Processor):
             waiting.end()
         self.context.forward(out.build())
 
+    def complete(self) -> None:
+        # The side that comes first lets the records of both go. Both sides have all that is going to come by then,
+        # because a topology holds a join's inputs before the join.
+        if self._waiting is not None:
+            out = BatchBuilder()
+            for record in self._waiting.drain():
+                self._emit_waiting(out, record)
+            self.context.forward(out.build())
+
     def _process_one(self, out: BatchBuilder, key: Any, value: Any, timestamp: int) -> None:
         back, ahead = self._plan.reach(self._side)
         matches = list(self._other.fetch_range(key, timestamp - back, timestamp + ahead))

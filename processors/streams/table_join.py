@@ -61,6 +61,14 @@ class StreamTableJoin(Processor):
         if self._buffer is not None and len(kept):
             kept, late = self._buffer.pass_through(kept)
             self.context.count(CounterName.PASSED_LATE, late)
+        self._join(kept)
+
+    def complete(self) -> None:
+        if self._buffer is not None:
+            self._join(self._buffer.drain())
+
+    def _join(self, kept: Batch) -> None:
+        """Join usable records whose time has come."""
         if not len(kept):
             return
         found = self._look_up(kept)

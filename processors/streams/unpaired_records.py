@@ -94,8 +94,14 @@ class WaitingRecords:
             values = self._store.delete(row)
             if values is not None:
                 over.append((row, values))
-        over.sort(key=lambda entry: entry[0][TIME_SIZE:])
-        return [record for entry in over for record in self._records(*entry)]
+        return self._in_order(over)
+
+    def drain(self) -> list[Waiting]:
+        """Remove and return all records; stream time stays what it is."""
+        with self._store.scan() as rows:
+            waiting = list(rows)
+        self._store.put_many([row for row, _ in waiting], [None] * len(waiting))
+        return self._in_order(waiting)
 
     def add(self, close: int, timestamp: int, side: Side, key: Any, value: Any) -> None:
         """Let a record wait until stream time has passed ``close``, which it has not yet."""
@@ -109,6 +115,11 @@ class WaitingRecords:
         """Forget the records of ``key`` with this time and side: they have found a partner."""
         if close >= self.stream_time:
             self._store.delete(self._row(close, timestamp, side, key))
+
+    def _in_order(self, rows: list[tuple[bytes, bytes]]) -> list[Waiting]:
+        """The records in the rows by time, then side, then key."""
+        rows.sort(key=lambda entry: entry[0][TIME_SIZE:])
+        return [record for entry in rows for record in self._records(*entry)]
 
     def _row(self, close: int, timestamp: int, side: Side, key: Any) -> bytes:
         return pack_time(close) + pack_time(timestamp) + _SIDES[side] + self._key_serde.serialize(key)

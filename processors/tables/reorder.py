@@ -26,3 +26,6 @@ class TableReorder(Processor):
         released, late = self._buffer.pass_through(kept)
         self.context.count(CounterName.PASSED_LATE, late)
         self.context.forward(released)
+
+    def complete(self) -> None:
+        self.context.forward(self._buffer.drain())

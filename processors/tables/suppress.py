@@ -76,6 +76,15 @@ class Suppress(Processor):
     def flush(self) -> None:
         self._buffer.save_totals()
 
+    def complete(self) -> None:
+        buffer = self._buffer
+        buffer.load([], None)
+        out = BatchBuilder(olds=self._config.send_olds)
+        while buffer.first_time() is not None:
+            self._emit_first(out)
+        buffer.save()
+        self.context.forward(out.build())
+
     def _emit_due(self, out: BatchBuilder, expiry: int) -> None:
         buffer = self._buffer
         while (first := buffer.first_time()) is not None and first <= expiry:

@@ -3,7 +3,8 @@
 Stream time here is the greatest timestamp of the records that were buffered. A record that is older than stream time
 minus the grace period is late: it is neither buffered nor dropped, but passes at once. The others leave as soon as
 stream time has reached their timestamp plus the grace period, by timestamp, then by the bytes of the key, then by
-arrival. What is still in the buffer at the end of a stream stays there until a later record advances stream time.
+arrival. What is still in the buffer at the end of a stream stays there until a later record advances stream time, or
+until it is drained because the input is complete.
 
 The layout in its key-value store, ``TIME_ORDERED_BUFFER``::
 

@@ -14,7 +14,7 @@ History = list[tuple[str, list[tuple[Any, Any, int]]]]
 thorough = settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
 
 
-def _build(program: list[Step]) -> Topology:
+def build(program: list[Step]) -> Topology:
     try:
         return RandomTopology().build(program)
     except TopologyError as error:
@@ -31,7 +31,7 @@ def _outputs(topology: Topology, history: History, one_by_one: bool) -> dict[str
         return {topic: driver.read(topic) for topic in topology.sinks}
 
 
-def _ordered(topology: Topology) -> bool:
+def ordered(topology: Topology) -> bool:
     """Whether the order of everything is fixed.
 
     It is not between what several sub-topologies write to one topic, nor between a repartition topic and another topic
@@ -47,24 +47,24 @@ def _ordered(topology: Topology) -> bool:
 @thorough
 @given(programs(NO_REPARTITION), histories())
 def test_a_batch_gives_what_its_records_give_one_by_one(program: list[Step], history: History) -> None:
-    topology = _build(program)
-    assume(_ordered(topology))
+    topology = build(program)
+    assume(ordered(topology))
     assert _outputs(topology, history, False) == _outputs(topology, history, True)
 
 
 @thorough
 @given(programs(sorted(OPERATORS), most=4), histories())
 def test_so_it_does_where_records_travel_through_a_repartition_topic(program: list[Step], history: History) -> None:
-    topology = _build(program)
-    assume(_ordered(topology))
+    topology = build(program)
+    assume(ordered(topology))
     assert _outputs(topology, history, False) == _outputs(topology, history, True)
 
 
 @thorough
 @given(programs(["merge", "split", "process", "join_table", "table_to_stream", "to_table", "filter"], 8), histories())
 def test_so_it_does_where_paths_part_and_meet_and_share_stores(program: list[Step], history: History) -> None:
-    topology = _build(program)
-    assume(_ordered(topology))
+    topology = build(program)
+    assume(ordered(topology))
     assert _outputs(topology, history, False) == _outputs(topology, history, True)
 
 

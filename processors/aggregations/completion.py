@@ -1,0 +1,93 @@
+"""Which windows have come out because the input was complete, although stream time has not closed them.
+
+They are the windows up to the completion's time, except those that records have changed since: these come out again,
+once stream time closes them, and the result that came out before is their old value. What this module keeps stands in
+the metadata of the aggregation's store, see ``windowed_processor``.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from millpond.processors.aggregations.closing import Window
+from millpond.processors.runtime.kept_time import KeptTime
+from millpond.stores.serdes import MSGPACK, Serde
+from millpond.stores.times import MIN_TIME
+
+_Place = tuple[bytes, int, int]
+"""The bytes of a key, and the start and end of a window."""
+
+_NO_CHANGES: Final = MSGPACK.serialize([])
+
+
+class Completion:
+    """The completion of one processor's input.
+
+    Args:
+        store: the processor's store.
+        number: which of the processors on the store it is.
+        encode: makes the bytes of a key.
+        value_serde: of the results.
+        by_end: whether windows go by their ends, not by their starts.
+    """
+
+    def __init__(
+        self, store: Any, number: int, encode: Callable[[Any], bytes], value_serde: Serde[Any], *, by_end: bool
+    ) -> None:
+        self._store = store
+        self._kept_time = KeptTime(store, f"completion-{number}")
+        self._name = f"changed-{number}"
+        self._encode = encode
+        self._serde = value_serde
+        self._by_end = by_end
+        kept = self._kept_time.get()
+        self._time = MIN_TIME if kept is None else kept
+        self._saved = store.get_metadata(self._name) or _NO_CHANGES
+        self._changed: dict[_Place, bytes | None] = {
+            (raw, start, end): before for raw, start, end, before in MSGPACK.deserialize(self._saved)
+        }
+
+    @property
+    def happened(self) -> bool:
+        """Whether the input has been complete once."""
+        return self._time != MIN_TIME
+
+    def has_let_out(self, window: Window) -> bool:
+        """Whether a window of the store has come out as it is."""
+        return self._includes(window) and self._place(window) not in self._changed
+
+    def change(self, window: Window, before: Any) -> None:
+        """Note that a window is about to change; ``before`` is its value, None if it is new."""
+        if self._includes(window):
+            data = None if before is None else self._serde.serialize(before)
+            self._changed.setdefault(self._place(window), data)
+
+    def before(self, window: Window) -> Any:
+        """The result of a window that has come out before; None if there is none."""
+        data = self._changed.get(self._place(window)) if self._changed else None
+        return None if data is None else self._serde.deserialize(data)
+
+    def let_out_all(self, time: int) -> None:
+        """Note that all windows up to ``time`` have come out."""
+        self._time = time
+        self._kept_time.put(time)
+        self._changed.clear()
+
+    def save(self, *, closed: int) -> None:
+        """Write what has changed to the store, without windows up to ``closed``, which do not come out any more."""
+        if not self._changed and self._saved == _NO_CHANGES:
+            return
+        self._changed = {
+            (raw, start, end): before
+            for (raw, start, end), before in self._changed.items()
+            if (end if self._by_end else start) > closed
+        }
+        data = MSGPACK.serialize([[*place, before] for place, before in self._changed.items()])
+        if data != self._saved:
+            self._store.put_metadata(self._name, data)
+            self._saved = data
+
+    def _includes(self, window: Window) -> bool:
+        return (window.end if self._by_end else window.start) <= self._time
+
+    def _place(self, window: Window) -> _Place:
+        return self._encode(window.key), window.start, window.end
