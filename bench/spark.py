@@ -22,6 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 from rich.table import Table
 
+from millpond.adapters.spark import configure
 from millpond.bench.spark_jobs import (
     SCHEMAS,
     TOPOLOGIES,
@@ -41,7 +42,6 @@ TABLE_SHARE: Final = 10
 
 PEERS: Final = ("transform_with_state", "spark_jvm", "map_in_arrow")
 BACKENDS: Final = ("lmdb", "rocksdb", "memory")
-_STATE_STORE: Final = "spark.sql.streaming.stateStore"
 
 
 def run(
@@ -140,11 +140,9 @@ def _session(cores: int) -> Iterator[SparkSession]:
         "spark.driver.memory": "4g",
         "spark.sql.shuffle.partitions": str(2 * cores),
         "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
-        f"{_STATE_STORE}.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
-        f"{_STATE_STORE}.rocksdb.changelogCheckpointing.enabled": "true",
-        f"{_STATE_STORE}.rocksdb.trackTotalNumberOfRows": "false",
+        "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
     }
-    builder = SparkSession.builder.master(f"local[{cores}]").appName("millpond-bench")
+    builder = configure(SparkSession.builder.master(f"local[{cores}]").appName("millpond-bench"))
     for setting, value in settings.items():
         builder = builder.config(setting, value)
     session = builder.getOrCreate()

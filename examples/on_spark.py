@@ -13,10 +13,8 @@ from datetime import timedelta
 
 from pyspark.sql import SparkSession
 
-from millpond.adapters.spark import SparkStreams
+from millpond.adapters.spark import SparkStreams, configure
 from millpond.processors import Consumed, Materialized, Produced, StreamsBuilder
-
-ROCKSDB_PROVIDER = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
 def main() -> None:
@@ -33,10 +31,9 @@ def main() -> None:
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
     spark = (
-        SparkSession.builder.master("local[1]")
+        configure(SparkSession.builder.master("local[1]"))
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", 1)
-        .config("spark.sql.streaming.stateStore.providerClass", ROCKSDB_PROVIDER)
         .getOrCreate()
     )
     prices_df = spark.createDataFrame(

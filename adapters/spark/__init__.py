@@ -8,7 +8,8 @@ for _package, _module in (("pyspark[sql]", "pyspark"), ("pandas", "pandas"), ("p
     if find_spec(_module) is None:
         raise ConfigurationError(f"running on Spark needs the package {_package}: pip install 'millpond[spark]'")
 
+from millpond.adapters.spark.session import configure  # noqa: E402
 from millpond.adapters.spark.source import OnError  # noqa: E402
 from millpond.adapters.spark.streams import SparkStreams  # noqa: E402
 
-__all__ = ["OnError", "SparkStreams"]
+__all__ = ["OnError", "SparkStreams", "configure"]

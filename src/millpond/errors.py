@@ -24,6 +24,8 @@ A message says what went wrong, where, and what to do about it. Late records are
     │   ├── CorruptFileError              a file that a manifest names fails its checksum
     │   └── StateConflictError            the state directory belongs to another topology or application
     └── RecordError (ValueError)          a record that the task cannot process: null key, wrong type, bad timestamp
+
+What works, but not well, is a warning: ``PerformanceWarning`` (UserWarning).
 """
 
 
@@ -101,3 +103,7 @@ class StateConflictError(DurabilityError):
 
 class RecordError(MillpondError, ValueError):
     """A record that a task cannot process."""
+
+
+class PerformanceWarning(UserWarning):
+    """Something works, but takes far longer than it has to; the message says what to set."""

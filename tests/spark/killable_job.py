@@ -8,20 +8,16 @@ from pyspark.sql import SparkSession
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from millpond.adapters.spark import SparkStreams
+from millpond.adapters.spark import SparkStreams, configure
 from tests.spark.orders import rated_orders, read_files
 
 
 def main(directory: Path, backend: str) -> None:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     spark = (
-        SparkSession.builder.master("local[2]")
+        configure(SparkSession.builder.master("local[2]"))
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "2")
-        .config(
-            "spark.sql.streaming.stateStore.providerClass",
-            "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
-        )
         .getOrCreate()
     )
     streams = SparkStreams(

@@ -41,20 +41,19 @@ def start(name: str, directory: Path, partitions: int) -> "SparkSession":
     check_java()
     from pyspark.sql import SparkSession
 
+    from millpond.adapters.spark import configure
+
     directory.mkdir(parents=True, exist_ok=True)
     logging = directory / "log4j2.properties"
     logging.write_text(_LOGGING.format(log=(directory / "spark.log").resolve()))
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    provider = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={logging.resolve().as_uri()}",
         "spark.sql.shuffle.partitions": str(partitions),
-        "spark.sql.streaming.stateStore.providerClass": provider,
-        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     }
-    builder = SparkSession.builder.master("local[*,4]").appName(name)
+    builder = configure(SparkSession.builder.master("local[*,4]").appName(name))
     for setting, value in settings.items():
         builder = builder.config(setting, value)
     with _stderr_to(directory / "spark.err"):

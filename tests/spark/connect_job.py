@@ -1,0 +1,123 @@
+"""A session of Spark Connect, for a test of it: ``connect_job.py DIRECTORY`` prints what came out, as JSON.
+
+It is a process of its own because Connect and classic sessions do not mix in one. While DIRECTORY has a file ``broken``
+the workers' Python finds no packages.
+"""
+
+import json
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, Row, SparkSession
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from millpond.adapters.spark import SparkStreams, configure
+from millpond.errors import ConfigurationError
+from millpond.processors import Consumed, Materialized, Produced, StreamsBuilder, Topology
+from tests.spark.orders import SCHEMAS, random_events, rated_orders
+
+PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+PARTITIONS = "spark.sql.shuffle.partitions"
+WORDS = "key string, value long, timestamp long"
+
+
+def counts() -> Topology:
+    builder = StreamsBuilder()
+    words = builder.stream("words", Consumed("string", "int64"))
+    words.group_by_key().count(Materialized("counts").with_caching()).to(
+        "counts", Produced(schema="key string, value long")
+    )
+    return builder.build()
+
+
+def stateless() -> Topology:
+    builder = StreamsBuilder()
+    builder.stream("words", Consumed("string", "int64")).filter(lambda _, value: value > 1).to(
+        "big", Produced(schema="key string, value long")
+    )
+    return builder.build()
+
+
+def job(topology: Topology, directory: Path, application_id: str) -> SparkStreams:
+    return SparkStreams(topology, application_id=application_id, state_dir=str(directory / "state"), backend="lmdb")
+
+
+def rows(frame: DataFrame) -> list[tuple[Any, ...]]:
+    return sorted((tuple(row) for row in frame.collect()), key=repr)
+
+
+def refusal(call: Callable[[], object]) -> str:
+    try:
+        call()
+    except ConfigurationError as error:
+        return str(error)
+    return "not refused"
+
+
+def count_streaming(spark: SparkSession, directory: Path, words: str) -> dict[str, Any]:
+    """What is written and stored once one more file of words has been counted, by a query that is new or goes on."""
+    (directory / "words").mkdir(exist_ok=True)
+    file = pa.table({"key": list(words), "value": range(len(words)), "timestamp": range(len(words))})
+    pq.write_table(file, directory / "words" / f"{words}.parquet")
+    streams, checkpoint = job(counts(), directory, "words"), str(directory / "checkpoint")
+    source = spark.readStream.schema(WORDS).parquet(str(directory / "words"))
+    query = (
+        streams.transform({"words": source})
+        .writeStream.option("checkpointLocation", checkpoint)
+        .trigger(availableNow=True)
+        .start(str(directory / "out"))
+    )
+    query.awaitTermination()
+    stored = streams.read_store("counts", checkpoint).select("key", "value")
+    return {"written": rows(spark.read.parquet(str(directory / "out"))), "stored": rows(stored)}
+
+
+def join_static(spark: SparkSession, directory: Path) -> list[tuple[Any, ...]]:
+    events = random_events(3, 60)
+    frames = {
+        topic: spark.createDataFrame([Row(**row) for name, row in events if name == topic], ddl)
+        for topic, ddl in SCHEMAS.items()
+    }
+    return rows(job(rated_orders(), directory, "static").transform(frames, sink="rated"))
+
+
+def partition_warnings(spark: SparkSession, transform: Callable[[], object]) -> list[str]:
+    """The warnings of two calls with 200 shuffle partitions."""
+    spark.conf.set(PARTITIONS, "200")
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            transform()
+            transform()
+    finally:
+        spark.conf.set(PARTITIONS, "2")
+    return [f"{warning.category.__name__}: {warning.message}" for warning in caught]
+
+
+def main(directory: Path) -> None:
+    spark = configure(SparkSession.builder.remote("local[2]").config(PARTITIONS, "2")).getOrCreate()
+    words = spark.createDataFrame([("a", 1, 1), ("b", 2, 2)], WORDS)
+    found: dict[str, Any] = {"session": type(spark).__module__}
+    found["bare workers"] = refusal(lambda: job(stateless(), directory, "bare").transform({"words": words}))
+    (directory / "broken").unlink()
+    found["stateless"] = rows(job(stateless(), directory, "stateless").transform({"words": words}))
+    found["warnings"] = partition_warnings(spark, lambda: job(counts(), directory, "many").transform({"words": words}))
+    found["first run"] = count_streaming(spark, directory, "aba")
+    found["second run"] = count_streaming(spark, directory, "ca")
+    found["join"] = join_static(spark, directory)
+    spark.conf.set(PROVIDER, "some.other.Provider")
+    found["other provider"] = refusal(lambda: job(counts(), directory, "other").transform({"words": words}))
+    configure(spark)
+    found["configured"] = refusal(lambda: job(counts(), directory, "other").transform({"words": words}))
+    print(json.dumps(found))
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

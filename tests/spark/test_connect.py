@@ -1,0 +1,83 @@
+"""Jobs run through Spark Connect as they do in a classic session."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+pytest.importorskip("grpc", reason="Spark Connect needs pyspark[connect]")
+
+from tests.spark.orders import in_process, random_events
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+JOB = Path(__file__).with_name("connect_job.py")
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What a session of Spark Connect gave, with a server of its own."""
+    directory = tmp_path_factory.mktemp("connect")
+    (directory / "broken").touch()
+    python = directory / "python"
+    python.write_text(
+        f'#!/bin/sh\n[ -e "{directory}/broken" ] && exec {sys.executable} -I -S "$@"\nexec {sys.executable} "$@"\n'
+    )
+    python.chmod(0o755)
+    # Under test, PySpark's server takes a free port instead of a fixed one.
+    environment = {**os.environ, "PYSPARK_PYTHON": str(python), "SPARK_TESTING": "1"}
+    done = subprocess.run(
+        [sys.executable, str(JOB), str(directory)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env=environment,
+        cwd=directory,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    assert result["session"].startswith("pyspark.sql.connect")
+    return result
+
+
+def test_a_count_goes_on_where_it_stopped(found: dict[str, Any]) -> None:
+    assert found["first run"]["written"] == [["a", 2], ["b", 1]]
+    assert found["second run"]["written"] == [["a", 2], ["a", 3], ["b", 1], ["c", 1]]
+
+
+def test_its_store_can_be_read(found: dict[str, Any]) -> None:
+    assert found["first run"]["stored"] == [["a", 2], ["b", 1]]
+    assert found["second run"]["stored"] == [["a", 3], ["b", 1], ["c", 1]]
+
+
+def test_static_frames_are_joined_as_in_process(found: dict[str, Any]) -> None:
+    expected = [
+        [key, order["item"], order["amount"], order["rate"], at]
+        for key, order, at in in_process("rated", random_events(3, 60))
+    ]
+    assert sorted(found["join"], key=repr) == sorted(expected, key=repr)
+
+
+def test_a_topology_without_state_runs(found: dict[str, Any]) -> None:
+    assert found["stateless"] == [["b", 2]]
+
+
+def test_workers_whose_python_lacks_millpond_are_refused(found: dict[str, Any]) -> None:
+    assert "No module named" in found["bare workers"]
+    assert "set the environment variable PYSPARK_PYTHON" in found["bare workers"]
+
+
+def test_another_state_store_provider_is_refused_until_the_session_is_configured(found: dict[str, Any]) -> None:
+    assert "keeps its state with some.other.Provider" in found["other provider"]
+    assert found["configured"] == "not refused"
+
+
+def test_two_hundred_shuffle_partitions_are_worth_one_warning(found: dict[str, Any]) -> None:
+    (warning,) = found["warnings"]
+    assert warning.startswith("PerformanceWarning: spark.sql.shuffle.partitions is 200, but this session has 2 cores")

@@ -1,0 +1,100 @@
+"""What ``configure`` sets, and what a session is warned of; refusals are in ``test_refusals.py``."""
+
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from pyspark.sql import SparkSession
+
+from millpond.adapters.spark import SparkStreams, configure
+from millpond.errors import ConfigurationError, PerformanceWarning
+from millpond.processors import Consumed, Materialized, Produced, StreamsBuilder
+
+PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
+PARTITIONS = "spark.sql.shuffle.partitions"
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def session(spark: SparkSession) -> Iterator[SparkSession]:
+    """The tests' session without what ``configure`` sets, and afterwards with the settings that it had."""
+    before = {name: spark.conf.get(name, None) for name in (PROVIDER, CHANGELOG)}
+    for name in before:
+        spark.conf.unset(name)
+    yield spark
+    for name, value in before.items():
+        spark.conf.unset(name) if value is None else spark.conf.set(name, value)
+
+
+@pytest.fixture
+def fresh(spark: SparkSession) -> Iterator[SparkSession]:
+    """A session of its own on the same two cores, which nobody has been warned of."""
+    fresh = spark.newSession()
+    fresh.conf.set(PROVIDER, ROCKSDB)
+    yield fresh
+    spark.range(0)  # makes the tests' session the active one again
+
+
+def count(session: SparkSession, state: Path) -> None:
+    builder = StreamsBuilder()
+    words = builder.stream("words", Consumed("string", "int64"))
+    words.group_by_key().count(Materialized("counts")).to("counts", Produced(schema="key string, value long"))
+    streams = SparkStreams(builder.build(), application_id="words", state_dir=str(state), partitions=2)
+    streams.transform({"words": session.createDataFrame([], "key string, value long, timestamp long")})
+
+
+def test_a_running_session_is_given_what_millpond_needs(session: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"configure\(spark\)"):
+        count(session, tmp_path)
+    assert configure(session) is session
+    assert (session.conf.get(PROVIDER), session.conf.get(CHANGELOG)) == (ROCKSDB, "true")
+    count(session, tmp_path)
+
+
+def test_a_running_session_keeps_its_choice_about_changelogs(session: SparkSession) -> None:
+    session.conf.set(CHANGELOG, "false")
+    configure(session)
+    assert session.conf.get(CHANGELOG) == "false"
+
+
+def test_a_builder_makes_a_session_with_what_millpond_needs(session: SparkSession) -> None:
+    builder = SparkSession.builder.appName("any")
+    assert configure(builder) is builder
+    builder.getOrCreate()
+    assert (session.conf.get(PROVIDER), session.conf.get(CHANGELOG)) == (ROCKSDB, "true")
+
+
+def test_what_is_set_in_a_builder_afterwards_wins(session: SparkSession) -> None:
+    configure(SparkSession.builder).config(CHANGELOG, "false").getOrCreate()
+    assert session.conf.get(CHANGELOG) == "false"
+
+
+@pytest.mark.parametrize("other", [None, "local[2]"])
+def test_configure_takes_nothing_else(other: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"a SparkSession or SparkSession\.builder, not"):
+        configure(other)
+
+
+def test_far_more_shuffle_partitions_than_cores_are_worth_one_warning(fresh: SparkSession, tmp_path: Path) -> None:
+    fresh.conf.set(PARTITIONS, "200")
+    with pytest.warns(PerformanceWarning, match=r"is 200, but this session has 2 cores.*shuffle.partitions', 4\)"):
+        count(fresh, tmp_path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        count(fresh, tmp_path)
+
+
+@pytest.mark.parametrize("partitions", ["4", "16"])
+def test_some_more_shuffle_partitions_than_cores_are_not(fresh: SparkSession, tmp_path: Path, partitions: str) -> None:
+    fresh.conf.set(PARTITIONS, partitions)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        count(fresh, tmp_path)
