@@ -1,0 +1,198 @@
+"""RowAggregate: what travels, what its states are called and written as, and what it refuses."""
+
+import pickle
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from millpond.errors import ConfigurationError, SerdeError
+from millpond.processors import Consumed, Materialized, StreamsBuilder
+from millpond.processors.verbs import aggregates as f
+from millpond.processors.verbs.aggregates import AggregateCall
+from millpond.processors.verbs.row_aggregate import RowAggregate
+from millpond.stores.serdes import BYTES
+from tests.processors.verbs.aggregating import KEY, aggregate_state, fold, physical
+
+
+class Overloaded:
+    """A column as an adapter has it: its comparisons are expressions, and it stays in its process."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> Any:
+        raise AssertionError("columns must not be compared")
+
+    def __bool__(self) -> bool:
+        raise AssertionError("columns have no truth value")
+
+    def __reduce__(self) -> Any:
+        raise AssertionError("columns must not travel")
+
+    def __str__(self) -> str:
+        return "Column<'a + b'>"
+
+
+EVERY = {
+    "n": (f.count(), None),
+    "count": (f.count("x"), pa.string()),
+    "sum_int": (f.sum("x"), pa.int64()),
+    "sum_float": (f.sum("x"), pa.float64()),
+    "sum_wide": (f.sum("x"), pa.decimal128(30, 2)),
+    "avg_int": (f.avg("x"), pa.int32()),
+    "avg_decimal": (f.avg("x"), pa.decimal128(10, 2)),
+    "min": (f.min("x"), pa.struct([("a", pa.float64())])),
+    "max": (f.max("x"), pa.float64()),
+    "first": (f.first("x"), pa.string()),
+    "last": (f.last("x", ignore_nulls=True), pa.timestamp("us")),
+    "collect": (f.collect("x"), pa.list_(pa.int32())),
+    "distinct": (f.count_distinct("x"), pa.list_(pa.float64())),
+    "about": (f.approx_count_distinct("x"), pa.string()),
+}
+EVERY_TYPE: dict[str, pa.DataType] = {name: type_ for name, (_, type_) in EVERY.items() if type_ is not None}
+EVERY_ROW = RowAggregate({name: call for name, (call, _) in EVERY.items()}, EVERY_TYPE)
+ROWS = [
+    (7, "a", 1, 0.1, bytes(16), 1, 1, [0.5], 0.5, "a", 1, [1, None], [0.0], "a"),
+    (5, None, 2, 0.2, b"\xff" * 16, 2, 2, [None], 0.7, None, 2, [], [None], ""),
+    (6, "", None, None, None, None, None, None, None, "c", None, None, None, None),
+]
+
+
+def test_calls_take_columns_that_cannot_be_compared_and_do_not_travel_with_them() -> None:
+    row = RowAggregate({"total": f.sum(Overloaded())}, {"total": pa.int64()})
+    state = fold(pickle.loads(pickle.dumps(row)), [(1, 2), (2, 3)])
+    assert row.results([state])["total"].to_pylist() == [5]
+
+
+def test_a_pickled_aggregation_goes_on_with_the_states_of_the_original() -> None:
+    copy = pickle.loads(pickle.dumps(EVERY_ROW))
+    assert copy.schema == EVERY_ROW.schema
+    assert copy.state_serde.name == EVERY_ROW.state_serde.name
+    state = fold(EVERY_ROW, ROWS[:2])
+    data = EVERY_ROW.state_serde.serialize(state)
+    went_on = copy.aggregator(KEY, ROWS[2], copy.state_serde.deserialize(data))
+    assert copy.results([went_on]).to_pylist() == EVERY_ROW.results([fold(EVERY_ROW, ROWS)]).to_pylist()
+
+
+def test_a_state_of_every_function_is_the_same_after_its_bytes() -> None:
+    state = fold(EVERY_ROW, ROWS)
+    serde = EVERY_ROW.state_serde
+    data = serde.serialize(state)
+    assert serde.serialize(serde.deserialize(data)) == data
+    before, after = EVERY_ROW.results([state]), EVERY_ROW.results([serde.deserialize(data)])
+    assert before.to_pylist() == after.to_pylist()
+    assert serde.serialize(state) == data, "results leave a state as it is"
+
+
+def test_a_state_of_none_gives_a_row_of_nulls() -> None:
+    table = EVERY_ROW.results([None, fold(EVERY_ROW, ROWS), None])
+    assert [row == dict.fromkeys(EVERY) for row in table.to_pylist()] == [True, False, True]
+    assert all(field.nullable for field in table.schema)
+    assert [field.type for field in table.schema] == [field.type for field in EVERY_ROW.schema]
+    assert EVERY_ROW.results([]).num_rows == 0
+
+
+def test_values_are_in_the_order_of_the_calls_that_have_a_column() -> None:
+    calls = {"a": f.last("p"), "n": f.count(), "b": f.last("q")}
+    row = RowAggregate(calls, {"b": pa.int64(), "a": pa.string()})
+    state = fold(row, [(1, "x", 10), (2, "y", None)])
+    assert row.results([state]).to_pylist() == [{"a": "y", "n": 2, "b": None}]
+
+
+GOLDEN: list[tuple[AggregateCall, pa.DataType, list[Any], str, str]] = [
+    (f.count("x"), pa.string(), ["a", None, "b"], "count(string)", "91 02"),
+    (f.sum("x"), pa.int64(), [40, 2], "sum(int)", "91 2a"),
+    (f.sum("x"), pa.decimal128(38, 0), [Decimal(10**20)], "sum(decimal(38, 0))", f"91 c410 {10**20:032x}"),
+    (f.sum("x"), pa.float64(), [0.5, 0.25], "sum(float)", "91 92 cb3fe0000000000000 cb3fd0000000000000"),
+    (f.avg("x"), pa.int64(), [1, 2], "avg(int)", "91 92 02 03"),
+    (f.avg("x"), pa.float32(), [0.5], "avg(float)", "91 92 01 91 cb3fe0000000000000"),
+    (f.min("x"), pa.string(), ["b", "a"], "min(string)", "91 a161"),
+    (f.first("x"), pa.string(), ["a", "b"], "first(string, ignore_nulls=False)", "91 92 00 a161"),
+    (f.last("x"), pa.string(), ["a", "b"], "last(string, ignore_nulls=False)", "91 92 01 a162"),
+    (f.collect("x"), pa.string(), ["a", "b"], "collect(string)", "91 92 92 00 01 92 a161 a162"),
+    (f.count_distinct("x"), pa.string(), ["b", "a", "b"], "count_distinct(string)", "91 92 a161 a162"),
+    (f.count_distinct("x"), pa.float64(), [-0.0], "count_distinct(float)", "91 91 c409 cb0000000000000000"),
+    (
+        f.approx_count_distinct("x"),
+        pa.string(),
+        ["a"],
+        "approx_count_distinct(string, relative_error=0.05)",
+        "91 c40c 020107090308010867cef70e",
+    ),
+    (f.sum("x"), pa.int64(), [None], "sum(int)", "91 c0"),
+]
+"""Call, type and values; the name of the state, and its bytes in the array that holds it alone."""
+
+
+@pytest.mark.parametrize(("call", "type_", "values", "name", "data"), GOLDEN, ids=lambda given: str(given))
+def test_the_bytes_of_a_state_and_its_name_never_change(
+    call: AggregateCall, type_: pa.DataType, values: list[Any], name: str, data: str
+) -> None:
+    row = RowAggregate({"x": call}, {"x": type_})
+    assert row.state_serde.name == f"aggregate-state-1: {name}"
+    assert row.state_serde.serialize(aggregate_state(row, physical(values, type_))) == bytes.fromhex(data)
+
+
+def named(calls: dict[str, AggregateCall], **types: pa.DataType) -> str:
+    return RowAggregate(calls, types).state_serde.name
+
+
+def test_states_have_the_same_name_only_if_one_can_go_on_with_the_other() -> None:
+    total = {"a": f.sum("x")}
+    assert named(total, a=pa.int64()) == named({"b": f.sum("y")}, b=pa.int32())
+    assert named(total, a=pa.int64()) != named(total, a=pa.float64())
+    assert named(total, a=pa.decimal128(10, 2)) != named(total, a=pa.decimal128(10, 3))
+    assert named(total, a=pa.int64()) != named({"a": f.avg("x")}, a=pa.int64())
+    both = {"a": f.sum("x"), "n": f.count()}
+    assert named(both, a=pa.int64()) != named(dict(reversed(both.items())), a=pa.int64())
+    coarse, fine = (f.approx_count_distinct("x", error) for error in (0.05, 0.01))
+    assert named({"a": coarse}, a=pa.string()) != named({"a": fine}, a=pa.string())
+
+
+def test_other_functions_make_another_topology() -> None:
+    def fingerprint(call: AggregateCall) -> str:
+        row = RowAggregate({"x": call}, {"x": pa.int64()})
+        builder = StreamsBuilder(key_serde=BYTES)
+        grouped = builder.stream("in", Consumed(BYTES, row.input_serde)).group_by_key()
+        grouped.aggregate(row.initializer, row.aggregator, Materialized("s", value_serde=row.state_serde)).to("out")
+        return builder.build().fingerprint
+
+    assert fingerprint(f.sum("x")) == fingerprint(f.sum("y")) != fingerprint(f.min("x"))
+
+
+@pytest.mark.parametrize("data", [b"", b"\x91", b"\x92\x01\x02", b"\x2a", b"\xc1", b"\x91\xd6\x05"])
+def test_bytes_that_are_no_state_are_refused(data: bytes) -> None:
+    row = RowAggregate({"x": f.sum("x")}, {"x": pa.int64()})
+    with pytest.raises(SerdeError, match=r"is no state of aggregate-state-1: sum\(int\)"):
+        row.state_serde.deserialize(data)
+
+
+def test_what_is_no_state_or_input_cannot_be_written() -> None:
+    with pytest.raises(SerdeError, match="is no state of"):
+        EVERY_ROW.state_serde.serialize([object()])
+    with pytest.raises(SerdeError, match="is no array of physical values"):
+        EVERY_ROW.input_serde.serialize((1, object()))
+
+
+@pytest.mark.parametrize("data", [b"", b"\x91", b"\x2a", b"\xc1"])
+def test_bytes_that_are_no_input_are_refused(data: bytes) -> None:
+    with pytest.raises(SerdeError, match="is no input of an aggregate"):
+        EVERY_ROW.input_serde.deserialize(data)
+
+
+@pytest.mark.parametrize(
+    ("calls", "types", "message"),
+    [
+        ({}, {}, "there is nothing to aggregate"),
+        ({"a": f.sum("x")}, {}, r"the type of the column of 'a', sum\(x\), is missing"),
+        ({"a": f.count()}, {"a": pa.int64()}, r"there are types for \['a'\], which take no column"),
+        ({"a": f.count()}, {"b": pa.int64()}, r"there are types for \['b'\]"),
+        ({"a": AggregateCall("median", "x")}, {"a": pa.int64()}, "no aggregate function 'median'; use one of approx_"),
+    ],
+)
+def test_calls_and_types_that_do_not_fit_are_refused(
+    calls: dict[str, AggregateCall], types: dict[str, pa.DataType], message: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        RowAggregate(calls, types)
