@@ -1,7 +1,9 @@
 """RowAggregate: what travels, what its states are called and written as, and what it refuses."""
 
 import pickle
+import re
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -11,9 +13,11 @@ from millpond.errors import ConfigurationError, SerdeError
 from millpond.processors import Consumed, Materialized, StreamsBuilder
 from millpond.processors.verbs import aggregates as f
 from millpond.processors.verbs.aggregates import AggregateCall
-from millpond.processors.verbs.row_aggregate import RowAggregate
+from millpond.processors.verbs.row_aggregate import STATE_VERSION, RowAggregate
 from millpond.stores.serdes import BYTES
 from tests.processors.verbs.aggregating import KEY, aggregate_state, fold, physical
+
+PAGE = (Path(__file__).resolve().parents[3] / "docs" / "formats.md").read_text()
 
 
 class Overloaded:
@@ -132,6 +136,13 @@ def test_the_bytes_of_a_state_and_its_name_never_change(
     row = RowAggregate({"x": call}, {"x": type_})
     assert row.state_serde.name == f"aggregate-state-1: {name}"
     assert row.state_serde.serialize(aggregate_state(row, physical(values, type_))) == bytes.fromhex(data)
+
+
+def test_the_examples_of_the_page_of_formats_are_these() -> None:
+    section = PAGE.partition("## States of aggregates\n")[2].partition("\n## ")[0]
+    shown = re.findall(r"^(\S+\(.*\))  +(91(?: [0-9a-f]+)*)  ", section.split("```")[1], re.MULTILINE)
+    assert sorted(shown) == sorted((name, data) for *_, name, data in GOLDEN)
+    assert f"`aggregate-state-{STATE_VERSION}` | {STATE_VERSION} | {STATE_VERSION} |" in PAGE
 
 
 def named(calls: dict[str, AggregateCall], **types: pa.DataType) -> str:
