@@ -9,12 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from millpond.errors import SerdeError
-from millpond.stores.rows.schemas import Column, Columns
-
-
-def struct_of(columns: Columns) -> Any:
-    """The type of a struct with these columns as fields."""
-    return pa.struct([column.field for column in columns])
+from millpond.stores.rows.columns import Column, Columns, struct_of
 
 
 def convert(structs: Any, old: Columns, new: Columns) -> Any:

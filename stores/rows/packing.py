@@ -20,7 +20,8 @@ import pyarrow as pa
 
 from millpond.errors import SerdeError
 from millpond.stores.rows.agreed import agreed_columns, naming
-from millpond.stores.rows.conversion import convert, struct_of
+from millpond.stores.rows.columns import struct_of
+from millpond.stores.rows.conversion import convert
 from millpond.stores.rows.physical import from_physical, to_physical
 from millpond.stores.rows.schemas import Schemas
 

@@ -3,46 +3,21 @@
 Rule of this module: it holds a history. Which change is allowed is decided in ``millpond.stores.rows.evolution``.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from itertools import count
-from typing import Any
+from itertools import chain, count
+from types import MappingProxyType
+from typing import Final
 
 import pyarrow as pa
 
-from millpond.errors import ConfigurationError
-from millpond.stores.rows.nested import child_fields, with_children
+from millpond.stores.rows.columns import Columns, all_ids, numbered
+from millpond.stores.rows.evolution import Change, evolved_columns
+from millpond.stores.rows.nested import leaf_paths
 from millpond.stores.rows.physical import normalized_schema
+from millpond.stores.rows.schema_json import from_json, to_json
 
-
-@dataclass(frozen=True)
-class Column:
-    """One column, or a field, element, key or value within one.
-
-    Attributes:
-        id: the same in all schemas of a history, whatever the column is called.
-        field: name, type in its one form, nullability and metadata.
-        children: what is within: see ``child_fields``.
-    """
-
-    id: int
-    field: Any
-    children: "tuple[Column, ...]"
-
-    @classmethod
-    def around(cls, id_: int, field: Any, children: "Sequence[Column]") -> "Column":
-        """A column like ``field``, around other children."""
-        type_ = with_children(field.type, [child.field for child in children])
-        return cls(id_, pa.field(field.name, type_, field.nullable, field.metadata), tuple(children))
-
-
-Columns = tuple[Column, ...]
-
-
-def numbered(field: Any, ids: Iterator[int]) -> Column:
-    """``field`` and all that is within it, with new ids."""
-    id_ = next(ids)
-    return Column(id_, field, tuple(numbered(child, ids) for child in child_fields(field.type)))
+_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -65,6 +40,24 @@ class Schemas:
         ids = count(1)
         return cls((tuple(numbered(field, ids) for field in normalized_schema(schema)),))
 
+    @classmethod
+    def from_json(cls, text: str) -> "Schemas":
+        """The history of which ``to_json`` gave the text.
+
+        Raises:
+            FormatError: it is in a format that this release does not know.
+            SerdeError: it is damaged.
+        """
+        return cls(from_json(text))
+
+    def to_json(self) -> str:
+        """The history as text: see ``millpond.stores.rows.schema_json``.
+
+        Raises:
+            ConfigurationError: the metadata of a column is not text.
+        """
+        return to_json(self.versions)
+
     @property
     def number(self) -> int:
         """The number of the current schema."""
@@ -73,14 +66,43 @@ class Schemas:
     @property
     def current(self) -> pa.Schema:
         """The schema that rows are written with now, with all types in their one form."""
-        return self.schema(self.number)
+        return pa.schema([column.field for column in self.versions[-1]])
 
-    def schema(self, number: int) -> pa.Schema:
-        """The schema of a number.
+    def evolved(
+        self,
+        schema: pa.Schema,
+        renamed: Mapping[str, str] = _NOTHING,
+        dropped: Collection[str] = (),
+        *,
+        where: str,
+    ) -> "Schemas":
+        """The history in which ``schema`` is the current one: this one, if it is that already.
+
+        Columns may be added if they are nullable, dropped, renamed, reordered, widened to a type that holds all their
+        values, and made nullable, at every level. What was declared in earlier runs may stay declared.
+
+        Args:
+            schema: the columns that rows have from now on.
+            renamed: for paths that columns had, those that they have now: ``{"address.street": "address.road"}``.
+                Within lists and maps, a path goes on with ``element``, ``key`` or ``value``.
+            dropped: paths that columns had. It must be said only of columns that might seem to be renamed.
+            where: how errors call the place that has these schemas.
 
         Raises:
-            ConfigurationError: there is none of that number.
+            ConfigurationError: a column cannot be packed, or a declaration fits nothing.
+            StateConflictError: rows cannot be read with the new schema, or it is not sure how; the message shows both.
+
+        >>> first = Schemas.first(pa.schema([("id", pa.int32()), ("name", pa.string())]))
+        >>> second = first.evolved(pa.schema([("id", pa.int64()), ("city", pa.string())]), {"name": "city"}, where="in")
+        >>> second.number, second.current.names
+        (2, ['id', 'city'])
         """
-        if not 1 <= number <= self.number:
-            raise ConfigurationError(f"there is no schema {number}; the newest is {self.number}")
-        return pa.schema([column.field for column in self.versions[number - 1]])
+        fields = list(normalized_schema(schema))
+        ids = count(1 + max(chain.from_iterable(map(all_ids, self.versions)), default=0))
+        columns = evolved_columns(self.versions[-1], fields, Change(renamed, dropped, where), ids, self._paths)
+        return self if columns == self.versions[-1] else Schemas((*self.versions, columns))
+
+    @property
+    def _paths(self) -> set[str]:
+        """Of all columns that there ever were."""
+        return {path for columns in self.versions for path, _ in leaf_paths([column.field for column in columns])}
