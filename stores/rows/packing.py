@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
+from operator import itemgetter
 from typing import Any, Final
 
 import msgpack
@@ -88,13 +89,12 @@ class RowCodec:
 
     def _structs(self, rows: Sequence[bytes]) -> Any:
         """``rows`` as structs of the current columns."""
-        values = _decoded(rows)
-        numbers = {value[0] for value in values}
-        if numbers <= {self.schemas.number}:
+        values, numbers = _decoded(rows)
+        if set(numbers) <= {self.schemas.number}:
             return self._of_version(values, self.schemas.number)
         parts, places = [], []
-        for number in numbers:
-            places.append([place for place, value in enumerate(values) if value[0] == number])
+        for number in set(numbers):
+            places.append([place for place, found in enumerate(numbers) if found == number])
             parts.append(self._of_version([values[place] for place in places[-1]], number))
         order = np.argsort(np.concatenate(places))
         return pa.concat_arrays(parts).take(pa.array(order))
@@ -119,14 +119,18 @@ class RowCodec:
                 raise SerdeError(f"row {position} of {len(rows)} ({_shown(row)}): {error}") from error
 
 
-def _decoded(rows: Sequence[bytes]) -> list[Any]:
+def _decoded(rows: Sequence[bytes]) -> tuple[list[Any], list[int]]:
+    """The arrays, and the numbers of their schemas."""
     try:
         values = list(map(_unpack, rows))
+        if not set(map(type, values)) <= {tuple}:
+            raise ValueError("it is no array")
+        numbers = list(map(itemgetter(0), values))
+        if not set(map(type, numbers)) <= {int}:
+            raise ValueError("it does not begin with the number of a schema")
     except _UNREADABLE as error:
         raise SerdeError(f"this is not a packed row: {error or type(error).__name__}") from error
-    if not all(values) or not set(map(type, values)) <= {tuple} or not {type(value[0]) for value in values} <= {int}:
-        raise SerdeError("this is not a packed row: no array with the number of a schema in front")
-    return values
+    return values, numbers
 
 
 def _spread(structs: Any, rows: Sequence[bytes | None]) -> Any:

@@ -146,7 +146,7 @@ def test_all_changes_are_possible_within_lists_maps_and_structs() -> None:
         home=struct(zip=pa.int64(), road=pa.string(), country=pa.string()),
     )
     renamed = {"address": "home", "address.street": "home.road", "items.element.price": "items.element.amount"}
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "address": {"street": "Elm", "zip": 1, "floor": 2},
             "items": [{"price": 3, "sku": "s"}, None],
@@ -192,7 +192,7 @@ def test_a_value_beyond_the_wider_type_is_refused_with_its_column() -> None:
     before = Schemas.first(schema(a=pa.date32()))
     after = before.evolved(schema(a=pa.timestamp("us")), where=WHERE)
     packed = RowCodec(before).pack(pa.table({"a": pa.array([2**31 - 1], pa.date32())}))
-    with pytest.raises(SerdeError, match="row 0 of 1.*column 'a'"):
+    with pytest.raises(SerdeError, match=r"row 0 of 1.*column 'a'"):
         RowCodec(after).unpack(packed)
 
 
@@ -255,10 +255,7 @@ def test_all_problems_are_told_at_once() -> None:
 
 
 DECLARED: list[tuple[dict[str, Any], str]] = [
-    (
-        {"renamed": {"a": "colour"}},
-        "renamed says that 'a' is 'colour' now, but there is no 'colour'; did you mean 'color'",
-    ),
+    ({"renamed": {"a": "kolor"}}, "'a' is 'kolor' now, but there is no 'kolor'; did you mean 'color'"),
     ({"renamed": {"b": "color"}}, "but there is a column 'b'; take out what an earlier run has applied"),
     ({"renamed": {"c": "color"}}, "but there was no 'c'; did you mean"),
     ({"renamed": {"s.x": "color"}}, "but a column cannot move to another struct"),
