@@ -3,15 +3,16 @@
 Rule of this module: it moves columns and knows nothing of serdes or processors. The layout of a row in transit::
 
     task     int     the number of the task that the records are for
-    input    int     which of the sub-topology's source topics, by position
+    input    int     which of the sub-topology's source topics, by position, or COMPLETE
     split    int     the part of the input, or the task's partition, that sent it
     chunk    int     its place among the blobs of that split
     records  binary  an Arrow IPC stream of the columns key, value, timestamp (int64, milliseconds)
 
-So the order in which a split's records arrived survives a shuffle that keeps no order.
+So the order in which a split's records arrived survives a shuffle that keeps no order. A blob whose input is COMPLETE
+has no records (empty bytes): it tells the task that its inputs are complete.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
@@ -19,12 +20,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from millpond.processors.runtime.time_order import merge_order, owners_of, runs_of
+from millpond.processors.runtime.time_order import merge_order, owners_of, reached_by_key, runs_of
 
 _NUMBERS: Any = [(name, pa.int32()) for name in ("task", "input", "split", "chunk")]
 EXCHANGE_SCHEMA: Final[pa.Schema] = pa.schema([*_NUMBERS, ("records", pa.binary())])
 BLOB_BYTES: Final = 96 << 10
 """About how large a blob may get: 10,000 of them fit into a binary column of Arrow, which holds 2 GiB."""
+
+COMPLETE: Final = -1
+"""Takes the place of the input in a blob that tells that all inputs are complete."""
 
 WINDOW_ROWS: Final = 1 << 18
 WINDOW_BYTES: Final = 32 << 20
@@ -64,8 +68,17 @@ class BlobWriter:
         """Blobs of about ``BLOB_BYTES``, all for one task."""
         step = max(1, records.num_rows * BLOB_BYTES // max(1, records.nbytes))
         for start in range(0, records.num_rows, step):
-            yield Blob(task, input_, self._split, self._chunk, _to_bytes(records.slice(start, step)))
+            yield Blob(task, input_, self._split, self._chunk, to_ipc(records.slice(start, step)))
             self._chunk += 1
+
+
+def completion_blobs(tasks: Iterable[int]) -> list[Blob]:
+    """The blobs that tell tasks that their inputs are complete.
+
+    Args:
+        tasks: the numbers of the tasks, those of all stages: operators pass on what is for the tasks of others.
+    """
+    return [Blob(task, COMPLETE, 0, 0, b"") for task in tasks]
 
 
 def to_record_batch(blobs: Iterable[Blob]) -> pa.RecordBatch:
@@ -77,7 +90,8 @@ def to_record_batch(blobs: Iterable[Blob]) -> pa.RecordBatch:
     )
 
 
-def _to_bytes(records: pa.Table) -> bytes:
+def to_ipc(records: pa.Table) -> bytes:
+    """The records as an Arrow IPC stream."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, records.schema) as writer:
         for batch in records.combine_chunks().to_batches():
@@ -95,14 +109,28 @@ class Run(NamedTuple):
     timestamps: list[int]
 
 
-def gather(blobs: Iterable[Blob]) -> Iterator[Run]:
+def is_complete(blobs: Iterable[Blob]) -> bool:
+    """Whether one of the blobs tells that the inputs are complete."""
+    return any(blob.input == COMPLETE for blob in blobs)
+
+
+def gather(blobs: Iterable[Blob], keep_order: Collection[int] = ()) -> Iterator[Run]:
     """The records of one task in the order in which it must see them, in runs of a limited size.
 
     Each split of each input is a queue in arrival order; queues are ordered by input, then by split, which decides ties
-    in ``merge_order``.
+    in ``merge_order``. Once the inputs are complete, nothing can come later, and the records are in the order of time;
+    ties are decided in the same way, then by arrival.
+
+    Args:
+        blobs: all blobs of the task, in any order.
+        keep_order: inputs whose queues keep the order of each key even then: a record that is older than one of its
+            key before it comes right behind that.
     """
+    placed = sorted(blobs, key=_position)
     queues: dict[tuple[int, int], list[pa.Table]] = {}
-    for blob in sorted(blobs, key=_position):
+    for blob in placed:
+        if blob.input == COMPLETE:
+            continue
         queues.setdefault((blob.input, blob.split), []).append(
             pa.ipc.open_stream(pa.py_buffer(blob.records)).read_all()
         )
@@ -110,6 +138,10 @@ def gather(blobs: Iterable[Blob]) -> Iterator[Run]:
     for (input_, _), parts in queues.items():
         tables.setdefault(input_, []).extend(parts)
     inputs = {i: pa.concat_tables(parts) for i, parts in tables.items()}
+    if queues and is_complete(placed):
+        times = [_times_to_go_by(queue, input_ in keep_order) for (input_, _), queue in queues.items()]
+        yield from _interleave(inputs, np.concatenate(times).argsort(kind="stable"))
+        return
     if len(queues) < 2:
         for input_, table in inputs.items():
             yield from windows(input_, table)
@@ -123,6 +155,15 @@ def _position(blob: Blob) -> tuple[int, int, int]:
 
 def _timestamps(parts: Iterable[pa.Table]) -> npt.NDArray[np.int64]:
     return np.concatenate([part.column("timestamp").to_numpy() for part in parts])
+
+
+def _times_to_go_by(queue: Sequence[pa.Table], keep_order: bool) -> npt.NDArray[np.int64]:
+    """The timestamps of a queue, with ``keep_order`` none of them less than one of its key before it."""
+    times = _timestamps(queue)
+    if not keep_order:
+        return times
+    keys: Any = pa.concat_tables(queue).column("key").dictionary_encode(null_encoding="encode")
+    return reached_by_key(times, np.concatenate([chunk.indices.to_numpy() for chunk in keys.chunks]))
 
 
 def _interleave(tables: dict[int, pa.Table], order: npt.NDArray[np.int64]) -> Iterator[Run]:

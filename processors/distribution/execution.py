@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Self, TypeAlias
 
 from millpond.errors import RecordError, SerdeError
-from millpond.processors.distribution.exchange import WINDOW_ROWS, Blob, Run, gather
+from millpond.processors.distribution.exchange import WINDOW_ROWS, Blob, Run, gather, is_complete
 from millpond.processors.options.records import Consumed
 from millpond.processors.runtime.batch import Batch, concatenate
 from millpond.processors.runtime.task import Task
@@ -99,7 +99,7 @@ def run_blobs(
 
     Args:
         task: the task, its stores open.
-        blobs: all its blobs, in any order.
+        blobs: all its blobs, in any order. If one tells that the inputs are complete, everything that waits comes out.
         decoders: how the records of each topic are read.
         clock: returns the wall-clock time, int milliseconds.
 
@@ -107,8 +107,10 @@ def run_blobs(
         The output of about every ``WINDOW_ROWS`` records.
     """
     topics = list(task.subtopology.sources)
+    derived = [i for i, topic in enumerate(topics) if topic in task.subtopology.derived_topics]
+    arrived = list(blobs)
     waiting = 0
-    for run in gather(blobs):
+    for run in gather(arrived, derived):
         topic = topics[run.input]
         task.process(topic, decoders[topic].decode(run))
         waiting += len(run.keys)
@@ -116,6 +118,8 @@ def run_blobs(
             waiting = 0
             yield _outputs(task)
     task.punctuate(clock())
+    if is_complete(arrived):
+        task.complete()
     task.flush()
     yield _outputs(task)
     task.close()

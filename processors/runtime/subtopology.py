@@ -20,12 +20,15 @@ class Subtopology:
         nodes: by name, parents before children.
         stores: the stores of its processors, by name.
         internal_topics: repartition topics of the whole topology.
+        derived_topics: those of them whose records were made with the help of state, here or further up: of two records
+            of a key, the later is the valid one, whatever their timestamps.
     """
 
     index: int
     nodes: Mapping[str, Node]
     stores: Mapping[str, StoreSpec]
     internal_topics: frozenset[str]
+    derived_topics: frozenset[str] = frozenset()
 
     @cached_property
     def sources(self) -> dict[str, SourceNode]:
@@ -127,4 +130,14 @@ def in_order(parts: Sequence[Subtopology]) -> tuple[tuple[Subtopology, ...], fro
             loops |= written_later & part.sources.keys()
             ordered.append(replace(part, index=len(ordered)))
             waiting.remove(part)
-    return tuple(ordered), frozenset(loops)
+    derived = _derived_topics(ordered)
+    return tuple(replace(part, derived_topics=derived) for part in ordered), frozenset(loops)
+
+
+def _derived_topics(parts: Sequence[Subtopology]) -> frozenset[str]:
+    """The repartition topics that are written with the help of state; ``parts`` come before those that they feed."""
+    derived: set[str] = set()
+    for part in parts:
+        if part.stores or derived & part.sources.keys():
+            derived |= part.sinks.keys() & part.internal_topics
+    return frozenset(derived)

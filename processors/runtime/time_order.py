@@ -6,6 +6,7 @@ timestamp that their queue has shown so far, so a queue's out-of-order records f
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -51,6 +52,25 @@ def merge_order(queues: Sequence[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64
     """
     reached = np.concatenate([np.maximum.accumulate(times) for times in queues])
     return reached.argsort(kind="stable")
+
+
+def reached_by_key(times: npt.NDArray[np.int64], keys: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.int64]:
+    """The largest timestamp that each record's key has shown so far.
+
+    Args:
+        times: the timestamps, in arrival order.
+        keys: a small number for each record that tells its key.
+
+    >>> reached_by_key(np.array([20, 5, 10, 30]), np.array([0, 1, 0, 1])).tolist()
+    [20, 5, 20, 30]
+    """
+    distinct, ranks = np.unique(times, return_inverse=True)
+    order = keys.argsort(kind="stable")
+    # With its key's number in front, no rank is carried over from one key to the next.
+    base = keys[order].astype(np.int64) * len(distinct)
+    reached = np.empty_like(times)
+    reached[order] = distinct[np.maximum.accumulate(base + ranks[order]) - base]
+    return reached
 
 
 def owners_of(order: npt.NDArray[np.int64], sizes: Sequence[int]) -> npt.NDArray[np.intp]:

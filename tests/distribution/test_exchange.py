@@ -1,6 +1,7 @@
 """Records keep their order on the way from the splits to the tasks."""
 
 import random
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -9,14 +10,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millpond.processors.distribution import exchange
-from millpond.processors.distribution.exchange import Blob, BlobWriter, gather
+from millpond.processors.distribution.exchange import (
+    COMPLETE,
+    Blob,
+    BlobWriter,
+    completion_blobs,
+    gather,
+    to_record_batch,
+)
 
 Queues = dict[tuple[int, int], list[int]]
 
 
-def _table(first: int, timestamps: list[int]) -> pa.Table:
-    keys = [f"k{first + i}" for i in range(len(timestamps))]
-    return pa.table({"key": keys, "value": keys, "timestamp": pa.array(timestamps, pa.int64())})
+def _table(first: int, timestamps: list[int], keys: list[Any] | None = None) -> pa.Table:
+    values = [f"k{first + i}" for i in range(len(timestamps))]
+    keys = values if keys is None else keys
+    return pa.table(
+        {"key": pa.array(keys, pa.string()), "value": values, "timestamp": pa.array(timestamps, pa.int64())}
+    )
 
 
 def _expected(queues: Queues) -> list[tuple[int, str, int]]:
@@ -50,6 +61,60 @@ def test_records_come_in_the_order_of_the_merge_whatever_the_shuffle_did(
     taken = [(run.input, key, time) for run in runs for key, time in zip(run.keys, run.timestamps, strict=True)]
     assert taken == _expected({(input_, split * 10 + input_): times for (input_, split), times in queues.items()})
     assert all(run.keys == run.values for run in runs)
+
+
+def _shuffled(queues: Queues, cut: int, shuffle: random.Random, keys: dict[tuple[int, int], list[Any]]) -> list[Blob]:
+    """Blobs of at most ``cut`` records, and two that tell of completion; equal splits of different inputs may meet."""
+    blobs = completion_blobs([0, 0])
+    for (input_, split), times in queues.items():
+        writer = BlobWriter(split)
+        for start in range(0, len(times), cut):
+            stop = start + cut
+            blobs += writer.cut(_table(start, times[start:stop], keys[input_, split][start:stop]), 0, input_)
+    shuffle.shuffle(blobs)
+    return blobs
+
+
+def _taken(blobs: list[Blob], keep_order: set[int]) -> list[tuple[int, Any, str, int]]:
+    return [
+        (run.input, *record)
+        for run in gather(blobs, keep_order)
+        for record in zip(run.keys, run.values, run.timestamps, strict=True)
+    ]
+
+
+@settings(deadline=None)
+@given(QUEUES, st.integers(1, 5), st.randoms(use_true_random=False))
+def test_records_of_complete_inputs_come_in_the_order_of_time(queues: Queues, cut: int, shuffle: random.Random) -> None:
+    keys: dict[tuple[int, int], list[Any]] = {place: [f"s{place[1]}"] * len(times) for place, times in queues.items()}
+    in_order = [
+        (place[0], f"s{place[1]}", f"k{i}", time)
+        for place, times in sorted(queues.items())
+        for i, time in enumerate(times)
+    ]
+    expected = sorted(in_order, key=lambda record: record[3])
+    assert _taken(_shuffled(queues, cut, shuffle, keys), set()) == expected
+
+
+@settings(deadline=None)
+@given(QUEUES, st.integers(1, 5), st.randoms(use_true_random=False))
+def test_inputs_that_keep_their_order_do_so_key_by_key(queues: Queues, cut: int, shuffle: random.Random) -> None:
+    keys = {place: [shuffle.choice(["a", "b", None]) for _ in times] for place, times in queues.items()}
+    expected = []
+    for place, times in sorted(queues.items()):
+        reached: dict[Any, int] = {}
+        for i, (key, time) in enumerate(zip(keys[place], times, strict=True)):
+            reached[key] = max(time, reached.get(key, 0))
+            expected.append((time if place[0] == 0 else reached[key], (place[0], key, f"k{i}", time)))
+    expected.sort(key=lambda entry: entry[0])
+    assert _taken(_shuffled(queues, cut, shuffle, keys), {1, 2}) == [record for _, record in expected]
+
+
+def test_blobs_that_tell_of_completion_have_no_records_and_travel_like_others() -> None:
+    blobs = completion_blobs([5, 7])
+    assert blobs == [Blob(5, COMPLETE, 0, 0, b""), Blob(7, COMPLETE, 0, 0, b"")]
+    assert [Blob(*row.values()) for row in to_record_batch(blobs).to_pylist()] == blobs
+    assert list(gather(blobs[:1])) == []
 
 
 def test_records_become_objects_a_window_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,7 @@
 """Tasks that are apart, with nothing between them but blobs, give what the in-process driver gives."""
 
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Any
 
@@ -9,8 +9,20 @@ import pyarrow as pa
 import pytest
 
 from millpond.errors import RecordError
-from millpond.processors import Batch, Consumed, Grouped, Produced, StreamsBuilder, Task, Topology, TopologyDriver
-from millpond.processors.distribution.exchange import Blob, BlobWriter, Run, gather
+from millpond.processors import (
+    Batch,
+    Consumed,
+    EmitStrategy,
+    Grouped,
+    Produced,
+    Repartitioned,
+    StreamsBuilder,
+    Task,
+    TimeWindows,
+    Topology,
+    TopologyDriver,
+)
+from millpond.processors.distribution.exchange import Blob, BlobWriter, Run, completion_blobs, gather
 from millpond.processors.distribution.execution import Decoder, Outputs, run_blobs, run_split
 from millpond.processors.distribution.partitions import partition_of
 from millpond.processors.distribution.plan import Plan, make_plan
@@ -41,6 +53,16 @@ def numbered(plan: Plan) -> TaskNumbers:
     return {task: 100 - i for i, task in enumerate(tasks)}
 
 
+def open_stores(plan: Plan) -> dict[tuple[int, int], dict[str, Any]]:
+    """The stores of all tasks."""
+    return {
+        (part.index, partition): {name: spec.open(Transaction(MemoryBackend())) for name, spec in part.stores.items()}
+        for stage in plan.stages
+        for part in stage
+        for partition in range(plan.partitions)
+    }
+
+
 def run_map_side(plan: Plan, numbers: TaskNumbers, splits: list[Records]) -> list[Blob]:
     (part,) = plan.map_side
     router, blobs = Router(plan, part, numbers), list[Blob]()
@@ -52,9 +74,12 @@ def run_map_side(plan: Plan, numbers: TaskNumbers, splits: list[Records]) -> lis
     return blobs
 
 
-def run_stages(plan: Plan, numbers: TaskNumbers, blobs: list[Blob]) -> list[Outputs]:
-    """What comes out of the last stage, with every task run alone."""
-    decoders = {
+def run_stages(
+    plan: Plan, numbers: TaskNumbers, blobs: list[Blob], stores: dict[tuple[int, int], dict[str, Any]]
+) -> list[Outputs]:
+    """What comes out of the last stage, with every task run alone; blobs for tasks of later stages pass through."""
+    decoders = {topic: Decoder(topic, STRING, STRING) for topic in plan.topics}
+    decoders |= {
         topic: Decoder.of_repartition_topic(topic, consumed) for topic, consumed in plan.internal_topics.items()
     }
     results = list[Outputs]()
@@ -62,16 +87,37 @@ def run_stages(plan: Plan, numbers: TaskNumbers, blobs: list[Blob]) -> list[Outp
         arrived = defaultdict[int, list[Blob]](list)
         for blob in blobs:
             arrived[blob.task].append(blob)
-        blobs, results = [], []
+        results = []
         for part in stage:
             router = Router(plan, part, numbers)
             for partition in range(plan.partitions):
-                stores = {name: spec.open(Transaction(MemoryBackend())) for name, spec in part.stores.items()}
-                task, writer = Task(part, stores, partition), BlobWriter(partition)
-                for outputs in run_blobs(task, arrived[numbers[part.index, partition]], decoders, lambda: 0):
+                task, writer = Task(part, stores[part.index, partition], partition), BlobWriter(partition)
+                for outputs in run_blobs(task, arrived.pop(numbers[part.index, partition], []), decoders, lambda: 0):
                     results.append(outputs)
-                    blobs += router.send(outputs, writer)
+                    for blob in router.send(outputs, writer):
+                        arrived[blob.task].append(blob)
+        blobs = [blob for waiting in arrived.values() for blob in waiting]
     return results
+
+
+def sent_to_tasks(plan: Plan, numbers: TaskNumbers, topic: str, splits: list[Records]) -> list[Blob]:
+    """The records of a topic that no sub-topology of the map side reads."""
+    blobs = list[Blob]()
+    for split, records in enumerate(splits):
+        keys, values, timestamps = map(list, zip(*records, strict=True))
+        raw = [key.encode() for key in keys]
+        table = pa.table({"key": raw, "value": [value.encode() for value in values], "timestamp": timestamps})
+        blobs += Route(plan, topic, numbers).send(table, raw, BlobWriter(split))
+    return blobs
+
+
+def all_records(results: Iterable[Outputs], topic: str) -> list[tuple[Any, Any, int]]:
+    return [
+        record
+        for outputs in results
+        if topic in outputs
+        for record in zip(outputs[topic].keys, outputs[topic].values, outputs[topic].timestamps, strict=True)
+    ]
 
 
 def last_values(batches: Iterable[Batch]) -> dict[Any, Any]:
@@ -84,7 +130,8 @@ def test_a_chain_of_stages_gives_what_the_driver_gives() -> None:
     plan = make_plan(update_counts(), None, PARTITIONS)
     assert len(plan.stages) == 2
     numbers = numbered(plan)
-    results = run_stages(plan, numbers, run_map_side(plan, numbers, [lines[::2], lines[1::2]]))
+    blobs = run_map_side(plan, numbers, [lines[::2], lines[1::2]])
+    results = run_stages(plan, numbers, blobs, open_stores(plan))
     with TopologyDriver(update_counts()) as driver:
         driver.pipe_all("lines", lines)
         expected = last_values(driver.read_batches("updates"))
@@ -128,3 +175,61 @@ def test_a_decoder_reads_what_has_a_serde_and_takes_the_rest_as_it_is() -> None:
     assert Decoder("t", None, None).decode(run).values is run.values
     with pytest.raises(RecordError, match=r"topic 't': column 'key': bad key \(key=b'a'.*restart with the serdes"):
         Decoder("t", INT64, None).decode(run)
+
+
+def final_counts() -> Topology:
+    """Clicks by user and 10 ms, and how many such counts there are of each size by 100 ms; nothing may come late."""
+    builder = StreamsBuilder(key_serde="string", value_serde="string")
+    clicks = builder.stream("clicks").group_by_key().windowed_by(TimeWindows(10))
+    counts = clicks.emit_strategy(EmitStrategy.ON_WINDOW_CLOSE).count().to_stream()
+    sizes = counts.map(lambda key, count: (str(count), key.key), key_serde="string", value_serde="string")
+    by_size = sizes.group_by_key().windowed_by(TimeWindows(100)).emit_strategy(EmitStrategy.ON_WINDOW_CLOSE)
+    flat = by_size.count().to_stream().map(lambda key, count: (f"{key.key}@{key.start}", count), key_serde="string")
+    flat.to("sizes", Produced("string", "int64"))
+    return builder.build()
+
+
+def test_complete_inputs_are_taken_in_the_order_of_time_and_everything_comes_out_of_all_stages() -> None:
+    made = random.Random(3)
+    clicks = [(made.choice(["ann", "ben", "cem", "dee"]), "x", made.randrange(1000)) for _ in range(400)]
+    plan = make_plan(final_counts(), None, PARTITIONS)
+    assert len(plan.stages) == 2
+    numbers = numbered(plan)
+    blobs = sent_to_tasks(plan, numbers, "clicks", [clicks[::2], clicks[1::2]])
+    results = run_stages(plan, numbers, blobs + completion_blobs(numbers.values()), open_stores(plan))
+    counts = Counter((user, timestamp // 10) for user, _, timestamp in clicks)
+    expected = Counter(f"{count}@{tens // 10 * 100}" for (_, tens), count in counts.items())
+    assert {key: value for key, value, _ in all_records(results, "sizes")} == expected
+
+
+def test_a_task_that_only_hears_that_its_inputs_are_complete_lets_go_what_waited() -> None:
+    plan = make_plan(final_counts(), None, PARTITIONS)
+    numbers, stores = numbered(plan), open_stores(plan)
+    clicks = [("ann", "x", 3), ("ben", "x", 5), ("cem", "x", 7)]
+    assert (
+        all_records(run_stages(plan, numbers, sent_to_tasks(plan, numbers, "clicks", [clicks]), stores), "sizes") == []
+    )
+    markers = completion_blobs(numbers.values())
+    assert all_records(run_stages(plan, numbers, markers, stores), "sizes") == [("1@0", 3, 7)]
+    assert all_records(run_stages(plan, numbers, markers, stores), "sizes") == []
+
+
+def test_what_state_has_made_keeps_its_order_within_each_key() -> None:
+    builder = StreamsBuilder(key_serde="string", value_serde="string")
+    pairs = builder.table("left").join(builder.table("right"), lambda left, right: left + right)
+    moved = pairs.to_stream().select_key(lambda key, value: "all")
+    moved.repartition(Repartitioned("string", "string", name="moved")).to_table().to_stream().to("pairs")
+    plan = make_plan(builder.build(), None, PARTITIONS)
+    assert [sorted(part.derived_topics) for stage in plan.stages for part in stage] == [["moved-repartition"]] * 2
+    numbers, stores = numbered(plan), open_stores(plan)
+    run_stages(plan, numbers, sent_to_tasks(plan, numbers, "right", [[("k", "1", 30)]]), stores)
+    blobs = sent_to_tasks(plan, numbers, "left", [[("k", "a", 5)]])
+    blobs += sent_to_tasks(plan, numbers, "right", [[("k", "2", 10)]])
+    results = run_stages(plan, numbers, blobs + completion_blobs(numbers.values()), stores)
+    assert all_records(results, "pairs") == [("all", "a1", 30), ("all", "a2", 10)]
+
+
+def test_topics_are_derived_if_state_took_part_in_what_they_carry() -> None:
+    words, counts, updates = update_counts().subtopologies
+    assert words.sinks.keys() | counts.sinks.keys() == words.internal_topics
+    assert words.derived_topics == counts.derived_topics == updates.derived_topics == counts.sinks.keys()
