@@ -62,12 +62,12 @@ def type_name(type_: Any) -> str:
 
 
 def to_json(versions: Sequence[Columns]) -> str:
-    """The JSON of a history: a line for each top-level column.
+    """The JSON of a history: a line for each column.
 
     Raises:
         ConfigurationError: the metadata of a column is not text.
     """
-    schemas = ",\n".join(f"[{_lines(columns)}]" for columns in versions)
+    schemas = ",\n".join(_lines(columns, "") for columns in versions)
     return f'{{"format": {SCHEMA_FORMAT}, "schemas": [\n{schemas}\n]}}'
 
 
@@ -96,15 +96,23 @@ def from_json(text: str) -> tuple[Columns, ...]:
     return versions
 
 
-def _lines(columns: Columns) -> str:
-    return ",\n ".join(json.dumps(_to_dict(column), ensure_ascii=False) for column in columns)
+def _lines(columns: Columns, indent: str) -> str:
+    """An array with a line for each column."""
+    inner = f",\n{indent} ".join(_text(column, f"{indent}  ") for column in columns)
+    return f"{indent}[{inner}]"
+
+
+def _text(column: Column, indent: str) -> str:
+    text = json.dumps(_to_dict(column), ensure_ascii=False)
+    if type_name(column.field.type) not in _NESTED:
+        return text
+    return f'{text[:-1]}, "fields":\n{_lines(column.children, indent)}}}'
 
 
 def _to_dict(column: Column) -> dict[str, Any]:
+    """What the JSON says of a column itself."""
     field = column.field
     found = {"id": column.id, "name": field.name, "type": type_name(field.type), "nullable": field.nullable}
-    if found["type"] in _NESTED:
-        found["fields"] = [_to_dict(child) for child in column.children]
     if field.metadata:
         try:
             found["metadata"] = {key.decode(): value.decode() for key, value in field.metadata.items()}
