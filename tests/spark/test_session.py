@@ -88,7 +88,7 @@ def test_far_more_shuffle_partitions_than_cores_are_worth_one_warning(fresh: Spa
     with pytest.warns(PerformanceWarning, match=r"is 200, but this session has 2 cores.*shuffle.partitions', 4\)"):
         count(fresh, tmp_path)
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
+        warnings.simplefilter("error", PerformanceWarning)
         count(fresh, tmp_path)
 
 
@@ -96,5 +96,5 @@ def test_far_more_shuffle_partitions_than_cores_are_worth_one_warning(fresh: Spa
 def test_some_more_shuffle_partitions_than_cores_are_not(fresh: SparkSession, tmp_path: Path, partitions: str) -> None:
     fresh.conf.set(PARTITIONS, partitions)
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
+        warnings.simplefilter("error", PerformanceWarning)
         count(fresh, tmp_path)
