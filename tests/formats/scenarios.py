@@ -12,6 +12,7 @@ from typing import Any
 
 from millpond.processors import (
     Consumed,
+    EmitStrategy,
     Joined,
     JoinWindows,
     Materialized,
@@ -46,6 +47,9 @@ Stores = Mapping[str, Rows]
 
 Arrival = tuple[str, Any, Any, int]
 """Topic, key, value and timestamp."""
+
+COMPLETION: Arrival = ("", None, None, 0)
+"""Not a record: the input is complete."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +127,10 @@ def open_on(scenario: Scenario, stores: Stores, engine: str, directory: Path) ->
 def pipe(driver: TopologyDriver, arrivals: Sequence[Arrival]) -> list[tuple[Any, Any, int]]:
     """What comes out for the records, each a micro-batch of its own."""
     for arrival in arrivals:
-        driver.pipe(*arrival)
+        if arrival == COMPLETION:
+            driver.complete()
+        else:
+            driver.pipe(*arrival)
     return [tuple(record) for record in driver.read("out")]
 
 
@@ -181,6 +188,11 @@ def _in_windows(builder: StreamsBuilder) -> None:
     clicks, buys = (builder.stream(topic).group_by_key() for topic in ("clicks", "buys"))
     windowed = clicks.cogroup(taking("c")).cogroup(buys, taking("b")).windowed_by(TimeWindows(10, grace=5))
     windowed.aggregate(str, Materialized("letters", value_serde="string")).to("out")
+
+
+def _final(builder: StreamsBuilder) -> None:
+    windowed = builder.stream("in", Consumed("string", "string")).group_by_key().windowed_by(TimeWindows(10, grace=5))
+    windowed.emit_strategy(EmitStrategy.ON_WINDOW_CLOSE).count(Materialized("visits")).to("out")
 
 
 class _Ticker(RecordProcessor):
@@ -280,6 +292,15 @@ SCENARIOS = [
         [(Windowed("a", 100, 110), "c1c3", 109), (Windowed("a", 110, 120), "b2b5", 116)],
         "letters-v2",
         WINDOWED_AGGREGATION,
+    ),
+    Scenario(
+        "completion",
+        _final,
+        [("in", "a", "x", 100), ("in", "b", "x", 101), COMPLETION, ("in", "a", "y", 102)],
+        [("in", "c", "x", 115)],
+        [(Windowed("a", 100, 110), 2, 102)],
+        "visits-v2",
+        versioned="completion-0",
     ),
     Scenario(
         "punctuation",

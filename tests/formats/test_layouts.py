@@ -14,7 +14,18 @@ from millpond.stores.durability import Manifest, Storage, TaskState
 from millpond.stores.keys import LAYOUT_ROW, METADATA
 from millpond.stores.layouts import Layout
 from millpond.stores.registry import supplier
-from tests.formats.scenarios import GOLDEN, SCENARIOS, Arrival, Scenario, Stores, golden_files, open_on, pipe, read
+from tests.formats.scenarios import (
+    COMPLETION,
+    GOLDEN,
+    SCENARIOS,
+    Arrival,
+    Scenario,
+    Stores,
+    golden_files,
+    open_on,
+    pipe,
+    read,
+)
 
 ENGINES = ["memory", "lmdb", "rocksdb"]
 FILES = list(golden_files())
@@ -131,7 +142,10 @@ class DurableTask:
         results: list[tuple[Any, Any, int]] = []
         for topic, *record in arrivals:
             task = Task(self._part, self.state.open(manifest))
-            task.process(topic, Batch(*([column] for column in record)))
+            if (topic, *record) == COMPLETION:
+                task.complete()
+            else:
+                task.process(topic, Batch(*([column] for column in record)))
             task.flush()
             for batch in task.take().get("out", ()):
                 results += zip(batch.keys, batch.values, batch.timestamps, strict=True)
