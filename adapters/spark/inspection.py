@@ -9,11 +9,12 @@ from base64 import b64encode
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as T
 
 from millpond.adapters.spark.operator import STATE_NAME
 from millpond.adapters.spark.sink import Sink
@@ -22,6 +23,7 @@ from millpond.processors.distribution.plan import Plan
 from millpond.processors.options.records import Produced
 from millpond.processors.options.windowed_serdes import SessionWindowedSerde, TimeWindowedSerde
 from millpond.processors.runtime.batch import Batch
+from millpond.processors.runtime.subtopology import Subtopology
 from millpond.stores.durability.inspection import read_rows
 from millpond.stores.durability.manifest import Manifest
 from millpond.stores.durability.storage import Storage
@@ -31,13 +33,20 @@ from millpond.stores.specs import KeyForm, StoreSpec
 _ROWS = 10_000
 
 
+class StoredRows(Protocol):
+    """How the entries of a store become rows. Travels to the workers."""
+
+    def to_table(self, batch: Batch) -> pa.Table:
+        """The rows of the entries: their keys, values and timestamps."""
+
+
 @dataclass(frozen=True)
 class ReadStore:
     """The function of ``mapInArrow`` that turns manifests into the rows of a store."""
 
     storage: Storage
     spec: StoreSpec
-    rows: Sink
+    rows: StoredRows
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -45,6 +54,71 @@ class ReadStore:
                 found = read_rows(self.storage, Manifest.from_json(str(text)), self.spec)
                 while part := list(islice(found, _ROWS)):
                     yield from self.rows.to_table(Batch(*map(list, zip(*part, strict=True)))).to_batches()
+
+
+@dataclass(frozen=True)
+class CommittedStore:
+    """A store as a query has committed it.
+
+    Attributes:
+        plan: the query's plan.
+        application_id: the application's name.
+        storage: where the durable state is.
+        name: the store's.
+        checkpoint: the query's ``checkpointLocation``.
+        batch_id: after which micro-batch; None for the last one.
+    """
+
+    plan: Plan
+    application_id: str
+    storage: Storage
+    name: str
+    checkpoint: str
+    batch_id: int | None
+
+    @property
+    def spec(self) -> StoreSpec:
+        """What it is.
+
+        Raises:
+            ConfigurationError: the query has no such store.
+        """
+        return self._owner.stores[self.name]
+
+    @property
+    def _owner(self) -> Subtopology:
+        for part in self.plan.parts:
+            if self.name in part.stores:
+                return part
+        known = sorted(name for part in self.plan.parts for name in part.stores)
+        raise ConfigurationError(f"the query for sink {self.plan.sink!r} has the stores {known}, not {self.name!r}")
+
+    def frame(self, session: SparkSession, rows: StoredRows, columns: str | T.StructType) -> DataFrame:
+        """Its rows, as ``rows`` makes them of its entries.
+
+        Raises:
+            ConfigurationError: the checkpoint has no commit, not that micro-batch, or is that of another query.
+        """
+        prefix = f"{self._owner.index}_"
+        mine = self._manifests(session)
+        manifests = [(one.to_json(),) for one in mine if one.task_id.startswith(prefix)]
+        frame = session.createDataFrame(manifests, "manifest string").repartition(max(1, len(manifests)))
+        return frame.mapInArrow(ReadStore(self.storage, self.spec, rows), columns)
+
+    def _manifests(self, session: SparkSession) -> list[Manifest]:
+        """The manifests of all tasks of this application that the checkpoint has."""
+        found = _manifests(session, self.checkpoint, self.batch_id)
+        mine = [
+            one
+            for one in found
+            if one.application_id == self.application_id
+            and _topology(one.fingerprint) == _topology(self.plan.fingerprint)
+        ]
+        if found and not mine:
+            raise _of_another_query(
+                self.checkpoint, f"it holds the state of a topology of application {found[0].application_id!r}"
+            )
+        return mine
 
 
 class TextSerde(Serde[Any]):
@@ -73,31 +147,9 @@ def _without_json(value: object) -> str:
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_without_json).encode
 
 
-def store_frame(
-    session: SparkSession,
-    plan: Plan,
-    application_id: str,
-    storage: Storage,
-    store: str,
-    checkpoint: str,
-    batch_id: int | None,
-    schema: str | None,
-    optional: Collection[str],
-) -> DataFrame:
-    """The rows of ``store``; see ``SparkStreams.read_store``."""
-    owner = next((part for part in plan.parts if store in part.stores), None)
-    if owner is None:
-        known = sorted(name for part in plan.parts for name in part.stores)
-        raise ConfigurationError(f"the query for sink {plan.sink!r} has the stores {known}, not {store!r}")
-    spec = owner.stores[store]
-    rows = Sink.of(store, Produced(_row_key_serde(spec), _shown(spec.value_serde), schema, optional=optional))
-    manifests = [
-        (manifest.to_json(),)
-        for manifest in _manifests(session, plan, application_id, checkpoint, batch_id)
-        if manifest.task_id.startswith(f"{owner.index}_")
-    ]
-    frame = session.createDataFrame(manifests, "manifest string").repartition(max(1, len(manifests)))
-    return frame.mapInArrow(ReadStore(storage, spec, rows), rows.ddl)
+def plain_rows(spec: StoreSpec, schema: str | None, optional: Collection[str]) -> Sink:
+    """The rows of a store with the columns key, value and timestamp, or those of ``schema``."""
+    return Sink.of(spec.name, Produced(_row_key_serde(spec), _shown(spec.value_serde), schema, optional=optional))
 
 
 def _row_key_serde(spec: StoreSpec) -> Serde[Any]:
@@ -115,9 +167,7 @@ def _shown(reader: Serde[Any]) -> Serde[Any]:
     return TextSerde() if pa.types.is_binary(column.type) and reader.name != BYTES.name else reader
 
 
-def _manifests(
-    session: SparkSession, plan: Plan, application_id: str, checkpoint: str, batch_id: int | None
-) -> Iterator[Manifest]:
+def _manifests(session: SparkSession, checkpoint: str, batch_id: int | None) -> list[Manifest]:
     """The manifests of all tasks of all operators of the query.
 
     Raises:
@@ -127,24 +177,26 @@ def _manifests(
         raise ConfigurationError(
             f"there is no checkpoint at {checkpoint}; give the query's checkpointLocation, and start the query first"
         )
-    for operator in range(len(plan.stages)):
-        reader = session.read.format("statestore").option("stateVarName", STATE_NAME).option("operatorId", operator)
-        if batch_id is not None:
-            reader = reader.option("batchId", batch_id)
-        try:
+    found: list[Manifest] = []
+    try:
+        for operator in _operators(session, checkpoint):
+            reader = session.read.format("statestore").option("stateVarName", STATE_NAME).option("operatorId", operator)
+            if batch_id is not None:
+                reader = reader.option("batchId", batch_id)
             rows = reader.load(checkpoint).select("value.manifest").collect()
-        except PySparkException as error:
-            _refuse(session, checkpoint, batch_id, error)
-        for row in rows:
-            manifest = Manifest.from_json(row.manifest)
-            if (manifest.application_id, _topology(manifest.fingerprint)) != (
-                application_id,
-                _topology(plan.fingerprint),
-            ):
-                raise _of_another_query(
-                    checkpoint, f"it holds the state of a topology of application {manifest.application_id!r}"
-                )
-            yield manifest
+            found.extend(Manifest.from_json(row.manifest) for row in rows)
+    except PySparkException as error:
+        _refuse(session, checkpoint, batch_id, f"Spark says: {error}".splitlines()[0], error)
+    if not found:
+        _refuse(session, checkpoint, batch_id, "it holds no state of Python tasks", None)
+    return found
+
+
+def _operators(session: SparkSession, checkpoint: str) -> list[int]:
+    """The operators for Python state of the query; several applications may share a query."""
+    known = session.read.format("state-metadata").load(checkpoint)
+    names = known.select("operatorId", "operatorName").distinct().collect()
+    return sorted(row.operatorId for row in names if row.operatorName.startswith("transformWithState"))
 
 
 def _topology(fingerprint: str) -> str:
@@ -152,8 +204,10 @@ def _topology(fingerprint: str) -> str:
     return fingerprint.partition("/")[0]
 
 
-def _refuse(session: SparkSession, checkpoint: str, batch_id: int | None, error: PySparkException) -> NoReturn:
-    """Say why Spark cannot read the state, as far as the checkpoint's files tell it."""
+def _refuse(
+    session: SparkSession, checkpoint: str, batch_id: int | None, reason: str, error: PySparkException | None
+) -> NoReturn:
+    """Say why there is nothing to read, as far as the checkpoint's files tell it."""
     batches = sorted(int(name) for name in _files(session, f"{checkpoint}/commits") if name.isdecimal())
     if not batches:
         raise ConfigurationError(
@@ -165,7 +219,7 @@ def _refuse(session: SparkSession, checkpoint: str, batch_id: int | None, error:
             f"the checkpoint {checkpoint} has no micro-batch {batch_id}, only {batches[0]} to {batches[-1]}; Spark "
             "retains as many as spark.sql.streaming.minBatchesToRetain says"
         ) from error
-    raise _of_another_query(checkpoint, f"Spark says: {error}".splitlines()[0]) from error
+    raise _of_another_query(checkpoint, reason) from error
 
 
 def _of_another_query(checkpoint: str, reason: str) -> ConfigurationError:

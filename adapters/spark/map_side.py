@@ -5,7 +5,7 @@ between micro-batches.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final
 
@@ -13,11 +13,18 @@ import pyarrow as pa
 from pyspark.taskcontext import TaskContext
 
 from millpond.adapters.spark.counters import counts_row, without_counts
-from millpond.adapters.spark.records import RecordReader
-from millpond.adapters.spark.sink import Sink, SinkRows
-from millpond.adapters.spark.source import Source
+from millpond.adapters.spark.records import Source
+from millpond.adapters.spark.sink import SinkColumns, SinkRows
+from millpond.adapters.spark.unusable import TopicSource
 from millpond.adapters.spark.worker import tune_worker
-from millpond.processors.distribution.exchange import EXCHANGE_SCHEMA, WINDOW_ROWS, Blob, BlobWriter, to_record_batch
+from millpond.processors.distribution.exchange import (
+    EXCHANGE_SCHEMA,
+    WINDOW_ROWS,
+    Blob,
+    BlobWriter,
+    completion_blobs,
+    to_record_batch,
+)
 from millpond.processors.distribution.execution import Outputs, run_split
 from millpond.processors.distribution.router import Route, Router
 from millpond.processors.runtime.subtopology import Subtopology
@@ -29,7 +36,7 @@ _CHUNK_BYTES: Final = 8 << 20
 class SendToTasks:
     """Sends the records of one source topic to the tasks that read it."""
 
-    def __init__(self, source: Source, route: Route) -> None:
+    def __init__(self, source: TopicSource, route: Route) -> None:
         self._source = source
         self._route = route
 
@@ -37,11 +44,22 @@ class SendToTasks:
         tune_worker()
         split = _split()
         writer = BlobWriter(split)
-        reader = RecordReader(self._source, split)
+        reader = self._source.reader(split)
         for chunk in _chunks(batches):
             records, keys = reader.rows(chunk)
             yield from _blob_rows(self._route.send(records, keys, writer))
         yield from _counted(EXCHANGE_SCHEMA, reader.skipped)
+
+
+class SendCompletion:
+    """Tells tasks that their inputs are complete, as soon as there is a row that says so."""
+
+    def __init__(self, tasks: Sequence[int]) -> None:
+        self._tasks = tasks
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        if any(batch.num_rows for batch in batches):
+            yield to_record_batch(completion_blobs(self._tasks))
 
 
 class ProcessAndSend:
@@ -64,7 +82,7 @@ class ProcessAndSend:
 class ProcessToSink:
     """Runs one source topic through a sub-topology that keeps nothing, straight into the sink."""
 
-    def __init__(self, part: Subtopology, source: Source, sink: Sink) -> None:
+    def __init__(self, part: Subtopology, source: Source, sink: SinkColumns) -> None:
         self._part = part
         self._source = source
         self._sink = sink
@@ -102,7 +120,7 @@ def _process(
 ) -> Iterator[Outputs]:
     """What the sub-topology makes of the rows; at the end ``counts`` holds what was skipped and what it counted."""
     tune_worker()
-    reader = RecordReader(source, split)
+    reader = source.reader(split)
     task = Task(part, {}, split)
     yield from run_split(task, source.topic, chain.from_iterable(map(reader.batches, _chunks(batches))))
     counts.update(reader.skipped)

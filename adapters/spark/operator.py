@@ -6,7 +6,7 @@ anywhere leaves only files that no manifest names.
 """
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from millpond.adapters.spark.counters import counts_row, without_counts
-from millpond.adapters.spark.sink import Sink, SinkRows
+from millpond.adapters.spark.sink import SinkColumns, SinkRows
 from millpond.adapters.spark.worker import StateSettings, task_state, tune_worker
 from millpond.errors import FormatError
 from millpond.processors.distribution.exchange import (
@@ -59,7 +59,7 @@ class Stage:
     group_keys: dict[tuple[int, int], int]
     parts: dict[int, Subtopology]
     decoders: dict[str, Decoder]
-    sink: Sink | None
+    sink: SinkColumns | None
     settings: StateSettings
 
     @cached_property
@@ -90,7 +90,7 @@ class TaskOperator(StatefulProcessor):
         else:
             yield from self._run_with_state(part, partition, blobs)
 
-    def _run_with_state(self, part: Subtopology, partition: int, blobs: Iterable[Blob]) -> Iterator[pd.DataFrame]:
+    def _run_with_state(self, part: Subtopology, partition: int, blobs: Collection[Blob]) -> Iterator[pd.DataFrame]:
         before = self._read_manifest()
         with task_state(self._stage.settings, part, partition) as state:
             task = Task(part, state.open(before), partition, wall_clock=_now())
@@ -110,7 +110,7 @@ class TaskOperator(StatefulProcessor):
             )
         return Manifest.from_json(text)
 
-    def _run(self, task: Task, partition: int, blobs: Iterable[Blob]) -> Iterator[pd.DataFrame]:
+    def _run(self, task: Task, partition: int, blobs: Collection[Blob]) -> Iterator[pd.DataFrame]:
         """Everything that comes out of the task, in frames of a good size."""
         stage = self._stage
         router = Router(stage.plan, task.subtopology, stage.group_keys)

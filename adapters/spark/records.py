@@ -6,28 +6,53 @@ sent on is decoded here as well, to be judged: a record that is left out must no
 """
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.adapters.spark.source import REMEDY, OnError, Source
-from millpond.errors import RecordError, SerdeError
+from millpond.adapters.spark.unusable import REMEDY, OnError, Unusable, positions
+from millpond.errors import SerdeError
 from millpond.processors.distribution.exchange import Run, windows
-from millpond.processors.distribution.execution import shown
+from millpond.processors.distribution.execution import Decoder
 from millpond.processors.runtime.batch import Batch
 from millpond.processors.runtime.counters import CounterName
 from millpond.stores.serdes import STRING, Serde
 
-SKIP_REASONS: Final = (
-    CounterName.DROPPED_NULL_KEY,
-    CounterName.DROPPED_BAD_KEY,
-    CounterName.DROPPED_BAD_TIMESTAMP,
-    CounterName.DROPPED_BAD_VALUE,
-)
-"""Why a record is unusable."""
+
+@dataclass(frozen=True)
+class Source:
+    """How the records of one source topic are read. Travels to the workers.
+
+    Attributes:
+        topic: the topic.
+        key, value, timestamp: the names of the DataFrame's columns, for messages.
+        key_serde: writes a key's bytes, or reads them if the column is binary.
+        value_serde: reads binary values; None if values are taken as they are.
+        decode_key: whether the key column holds serialized keys.
+        on_error: what happens to unusable records.
+    """
+
+    topic: str
+    key: str
+    value: str
+    timestamp: str
+    key_serde: Serde[Any] | None
+    value_serde: Serde[Any] | None
+    decode_key: bool
+    on_error: OnError
+
+    @property
+    def decoder(self) -> Decoder:
+        """How the columns key and value become what processors see."""
+        key_serde = self.key_serde if self.decode_key else None
+        return Decoder(self.topic, key_serde, self.value_serde, self.key, self.value, REMEDY)
+
+    def reader(self, split: int) -> "RecordReader":
+        """A reader for one split."""
+        return RecordReader(self, split)
 
 
 class RecordReader:
@@ -38,11 +63,13 @@ class RecordReader:
     """
 
     def __init__(self, source: Source, split: int) -> None:
-        self.skipped: Counter[str] = Counter()
         self._source = source
-        self._split = split
-        self._rows = 0
+        self._unusable = Unusable(source.topic, source.on_error, split)
         self._judges = source.on_error is OnError.SKIP
+
+    @property
+    def skipped(self) -> Counter[str]:
+        return self._unusable.skipped
 
     def rows(self, table: pa.Table) -> tuple[pa.Table, list[bytes]]:
         """The usable records of the next rows, as they are, and the bytes of their keys in the same order.
@@ -51,14 +78,16 @@ class RecordReader:
             RecordError: a record is unusable, and the policy is to fail.
         """
         source = self._source
-        table = self._drop(table, _positions(pc.is_null(table["key"])), CounterName.DROPPED_NULL_KEY, source.key)
-        table = self._timed(table)
+        table = self._unusable.drop(
+            table, positions(pc.is_null(table["key"])), CounterName.DROPPED_NULL_KEY, source.key
+        )
+        table = self._unusable.untimed(table, source.timestamp)
         if self._judges and source.value_serde is not None:
             refused: list[int] = []
             deque(_attempt(source.value_serde.deserialize, table["value"].to_pylist(), refused), maxlen=0)
-            table = self._drop(table, refused, CounterName.DROPPED_BAD_VALUE, source.value)
+            table = self._unusable.drop(table, refused, CounterName.DROPPED_BAD_VALUE, source.value)
         table, keys = self._key_bytes(table)
-        self._rows += table.num_rows
+        self._unusable.seen += table.num_rows
         return table, keys
 
     def batches(self, table: pa.Table) -> Iterator[Batch]:
@@ -67,14 +96,9 @@ class RecordReader:
         Raises:
             RecordError: a record is unusable, and the policy is to fail.
         """
-        for run in windows(0, self._timed(table)):
+        for run in windows(0, self._unusable.untimed(table, self._source.timestamp)):
             yield self._decoded(run)
-            self._rows += len(run.keys)
-
-    def _timed(self, table: pa.Table) -> pa.Table:
-        times: Any = table["timestamp"]
-        untimed: Any = pc.fill_null(pc.less(times, pa.scalar(0)), True)
-        return self._drop(table, _positions(untimed), CounterName.DROPPED_BAD_TIMESTAMP, self._source.timestamp)
+            self._unusable.seen += len(run.keys)
 
     def _key_bytes(self, table: pa.Table) -> tuple[pa.Table, list[bytes]]:
         """The rows with good keys, and the keys' bytes."""
@@ -89,7 +113,7 @@ class RecordReader:
             return table, keys
         attempted = list(_attempt(reader.deserialize if self._source.decode_key else reader.serialize, keys, refused))
         data = keys if self._source.decode_key else attempted
-        table = self._drop(table, refused, CounterName.DROPPED_BAD_KEY, self._source.key)
+        table = self._unusable.drop(table, refused, CounterName.DROPPED_BAD_KEY, self._source.key)
         return table, _without(data, refused)
 
     def _decoded(self, run: Run) -> Batch:
@@ -99,41 +123,11 @@ class RecordReader:
         batch = Batch(keys, values, run.timestamps)
         if not bad_values and not bad_keys:
             return batch
-        self._refuse(bad_values, CounterName.DROPPED_BAD_VALUE, source.value, lambda row: _shown(run, row))
+        self._unusable.refuse(bad_values, CounterName.DROPPED_BAD_VALUE, source.value, lambda row: _shown(run, row))
         left = sorted(set(bad_keys).difference(bad_values))
-        self._refuse(left, CounterName.DROPPED_BAD_KEY, source.key, lambda row: _shown(run, row))
+        self._unusable.refuse(left, CounterName.DROPPED_BAD_KEY, source.key, lambda row: _shown(run, row))
         dropped = {*bad_values, *bad_keys}
         return batch.select([i not in dropped for i in range(len(batch))])
-
-    def _drop(self, table: pa.Table, refused: list[int], reason: CounterName, column: str) -> pa.Table:
-        if not refused:
-            return table
-        names = table.column_names
-        self._refuse(refused, reason, column, lambda row: {name: table[name][row].as_py() for name in names})
-        mask = np.ones(table.num_rows, dtype=bool)
-        mask[refused] = False
-        return table.filter(pa.array(mask))
-
-    def _refuse(
-        self, refused: list[int], reason: CounterName, column: str, entries_of: Callable[[int], Mapping[str, Any]]
-    ) -> None:
-        """Count the refused records, or fail with the first of them, of which ``entries_of`` gives the entries."""
-        if not refused:
-            return
-        if self._source.on_error is not OnError.FAIL:
-            self.skipped[reason.value] += len(refused)
-            return
-        entries = shown(entries_of(refused[0]))
-        fault = reason.removeprefix("dropped-").replace("-", " ")
-        raise RecordError(
-            f"topic {self._source.topic!r}: column {column!r}: {fault} in row "
-            f"{self._rows + refused[0]} of Spark partition {self._split} ({entries}); {REMEDY}"
-        )
-
-
-def _positions(mask: Any) -> list[int]:
-    found: list[int] = pc.indices_nonzero(mask).to_pylist()
-    return found
 
 
 def _attempt(operation: Callable[[Any], Any], entries: Iterable[Any], refused: list[int]) -> Iterator[Any]:

@@ -15,7 +15,7 @@ from difflib import get_close_matches
 from inspect import signature
 from operator import attrgetter
 from types import NoneType
-from typing import Any, Final, cast
+from typing import Any, Final, Protocol, cast
 
 import pyarrow as pa
 from pyspark.sql import types as T
@@ -48,9 +48,32 @@ _OF_CHANGE: Final[Mapping[str, pa.DataType]] = {"op": pa.string(), "sequence": p
 _TIMES: Final = frozenset(("timestamp", "window_start", "window_end"))
 
 
+class SinkColumns(Protocol):
+    """How the records of a sink become rows. Travels to the workers."""
+
+    @property
+    def topic(self) -> str:
+        """The sink's topic."""
+
+    @property
+    def ddl(self) -> str:
+        """The columns as Spark DDL."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The same for Arrow."""
+
+    def to_table(self, batch: Batch, first: int) -> pa.Table:
+        """The rows of the batch's records, of which the first has that ``sequence``.
+
+        Raises:
+            RecordError: a record does not fit.
+        """
+
+
 @dataclass(frozen=True)
 class Sink:
-    """One sink's rows. Travels to the workers.
+    """One sink's rows, as ``Produced`` describes them. Travels to the workers.
 
     Attributes:
         topic: the sink's topic.
@@ -76,8 +99,8 @@ class Sink:
                 column.
         """
         if produced.schema is not None:
-            schema = _parsed(topic, produced.schema)
-            return cls(topic, produced.schema, schema, None, None, _optional(topic, schema, produced.optional))
+            _, schema = parsed(topic, produced.schema)
+            return cls(topic, produced.schema, schema, None, None, optional_columns(topic, schema, produced.optional))
         if produced.optional:
             raise TopologyError(
                 f"sink {topic!r}: optional columns need a schema; give Produced(schema='key string, ...')"
@@ -89,7 +112,7 @@ class Sink:
         if isinstance(key, TimeWindowedSerde | SessionWindowedSerde):
             key, window = key.key_serde, "window_start timestamp, window_end timestamp, "
         ddl = f"key {_type(key)}, {window}value {_type(value)}, timestamp timestamp"
-        return cls(topic, ddl, _parsed(topic, ddl), key, value)
+        return cls(topic, ddl, parsed(topic, ddl)[1], key, value)
 
     def to_table(self, batch: Batch, first: int | None = None) -> pa.Table:
         """The rows of the batch's records.
@@ -145,7 +168,7 @@ class SinkRows:
     micro-batch; one that is repeated gives the same numbers again. Static DataFrames are micro-batch 0.
     """
 
-    def __init__(self, sink: Sink) -> None:
+    def __init__(self, sink: SinkColumns) -> None:
         context = TaskContext.get()
         number = None if context is None else context.getLocalProperty(_BATCH_ID)
         self._sink = sink
@@ -190,15 +213,25 @@ def arrow_schema(columns: T.StructType) -> pa.Schema:
     return to_arrow_schema(columns, **options)
 
 
-def _parsed(topic: str, ddl: str) -> pa.Schema:
+def parsed(topic: str, ddl: str) -> tuple[T.StructType, pa.Schema]:
+    """The columns of ``ddl`` for Spark and for Arrow.
+
+    Raises:
+        TopologyError: it is not Spark DDL.
+    """
     try:
-        return arrow_schema(cast(T.StructType, T.StructType.fromDDL(ddl)))
+        columns = cast(T.StructType, T.StructType.fromDDL(ddl))
+        return columns, arrow_schema(columns)
     except Exception as error:  # Spark's parser and its gateway raise many kinds of errors
         raise TopologyError(f"sink {topic!r}: the schema {ddl!r} is not Spark DDL: {error}") from error
 
 
-def _optional(topic: str, schema: pa.Schema, optional: Collection[str]) -> frozenset[str]:
-    """The optional columns, all of which the schema has."""
+def optional_columns(topic: str, schema: pa.Schema, optional: Collection[str]) -> frozenset[str]:
+    """The optional columns.
+
+    Raises:
+        TopologyError: the schema lacks one.
+    """
     known = [path for field in schema for path in paths(field.name, field.type)]
     names = (optional,) if isinstance(optional, str) else optional
     for name in names:

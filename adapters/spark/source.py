@@ -6,16 +6,15 @@ Kafka), and is deserialized with it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from millpond.adapters.spark.records import Source
+from millpond.adapters.spark.unusable import OnError
 from millpond.errors import ConfigurationError
-from millpond.processors.distribution.execution import Decoder
 from millpond.processors.options.records import Consumed
 from millpond.stores.serdes import BYTES, JSON, MSGPACK, Serde, serde
 
@@ -53,47 +52,6 @@ _CARRIED: Final[Sequence[tuple[Serde[Any], tuple[type[T.DataType], ...]]]] = (
 """What these serdes can carry, and arrays, maps and structs of it. Other serdes may be able to carry anything."""
 
 _WHOLE_ROW: Final = "(the whole row)"
-
-REMEDY: Final = "clean the input, or set on_error='skip' to leave such records out and count them"
-
-
-class OnError(StrEnum):
-    """What happens to a record that cannot be processed."""
-
-    FAIL = "fail"
-    """The query fails with an error that names topic, column and row; nothing of the micro-batch is committed."""
-
-    SKIP = "skip"
-    """The record is left out and counted in the query's progress, under ``observedMetrics``."""
-
-
-@dataclass(frozen=True)
-class Source:
-    """How the records of one source topic are read. Travels to the workers.
-
-    Attributes:
-        topic: the topic.
-        key, value, timestamp: the names of the DataFrame's columns, for messages.
-        key_serde: writes a key's bytes, or reads them if the column is binary.
-        value_serde: reads binary values; None if values are taken as they are.
-        decode_key: whether the key column holds serialized keys.
-        on_error: what happens to unusable records.
-    """
-
-    topic: str
-    key: str
-    value: str
-    timestamp: str
-    key_serde: Serde[Any] | None
-    value_serde: Serde[Any] | None
-    decode_key: bool
-    on_error: OnError
-
-    @property
-    def decoder(self) -> Decoder:
-        """How the columns key and value become what processors see."""
-        key_serde = self.key_serde if self.decode_key else None
-        return Decoder(self.topic, key_serde, self.value_serde, self.key, self.value, REMEDY)
 
 
 def select_source(

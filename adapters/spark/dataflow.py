@@ -1,0 +1,104 @@
+"""How a plan becomes DataFrames: blobs from the map side, a chain of operators, the sink's rows.
+
+Rule of this module: it starts nothing and checks nothing. It takes what others have checked: a plan, prepared inputs, a
+sink and where state lives.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, reduce
+
+from pyspark.sql import DataFrame
+
+from millpond.adapters.spark.counters import counting_ddl, report_counts
+from millpond.adapters.spark.group_keys import group_keys
+from millpond.adapters.spark.map_side import ProcessAndSend, ProcessToSink, SendCompletion, SendToTasks
+from millpond.adapters.spark.operator import EXCHANGE_DDL, Stage, TaskOperator
+from millpond.adapters.spark.records import Source
+from millpond.adapters.spark.sink import SinkColumns
+from millpond.adapters.spark.unusable import SKIP_REASONS, TopicSource
+from millpond.adapters.spark.worker import StateSettings
+from millpond.processors.distribution.execution import Decoder
+from millpond.processors.distribution.plan import Plan
+from millpond.processors.distribution.router import Route, Router
+
+
+@dataclass(frozen=True)
+class Dataflow:
+    """A plan and the DataFrames that it runs on.
+
+    Attributes:
+        plan: what runs where.
+        inputs: for each topic, its prepared rows and how they are read.
+        sink: the rows that come out.
+        completion: a DataFrame any row of which says that the inputs are complete; None if nothing ever does.
+        metrics: the first part of the names of the query's metrics.
+    """
+
+    plan: Plan
+    inputs: Mapping[str, tuple[DataFrame, TopicSource]]
+    sink: SinkColumns
+    completion: DataFrame | None = None
+    metrics: str = "millpond"
+
+    def without_operators(self) -> DataFrame:
+        """The sink's rows, if everything happens on the map side."""
+        return reduce(DataFrame.union, (self._map_only(*pair) for pair in self.inputs.values()))
+
+    def with_operators(self, settings: StateSettings) -> DataFrame:
+        """The sink's rows, from operators whose state lives where ``settings`` say."""
+        arriving: dict[int, list[DataFrame]] = {}
+        for frame, source in self.inputs.values():
+            level, blobs = self._sent(frame, source)
+            arriving.setdefault(level, []).append(blobs)
+        if self.completion is not None:
+            markers = self.completion.mapInArrow(SendCompletion(list(self._numbers.values())), EXCHANGE_DDL)
+            arriving.setdefault(0, []).append(markers)
+        return self._chain(self._stages(settings), arriving)
+
+    @cached_property
+    def _numbers(self) -> dict[tuple[int, int], int]:
+        return group_keys((part.index for stage in self.plan.stages for part in stage), self.plan.partitions)
+
+    def _map_only(self, frame: DataFrame, source: TopicSource) -> DataFrame:
+        assert isinstance(source, Source)
+        process = ProcessToSink(self.plan.readers[source.topic], source, self.sink)
+        rows = frame.mapInArrow(process, counting_ddl(self.sink.ddl))
+        return report_counts(rows, f"{self.metrics}.{source.topic}", SKIP_REASONS)
+
+    def _sent(self, frame: DataFrame, source: TopicSource) -> tuple[int, DataFrame]:
+        """One input as blobs, and the position of the first operator that takes some of them."""
+        plan = self.plan
+        part = plan.readers[source.topic]
+        send: SendToTasks | ProcessAndSend
+        if plan.is_map_side(part):
+            assert isinstance(source, Source)
+            send = ProcessAndSend(part, source, Router(plan, part, self._numbers))
+        else:
+            send = SendToTasks(source, Route(plan, source.topic, self._numbers))
+        blobs = frame.mapInArrow(send, counting_ddl(EXCHANGE_DDL))
+        level = min(map(plan.entry_level, plan.all_readers(source.topic)))
+        return level, report_counts(blobs, f"{self.metrics}.{source.topic}", SKIP_REASONS)
+
+    def _stages(self, settings: StateSettings) -> list[Stage]:
+        """What each operator runs; the last one writes the sink."""
+        plan = self.plan
+        decoders = {source.topic: source.decoder for _, source in self.inputs.values()}
+        for topic, consumed in plan.internal_topics.items():
+            decoders[topic] = Decoder.of_repartition_topic(topic, consumed)
+        sinks: list[SinkColumns | None] = [None] * (len(plan.stages) - 1) + [self.sink]
+        return [
+            Stage(plan, self._numbers, {part.index: part for part in parts}, decoders, sink, settings)
+            for parts, sink in zip(plan.stages, sinks, strict=True)
+        ]
+
+    def _chain(self, stages: Sequence[Stage], arriving: Mapping[int, list[DataFrame]]) -> DataFrame:
+        """One operator after the other; each takes what the one before it made, and the inputs of its level."""
+        flow: list[DataFrame] = []
+        for level, stage in enumerate(stages):
+            frames = reduce(DataFrame.unionByName, flow + arriving.get(level, []))
+            ddl = EXCHANGE_DDL if stage.sink is None else stage.sink.ddl
+            groups = frames.groupBy("task")
+            rows = groups.transformWithStateInPandas(TaskOperator(stage), counting_ddl(ddl), "Append", "None")
+            flow = [report_counts(rows, f"{self.metrics}.operator.{level}")]
+        return flow[0]

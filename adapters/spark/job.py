@@ -1,0 +1,117 @@
+"""``Job``: what a user settles once for all that a job runs, and where its state lives.
+
+Rule of this module: it sees options and the session, never rows.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Final, Self
+from uuid import uuid4
+
+from pyspark.sql import SparkSession
+
+from millpond.adapters.spark.session import check_operator, start_coordinator
+from millpond.adapters.spark.unusable import OnError
+from millpond.adapters.spark.worker import StateSettings
+from millpond.errors import ConfigurationError, StateConflictError
+from millpond.processors.distribution.plan import Plan
+from millpond.stores.backend import BackendSupplier
+from millpond.stores.directory import check_plain_name
+from millpond.stores.durability.claim import claim
+from millpond.stores.durability.storage import Storage
+from millpond.stores.registry import supplier
+
+BACKEND_CONF: Final = "spark.millpond.backend"
+DEFAULT_BACKEND: Final = "rocksdb"
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job's options, checked.
+
+    Attributes:
+        application_id: the job's name.
+        storage: where the durable state is.
+        local_dir: where local copies are; None for a directory of Spark's own.
+        partitions: how many tasks share the work; None for the session's shuffle partitions.
+        backend: of stores that do not name one; None for the session's.
+        on_error: what happens to a record that cannot be processed.
+    """
+
+    application_id: str
+    storage: Storage
+    local_dir: str | None
+    partitions: int | None
+    backend: str | BackendSupplier | None
+    on_error: OnError
+
+    @classmethod
+    def of(
+        cls,
+        application_id: str,
+        state_dir: str,
+        local_dir: str | None,
+        partitions: int | None,
+        backend: str | BackendSupplier | None,
+        on_error: str | OnError,
+    ) -> Self:
+        """The job with these options.
+
+        Raises:
+            ConfigurationError: one of them is invalid.
+        """
+        check_plain_name("application id", application_id)
+        if partitions is not None and partitions < 1:
+            raise ConfigurationError(f"partitions must be 1 or more, not {partitions}")
+        storage = Storage.from_uri(state_dir)
+        return cls(application_id, storage, local_dir, partitions, backend, _policy(on_error))
+
+    def part(self, name: str) -> Self:
+        """A part of the job with state of its own, ``<application_id>.<name>``.
+
+        Raises:
+            ConfigurationError: no directory can have that name.
+        """
+        check_plain_name("name", name)
+        return replace(self, application_id=f"{self.application_id}.{name}")
+
+    def partition_count(self, session: SparkSession) -> int:
+        """How many tasks share the work of each sub-topology."""
+        return self.partitions or int(session.conf.get("spark.sql.shuffle.partitions") or 200)
+
+    def settings(self, session: SparkSession, plan: Plan) -> StateSettings:
+        """Where the state of the plan's tasks lives, once this job has claimed it.
+
+        Raises:
+            ConfigurationError: a backend is unknown, or the session cannot run the operator.
+            StateConflictError: the state directory holds the state of another topology or number of partitions.
+        """
+        check_operator(session)
+        start_coordinator(session)
+        chosen = supplier(self.backend or session.conf.get(BACKEND_CONF, None) or DEFAULT_BACKEND)
+        for part in plan.parts:
+            for spec in part.stores.values():
+                supplier(spec.backend or chosen)
+        try:
+            claim(self.storage, self.application_id, plan.fingerprint)
+        except StateConflictError as error:
+            raise StateConflictError(
+                f"{error} (the number of partitions, here {plan.partitions}, is part of it)"
+            ) from error
+        return StateSettings(
+            application_id=self.application_id,
+            sink=plan.sink,
+            run=uuid4().hex,
+            fingerprint=plan.fingerprint,
+            storage=self.storage,
+            local_dir=self.local_dir,
+            supplier=chosen,
+        )
+
+
+def _policy(on_error: str | OnError) -> OnError:
+    try:
+        return OnError(on_error)
+    except ValueError:
+        raise ConfigurationError(
+            f"on_error is {on_error!r}; give one of {', '.join(repr(policy.value) for policy in OnError)}"
+        ) from None

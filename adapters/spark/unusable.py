@@ -1,0 +1,126 @@
+"""Records that cannot be processed: the policy for them, applied by whatever reads a split of an input.
+
+Rule of this module: nothing is left out without being counted, and an error tells the row that caused it.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import Any, Final, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millpond.errors import RecordError
+from millpond.processors.distribution.execution import Decoder, shown
+from millpond.processors.runtime.counters import CounterName
+
+SKIP_REASONS: Final = (
+    CounterName.DROPPED_NULL_KEY,
+    CounterName.DROPPED_BAD_KEY,
+    CounterName.DROPPED_BAD_TIMESTAMP,
+    CounterName.DROPPED_BAD_VALUE,
+)
+"""Why a record is unusable."""
+
+
+REMEDY: Final = "clean the input, or set on_error='skip' to leave such records out and count them"
+
+
+class OnError(StrEnum):
+    """What happens to a record that cannot be processed."""
+
+    FAIL = "fail"
+    """The query fails with an error that names topic, column and row; nothing of the micro-batch is committed."""
+
+    SKIP = "skip"
+    """The record is left out and counted in the query's progress, under ``observedMetrics``."""
+
+
+class SplitReader(Protocol):
+    """Reads the records of one split."""
+
+    @property
+    def skipped(self) -> Counter[str]:
+        """How many records were left out so far, by reason."""
+
+    def rows(self, table: pa.Table) -> tuple[pa.Table, list[bytes]]:
+        """The usable records of the next rows, as they travel, and the bytes of their keys in the same order."""
+
+
+class TopicSource(Protocol):
+    """How the records of one source topic are read. Travels to the workers."""
+
+    @property
+    def topic(self) -> str:
+        """The topic."""
+
+    @property
+    def decoder(self) -> Decoder:
+        """How what travels becomes what processors see."""
+
+    def reader(self, split: int) -> SplitReader:
+        """A reader for one split."""
+
+
+class Unusable:
+    """The unusable records of one split.
+
+    Attributes:
+        skipped: how many were left out so far, by reason.
+        seen: how many rows came before those that are read now.
+    """
+
+    def __init__(self, topic: str, on_error: OnError, split: int) -> None:
+        self.skipped: Counter[str] = Counter()
+        self.seen = 0
+        self._topic = topic
+        self._on_error = on_error
+        self._split = split
+
+    def drop(self, table: pa.Table, refused: list[int], reason: CounterName, column: str) -> pa.Table:
+        """The rows without those at the refused positions.
+
+        Raises:
+            RecordError: there are such rows, and the policy is to fail.
+        """
+        if not refused:
+            return table
+        names = table.column_names
+        self.refuse(refused, reason, column, lambda row: {name: table[name][row].as_py() for name in names})
+        mask = np.ones(table.num_rows, dtype=bool)
+        mask[refused] = False
+        return table.filter(pa.array(mask))
+
+    def untimed(self, table: pa.Table, column: str) -> pa.Table:
+        """The rows whose timestamp is neither null nor negative; ``column`` is what the user calls it.
+
+        Raises:
+            RecordError: there are others, and the policy is to fail.
+        """
+        times: Any = table["timestamp"]
+        untimed: Any = pc.fill_null(pc.less(times, pa.scalar(0)), True)
+        return self.drop(table, positions(untimed), CounterName.DROPPED_BAD_TIMESTAMP, column)
+
+    def refuse(
+        self, refused: list[int], reason: CounterName, column: str, entries_of: Callable[[int], Mapping[str, Any]]
+    ) -> None:
+        """Count the refused records, or fail with the first of them, of which ``entries_of`` gives the entries."""
+        if not refused:
+            return
+        if self._on_error is not OnError.FAIL:
+            self.skipped[reason.value] += len(refused)
+            return
+        entries = shown(entries_of(refused[0]))
+        fault = reason.removeprefix("dropped-").replace("-", " ")
+        raise RecordError(
+            f"topic {self._topic!r}: column {column!r}: {fault} in row "
+            f"{self.seen + refused[0]} of Spark partition {self._split} ({entries}); {REMEDY}"
+        )
+
+
+def positions(mask: Any) -> list[int]:
+    """Where the mask is true."""
+    found: list[int] = pc.indices_nonzero(mask).to_pylist()
+    return found
