@@ -27,6 +27,7 @@ from millpond.processors.dsl.wiring.stream_table import (
     join_stream_with_table,
     stream_to_table,
 )
+from millpond.processors.dsl.wiring.table import latest_changes
 from millpond.processors.options.functions import keyed_joiner
 from millpond.processors.options.join_windows import JoinWindows
 from millpond.processors.options.joins import Joined, JoinType, StreamJoined
@@ -175,9 +176,22 @@ class KTable(TableOperators):
         """Group the rows by another key: ``selector(key, value)`` returns group key and grouped value (KIP-904)."""
         return KGroupedTable(group_table(self.handle, selector, grouped or Grouped()))
 
-    def to_stream(self) -> "KStream":
-        """The table's updates as a stream; a deletion is a null value."""
-        return KStream(self.handle.as_stream())
+    def to_stream(self, *, changes_only: bool = False) -> "KStream":
+        """The table's updates as a stream; a deletion is a null value.
+
+        With ``changes_only``, those that change what the table shows: not an update that repeats the value, and not one
+        of a versioned table that comes too late to be its key's latest (KIP-914). The table gets a store for that.
+
+        >>> from millpond.processors import Materialized, StreamsBuilder, TopologyDriver
+        >>> builder = StreamsBuilder(value_serde="string")
+        >>> prices = builder.table("prices", materialized=Materialized.versioned(history_retention=60_000))
+        >>> prices.to_stream(changes_only=True).to("changes")
+        >>> with TopologyDriver(builder.build()) as driver:
+        ...     driver.pipe_all("prices", [("tea", "3.10", 20), ("tea", "2.90", 10), ("tea", "3.10", 30)])
+        ...     driver.read("changes")
+        [Record(key='tea', value='3.10', timestamp=20)]
+        """
+        return KStream(latest_changes(self.handle) if changes_only else self.handle.as_stream())
 
     def to(self, topic: str, produced: Produced | None = None) -> None:
         """Write the table's updates to a sink."""

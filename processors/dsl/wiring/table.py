@@ -18,6 +18,7 @@ from millpond.processors.options.materialized import Materialized
 from millpond.processors.options.serdes import SerdeLike
 from millpond.processors.tables.config import TableConfig
 from millpond.processors.tables.filter import FilterTable
+from millpond.processors.tables.latest_changes import LatestChanges
 from millpond.processors.tables.map_values import MapTableValues, TransformTableValues
 from millpond.processors.tables.reorder import TableReorder
 from millpond.processors.tables.source import TableSource
@@ -218,6 +219,12 @@ def transformed(
     """Each value replaced by the result of ``transformer``, which sees missing ones too."""
     operation = TransformTableValues(transformer)
     return _derived(table, "KTABLE-TRANSFORMVALUES-", operation, materialized, value_serde or table.value_serde, name)
+
+
+def latest_changes(table: TableHandle) -> StreamHandle:
+    """The updates that are their key's latest and give it another value, as a stream; the table gets a store."""
+    table.send_olds(force=True)
+    return table.as_stream().then("KTABLE-CHANGES-", LatestChanges)
 
 
 def _derived(

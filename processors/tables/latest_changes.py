@@ -1,0 +1,17 @@
+"""The updates of a table that change what it shows: not those that come too late to be their key's latest (KIP-914)."""
+
+from millpond.processors.runtime.batch import Batch
+from millpond.processors.runtime.processor import Processor
+
+
+class LatestChanges(Processor):
+    """Passes on the updates that are their key's latest and give it another value. It needs the values before them."""
+
+    def process(self, batch: Batch) -> None:
+        assert batch.olds is not None
+        changed = [
+            batch.latest_at(i) and value != old
+            for i, (value, old) in enumerate(zip(batch.values, batch.olds, strict=True))
+        ]
+        kept = batch.select(changed)
+        self.context.forward(kept.with_values(kept.values))
