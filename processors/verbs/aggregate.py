@@ -1,0 +1,138 @@
+"""``aggregate``: columns aggregated by key, or by key and window; updates come out, or final results only."""
+
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import msgpack
+import pyarrow as pa
+
+from millpond.processors.dsl.builder import StreamsBuilder
+from millpond.processors.dsl.streams_and_tables import KGroupedStream, KTable
+from millpond.processors.options.materialized import Materialized
+from millpond.processors.options.records import Consumed
+from millpond.processors.options.windows import EmitStrategy, SessionWindows, SlidingWindows, TimeWindows
+from millpond.processors.runtime.batch import Batch
+from millpond.processors.verbs.parts import CHANGE_TIME, ChangeColumns, Keys, Times
+from millpond.processors.verbs.row_aggregate import RowAggregate
+from millpond.processors.verbs.verb import MICROS, Input, Part, Verb, flattened
+from millpond.stores.rows.physical import to_physical
+from millpond.stores.rows.tuple_keys import KeyCodec
+from millpond.stores.serdes import BYTES
+
+WINDOW: Final = "window"
+"""The column with the start and the end of a window."""
+
+Windows: TypeAlias = TimeWindows | SlidingWindows | SessionWindows
+
+_TIME: Final[pa.DataType] = pa.timestamp("us", "UTC")
+_BOUNDS: Final = pa.struct([pa.field("start", _TIME), pa.field("end", _TIME)])
+
+
+@dataclass(frozen=True)
+class AggregatedRows(Input):
+    """Rows that are folded into an aggregate: of each, its time and the columns of the calls.
+
+    Attributes:
+        arguments: whether any call has a column; without one, the column ``value`` is of no interest.
+    """
+
+    arguments: bool
+
+    def packed(self, rows: pa.Table) -> list[bytes]:
+        columns = [rows["timestamp"].to_pylist()]
+        if self.arguments:
+            columns.extend(map(to_physical, flattened(rows["value"]).columns))
+        pack = msgpack.Packer().pack
+        return list(map(pack, zip(*columns, strict=True)))
+
+
+@dataclass(frozen=True)
+class WindowedKeys(Part):
+    """The columns of the key, and the window.
+
+    Attributes:
+        codec: reads the keys.
+        beyond: how much later than in the key a window's end is shown, in microseconds.
+    """
+
+    codec: KeyCodec
+    beyond: int
+
+    @property
+    def schema(self) -> pa.Schema:
+        return pa.schema([*self.codec.schema, pa.field(WINDOW, _BOUNDS)])
+
+    def columns(self, batch: Batch, first: int) -> list[Any]:
+        keys = self.codec.unpack([windowed.key for windowed in batch.keys])
+        starts = pa.array([windowed.start for windowed in batch.keys], pa.int64())
+        ends = pa.array([windowed.end + self.beyond for windowed in batch.keys], pa.int64())
+        bounds = pa.StructArray.from_arrays([starts.cast(_TIME), ends.cast(_TIME)], fields=list(_BOUNDS))
+        return [*keys.columns, bounds]
+
+
+@dataclass(frozen=True)
+class Results(Part):
+    """The results of the aggregate functions."""
+
+    aggregate: RowAggregate
+
+    @property
+    def schema(self) -> pa.Schema:
+        return pa.schema([field.with_nullable(True) for field in self.aggregate.schema])
+
+    def columns(self, batch: Batch, first: int) -> list[Any]:
+        return list(self.aggregate.results(batch.values).columns)
+
+
+def aggregate(name: str, rows: AggregatedRows, calls: RowAggregate, windows: Windows | None, *, final: bool) -> Verb:
+    """The verb.
+
+    Args:
+        name: its name.
+        rows: its input, with the topic ``input``.
+        calls: what is computed.
+        windows: how time is cut, in milliseconds, as the user gave it; None for one result a key.
+        final: whether a window's result comes out once, when the window closes, instead of after each micro-batch that
+            changes it.
+    """
+    builder = StreamsBuilder(key_serde=BYTES, value_serde=calls.state_serde)
+    grouped = builder.stream(rows.topic, Consumed(BYTES, calls.input_serde)).group_by_key()
+    kept = Materialized("aggregate", value_serde=calls.state_serde, caching=not final)
+    table = _aggregated(grouped, calls, windows, kept, final)
+    table.to(name)
+    keys = Keys(rows.keys) if windows is None else WindowedKeys(rows.keys, _beyond(windows))
+    parts = (keys, Results(calls)) if final else (keys, Results(calls), ChangeColumns())
+    stores = {"aggregate": (keys, Results(calls), Times(CHANGE_TIME))}
+    return Verb(builder.build(), {rows.topic: rows}, parts, stores)
+
+
+def _aggregated(
+    grouped: KGroupedStream, calls: RowAggregate, windows: Windows | None, kept: Materialized, final: bool
+) -> KTable:
+    emit = EmitStrategy.ON_WINDOW_CLOSE if final else EmitStrategy.ON_WINDOW_UPDATE
+    if windows is None:
+        return grouped.aggregate(calls.initializer, calls.aggregator, kept)
+    if isinstance(windows, SessionWindows):
+        # A session ends with a gap of its whole length, as in Spark, where two rows exactly that far apart are in two
+        # sessions. Kafka Streams has them in one (KIP-94), so here the gap is a microsecond shorter.
+        gap = SessionWindows(windows.gap * MICROS - 1, grace=windows.grace * MICROS)
+        sessions = grouped.windowed_by(gap).emit_strategy(emit)
+        return sessions.aggregate(calls.initializer, calls.aggregator, calls.merger, kept)
+    return (
+        grouped.windowed_by(_in_micros(windows))
+        .emit_strategy(emit)
+        .aggregate(calls.initializer, calls.aggregator, kept)
+    )
+
+
+def _in_micros(windows: TimeWindows | SlidingWindows) -> TimeWindows | SlidingWindows:
+    """The same windows, in microseconds."""
+    grace = windows.grace * MICROS
+    if isinstance(windows, SlidingWindows):
+        return SlidingWindows(windows.difference * MICROS, grace=grace)
+    return TimeWindows(windows.size * MICROS, advance=windows.advance * MICROS, grace=grace)
+
+
+def _beyond(windows: Windows) -> int:
+    """How much later a window's end is shown: a session ends when its gap is over, as in Spark."""
+    return windows.gap * MICROS if isinstance(windows, SessionWindows) else 0

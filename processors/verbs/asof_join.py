@@ -1,0 +1,44 @@
+"""``asof_join``: each row of the left side with the row of the right side that was valid at its time (KIP-914).
+
+The right side is a versioned table. Right rows go first at equal times, so a row that is valid from a time is met by
+left rows of that time.
+"""
+
+from collections.abc import Sequence
+
+from millpond.processors.dsl.builder import StreamsBuilder
+from millpond.processors.options.joins import Joined, JoinType
+from millpond.processors.options.materialized import Materialized
+from millpond.processors.verbs.parts import JoinedRows, Keys, Rows, Times, pair
+from millpond.processors.verbs.verb import PackedRows, Verb
+from millpond.stores.serdes import BYTES
+
+
+def asof_join(
+    name: str,
+    left: PackedRows,
+    right: PackedRows,
+    join_type: JoinType,
+    *,
+    history: int,
+    grace: int | None,
+    columns: Sequence[str],
+) -> Verb:
+    """The verb.
+
+    Args:
+        name: its name.
+        left, right: its inputs, with topics ``left`` and ``right``.
+        join_type: inner or left.
+        history: how far back from the newest time of a task the right side can be looked up, in microseconds.
+        grace: how long left rows wait for late rows of the right side, in microseconds; None to join them at once.
+        columns: the right side's columns in the result; the left side has all.
+    """
+    builder = StreamsBuilder(key_serde=BYTES, value_serde=BYTES)
+    table = builder.table(right.topic, materialized=Materialized.versioned("right", history_retention=history))
+    stream = builder.stream(left.topic)
+    join = stream.join if join_type is JoinType.INNER else stream.left_join
+    join(table, pair, Joined(grace=grace)).to(name)
+    rows = JoinedRows(left.rows, right.rows, left.rows.schemas.current.names, columns)
+    stores = {"right": (Keys(right.keys), Rows(right.rows, columns), Times("valid_from"))}
+    return Verb(builder.build(), {right.topic: right, left.topic: left}, (rows,), stores)

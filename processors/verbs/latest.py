@@ -1,0 +1,26 @@
+"""``latest``: a change feed made a table: only what is its key's latest, and only what changes it."""
+
+from collections.abc import Sequence
+
+from millpond.processors.dsl.builder import StreamsBuilder
+from millpond.processors.options.materialized import Materialized
+from millpond.processors.verbs.parts import CHANGE_TIME, ChangeColumns, Keys, Rows, Times
+from millpond.processors.verbs.verb import PackedRows, Verb
+from millpond.stores.serdes import BYTES
+
+
+def latest(name: str, rows: PackedRows, *, history: int, columns: Sequence[str]) -> Verb:
+    """The verb.
+
+    Args:
+        name: its name.
+        rows: its input, with the topic ``input``.
+        history: how long deletes are remembered, and how late a row may be, in microseconds.
+        columns: the columns of the result, besides those of the key.
+    """
+    builder = StreamsBuilder(key_serde=BYTES, value_serde=BYTES)
+    table = builder.table(rows.topic, materialized=Materialized.versioned("latest", history_retention=history))
+    table.to_stream(changes_only=True).to(name)
+    parts = (Keys(rows.keys), Rows(rows.rows, columns), ChangeColumns())
+    stores = {"latest": (*parts[:2], Times(CHANGE_TIME))}
+    return Verb(builder.build(), {rows.topic: rows}, parts, stores)

@@ -1,0 +1,146 @@
+"""The parts that results are made of: keys, rows of either side, and what tells the changes of a change feed apart.
+
+Rule of this module: a part looks at records only through its codec; which records there are is the topology's business.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millpond.processors.runtime.batch import Batch
+from millpond.processors.verbs.verb import Part, chosen, nullable, without_foreign_key
+from millpond.stores.rows.packing import RowCodec
+from millpond.stores.rows.tuple_keys import KeyCodec
+
+OP: Final = "op"
+SEQUENCE: Final = "sequence"
+CHANGE_TIME: Final = "change_time"
+CHANGE_COLUMNS: Final = (OP, SEQUENCE, CHANGE_TIME)
+"""The columns that a change feed has besides those of its rows."""
+
+_TIME: Final[pa.DataType] = pa.timestamp("us", "UTC")
+
+
+@dataclass(frozen=True)
+class Keys(Part):
+    """The columns of the key, from its bytes, so that a delete has them too."""
+
+    codec: KeyCodec
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.codec.schema
+
+    def columns(self, batch: Batch, first: int) -> list[Any]:
+        return list(self.codec.unpack(batch.keys).columns)
+
+
+@dataclass(frozen=True)
+class Rows(Part):
+    """Columns of rows that are the records' values; nulls where a value is None.
+
+    Attributes:
+        codec: reads the rows.
+        names: which of their columns.
+        foreign: whether a foreign key is in front of them.
+    """
+
+    codec: RowCodec
+    names: Sequence[str]
+    foreign: bool = False
+
+    @property
+    def schema(self) -> pa.Schema:
+        return nullable(chosen(self.codec.schemas.current, self.names))
+
+    def columns(self, batch: Batch, first: int) -> list[Any]:
+        rows = self.codec.unpack(_rows(batch.values, self.foreign))
+        return [rows.column(name) for name in self.names]
+
+
+@dataclass(frozen=True)
+class JoinedRows(Part):
+    """Columns of the left rows, then columns of the right rows; the values are pairs, or None.
+
+    Attributes:
+        left, right: read the rows.
+        left_names, right_names: which of their columns.
+        shared: by the left name, the right column that fills a column of the left where there is no left row.
+        foreign: whether a foreign key is in front of the left rows.
+    """
+
+    left: RowCodec
+    right: RowCodec
+    left_names: Sequence[str]
+    right_names: Sequence[str]
+    shared: Mapping[str, str] = field(default_factory=dict)
+    foreign: bool = False
+
+    @property
+    def schema(self) -> pa.Schema:
+        sides = (
+            chosen(self.left.schemas.current, self.left_names),
+            chosen(self.right.schemas.current, self.right_names),
+        )
+        return nullable(pa.schema([column for side in sides for column in side]))
+
+    def columns(self, batch: Batch, first: int) -> list[Any]:
+        pairs = [_NOTHING if value is None else value for value in batch.values]
+        left = self.left.unpack(_rows([row for row, _ in pairs], self.foreign))
+        right = self.right.unpack([row for _, row in pairs])
+        columns = [
+            pc.coalesce(left[name], right[self.shared[name]]) if name in self.shared else left[name]
+            for name in self.left_names
+        ]
+        return columns + [right[name] for name in self.right_names]
+
+
+@dataclass(frozen=True)
+class ChangeColumns(Part):
+    """What tells the changes of a change feed apart: what it is, its order, and its time."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        types: list[tuple[str, pa.DataType]] = [(OP, pa.string()), (SEQUENCE, pa.int64()), (CHANGE_TIME, _TIME)]
+        return pa.schema(types)
+
+    def columns(self, batch: Batch, first: int) -> list[Any]:
+        return [
+            pa.array(["delete" if value is None else "upsert" for value in batch.values], pa.string()),
+            pa.array(range(first, first + len(batch)), pa.int64()),
+            _times(batch),
+        ]
+
+
+@dataclass(frozen=True)
+class Times(Part):
+    """The records' times, in a column of that name."""
+
+    name: str
+
+    @property
+    def schema(self) -> pa.Schema:
+        return pa.schema([(self.name, _TIME)])
+
+    def columns(self, batch: Batch, first: int) -> list[Any]:
+        return [_times(batch)]
+
+
+def _times(batch: Batch) -> Any:
+    return pa.array(batch.timestamps, pa.int64()).cast(_TIME)
+
+
+def _rows(values: Sequence[bytes | None], foreign: bool) -> Sequence[bytes | None]:
+    """The packed rows, without the foreign key in front of them if there is one."""
+    return [None if value is None else without_foreign_key(value) for value in values] if foreign else values
+
+
+_NOTHING: Final[tuple[None, None]] = (None, None)
+
+
+def pair(left: bytes | None, right: bytes | None) -> tuple[bytes | None, bytes | None]:
+    """What a join makes of two rows."""
+    return left, right

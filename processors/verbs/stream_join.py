@@ -1,0 +1,43 @@
+"""``stream_join``: the rows of two streams that are close in time (KIP-77)."""
+
+from collections.abc import Mapping, Sequence
+
+from millpond.processors.dsl.builder import StreamsBuilder
+from millpond.processors.options.join_windows import JoinWindows
+from millpond.processors.options.joins import JoinType
+from millpond.processors.verbs.parts import JoinedRows, pair
+from millpond.processors.verbs.verb import PackedRows, Verb
+from millpond.stores.serdes import BYTES
+
+
+def stream_join(
+    name: str,
+    left: PackedRows,
+    right: PackedRows,
+    join_type: JoinType,
+    windows: JoinWindows,
+    *,
+    columns: Sequence[str],
+    shared: Mapping[str, str],
+) -> Verb:
+    """The verb.
+
+    Args:
+        name: its name.
+        left, right: its inputs, with topics ``left`` and ``right``.
+        join_type: inner, left or outer.
+        windows: which rows belong together, in microseconds.
+        columns: the right side's columns in the result; the left side has all.
+        shared: by the left name, the right side's column that is shown where there is no left row.
+    """
+    builder = StreamsBuilder(key_serde=BYTES, value_serde=BYTES)
+    one, other = builder.stream(left.topic), builder.stream(right.topic)
+    if join_type is JoinType.OUTER:
+        joined = one.outer_join(other, pair, windows=windows)
+    elif join_type is JoinType.LEFT:
+        joined = one.left_join(other, pair, windows=windows)
+    else:
+        joined = one.join(other, pair, windows=windows)
+    joined.to(name)
+    rows = JoinedRows(left.rows, right.rows, left.rows.schemas.current.names, columns, shared)
+    return Verb(builder.build(), {left.topic: left, right.topic: right}, (rows,))

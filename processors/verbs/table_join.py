@@ -1,0 +1,71 @@
+"""``table_join``: two change feeds joined, by key (KIP-77) or by foreign key (KIP-213); a change feed comes out."""
+
+from collections.abc import Sequence
+
+from millpond.processors.dsl.builder import StreamsBuilder
+from millpond.processors.dsl.streams_and_tables import KTable
+from millpond.processors.options.joins import JoinType
+from millpond.processors.options.materialized import Materialized
+from millpond.processors.verbs.parts import CHANGE_TIME, ChangeColumns, JoinedRows, Keys, Rows, Times, pair
+from millpond.processors.verbs.verb import PackedRows, Verb, foreign_key_of
+from millpond.stores.serdes import BYTES, MSGPACK
+
+
+def table_join(
+    name: str,
+    left: PackedRows,
+    right: PackedRows,
+    join_type: JoinType,
+    *,
+    history: int | None,
+    left_columns: Sequence[str],
+    right_columns: Sequence[str],
+) -> Verb:
+    """The verb; a join by foreign key if the left rows have one in front.
+
+    Args:
+        name: its name.
+        left, right: its inputs, with topics ``left`` and ``right``.
+        join_type: inner, left or, by key, outer.
+        history: for versioned tables, how long versions and deletes are remembered, in microseconds; None to take
+            changes in the order in which they arrive.
+        left_columns, right_columns: the columns of either side in the result, besides those of the key.
+    """
+    builder = StreamsBuilder(key_serde=BYTES, value_serde=BYTES)
+    one, other = _table(builder, left.topic, history), _table(builder, right.topic, history)
+    if left.foreign is not None:
+        joined = _joined_by_foreign_key(one, other, join_type)
+    elif join_type is JoinType.OUTER:
+        joined = one.outer_join(other, pair)
+    elif join_type is JoinType.LEFT:
+        joined = one.left_join(other, pair)
+    else:
+        joined = one.join(other, pair)
+    joined.to(name)
+    rows = JoinedRows(left.rows, right.rows, left_columns, right_columns, foreign=left.foreign is not None)
+    inputs = {left.topic: left, right.topic: right}
+    stores = {
+        left.topic: (Keys(left.keys), Rows(left.rows, left_columns, left.foreign is not None), Times(CHANGE_TIME)),
+        right.topic: (Keys(right.keys), Rows(right.rows, right_columns), Times(CHANGE_TIME)),
+    }
+    return Verb(builder.build(), inputs, (Keys(left.keys), rows, ChangeColumns()), stores)
+
+
+def _joined_by_foreign_key(one: KTable, other: KTable, join_type: JoinType) -> KTable:
+    """The pairs, which such a join keeps.
+
+    An inner join is a left join without the rows that lack a partner: KIP-213's inner join sends nothing for a row
+    whose foreign key is null, so a row that was deleted and put back with such a key within a micro-batch would keep
+    its old result.
+    """
+    joined = one.left_join(other, pair, Materialized(value_serde=MSGPACK), foreign_key=foreign_key_of)
+    return joined if join_type is JoinType.LEFT else joined.filter(_is_complete)
+
+
+def _is_complete(key: bytes, joined: tuple[bytes, bytes | None]) -> bool:
+    return joined[1] is not None
+
+
+def _table(builder: StreamsBuilder, topic: str, history: int | None) -> KTable:
+    store = Materialized(topic) if history is None else Materialized.versioned(topic, history_retention=history)
+    return builder.table(topic, materialized=store)

@@ -1,0 +1,189 @@
+"""``Verb``: a topology on packed rows, with how rows become its records, and its records rows.
+
+Rule of this module: no Python object is made of a column's value. Keys and values are bytes from the moment a row is
+read until the result's columns are made, and all times are integers in *microseconds* since 1970, which is what Spark's
+timestamps have: for a topology, times are just numbers.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from millpond.processors.runtime.batch import Batch
+from millpond.processors.runtime.topology import Topology
+from millpond.processors.verbs.change_feed import Change
+from millpond.stores.rows.packing import RowCodec
+from millpond.stores.rows.tuple_keys import KeyCodec, null_rows
+
+MICROS: Final = 1_000
+"""Microseconds in the millisecond, which is the unit of integers that a user gives as a duration."""
+
+_LENGTH: Final = 4
+_NO_KEY: Final = b"\xff" * _LENGTH
+
+
+class NullKeys(Enum):
+    """What happens to a row with a null in its key."""
+
+    REFUSED = "refused"
+    """It is unusable: a table's row needs a key."""
+
+    DROPPED = "dropped"
+    """It is left out, because it could only join, and null equals nothing."""
+
+    APART = "apart"
+    """It has a key that no other row has, so it meets nothing but is kept."""
+
+    EQUAL = "equal"
+    """Null is a key like any other: the rows that have it are a group."""
+
+
+@dataclass(frozen=True)
+class Input(ABC):
+    """How the rows of one input become records. Travels to the workers.
+
+    Rows come as the columns ``key``, ``value`` and, if there is one, ``foreign`` (structs), ``timestamp`` (int64,
+    microseconds) and, for a change feed, ``op`` (string).
+
+    Attributes:
+        topic: the topic of the topology.
+        keys: how keys are packed.
+        null_keys: what happens to rows with a null in their key.
+    """
+
+    topic: str
+    keys: KeyCodec
+    null_keys: NullKeys
+
+    def keys_of(self, rows: pa.Table) -> list[bytes]:
+        """The packed keys."""
+        columns = flattened(rows["key"])
+        keys = self.keys.pack(columns)
+        if self.null_keys is not NullKeys.APART:
+            return keys
+        for i in np.flatnonzero(null_rows(columns)).tolist():
+            # Unlike any key of the other side, and spread over the tasks.
+            keys[i] += b"\xff" + self.topic.encode() + rows["timestamp"][i].as_py().to_bytes(8, signed=True)
+        return keys
+
+    def keyless(self, rows: pa.Table) -> list[int]:
+        """The positions of rows that have a null in their key but must not."""
+        if self.null_keys is not NullKeys.REFUSED:
+            return []
+        found: list[int] = np.flatnonzero(null_rows(flattened(rows["key"]))).tolist()
+        return found
+
+    def values_of(self, rows: pa.Table, changes: Sequence[Change | None] | None = None) -> list[bytes | None]:
+        """The packed values; None for a delete, whose columns may be anything."""
+        if changes is None or Change.DELETE not in changes:
+            return list(self.packed(rows))
+        kept = [change is not Change.DELETE for change in changes]
+        mask: Any = pa.array(kept)
+        packed = iter(self.packed(rows.filter(mask)))
+        return [next(packed) if keep else None for keep in kept]
+
+    @abstractmethod
+    def packed(self, rows: pa.Table) -> list[bytes]:
+        """The packed value of each row."""
+
+
+@dataclass(frozen=True)
+class PackedRows(Input):
+    """Rows that are kept or passed on as they are.
+
+    Attributes:
+        rows: how they are packed.
+        foreign: how the foreign key in front of each is packed; None if there is none.
+    """
+
+    rows: RowCodec
+    foreign: KeyCodec | None = None
+
+    def packed(self, rows: pa.Table) -> list[bytes]:
+        values = self.rows.pack(flattened(rows["value"]))
+        if self.foreign is None:
+            return values
+        columns = flattened(rows["foreign"])
+        keys = [len(key).to_bytes(_LENGTH) + key for key in self.foreign.pack(columns)]
+        for i in np.flatnonzero(null_rows(columns)).tolist():
+            keys[i] = _NO_KEY
+        return [key + value for key, value in zip(keys, values, strict=True)]
+
+
+def foreign_key_of(value: bytes) -> bytes | None:
+    """The packed foreign key in front of a value; None if it had a null."""
+    length = value[:_LENGTH]
+    return None if length == _NO_KEY else value[_LENGTH : _LENGTH + int.from_bytes(length)]
+
+
+def without_foreign_key(value: bytes) -> bytes:
+    """The packed row behind the foreign key."""
+    length = value[:_LENGTH]
+    return value[_LENGTH if length == _NO_KEY else _LENGTH + int.from_bytes(length) :]
+
+
+def flattened(column: Any) -> pa.Table:
+    """The fields of a struct column as a table's columns."""
+    whole: Any = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    names = [field.name for field in whole.type]
+    return pa.Table.from_arrays(whole.flatten(), schema=pa.schema(list(whole.type))) if names else pa.table({})
+
+
+class Part(ABC):
+    """Some columns of a verb's result. Travels to the workers."""
+
+    @property
+    @abstractmethod
+    def schema(self) -> pa.Schema:
+        """The columns."""
+
+    @abstractmethod
+    def columns(self, batch: Batch, first: int) -> list[Any]:
+        """The columns for the records of a batch, of which the first has that ``sequence``."""
+
+
+@dataclass(frozen=True)
+class Verb:
+    """A verb, ready to be run by a driver. Travels to the workers.
+
+    Attributes:
+        topology: what runs; its only sink is called ``name``.
+        inputs: by topic.
+        parts: the result's columns, from left to right.
+        stores: by name, the columns of the stores that show what the verb knows.
+    """
+
+    topology: Topology
+    inputs: Mapping[str, Input]
+    parts: Sequence[Part]
+    stores: Mapping[str, Sequence[Part]] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The verb's name, and that of its sink."""
+        return next(iter(self.topology.sinks))
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The result's columns."""
+        return schema_of(self.parts)
+
+
+def schema_of(parts: Sequence[Part]) -> pa.Schema:
+    """The columns of all parts."""
+    return pa.schema([column for part in parts for column in part.schema])
+
+
+def nullable(schema: pa.Schema) -> pa.Schema:
+    """The same columns, where each can be null."""
+    return pa.schema([field.with_nullable(True) for field in schema])
+
+
+def chosen(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
+    """Some of the columns."""
+    return pa.schema([schema.field(name) for name in names])

@@ -1,0 +1,64 @@
+"""The schemas of the rows in an application's stores, kept beside its state.
+
+Rule of this module: a schema is a file of its own, written once, under its number; the newest file holds the whole
+history. ``<application>/<place>-schema-<number>.json``
+"""
+
+import re
+from collections.abc import Collection, Mapping
+from typing import Final
+
+import pyarrow as pa
+
+from millpond.errors import StateConflictError
+from millpond.stores.durability.storage import Storage
+from millpond.stores.rows.schemas import Schemas
+
+_NAME: Final = "{place}-schema-{number}.json"
+
+
+def kept_schemas(storage: Storage, application_id: str, place: str) -> Schemas | None:
+    """The history of a place's schemas; None if it has none yet.
+
+    Raises:
+        FormatError: it was written by a later release.
+    """
+    pattern = re.compile(re.escape(place) + r"-schema-(\d+)\.json")
+    found = [pattern.fullmatch(file.path.rpartition("/")[2]) for file in storage.list(application_id)]
+    newest = max((int(match[1]) for match in found if match is not None), default=None)
+    if newest is None:
+        return None
+    return Schemas.from_json(storage.read(_path(application_id, place, newest)).decode())
+
+
+def evolve_schemas(
+    storage: Storage,
+    application_id: str,
+    place: str,
+    schema: pa.Schema,
+    renamed: Mapping[str, str],
+    dropped: Collection[str],
+) -> Schemas:
+    """The history of a place's schemas with ``schema`` as its newest, which is kept if it is new.
+
+    Raises:
+        StateConflictError: rows of the schemas so far cannot be read as rows of this one, or somebody else has kept
+            another schema at the same time.
+    """
+    before = kept_schemas(storage, application_id, place)
+    where = f"{place!r} of {application_id!r}"
+    after = Schemas.first(schema) if before is None else before.evolved(schema, renamed, dropped, where=where)
+    if after == before:
+        return after
+    path = _path(application_id, place, after.number)
+    with storage.writing(path) as stream:
+        stream.write(after.to_json().encode())
+    if kept_schemas(storage, application_id, place) != after:
+        raise StateConflictError(
+            f"{storage.describe(path)} was written by another job at the same time; start one job after the other"
+        )
+    return after
+
+
+def _path(application_id: str, place: str, number: int) -> str:
+    return f"{application_id}/{_NAME.format(place=place, number=number)}"

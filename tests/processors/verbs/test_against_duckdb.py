@@ -1,0 +1,274 @@
+"""Every verb gives what DuckDB gives for the whole input, in whatever order and batches the rows arrive."""
+
+import random
+from collections.abc import Sequence
+from datetime import datetime
+from itertools import pairwise
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from millpond.processors.options.join_windows import JoinWindows
+from millpond.processors.options.joins import JoinType
+from millpond.processors.options.windows import SessionWindows, TimeWindows
+from millpond.processors.verbs import aggregates
+from millpond.processors.verbs.aggregate import Windows, aggregate
+from millpond.processors.verbs.asof_join import asof_join
+from millpond.processors.verbs.latest import latest
+from millpond.processors.verbs.row_aggregate import RowAggregate
+from millpond.processors.verbs.stream_join import stream_join
+from millpond.processors.verbs.table_join import table_join
+from millpond.processors.verbs.verb import MICROS, NullKeys, Verb
+from millpond.stores.serdes import Serde
+from tests.processors.verbs.running import Rows, an_aggregated_input, an_input, running
+
+HISTORIES = range(60)
+LONG = 1_000_000
+
+STRING: pa.DataType = pa.string()
+LONG_INT: pa.DataType = pa.int64()
+KEYS = ("a", "b", "c", None)
+
+
+def driven(
+    verb: Verb,
+    sides: dict[str, Rows],
+    seed: int,
+    *,
+    backend: str = "memory",
+    serde: Serde[Any] | None = None,
+) -> list[dict[str, Any]]:
+    """What comes out for the rows of both sides, each side in its order, in micro-batches of any size."""
+    chance = random.Random(seed)
+    waiting = {role: list(rows) for role, rows in sides.items()}
+    with running(verb, backend, serde) as driver:
+        while any(waiting.values()):
+            batch = {}
+            for role, rows in waiting.items():
+                size = chance.randint(0, 5)
+                batch[role], waiting[role] = rows[:size], rows[size:]
+            driver.pipe(batch, dict.fromkeys(sides, "t"))
+        driver.complete()
+        return driver.read()
+
+
+def in_any_order(rows: Sequence[Any]) -> list[str]:
+    return sorted(map(repr, rows))
+
+
+def asked(query: str, **tables: Rows) -> list[tuple[Any, ...]]:
+    with duckdb.connect() as connection:
+        for name, rows in tables.items():
+            connection.register(name, pa.Table.from_pylist(list(rows), SCHEMAS[name]))
+        return connection.execute(query).fetchall()
+
+
+CHANGES = pa.schema([("k", STRING), ("t", LONG_INT), ("v", LONG_INT), ("f", STRING), ("op", STRING)])
+SCHEMAS = {
+    "l": pa.schema([("id", LONG_INT), ("k", STRING), ("t", LONG_INT)]),
+    **dict.fromkeys(("r", "ours", "theirs"), CHANGES),
+}
+
+
+def left_rows(chance: random.Random) -> Rows:
+    return [{"id": i, "k": chance.choice(KEYS), "t": chance.randint(0, 60)} for i in range(chance.randint(0, 25))]
+
+
+def right_rows(chance: random.Random, keys: Sequence[str | None] = KEYS) -> Rows:
+    """At most one row for a key and time, so that no answer depends on the order of arrival."""
+    places = [(k, t) for k in keys for t in range(61)]
+    rows = chance.sample(places, chance.randint(0, 20))
+    return [
+        {"k": k, "t": t, "v": i, "op": chance.choice(["upsert", "upsert", "delete"])} for i, (k, t) in enumerate(rows)
+    ]
+
+
+def joined_values(rows: Sequence[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    return [(row["id"], row["k"], row["v"]) for row in rows]
+
+
+@pytest.mark.parametrize("how", [JoinType.INNER, JoinType.LEFT])
+@pytest.mark.parametrize("backend", ["memory", "lmdb", "rocksdb"])
+def test_an_asof_join_gives_each_row_the_version_that_was_valid_at_its_time(how: JoinType, backend: str) -> None:
+    for seed in HISTORIES if backend == "memory" else range(5):
+        chance = random.Random(seed)
+        lefts, rights = left_rows(chance), right_rows(chance)
+        kept = [row for row in rights if row["k"] is not None]
+        left = an_input("left", {"k": STRING}, {"id": LONG_INT, "k": STRING}, NullKeys.APART)
+        right = an_input("right", {"k": STRING}, {"v": LONG_INT}, NullKeys.DROPPED)
+        verb = asof_join("priced", left, right, how, history=LONG, grace=LONG, columns=["v"])
+        found = joined_values(driven(verb, {"left": lefts, "right": kept}, seed, backend=backend))
+        if how is JoinType.INNER:
+            found = [row for row in found if row[1] is not None]
+        query = """
+            SELECT l.id, l.k, CASE WHEN r.op = 'upsert' THEN r.v END FROM l ASOF LEFT JOIN r
+            ON l.k = r.k AND l.t >= r.t
+        """
+        expected = asked(query, l=lefts, r=rights)
+        if how is JoinType.INNER:
+            expected = [row for row in expected if row[2] is not None]
+        assert in_any_order(found) == in_any_order(expected), seed
+
+
+@pytest.mark.parametrize("how", list(JoinType))
+def test_a_stream_join_gives_the_pairs_that_are_close_in_time_and_once_who_has_none(how: JoinType) -> None:
+    names = {JoinType.INNER: "INNER", JoinType.LEFT: "LEFT", JoinType.OUTER: "FULL OUTER"}
+    for seed in HISTORIES:
+        chance = random.Random(seed)
+        lefts = left_rows(chance)
+        rights = [{"k": chance.choice(KEYS), "t": chance.randint(0, 60), "v": i} for i in range(chance.randint(0, 20))]
+        before, after = chance.randint(0, 10), chance.randint(0, 10)
+        windows = JoinWindows(before, after, LONG)
+        left = an_input("left", {"k": STRING}, {"id": LONG_INT, "k": STRING}, NullKeys.APART)
+        right = an_input("right", {"k": STRING}, {"k": STRING, "v": LONG_INT}, NullKeys.APART)
+        verb = stream_join("pairs", left, right, how, windows, columns=["v"], shared={"k": "k"})
+        found = joined_values(driven(verb, {"left": lefts, "right": rights}, seed))
+        expected = asked(
+            f"""SELECT l.id, coalesce(l.k, r.k), r.v FROM l {names[how]} JOIN r
+            ON l.k = r.k AND r.t BETWEEN l.t - {before} AND l.t + {after}""",
+            l=lefts,
+            r=rights,
+        )
+        assert in_any_order(found) == in_any_order(expected), (seed, how)
+
+
+def the_table_of(changes: Sequence[dict[str, Any]], key: str) -> dict[Any, dict[str, Any]]:
+    """What a MERGE of a change feed leaves in a table."""
+    table: dict[Any, dict[str, Any]] = {}
+    for change in sorted(changes, key=lambda change: change["sequence"]):
+        row = {name: value for name, value in change.items() if name not in ("op", "sequence", "change_time")}
+        if change["op"] == "delete":
+            table.pop(change[key], None)
+        else:
+            table[change[key]] = row
+    return table
+
+
+LATEST = """(SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY k ORDER BY t DESC) AS n FROM {0})
+WHERE n = 1 AND op <> 'delete')"""
+
+
+@pytest.mark.parametrize("how", list(JoinType))
+def test_a_table_join_is_kept_current_whichever_side_changes(how: JoinType) -> None:
+    names = {JoinType.INNER: "INNER", JoinType.LEFT: "LEFT", JoinType.OUTER: "FULL OUTER"}
+    for seed in HISTORIES:
+        chance = random.Random(seed)
+        ours, theirs = ([{**row, name: row["v"]} for row in right_rows(chance, ("a", "b", "c"))] for name in ("x", "y"))
+        left = an_input("left", {"k": STRING}, {"x": LONG_INT})
+        right = an_input("right", {"k": STRING}, {"y": LONG_INT})
+        verb = table_join("both", left, right, how, history=LONG, left_columns=["x"], right_columns=["y"])
+        merged = the_table_of(driven(verb, {"left": ours, "right": theirs}, seed), "k")
+        expected = asked(
+            f"""SELECT coalesce(a.k, b.k), a.v, b.v FROM {LATEST.format("ours")} a
+            {names[how]} JOIN {LATEST.format("theirs")} b ON a.k = b.k""",
+            ours=ours,
+            theirs=theirs,
+        )
+        assert in_any_order([(row["k"], row["x"], row["y"]) for row in merged.values()]) == in_any_order(expected), seed
+
+
+@pytest.mark.parametrize("how", [JoinType.INNER, JoinType.LEFT])
+def test_a_table_join_by_foreign_key_follows_changes_of_the_foreign_key_and_of_what_it_names(how: JoinType) -> None:
+    for seed in HISTORIES:
+        chance = random.Random(seed)
+        ours = [
+            {**row, "x": row["v"], "f": chance.choice(("p", "q", None))} for row in right_rows(chance, ("a", "b", "c"))
+        ]
+        theirs = [{**row, "y": row["v"]} for row in right_rows(chance, ("p", "q"))]
+        left = an_input("left", {"k": STRING}, {"x": LONG_INT, "f": STRING}, foreign={"f": STRING})
+        right = an_input("right", {"k": STRING}, {"y": LONG_INT})
+        verb = table_join("both", left, right, how, history=LONG, left_columns=["x", "f"], right_columns=["y"])
+        merged = the_table_of(driven(verb, {"left": ours, "right": theirs}, seed), "k")
+        expected = asked(
+            f"""SELECT a.k, a.v, a.f, b.v FROM {LATEST.format("ours")} a
+            {"INNER" if how is JoinType.INNER else "LEFT"} JOIN {LATEST.format("theirs")} b ON a.f = b.k""",
+            ours=ours,
+            theirs=theirs,
+        )
+        found = [(row["k"], row["x"], row["f"], row["y"]) for row in merged.values()]
+        assert in_any_order(found) == in_any_order(expected), seed
+
+
+def test_the_latest_rows_are_those_of_the_greatest_time_and_nothing_is_said_twice() -> None:
+    for seed in HISTORIES:
+        chance = random.Random(seed)
+        rows = [{**row, "v": row["v"] % 3} for row in right_rows(chance, ("a", "b", "c"))]
+        source = an_input("input", {"k": STRING}, {"v": LONG_INT})
+        changes = driven(latest("newest", source, history=LONG, columns=["v"]), {"input": rows}, seed)
+        expected = asked(f"SELECT k, v FROM {LATEST.format('r')}", r=rows)
+        assert in_any_order([(row["k"], row["v"]) for row in the_table_of(changes, "k").values()]) == in_any_order(
+            expected
+        )
+        for key in ("a", "b", "c"):
+            said = [(row["op"], row["v"]) for row in changes if row["k"] == key]
+            assert all(before != after for before, after in pairwise(said)), seed
+
+
+FOLDED = "count(*), sum(v), min(v), max(v), arg_max(v, t), list(v ORDER BY t)"
+CALLS = {
+    "n": aggregates.count(),
+    "total": aggregates.sum("v"),
+    "least": aggregates.min("v"),
+    "most": aggregates.max("v"),
+    "newest": aggregates.last("v"),
+    "all": aggregates.collect("v"),
+}
+
+
+def folded(rows: Rows, seed: int, windows: Windows | None, *, final: bool) -> list[dict[str, Any]]:
+    """What ``aggregate`` gives for rows whose times are milliseconds; windows are in milliseconds."""
+    values = {name: LONG_INT for name, call in CALLS.items() if call.column is not None}
+    calls = RowAggregate(CALLS, values)
+    source = an_aggregated_input("input", {"k": STRING}, values)
+    verb = aggregate("sums", source, calls, windows, final=final)
+    wide = [{"k": row["k"], "value": dict.fromkeys(values, row["v"]), "t": row["t"] * MICROS} for row in rows]
+    return driven(verb, {"input": wide}, seed, serde=calls.input_serde)
+
+
+def results(row: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(row[name] for name in CALLS)
+
+
+def start_and_end(window: dict[str, datetime]) -> tuple[int, int]:
+    start, end = (round(window[bound].timestamp() * 1000) for bound in ("start", "end"))
+    return start, end
+
+
+@pytest.mark.parametrize(
+    ("windows", "query"),
+    [
+        (
+            TimeWindows(10, grace=LONG),
+            f"SELECT k, t // 10 * 10 AS s, s + 10, {FOLDED} FROM r GROUP BY k, s",
+        ),
+        (
+            TimeWindows(12, advance=4, grace=LONG),
+            f"""SELECT k, s, s + 12, {FOLDED} FROM r, (SELECT unnest(range(0, 64, 4)) AS s)
+            WHERE t >= s AND t < s + 12 GROUP BY k, s""",
+        ),
+        (
+            SessionWindows(5, grace=LONG),
+            f"""SELECT k, min(t), max(t) + 5, {FOLDED} FROM (SELECT *, sum(new) OVER w AS g FROM (
+            SELECT *, (t - lag(t, 1, -100) OVER w >= 5)::INT AS new FROM r WINDOW w AS (PARTITION BY k ORDER BY t))
+            WINDOW w AS (PARTITION BY k ORDER BY t)) GROUP BY k, g""",
+        ),
+    ],
+    ids=["tumbling", "hopping", "session"],
+)
+def test_final_results_of_windows_are_those_of_the_whole_input(windows: Windows, query: str) -> None:
+    for seed in HISTORIES:
+        rows = right_rows(random.Random(seed))
+        found = [
+            (row["k"], *start_and_end(row["window"]), *results(row)) for row in folded(rows, seed, windows, final=True)
+        ]
+        assert in_any_order(found) == in_any_order(asked(query, r=rows)), seed
+
+
+def test_updates_lead_to_the_results_of_the_whole_input() -> None:
+    for seed in HISTORIES:
+        rows = right_rows(random.Random(seed))
+        merged = the_table_of(folded(rows, seed, None, final=False), "k")
+        found = [(key, *results(row)) for key, row in merged.items()]
+        assert in_any_order(found) == in_any_order(asked(f"SELECT k, {FOLDED} FROM r GROUP BY k", r=rows)), seed
