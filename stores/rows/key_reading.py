@@ -1,15 +1,20 @@
-"""Packed keys, read back: whole columns at once where all elements are of one length, else key by key.
+r"""Packed keys, read back: a regular expression finds all elements of a key at once, then columns are converted.
 
-Rule of this module: it reads what ``millpond.stores.rows.tuple_keys`` writes, and nothing else: other codes than the
-type's, or bytes left over, are errors.
+Rule of this module: it reads what ``millpond.stores.rows.tuple_keys`` writes, and nothing else: what does not match the
+types' codes to the last byte is an error.
+
+The expression of a type has a group for what follows the code, which takes part unless the element is null. That of a
+struct has a group for its code and then those of its fields. Within a list nothing is a group: its elements are found
+by an expression of their own.
 """
 
-import struct
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, chain, pairwise
 from typing import Any, Final
 
 import numpy as np
-import pyarrow as pa
+import numpy.typing as npt
 
 from millpond.errors import SerdeError
 from millpond.stores.rows.key_codes import (
@@ -21,7 +26,6 @@ from millpond.stores.rows.key_codes import (
     FLOAT64,
     LIST,
     NULL,
-    SIGN,
     STRING,
     STRUCT,
     TRUE,
@@ -31,16 +35,12 @@ from millpond.stores.rows.key_codes import (
 from millpond.stores.rows.nested import child_fields
 from millpond.stores.rows.physical import from_physical
 
-Reader = Callable[[bytes, int], tuple[Any, int]]
-"""Reads the element at an offset: gives its physical value and the offset behind it."""
+_TEXT: Final = rb"[^\x00]*(?:\x00\xff[^\x00]*)*"
+_LENGTHS: Final = {FLOAT32: 4, WIDE_DECIMAL: 16}
+_WORD: Final = 8
 
-_UNREADABLE: Final = (LookupError, ValueError, struct.error)
-_WORD: Final = struct.Struct(">Q")
-_HALF_WORD: Final = struct.Struct(">I")
-_DOUBLE: Final = struct.Struct(">d")
-_SINGLE: Final = struct.Struct(">f")
-_WORD_SIZE: Final = 1 + _WORD.size
-_VARIABLE: Final = {NULL, FALSE, FLOAT32, FLOAT64, WIDE_DECIMAL, BINARY, STRING, LIST, STRUCT}
+Groups = Iterator[Sequence[bytes | None]]
+"""What the groups of an expression found, group by group: in each, one for each row."""
 
 
 def read_keys(keys: Sequence[bytes], types: Sequence[Any]) -> list[Any]:
@@ -53,156 +53,95 @@ def read_keys(keys: Sequence[bytes], types: Sequence[Any]) -> list[Any]:
     Raises:
         SerdeError: a key does not hold elements of these types.
     """
-    codes = [code_of(type_) for type_ in types]
-    fast = None
-    if keys and codes == [STRING]:
-        fast = _one_string(keys)
-    elif keys and not _VARIABLE.intersection(codes):
-        fast = _words(keys, types, codes)
-    return _columns(keys, types) if fast is None else fast
+    expression = re.compile(b"".join(_expression(type_, b"(") for type_ in types), re.DOTALL)
+    rows = [match and match.groups() for match in map(expression.fullmatch, keys)]
+    if None in rows:
+        place = rows.index(None)
+        shown = ", ".join(map(str, types))
+        raise SerdeError(f"key {place} of {len(keys)} ({keys[place].hex()}) is no packed key of {shown}")
+    groups = _groups(rows, expression.groups)
+    return [from_physical(_values(type_, groups, len(keys)), type_) for type_ in types]
 
 
-def _one_string(keys: Sequence[bytes]) -> list[Any] | None:
-    """Keys of one string each, if none of them is null or has an escape."""
-    joined = b"".join(keys)
-    if joined.count(END) != len(keys) or {key[:1] + key[-1:] for key in keys} != {bytes([STRING]) + END}:
-        return None
-    return [from_physical([key[1:-1] for key in keys], pa.string())]
+def _groups(rows: Sequence[Any], count: int) -> Groups:
+    return ([row[group] for row in rows] for group in range(count))
 
 
-def _words(keys: Sequence[bytes], types: Sequence[Any], codes: Sequence[int]) -> list[Any] | None:
-    """Keys whose elements are all of eight bytes, if none of them is null."""
-    width = _WORD_SIZE * len(codes)
-    if set(map(len, keys)) != {width}:
-        return None
-    table = np.frombuffer(b"".join(keys), np.uint8).reshape(len(keys), len(codes), _WORD_SIZE)
-    if not np.all(table[:, :, 0] == codes):
-        return None
-    numbers = np.ascontiguousarray(table[:, :, 1:]).view(">u8")[:, :, 0].astype(np.uint64) ^ np.uint64(SIGN)
-    return [from_physical(numbers.view(np.int64)[:, place].tolist(), type_) for place, type_ in enumerate(types)]
+def _expression(type_: Any, group: bytes) -> bytes:
+    """The expression of an element.
 
-
-def _columns(keys: Sequence[bytes], types: Sequence[Any]) -> list[Any]:
-    read = _sequence([_reader(type_) for type_ in types])
-    rows = []
-    for place, key in enumerate(keys):
-        try:
-            row, end = read(key, 0)
-            if end < len(key):
-                raise ValueError(f"{len(key) - end} bytes too many")
-        except _UNREADABLE as error:
-            shown = ", ".join(map(str, types))
-            raise SerdeError(
-                f"key {place} of {len(keys)} ({key.hex()}) is no packed key of {shown}: {error}"
-            ) from error
-        rows.append(row)
-    return [from_physical([row[place] for row in rows], type_) for place, type_ in enumerate(types)]
-
-
-def _reader(type_: Any) -> Reader:
-    """The reader of elements of a type, which may be null."""
+    Args:
+        type_: of the element.
+        group: what opens a group.
+    """
     code = code_of(type_)
-    some = _some(type_, code)
-
-    def read(data: bytes, start: int) -> tuple[Any, int]:
-        found = data[start]
-        if found == code:
-            return some(data, start + 1)
-        if found == NULL:
-            return None, start + 1
-        if found == TRUE and code == FALSE:
-            return True, start + 1
-        raise ValueError(f"the code {found:02x} at byte {start} is not {code:02x}, that of {type_}")
-
-    return read
+    if code == NULL:
+        return re.escape(bytes([NULL]))
+    return b"(?:%b|%b)" % (re.escape(bytes([NULL])), _some(type_, code, group))
 
 
-def _some(type_: Any, code: int) -> Reader:
-    """The reader of what follows the code."""
-    if code == LIST:
-        return _list(_reader(type_.value_type))
+def _some(type_: Any, code: int, group: bytes) -> bytes:
+    """The expression of an element that is not null."""
+    begin, end = re.escape(bytes([code])), re.escape(END)
+    if code == FALSE:
+        return b"%b[%b%b])" % (group, begin, re.escape(bytes([TRUE])))
+    if code in (BINARY, STRING):
+        return b"%b%b%b)%b" % (begin, group, _TEXT, end)
     if code == STRUCT:
-        return _struct(_sequence([_reader(field.type) for field in child_fields(type_)]))
-    return _LEAVES.get(code, _word)
+        fields = b"".join(_expression(field.type, group) for field in child_fields(type_))
+        return b"%b%b)%b%b" % (group, begin, fields, end)
+    if code == LIST:
+        return b"%b%b(?:%b)*)%b" % (begin, group, _expression(type_.value_type, b"(?:"), end)
+    return b"%b%b.{%d})" % (begin, group, _LENGTHS.get(code, _WORD))
 
 
-def _sequence(readers: Sequence[Reader]) -> Reader:
-    def read(data: bytes, start: int) -> tuple[Any, int]:
-        values = []
-        for element in readers:
-            value, start = element(data, start)
-            values.append(value)
-        return values, start
-
-    return read
-
-
-def _list(element: Reader) -> Reader:
-    def read(data: bytes, start: int) -> tuple[Any, int]:
-        values = []
-        while data[start]:
-            value, start = element(data, start)
-            values.append(value)
-        return values, start + 1
-
-    return read
+def _values(type_: Any, groups: Groups, count: int) -> Sequence[Any]:
+    """The physical values of a column of ``count`` elements, which takes as many groups as its expression has."""
+    code = code_of(type_)
+    if code == NULL:
+        return [None] * count
+    found = next(groups)
+    if code == STRUCT:
+        fields = [_values(field.type, groups, count) for field in child_fields(type_)]
+        return _where(found, list(zip(*fields, strict=True)) if fields else [()] * count)
+    if code == LIST:
+        return _where(found, _lists(type_, found))
+    if code in (BINARY, STRING):
+        return _texts(found)
+    if code == FALSE:
+        return [None if flag is None else flag[0] == TRUE for flag in found]
+    if code == WIDE_DECIMAL:
+        return [None if number is None else bytes([number[0] ^ 0x80]) + number[1:] for number in found]
+    return _where(found, _numbers(found, code).tolist())
 
 
-def _struct(fields: Reader) -> Reader:
-    def read(data: bytes, start: int) -> tuple[Any, int]:
-        values, end = fields(data, start)
-        if data[end]:
-            raise ValueError(f"a struct does not end at byte {end}")
-        return values, end + 1
-
-    return read
+def _where(found: Sequence[bytes | None], values: list[Any]) -> list[Any]:
+    """``values`` with None where nothing was found."""
+    if None not in found:
+        return values
+    return [None if part is None else value for part, value in zip(found, values, strict=True)]
 
 
-def _nothing(data: bytes, start: int) -> tuple[Any, int]:
-    return None, start
+def _lists(type_: Any, bodies: Sequence[bytes | None]) -> list[Any]:
+    element = re.compile(_expression(type_.value_type, b"("), re.DOTALL)
+    parts = [[match.groups() for match in element.finditer(body or b"")] for body in bodies]
+    rows = list(chain.from_iterable(parts))
+    values = _values(type_.value_type, _groups(rows, element.groups), len(rows))
+    ends = accumulate(map(len, parts), initial=0)
+    return [values[start:stop] for start, stop in pairwise(ends)]
 
 
-def _false(data: bytes, start: int) -> tuple[Any, int]:
-    return False, start
+def _texts(found: Sequence[bytes | None]) -> Sequence[bytes | None]:
+    if END not in b"".join(filter(None, found)):
+        return found
+    return [text and text.replace(ESCAPED, END) for text in found]
 
 
-def _word(data: bytes, start: int) -> tuple[Any, int]:
-    return _WORD.unpack_from(data, start)[0] - SIGN, start + 8
-
-
-def _wide_decimal(data: bytes, start: int) -> tuple[Any, int]:
-    number = data[start : start + 16]
-    return bytes([number[0] ^ 0x80]) + number[1:], start + len(number)
-
-
-def _float64(data: bytes, start: int) -> tuple[Any, int]:
-    bits = _WORD.unpack_from(data, start)[0]
-    return _DOUBLE.unpack(_WORD.pack(bits ^ SIGN if bits & SIGN else bits ^ 2**64 - 1))[0], start + 8
-
-
-def _float32(data: bytes, start: int) -> tuple[Any, int]:
-    bits = _HALF_WORD.unpack_from(data, start)[0]
-    return _SINGLE.unpack(_HALF_WORD.pack(bits ^ 1 << 31 if bits & 1 << 31 else bits ^ 2**32 - 1))[0], start + 4
-
-
-def _binary(data: bytes, start: int) -> tuple[Any, int]:
-    end = data.index(END, start)
-    while data.startswith(ESCAPED, end):
-        end = data.index(END, end + len(ESCAPED))
-    return data[start:end].replace(ESCAPED, END), end + 1
-
-
-def _string(data: bytes, start: int) -> tuple[Any, int]:
-    value, end = _binary(data, start)
-    return value.decode(), end
-
-
-_LEAVES: Final[dict[int, Reader]] = {
-    NULL: _nothing,
-    FALSE: _false,
-    WIDE_DECIMAL: _wide_decimal,
-    FLOAT32: _float32,
-    FLOAT64: _float64,
-    BINARY: _binary,
-    STRING: _string,
-}
+def _numbers(found: Sequence[bytes | None], code: int) -> npt.NDArray[Any]:
+    size = _LENGTHS.get(code, _WORD)
+    data = b"".join([number or bytes(size) for number in found])
+    numbers = np.frombuffer(data, f">i{size}").astype(f"i{size}")
+    unsigned = numbers ^ np.iinfo(numbers.dtype).min
+    if code in (FLOAT32, FLOAT64):
+        return np.where(numbers < 0, unsigned, ~numbers).view(f"f{size}")
+    return unsigned

@@ -268,29 +268,34 @@ def _array(values: Sequence[Any], type_: Any) -> Any:
     if pa.types.is_decimal128(type_):
         return _decimal_array(values, type_)
     if type_ in _WORDS and not pa.types.is_floating(type_):
-        return _int_array(values).cast(f"int{type_.bit_width}").view(type_)
+        return _number_array(values, type_)
     return pa.array(values, type_, from_pandas=False)
 
 
 def _int_array(values: Sequence[Any]) -> Any:
     """``pa.array`` would cut off what is behind the point; here only ints are ints."""
     array = pa.array(values, from_pandas=False)
-    if not (pa.types.is_int64(array.type) or pa.types.is_null(array.type)):
+    if pa.types.is_null(array.type):
+        return pa.nulls(len(array), pa.int64())
+    if not pa.types.is_int64(array.type):
         raise TypeError(f"these are {array.type}, not int64")
-    return array.cast(pa.int64())
+    return array
+
+
+def _number_array(values: Sequence[Any], type_: Any) -> Any:
+    array = _int_array(values)
+    return (array if type_.bit_width == array.type.bit_width else array.cast(f"int{type_.bit_width}")).view(type_)
 
 
 def _decimal_array(values: Sequence[Any], type_: Any) -> Any:
     if type_.precision <= SHORT_DECIMAL:
         array = _int_array(values)
-        lower = words(array.fill_null(0))
-        data = np.column_stack([lower, lower >> 63])
+        lower = words(array)
+        data = np.stack([lower, lower >> 63], axis=1)
     else:
         array = pa.array(values, pa.binary(16), from_pandas=False)
-        halves = _fixed(array.fill_null(bytes(16)), np.dtype((">u8", 2)))
-        data = halves[:, ::-1].astype("<u8")
-    validity = _validity(null_mask(array))
-    numbers = pa.Array.from_buffers(type_, len(array), [validity, pa.py_buffer(data.tobytes())])
+        data = _fixed(array, np.dtype((">u8", 2)))[:, ::-1].astype("<u8", order="C")
+    numbers = pa.Array.from_buffers(type_, len(array), [array.buffers()[0], pa.py_buffer(data.tobytes())])
     numbers.validate(full=True)  # refuses numbers of more digits than the type has
     return numbers
 

@@ -208,14 +208,14 @@ def _strings(column: Any) -> list[bytes]:
         column.validate(full=True)
     except pa.ArrowInvalid as error:
         raise RecordError(f"a string is not UTF-8 ({error}); make the column binary, or clean it") from error
-    return _ended(column.cast(pa.binary()), STRING)
+    return _ended(column.view(pa.binary()), STRING)
 
 
 def _ended(column: Any, code: int) -> list[bytes]:
     """Elements that have no fixed length. Arrow joins them, so no Python object is made in between."""
     escaped = pc.replace_substring(column, END, ESCAPED)
     joined: Any = pc.binary_join_element_wise(bytes([code]), escaped, END, b"")
-    return to_physical(joined.fill_null(_NULL))
+    return _with_nulls(to_physical(joined), column)
 
 
 _WRITERS: Final[Mapping[int, Callable[[Any], list[bytes]]]] = {
