@@ -5,7 +5,7 @@ from enum import Enum
 from typing import Any
 
 from millpond.processors.options.serdes import SerdeLike
-from millpond.stores.times import Duration, to_length
+from millpond.stores.times import Duration, to_millis
 
 
 class Side(Enum):
@@ -48,7 +48,7 @@ class Joined:
         name: what the join's node and repartition topic are named after.
 
     Raises:
-        ConfigurationError: the grace is negative or not a length of time.
+        ConfigurationError: the grace is not a length of time.
     """
 
     key_serde: SerdeLike | None = None
@@ -58,7 +58,7 @@ class Joined:
 
     def __post_init__(self) -> None:
         if self.grace is not None:
-            to_length(self.grace, "grace of Joined")
+            to_millis(self.grace, "grace of Joined")
 
 
 @dataclass(frozen=True)

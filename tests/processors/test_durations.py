@@ -83,12 +83,16 @@ def test_nonsense_is_refused_where_it_is_written(place: str, make: Callable[[Any
         make(nonsense)
 
 
-@pytest.mark.parametrize(("place", "make"), PLACES.items())
+@pytest.mark.parametrize(("place", "make"), [(place, PLACES[place]) for place in PLACES if place != "grace of Joined"])
 def test_a_length_that_must_not_be_negative_is_refused_where_it_is_written(
     place: str, make: Callable[[Any], object]
 ) -> None:
     with pytest.raises(ConfigurationError, match=r"negative|at least|positive"):
         make("-1 minute")
+
+
+def test_a_join_with_a_table_takes_a_negative_grace_as_kafka_streams_does() -> None:
+    assert Joined(grace=-5).grace == -5
 
 
 def test_text_is_as_long_as_it_says() -> None:
