@@ -7,8 +7,11 @@ the store's directory. The stores and processors are named here, so that no row 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
 
 from millpond.processors import (
     Consumed,
@@ -32,10 +35,16 @@ from millpond.processors.tables.foreign_key_messages import FOREIGN_KEY_LEFT_ROW
 from millpond.processors.tables.reorder import TableReorder
 from millpond.processors.tables.suppress_buffer import SUPPRESS_BUFFER
 from millpond.processors.tables.time_ordered_buffer import TIME_ORDERED_BUFFER, BufferSpec
+from millpond.processors.verbs.apply import ApplySpec
+from millpond.processors.verbs.key_timers import KEYED_TIMERS, Timer
+from millpond.processors.verbs.keyed_processor import KeyContext, KeyedProcessor
 from millpond.stores.backend import Backend, BackendSupplier
 from millpond.stores.layouts import Layout
 from millpond.stores.registry import open_backend, supplier
-from millpond.stores.serdes import INT64, STRING
+from millpond.stores.rows.packing import RowCodec
+from millpond.stores.rows.schemas import Schemas
+from millpond.stores.rows.tuple_keys import KeyCodec
+from millpond.stores.serdes import BYTES, INT64, STRING
 from millpond.stores.specs import StoreKind, StoreSpec
 from millpond.stores.typed.windowed import Windowed
 
@@ -208,6 +217,34 @@ def _ticking(builder: StreamsBuilder) -> None:
     builder.stream("in", Consumed()).process(_Ticker, stores=[marks], name="ticker").to("out")
 
 
+_ORDER_KEYS = KeyCodec(pa.schema([pa.field("order", pa.string())]))
+_ORDER_ROWS = RowCodec(Schemas.first(pa.schema([pa.field("event", pa.string())])))
+
+
+class _Unpaid(KeyedProcessor):
+    def process(self, key: Any, row: dict[str, Any], context: KeyContext) -> None:
+        if row["event"] == "ordered":
+            context.set_timer("1 second", "remind")
+            context.set_wall_clock_timer(datetime(2100, 1, 1, tzinfo=UTC))
+        else:
+            context.cancel_timer("remind")
+
+    def on_timer(self, key: Any, timer: Timer, context: KeyContext) -> list[dict[str, Any]]:
+        return [{timer.name: key}]
+
+
+def _unpaid(builder: StreamsBuilder) -> None:
+    spec = ApplySpec("unpaid", _Unpaid(), _ORDER_KEYS, _ORDER_ROWS, lateness=0)
+    events = builder.stream("events", Consumed(BYTES, BYTES))
+    events.process(spec.operator, stores=spec.stores, name="unpaid", keeps_key=True).to("out")
+
+
+def _event(order: str, event: str, micros: int) -> Arrival:
+    (key,) = _ORDER_KEYS.pack(pa.table({"order": [order]}))
+    (row,) = _ORDER_ROWS.pack(pa.table({"event": [event]}))
+    return "events", key, row, micros
+
+
 _ORDERS: Sequence[Arrival] = [
     ("customers", "ada", "Ada", 1),
     ("orders", "o1", "ada:tea", 2),
@@ -292,6 +329,15 @@ SCENARIOS = [
         [(Windowed("a", 100, 110), "c1c3", 109), (Windowed("a", 110, 120), "b2b5", 116)],
         "letters-v2",
         WINDOWED_AGGREGATION,
+    ),
+    Scenario(
+        "keyed-timers",
+        _unpaid,
+        [_event("o1", "ordered", 1_000_000), _event("o2", "ordered", 1_500_000)],
+        [_event("o2", "paid", 2_000_000), _event("o1", "paid", 3_000_000)],
+        [(_event("o1", "ordered", 0)[1], {"remind": "o1"}, 2_000_000)],
+        "unpaid-timers",
+        KEYED_TIMERS,
     ),
     Scenario(
         "completion",

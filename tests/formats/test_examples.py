@@ -11,7 +11,7 @@ from tests.stores.test_serdes import GOLDEN
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "formats.md").read_text()
 
-ROW = re.compile(r"^((?:[0-9a-f]{2})+(?: [0-9a-f]+)*) -> ([0-9a-f]+(?: [0-9a-f]+)*)(?:  +\S.*)?$", re.MULTILINE)
+ROW = re.compile(r"^((?:[0-9a-f]{2})+(?: [0-9a-f]+)*) ->(?: ([0-9a-f]+(?: [0-9a-f]+)*))?(?:  +\S.*)?$", re.MULTILINE)
 
 
 def example(scenario: Scenario) -> dict[bytes, bytes]:

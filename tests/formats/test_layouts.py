@@ -68,6 +68,7 @@ def test_the_numbers_never_move() -> None:
     assert {layout.name: layout.version for layout in layouts()} == {
         "foreign-key-left-rows": 1,
         "foreign-key-subscriptions": 1,
+        "keyed-timers": 1,
         "suppress-buffer": 1,
         "time-ordered-buffer": 1,
         "unpaired-records": 1,

@@ -1,0 +1,221 @@
+"""``apply``: runs a ``KeyedProcessor`` over packed rows, in the order of event time.
+
+Stream time is the greatest time of the records of a task. A record waits until stream time is the lateness past its own
+time; then it is *due*, and so are all records of its key that are not later, because what comes after that is late: it
+is dropped and counted. A timer for a time waits until stream time is more than the lateness past it, because records of
+that very time still count: "paid within 30 minutes" includes the last moment. So due records and due timers have one
+order, time by time and at equal times records first, and the order of what a key sees does not depend on when it
+became due.
+
+Rule of this module: it puts records and timers in order and hands them to the rule; what the rule sees of them is
+written in ``keyed_processor``. Times are in microseconds.
+"""
+
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from itertools import accumulate, islice
+from typing import Final
+
+from millpond.errors import ConfigurationError
+from millpond.processors.dsl.builder import StreamsBuilder
+from millpond.processors.options.records import Consumed, Produced
+from millpond.processors.runtime.batch import Batch
+from millpond.processors.runtime.counters import CounterName
+from millpond.processors.runtime.kept_time import KeptTime
+from millpond.processors.runtime.processor import Processor, ProcessorContext
+from millpond.processors.runtime.punctuation import PunctuationType
+from millpond.processors.runtime.topology import Topology
+from millpond.processors.tables.time_ordered_buffer import BufferSpec, TimeOrderedBuffer
+from millpond.processors.verbs.key_timers import KeyTimers, TimerClock, keyed_timers_spec
+from millpond.processors.verbs.keyed_processor import KeyedProcessor, TaskScope
+from millpond.processors.verbs.python_values import check_readable, python_keys, python_rows
+from millpond.processors.verbs.rule_run import RuleRun
+from millpond.stores.rows.packing import RowCodec
+from millpond.stores.rows.tuple_keys import KeyCodec
+from millpond.stores.serdes import BYTES, MSGPACK
+from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.times import MAX_TIME, MIN_TIME
+
+SOURCE: Final = "input"
+"""The topic that ``apply_topology`` reads."""
+
+_MILLISECOND: Final = 1_000
+_WATERMARK: Final = "watermark"
+
+
+@dataclass(frozen=True)
+class ApplySpec:
+    """An ``apply`` of that name: the rule, and all that its operator needs to know.
+
+    Attributes:
+        name: of the result; its stores are called after it.
+        processor: the rule.
+        keys, rows: how keys and rows are unpacked.
+        lateness: how long records wait for older ones, in microseconds.
+        backend: the name or URL of the stores' backend; None for the job's own.
+
+    Raises:
+        ConfigurationError: ``processor`` is no rule, or cannot be copied; a row has no form in Python; the lateness is
+            negative.
+    """
+
+    name: str
+    processor: KeyedProcessor
+    keys: KeyCodec
+    rows: RowCodec
+    lateness: int
+    backend: str | None = None
+
+    def __post_init__(self) -> None:
+        where = f"apply {self.name!r}"
+        if not isinstance(self.processor, KeyedProcessor):
+            raise ConfigurationError(f"{where} got {self.processor!r}; give an object of a subclass of KeyedProcessor")
+        if self.lateness < 0:
+            raise ConfigurationError(f"the lateness of {where} is {self.lateness} us; it must not be negative")
+        check_readable(self.rows.schemas.current, where)
+        self.operator()
+
+    @property
+    def buffer(self) -> BufferSpec:
+        """The records that wait."""
+        return BufferSpec(f"{self.name}-waiting", self.lateness, BYTES, BYTES)
+
+    @property
+    def stores(self) -> list[StoreSpec]:
+        """The stores of records that wait, of timers, and of the state by key."""
+        return [
+            replace(self.buffer.store_spec, backend=self.backend),
+            keyed_timers_spec(f"{self.name}-timers", self.backend),
+            StoreSpec(f"{self.name}-state", StoreKind.KEY_VALUE, BYTES, MSGPACK, backend=self.backend),
+        ]
+
+    def operator(self) -> "Apply":
+        """A new operator, with a copy of the rule for itself.
+
+        Raises:
+            ConfigurationError: the rule cannot be copied.
+        """
+        try:
+            rule = deepcopy(self.processor)
+        except Exception as error:  # a user's __deepcopy__ or __reduce__ may raise anything
+            raise ConfigurationError(
+                f"apply {self.name!r} cannot copy its {type(self.processor).__name__}, and every task works on a copy: "
+                f"{error}; make connections and the like in open()"
+            ) from error
+        return Apply(self, rule)
+
+
+def apply_topology(
+    name: str, processor: KeyedProcessor, keys: KeyCodec, rows: RowCodec, lateness: int, backend: str | None = None
+) -> Topology:
+    """The topology that runs a rule on the topic ``input`` and writes its results to the topic ``name``.
+
+    The keys of its records are packed keys and the values packed rows. The results have the same keys, and dicts as
+    values.
+
+    Args:
+        name: the name of the result, and of the node that counts what is late.
+        processor: the rule.
+        keys, rows: how keys and rows are unpacked.
+        lateness: how long records wait for older ones, in microseconds.
+        backend: the name or URL of the stores' backend; None for the job's own.
+
+    Raises:
+        ConfigurationError: as for ``ApplySpec``.
+    """
+    spec = ApplySpec(name, processor, keys, rows, lateness, backend)
+    builder = StreamsBuilder(key_serde=BYTES, value_serde=MSGPACK)
+    rows_in = builder.stream(SOURCE, Consumed(BYTES, BYTES))
+    results = rows_in.process(spec.operator, stores=spec.stores, name=name, keeps_key=True, value_serde=MSGPACK)
+    results.to(name, Produced())
+    return builder.build()
+
+
+class Apply(Processor):
+    """Hands the records and timers of all keys to a rule, in order."""
+
+    def __init__(self, spec: ApplySpec, rule: KeyedProcessor) -> None:
+        self._spec = spec
+        self._rule = rule
+
+    def init(self, context: ProcessorContext) -> None:
+        super().init(context)
+        waiting, timers, state = (context.store(spec.name) for spec in self._spec.stores)
+        self._buffer = TimeOrderedBuffer(self._spec.buffer, waiting)
+        self._event, self._wall = KeyTimers(timers, TimerClock.EVENT_TIME), KeyTimers(timers, TimerClock.WALL_CLOCK)
+        self._scope = TaskScope(state, self._event, self._wall, context.wall_clock * _MILLISECOND)
+        self._kept_watermark = KeptTime(timers, _WATERMARK)
+        kept = self._kept_watermark.get()
+        self._watermark = MIN_TIME if kept is None else kept
+        self._rule.open()
+        context.schedule(1, PunctuationType.WALL_CLOCK_TIME, self._punctuate)
+
+    def process(self, batch: Batch) -> None:
+        in_time = self._in_time(batch)
+        self.context.count(CounterName.DROPPED_LATE, len(batch) - len(in_time))
+        released, _ = self._buffer.pass_through(in_time)
+        if self._buffer.stream_time is not None:
+            self._advance(self._buffer.stream_time - self._spec.lateness)
+            self._run(released, self._watermark)
+
+    def complete(self) -> None:
+        """Process all that waits, and fire all event-time timers, also those that are set meanwhile.
+
+        A record that comes nevertheless, and is older than the newest one, is late.
+        """
+        if self._buffer.stream_time is not None:
+            self._advance(self._buffer.stream_time)
+            self._run(self._buffer.drain(), MAX_TIME, last=True)
+
+    def close(self) -> None:
+        self._rule.close()
+
+    def _in_time(self, batch: Batch) -> Batch:
+        """The records that are not late."""
+        time, lateness, watermark = self._buffer.stream_time, self._spec.lateness, self._watermark
+        seen = accumulate(batch.timestamps, max, initial=MIN_TIME if time is None else time)
+        bounds = (max(newest - lateness, watermark) for newest in islice(seen, len(batch)))
+        return batch.select([own >= bound for own, bound in zip(batch.timestamps, bounds, strict=True)])
+
+    def _advance(self, watermark: int) -> None:
+        """From now on no record of an earlier time than ``watermark`` is processed, whatever the lateness becomes."""
+        if watermark > self._watermark:
+            self._watermark = watermark
+            self._kept_watermark.put(watermark)
+
+    def _run(self, records: Batch, before: int, *, last: bool = False) -> None:
+        """Process records that are due, and fire event-time timers for times before ``before``.
+
+        Args:
+            records: the records, by time.
+            before: later than all of them, or equal to the latest.
+            last: whether no record will follow.
+        """
+        run = self._new_run({*records.keys, *self._event.load(before)})
+        rows = python_rows(self._spec.rows.unpack(records.values))
+        for key, row, time in zip(records.keys, rows, records.timestamps, strict=True):
+            run.fire(self._event, time)
+            run.record(key, row, time)
+        self._scope.input_complete = last
+        run.fire(self._event, before)
+        self._scope.input_complete = False
+        self._finish(run)
+
+    def _punctuate(self, now: int) -> None:
+        """Fire the wall-clock timers that are due; ``now`` is in milliseconds."""
+        self._scope.wall_clock = now * _MILLISECOND
+        before = self._scope.wall_clock + 1
+        run = self._new_run(self._wall.load(before))
+        run.fire(self._wall, before)
+        self._finish(run)
+
+    def _new_run(self, keys: set[bytes]) -> RuleRun:
+        packed = list(keys)
+        unpacked = python_keys(self._spec.keys.unpack(packed))
+        return RuleRun(self._spec.name, self._rule, self._scope, dict(zip(packed, unpacked, strict=True)))
+
+    def _finish(self, run: RuleRun) -> None:
+        """Keep what has changed, and forward the results."""
+        self._event.save()
+        self._wall.save()
+        self.context.forward(run.out.build())

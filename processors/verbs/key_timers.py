@@ -1,0 +1,150 @@
+"""The timers of keys: one for each key and name, in a store, found by time or by key and name.
+
+Rule of this module: it knows neither rules nor clocks; which timers are due, it is told. Within a run of records timers
+are set and fired in memory, and only the difference is written, so a timer that is set and canceled within a run never
+reaches the store. The layout in a key-value store, ``KEYED_TIMERS``::
+
+    key       "t" clock, time, key (terminated), name  what is due, in order
+    value     nothing
+    key       "n" clock, key (terminated), name        when a timer is due
+    value     time
+    metadata  "watermark", a ``KeptTime``: no record of an earlier time will be processed any more
+
+``clock`` is 0x00 for event time and 0x01 for the wall clock. A time is in microseconds, a name in UTF-8.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+from heapq import heapify, heappop, heappush
+from typing import Final, NamedTuple
+
+from millpond.stores.keys import TERMINATOR, TIME_SIZE, pack_time, terminated, unpack_time, unterminated
+from millpond.stores.layouts import Layout
+from millpond.stores.serdes import BYTES
+from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.typed.keyvalue import KeyValueStore
+
+KEYED_TIMERS: Final = Layout("keyed-timers", 1)
+
+_BY_TIME: Final = b"t"
+_BY_NAME: Final = b"n"
+_HEAD: Final = 2
+
+
+class TimerClock(Enum):
+    """What a timer waits for; the value is its byte in the rows."""
+
+    EVENT_TIME = b"\x00"
+    """The records' time."""
+
+    WALL_CLOCK = b"\x01"
+    """The clock of the machine."""
+
+
+@dataclass(frozen=True)
+class Timer:
+    """A timer as ``KeyedProcessor.on_timer`` gets it.
+
+    Attributes:
+        name: as it was set; empty unless named.
+        time: for when it was set, in UTC.
+        clock: which clock it waited for.
+    """
+
+    name: str
+    time: datetime
+    clock: TimerClock
+
+
+class Due(NamedTuple):
+    """A timer whose time has come; the time in microseconds. Timers fire in the order of these tuples."""
+
+    time: int
+    key: bytes
+    name: bytes
+
+
+def keyed_timers_spec(name: str, backend: str | None = None) -> StoreSpec:
+    """The spec of the store for ``KeyTimers``."""
+    return StoreSpec(name, StoreKind.KEY_VALUE, BYTES, BYTES, backend=backend, layout=KEYED_TIMERS)
+
+
+class KeyTimers:
+    """The timers by one clock.
+
+    Before a run of records ``load`` brings what may become due from the store; after it ``save`` writes what changed.
+
+    Args:
+        store: of bytes; the timers by the other clock may be in it, too.
+        clock: the clock.
+
+    Attributes:
+        clock: the clock.
+    """
+
+    def __init__(self, store: KeyValueStore[bytes, bytes], clock: TimerClock) -> None:
+        self._store = store
+        self.clock = clock
+        self._mark = clock.value
+        self._stored: dict[tuple[bytes, bytes], int | None] = {}
+        self._now: dict[tuple[bytes, bytes], int | None] = {}
+        self._waiting: list[Due] = []
+
+    def load(self, before: int) -> set[bytes]:
+        """Bring the timers for times before ``before``; returns the keys that have some."""
+        head = _BY_TIME + self._mark
+        with self._store.scan(head, head + pack_time(before)) as rows:
+            self._waiting = [_due(row) for row, _ in rows]
+        heapify(self._waiting)
+        for time, key, name in self._waiting:
+            self._stored[key, name] = self._now[key, name] = time
+        return {due.key for due in self._waiting}
+
+    def pop(self, before: int) -> Due | None:
+        """Remove the first timer for a time before ``before``; None if there is none."""
+        while self._waiting and self._waiting[0].time < before:
+            due = heappop(self._waiting)
+            if self._now[due.key, due.name] == due.time:
+                self._now[due.key, due.name] = None
+                return due
+        return None
+
+    def set(self, key: bytes, name: bytes, time: int) -> None:
+        """Set a timer; one of the same key and name is replaced."""
+        self._look_up(key, name)
+        self._now[key, name] = time
+        heappush(self._waiting, Due(time, key, name))
+
+    def cancel(self, key: bytes, name: bytes) -> None:
+        """Forget a timer, if there is such a one."""
+        self._look_up(key, name)
+        self._now[key, name] = None
+
+    def save(self) -> None:
+        """Write what has changed since ``load``."""
+        changes: dict[bytes, bytes | None] = {}
+        for (key, name), time in self._now.items():
+            before = self._stored[key, name]
+            if time == before:
+                continue
+            place = terminated(key) + name
+            if before is not None:
+                changes[_BY_TIME + self._mark + pack_time(before) + place] = None
+            if time is not None:
+                changes[_BY_TIME + self._mark + pack_time(time) + place] = b""
+            changes[_BY_NAME + self._mark + place] = None if time is None else pack_time(time)
+        self._store.put_many(changes, list(changes.values()))
+        self._stored, self._now, self._waiting = {}, {}, []
+
+    def _look_up(self, key: bytes, name: bytes) -> None:
+        if (key, name) not in self._now:
+            data = self._store.get(_BY_NAME + self._mark + terminated(key) + name)
+            self._stored[key, name] = self._now[key, name] = None if data is None else unpack_time(data)
+
+
+def _due(row: bytes) -> Due:
+    """The timer of a row by time. A terminator cannot be met within an escaped key."""
+    start = _HEAD + TIME_SIZE
+    stop = row.index(TERMINATOR, start) + len(TERMINATOR)
+    return Due(unpack_time(row, _HEAD), unterminated(row[start:stop]), row[stop:])

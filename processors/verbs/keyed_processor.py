@@ -1,0 +1,229 @@
+"""``KeyedProcessor``: what a user writes for ``apply``: a rule for the records and timers of one key, in time order.
+
+Rule of this module: it is all that such a rule knows: a key, a row, one value of state, timers, and what time it is.
+It does not know tasks, batches or bytes. Which records there are and when timers fire is the operator's business.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from millpond.errors import ConfigurationError
+from millpond.processors.verbs.key_timers import KeyTimers, Timer, TimerClock
+from millpond.processors.verbs.python_values import from_datetime, to_datetime
+from millpond.stores.times import to_micros
+from millpond.stores.typed.keyvalue import KeyValueStore
+
+
+@dataclass(slots=True)
+class TaskScope:
+    """What the contexts of all keys of a task share.
+
+    Attributes:
+        state: the state by key.
+        event_timers, wall_timers: the timers by event time, and by the wall clock.
+        wall_clock: in microseconds.
+        input_complete: whether the last record has been processed.
+    """
+
+    state: KeyValueStore[bytes, Any]
+    event_timers: KeyTimers
+    wall_timers: KeyTimers
+    wall_clock: int
+    input_complete: bool = False
+
+
+class KeyState:
+    """One value for each key, which lasts: what MessagePack carries, with datetime, Decimal, UUID and so on.
+
+    What is got is a copy: a change of it counts as soon as it is ``set``, and not before. Tuples come back as lists.
+    """
+
+    __slots__ = ("_key", "_store")
+
+    def __init__(self, store: KeyValueStore[bytes, Any], key: bytes) -> None:
+        self._store = store
+        self._key = key
+
+    def get(self, default: Any = None) -> Any:
+        """The value, or ``default`` if there is none."""
+        value = self._store.get(self._key)
+        return default if value is None else value
+
+    def set(self, value: Any) -> None:
+        """Set the value; None deletes it.
+
+        Raises:
+            SerdeError: MessagePack cannot carry it.
+        """
+        self._store.put(self._key, value)
+
+    def delete(self) -> None:
+        """Forget the value, if there is one."""
+        self._store.put(self._key, None)
+
+
+class KeyContext:
+    """What a rule may touch while it handles one record or one timer of a key. It is of no use afterward."""
+
+    __slots__ = ("_clock", "_key", "_scope", "_time")
+
+    def __init__(self, scope: TaskScope, key: bytes, time: int, clock: TimerClock) -> None:
+        self._scope = scope
+        self._key = key
+        self._time = time
+        self._clock = clock
+
+    @property
+    def time(self) -> datetime:
+        """The time of the record, or for which the timer was set; in UTC."""
+        return to_datetime(self._time)
+
+    @property
+    def wall_clock(self) -> datetime:
+        """The time by the clock, in UTC; it stands still within a micro-batch."""
+        return to_datetime(self._scope.wall_clock)
+
+    @property
+    def input_complete(self) -> bool:
+        """Whether no record is left to come: a timer that sets itself again and again should stop."""
+        return self._scope.input_complete
+
+    @property
+    def state(self) -> KeyState:
+        """The value that is kept for the key."""
+        return KeyState(self._scope.state, self._key)
+
+    def set_timer(self, when: datetime | timedelta | str, name: str = "") -> None:
+        """Set an event-time timer of this key; one of the same name is replaced.
+
+        It fires after all records of the key that are not later than its time, and before any that is. One for a time
+        that has passed is set for ``time``, so it fires next.
+
+        Args:
+            when: the time, or how long after ``time`` (``timedelta(minutes=30)`` or ``"30 minutes"``).
+            name: tells the timers of one key apart.
+
+        Raises:
+            ConfigurationError: ``when`` is a datetime without a time zone, or neither a time nor a length of time.
+        """
+        time = _micros(when, self._time)
+        earliest = self._time if self._clock is TimerClock.EVENT_TIME else time
+        self._scope.event_timers.set(self._key, _name(name), max(time, earliest))
+
+    def cancel_timer(self, name: str = "") -> None:
+        """Cancel the event-time timer of that name, if there is such a one."""
+        self._scope.event_timers.cancel(self._key, _name(name))
+
+    def set_wall_clock_timer(self, when: datetime | timedelta | str, name: str = "") -> None:
+        """Set a timer by the clock of the machine; one of the same name is replaced.
+
+        It fires at the end of the first micro-batch of its task that ends at that time or later. So results depend on
+        when the job runs; whatever can be told from the records' times should use ``set_timer``.
+
+        Args:
+            when: the time, or how long after ``wall_clock``.
+            name: tells the timers of one key apart; event-time timers have names of their own.
+
+        Raises:
+            ConfigurationError: as for ``set_timer``.
+        """
+        self._scope.wall_timers.set(self._key, _name(name), _micros(when, self._scope.wall_clock))
+
+    def cancel_wall_clock_timer(self, name: str = "") -> None:
+        """Cancel the wall-clock timer of that name, if there is such a one."""
+        self._scope.wall_timers.cancel(self._key, _name(name))
+
+
+class KeyedProcessor(ABC):
+    """A rule of one's own, by key, with state and timers.
+
+    ``process`` and ``on_timer`` return the rows of the result, or nothing; generators will do. They are called for one
+    key in the order of time, records and event-time timers interleaved, however the records arrived. So what comes out
+    for a key depends on the records of that key and on nothing else, as long as none is later than the stated
+    lateness: not on other keys, the number of tasks, or the bounds of micro-batches. What depends on more is only what
+    asks for it: ``context.wall_clock``, ``context.input_complete``, and timers that set themselves without end, which
+    fire as long as their task's time moves.
+
+    Every task has a copy of its own, made anew for each micro-batch on Spark. So attributes are configuration and
+    connections; what must last from record to record is ``context.state``.
+
+    >>> from datetime import UTC, datetime, timedelta
+    >>> import pyarrow as pa
+    >>> class Unpaid(KeyedProcessor):
+    ...     def process(self, key, row, context):
+    ...         if row["event"] == "ordered":
+    ...             context.set_timer(timedelta(minutes=30))
+    ...         elif row["event"] == "paid":
+    ...             context.cancel_timer()
+    ...
+    ...     def on_timer(self, key, timer, context):
+    ...         yield {"order": key, "unpaid_at": f"{context.time:%H:%M}"}
+
+    In a program, ``Millpond.apply`` runs it on a DataFrame. Without Spark, a driver runs it on packed keys and rows:
+
+    >>> from millpond.processors import TopologyDriver
+    >>> from millpond.processors.verbs.apply import apply_topology
+    >>> from millpond.stores.rows.packing import RowCodec
+    >>> from millpond.stores.rows.schemas import Schemas
+    >>> from millpond.stores.rows.tuple_keys import KeyCodec
+    >>> keys = KeyCodec(pa.schema([("order", pa.string())]))
+    >>> rows = RowCodec(Schemas.first(pa.schema([("event", pa.string())])))
+    >>> topology = apply_topology("alerts", Unpaid(), keys, rows, lateness=0)
+    >>> orders = pa.table({"order": ["a", "b", "a", "c"]})
+    >>> events = pa.table({"event": ["ordered", "ordered", "paid", "ordered"]})
+    >>> times = [minute * 60_000_000 for minute in (0, 10, 20, 50)]
+    >>> with TopologyDriver(topology) as driver:
+    ...     driver.pipe_all("input", zip(keys.pack(orders), rows.pack(events), times))
+    ...     [record.value for record in driver.read("alerts")]
+    [{'order': 'b', 'unpaid_at': '00:40'}]
+    """
+
+    def open(self) -> None:
+        """Called before the first record of a task; on Spark, of each micro-batch of a task."""
+
+    @abstractmethod
+    def process(self, key: Any, row: dict[str, Any], context: KeyContext) -> Iterable[Mapping[str, Any]] | None:
+        """Handle a record.
+
+        Args:
+            key: the key's value; of a key of several columns, the tuple of its values.
+            row: the columns by name.
+            context: state, timers and times.
+
+        Returns:
+            Rows of the result, by column; None for none.
+        """
+
+    def on_timer(self, key: Any, timer: Timer, context: KeyContext) -> Iterable[Mapping[str, Any]] | None:
+        """Handle a timer; a rule that sets timers overrides this.
+
+        Args:
+            key: as for ``process``.
+            timer: which one; it is no longer set.
+            context: its ``time`` is the timer's.
+
+        Returns:
+            Rows of the result, by column; None for none.
+        """
+        raise ConfigurationError(f"{type(self).__name__} sets timers, but does not override on_timer; define it")
+
+    def close(self) -> None:
+        """Called after the last record of a task; on Spark, of each micro-batch of a task."""
+
+
+def _micros(when: datetime | timedelta | str, start: int) -> int:
+    """A time in microseconds; a length of time is counted from ``start``."""
+    if isinstance(when, datetime):
+        return from_datetime(when, "the time of a timer")
+    if isinstance(when, timedelta | str):
+        return start + to_micros(when, "the time until a timer")
+    raise ConfigurationError(f"a timer was set for {when!r}; give a datetime, a timedelta, or text such as '5 minutes'")
+
+
+def _name(name: str) -> bytes:
+    if not isinstance(name, str):
+        raise ConfigurationError(f"the name of a timer is {name!r}; give text")
+    return name.encode()

@@ -1,0 +1,117 @@
+"""Columns as plain Python values: what a user's own code sees of a row, and times on their way to it and back.
+
+Rule of this module: a value has one form, whatever release of Arrow made it. Points in time are datetimes in UTC, or
+without a zone where the column has none; maps are dicts; structs are dicts; nulls are None.
+"""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import pyarrow as pa
+
+from millpond.errors import ConfigurationError
+
+_LOCAL_EPOCH: Final = datetime(1970, 1, 1)
+_EPOCH: Final = _LOCAL_EPOCH.replace(tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+_Change = Callable[[Any], Any]
+
+
+def to_datetime(micros: int) -> datetime:
+    """The datetime in UTC of microseconds since 1970.
+
+    Raises:
+        OverflowError: it lies outside the years 1 to 9999.
+    """
+    return _EPOCH + timedelta(microseconds=micros)
+
+
+def from_datetime(time: datetime, what: str) -> int:
+    """Microseconds since 1970; ``what`` names the datetime in errors.
+
+    Raises:
+        ConfigurationError: it has no time zone.
+    """
+    if time.tzinfo is None:
+        raise ConfigurationError(f"{what} {time!r} has no time zone; give it one, e.g. tzinfo=datetime.UTC")
+    return (time - _EPOCH) // _MICROSECOND
+
+
+def check_readable(schema: pa.Schema, what: str) -> None:
+    """Refuse columns that have no form in Python: maps whose keys cannot be those of a dict.
+
+    Raises:
+        ConfigurationError: there is one; ``what`` names the place.
+    """
+    for field in schema:
+        _check(field.type, field.name, what)
+
+
+def python_rows(table: pa.Table) -> list[dict[str, Any]]:
+    """Each row as a dict of its columns."""
+    if not table.num_columns:
+        return [{} for _ in range(table.num_rows)]
+    names = table.column_names
+    return [dict(zip(names, values, strict=True)) for values in zip(*_python_columns(table), strict=True)]
+
+
+def python_keys(table: pa.Table) -> list[Any]:
+    """The value of the only column in each row, or the tuple of all columns' values."""
+    columns = _python_columns(table)
+    return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
+
+
+def _python_columns(table: pa.Table) -> list[list[Any]]:
+    return [_python_column(column) for column in table.columns]
+
+
+def _python_column(column: Any) -> list[Any]:
+    if pa.types.is_timestamp(column.type):
+        epoch = _LOCAL_EPOCH if column.type.tz is None else _EPOCH
+        micros = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64()).to_pylist()
+        return [None if value is None else epoch + timedelta(0, 0, value) for value in micros]
+    change = _change(column.type)
+    values: list[Any] = column.to_pylist()
+    return values if change is None else [None if value is None else change(value) for value in values]
+
+
+def _change(type_: Any) -> _Change | None:
+    """What makes the one form of a value of what Arrow gives; None where that is the form already."""
+    if pa.types.is_timestamp(type_) and type_.tz is not None:
+        return lambda value: value.astimezone(UTC)
+    if pa.types.is_map(type_):
+        return _map_change(type_)
+    if pa.types.is_list(type_):
+        item = _change(type_.value_type)
+        return None if item is None else lambda values: [_changed(item, value) for value in values]
+    if pa.types.is_struct(type_):
+        changes = {field.name: _change(field.type) for field in type_}
+        if any(changes.values()):
+            return lambda value: {name: _changed(changes[name], part) for name, part in value.items()}
+    return None
+
+
+def _map_change(type_: Any) -> _Change:
+    key, item = _change(type_.key_type), _change(type_.item_type)
+    return lambda entries: {_changed(key, name): _changed(item, value) for name, value in entries}
+
+
+def _changed(change: _Change | None, value: Any) -> Any:
+    return value if change is None or value is None else change(value)
+
+
+def _check(type_: Any, path: str, what: str) -> None:
+    if pa.types.is_map(type_):
+        if pa.types.is_nested(type_.key_type):
+            raise ConfigurationError(
+                f"{what}: the keys of column {path!r} of type {type_} cannot be those of a dict; select the column as "
+                "an array of entries (map_entries), or leave it out"
+            )
+        _check(type_.item_type, f"{path}.value", what)
+    elif pa.types.is_list(type_):
+        _check(type_.value_type, f"{path}.element", what)
+    elif pa.types.is_struct(type_):
+        for field in type_:
+            _check(field.type, f"{path}.{field.name}", what)
