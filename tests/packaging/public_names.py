@@ -15,6 +15,7 @@ SNAPSHOT = Path(__file__).with_suffix(".txt")
 MODULES = (
     "millpond.adapters.spark",
     "millpond.processors",
+    "millpond.processors.verbs",
     "millpond.stores",
     "millpond.stores.durability",
     "millpond.stores.testing",

@@ -1,0 +1,193 @@
+"""From a DataFrame to the columns that a verb's input is packed from; Spark evaluates them.
+
+Rule of this module: what can be known from the schema is checked here, before the query starts, and nothing is
+converted that could come out as another value.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from millpond.adapters.spark.sink import arrow_schema
+from millpond.errors import ConfigurationError
+from millpond.processors.verbs.parts import CHANGE_COLUMNS
+from millpond.stores.rows.physical import normalized
+
+DAY: Final = 86_400_000_000
+"""Microseconds in a day."""
+
+
+@dataclass(frozen=True)
+class RowInput:
+    """One DataFrame as the input of a verb.
+
+    Attributes:
+        role: what messages call it: ``left``, ``right`` or ``input``.
+        frame: the rows.
+        keys: the names of the columns of the key.
+        values: the names of the columns that are packed.
+        time: the column with the time of a row, or an expression.
+        op: the column with what a row of a change feed does, or an expression; None if all rows are upserts.
+        foreign: the names of the columns of the foreign key.
+    """
+
+    role: str
+    frame: DataFrame
+    keys: Sequence[str]
+    values: Sequence[str]
+    time: str | Column
+    op: str | Column | None = None
+    foreign: Sequence[str] = ()
+
+    @property
+    def carried(self) -> Sequence[str]:
+        """The names of all columns that reach the result."""
+        return [*self.keys, *self.values]
+
+    def selected(self) -> DataFrame:
+        """The columns ``key``, ``value``, ``foreign`` (structs), ``timestamp`` (long, microseconds) and ``op``.
+
+        Raises:
+            ConfigurationError: the time is of a type that says no point in time, or the operation is not a string.
+        """
+        columns = [
+            _struct(self.keys).alias("key"),
+            _struct(self.values).alias("value"),
+            micros(self.role, self.frame, self.time).alias("timestamp"),
+        ]
+        if self.foreign:
+            columns.append(_struct(self.foreign).alias("foreign"))
+        if self.op is not None:
+            type_ = _type(self.role, self.frame, self.op)
+            if not isinstance(type_, T.StringType):
+                raise ConfigurationError(
+                    f"the operation of {self.role!r} is of type {type_.simpleString()}; give a string column with "
+                    "operations such as 'upsert' and 'delete', for example "
+                    "F.when(F.col('deleted'), 'delete').otherwise('upsert')"
+                )
+            columns.append(_column(self.op).alias("op"))
+        return self.frame.select(*columns)
+
+    def without_null_keys(self) -> "RowInput":
+        """The same without rows that have a null in their key."""
+        keyed = self.frame.dropna("any", subset=list(self.keys))
+        return RowInput(self.role, keyed, self.keys, self.values, self.time, self.op, self.foreign)
+
+    def schema(self, names: Sequence[str]) -> pa.Schema:
+        """Some of the columns as they are packed.
+
+        Raises:
+            ConfigurationError: one of them is of a type that cannot be packed.
+        """
+        fields = [self.field(name) for name in names]
+        for field in fields:
+            _check_carried(self.role, field.name, field.dataType)
+        schema = arrow_schema(T.StructType(fields))
+        return pa.schema([field.with_type(normalized(field.type)) for field in schema])
+
+    def field(self, name: str) -> T.StructField:
+        """The column of that name.
+
+        Raises:
+            ConfigurationError: there is none.
+        """
+        return _field(self.role, self.frame, name)
+
+
+def micros(role: str, frame: DataFrame, column: str | Column) -> Column:
+    """A time in microseconds since 1970; one without a time zone counts as UTC.
+
+    Raises:
+        ConfigurationError: the column's type says no point in time.
+    """
+    type_, value = _type(role, frame, column), _column(column)
+    if isinstance(type_, T.TimestampType):
+        return F.unix_micros(value)
+    if isinstance(type_, T.DateType):
+        return F.unix_date(value).cast("long") * DAY
+    if isinstance(type_, T.TimestampNTZType):
+        return F.unix_date(value.cast("date")).cast("long") * DAY + _micros_of_day(value)
+    what = "time" if role == "input" else f"{role}_time"
+    raise ConfigurationError(
+        f"{what} is of type {type_.simpleString()}; give a timestamp or a date, or make one: "
+        "F.timestamp_millis(column) of milliseconds, F.to_timestamp(column) of text"
+    )
+
+
+def _type(role: str, frame: DataFrame, column: str | Column) -> T.DataType:
+    if isinstance(column, str):
+        return _field(role, frame, column).dataType
+    return frame.select(column).schema.fields[0].dataType
+
+
+def _field(role: str, frame: DataFrame, name: str) -> T.StructField:
+    for field in frame.schema.fields:
+        if field.name == name:
+            return field
+    nearest = get_close_matches(name, frame.columns, 1)
+    hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
+    raise ConfigurationError(f"the DataFrame {role!r} has no column {name!r}, only {', '.join(frame.columns)}{hint}")
+
+
+def _micros_of_day(column: Column) -> Column:
+    """The time of day, taken from its fields: any other way would go by the session's time zone."""
+    hours, minutes, seconds = (F.extract(F.lit(part), column) for part in ("HOUR", "MINUTE", "SECOND"))
+    return (hours * 60 + minutes).cast("long") * 60_000_000 + (seconds * 1_000_000).cast("long")
+
+
+def named(column: str) -> Column:
+    """The column of that name, whatever characters it has."""
+    return F.col("`" + column.replace("`", "``") + "`")
+
+
+def _column(column: str | Column) -> Column:
+    return named(column) if isinstance(column, str) else column
+
+
+def _struct(names: Sequence[str]) -> Column:
+    # A struct of no columns has no form in Arrow's way to Python.
+    return F.struct(*map(named, names)) if names else F.struct(F.lit(True).alias("present"))
+
+
+def _check_carried(role: str, path: str, type_: T.DataType) -> None:
+    for name, part in _parts(path, type_):
+        if isinstance(part, T.YearMonthIntervalType | T.CalendarIntervalType | T.UserDefinedType):
+            raise ConfigurationError(
+                f"the DataFrame {role!r}: column {name!r} is of type {part.simpleString()}, which Spark cannot hand to "
+                "Python in Arrow's form; cast it, for example to a string, or leave it out"
+            )
+
+
+def _parts(path: str, type_: T.DataType) -> Iterator[tuple[str, T.DataType]]:
+    if isinstance(type_, T.ArrayType):
+        yield from _parts(f"{path}.element", type_.elementType)
+    elif isinstance(type_, T.MapType):
+        yield from _parts(f"{path}.key", type_.keyType)
+        yield from _parts(f"{path}.value", type_.valueType)
+    elif isinstance(type_, T.StructType):
+        for field in type_.fields:
+            yield from _parts(f"{path}.{field.name}", field.dataType)
+    else:
+        yield path, type_
+
+
+def check_names(names: Sequence[str], *, changes: bool) -> None:
+    """Refuse a result with two columns of the same name.
+
+    Raises:
+        ConfigurationError: a column occurs twice, or has the name of one that a change feed adds.
+    """
+    taken = [*names, *(CHANGE_COLUMNS if changes else ())]
+    twice = sorted({name for name in taken if taken.count(name) > 1})
+    if twice:
+        reserved = f" (a change feed adds {', '.join(CHANGE_COLUMNS)})" if set(twice) & set(CHANGE_COLUMNS) else ""
+        raise ConfigurationError(
+            f"the result would have the columns {', '.join(map(repr, twice))} twice{reserved}; rename or drop them "
+            "before: df.withColumnRenamed(...), df.drop(...)"
+        )

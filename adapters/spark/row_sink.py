@@ -1,0 +1,120 @@
+"""The rows that come out of a verb, on their way from an operator to the columns of a DataFrame.
+
+Rule of this module: between the two nobody but Arrow touches a value. Spark takes the output of its operator for Python
+state through pandas, which has no exact form for nested values, so rows leave it as Arrow IPC streams of about
+``BLOB_BYTES`` in a binary column, and become columns in a step of their own.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import types as T
+
+from millpond.adapters.spark.column_values import ColumnValues
+from millpond.adapters.spark.maps import with_pairs
+from millpond.adapters.spark.sink import arrow_schema, optional_columns, parsed
+from millpond.processors.distribution.exchange import BLOB_BYTES, to_ipc
+from millpond.processors.runtime.batch import Batch
+from millpond.processors.verbs.verb import Part
+
+_BLOBS: Final = pa.schema([("rows", pa.binary())])
+
+
+@dataclass(frozen=True)
+class PartRows:
+    """Rows that parts make of records. Travels to the workers.
+
+    Attributes:
+        parts: what the columns are made of.
+        schema: the columns for Arrow.
+    """
+
+    parts: Sequence[Part]
+    schema: pa.Schema
+
+    def to_table(self, batch: Batch, first: int = 0) -> pa.Table:
+        """The rows of the batch's records, of which the first has that ``sequence``."""
+        made = [column for part in self.parts for column in part.columns(batch, first)]
+        columns = [column.cast(field.type) for column, field in zip(made, self.schema, strict=True)]
+        return pa.Table.from_arrays(columns, schema=self.schema)
+
+
+@dataclass(frozen=True)
+class RowSink:
+    """The rows of a verb's result, as they leave the operator. Travels to the workers.
+
+    Attributes:
+        topic: the verb's name.
+        rows: the rows.
+    """
+
+    topic: str
+    rows: PartRows
+
+    @property
+    def ddl(self) -> str:
+        return "rows binary"
+
+    @property
+    def schema(self) -> pa.Schema:
+        return _BLOBS
+
+    def to_table(self, batch: Batch, first: int) -> pa.Table:
+        """The rows of the batch's records, of which the first has that ``sequence``, as blobs."""
+        table = self.rows.to_table(batch, first)
+        step = max(1, table.num_rows * BLOB_BYTES // max(1, table.nbytes))
+        blobs: Any = pa.array([to_ipc(table.slice(start, step)) for start in range(0, table.num_rows, step)])
+        return pa.Table.from_arrays([blobs], schema=_BLOBS)
+
+
+@dataclass(frozen=True)
+class DictColumns(Part):
+    """The entries of dicts, such as a user's processor makes, as the columns that were announced.
+
+    Attributes:
+        values: makes columns of them.
+        announced: the columns.
+    """
+
+    values: ColumnValues
+    announced: pa.Schema
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.announced
+
+    def columns(self, batch: Batch, first: int) -> list[Any]:
+        entries = {name: self.values.entries(name, name, batch.values) for name in self.announced.names}
+        return [
+            self.values.to_array(field.name, field.type, with_pairs(entries[field.name], field.type))
+            for field in self.announced
+        ]
+
+
+def announced_columns(topic: str, ddl: str, optional: Collection[str]) -> tuple[T.StructType, DictColumns]:
+    """The columns of ``ddl``, and the part that fills them from dicts.
+
+    Raises:
+        TopologyError: the schema cannot be read, or lacks an optional column.
+    """
+    columns, schema = parsed(topic, ddl)
+    return columns, DictColumns(ColumnValues(topic, optional_columns(topic, schema, optional)), schema)
+
+
+def row_sink(topic: str, columns: T.StructType, parts: Sequence[Part]) -> RowSink:
+    """The sink whose rows have these columns, which are those of the parts."""
+    return RowSink(topic, PartRows(parts, arrow_schema(columns)))
+
+
+def to_columns(blobs: DataFrame, columns: T.StructType) -> DataFrame:
+    """The columns of what left an operator through a ``RowSink``."""
+    return blobs.mapInArrow(_unpacked, columns)
+
+
+def _unpacked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for blob in batch.column(0):
+            yield from pa.ipc.open_stream(blob.as_buffer())

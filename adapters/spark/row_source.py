@@ -1,0 +1,95 @@
+"""The rows of a verb's input on their way to tasks: columns that Spark evaluates, then packed keys and values.
+
+Rule of this module: it applies the policy for unusable rows; how a row is packed is the verb's business.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from millpond.adapters.spark.unusable import REMEDY, OnError, Unusable
+from millpond.processors.distribution.execution import Decoder
+from millpond.processors.runtime.counters import CounterName
+from millpond.processors.verbs.change_feed import Change, changes_of
+from millpond.processors.verbs.verb import Input
+from millpond.stores.serdes import Serde
+
+
+@dataclass(frozen=True)
+class RowSource:
+    """How the rows of one input are read. Travels to the workers.
+
+    Attributes:
+        input: how rows become records.
+        key, time, op: what messages call the columns.
+        value_serde: reads packed values; None if processors take them as bytes.
+        on_error: what happens to unusable rows.
+    """
+
+    input: Input
+    key: str
+    time: str
+    op: str
+    value_serde: Serde[Any] | None
+    on_error: OnError
+
+    @property
+    def topic(self) -> str:
+        """The topic."""
+        return self.input.topic
+
+    @property
+    def decoder(self) -> Decoder:
+        """How what travels becomes what processors see."""
+        return Decoder(self.topic, None, self.value_serde, self.key, "value", REMEDY)
+
+    def reader(self, split: int) -> "RowReader":
+        """A reader for one split."""
+        return RowReader(self, split)
+
+
+class RowReader:
+    """Reads the rows of one split, applying the policy for unusable ones."""
+
+    def __init__(self, source: RowSource, split: int) -> None:
+        self._source = source
+        self._unusable = Unusable(source.topic, source.on_error, split)
+
+    @property
+    def skipped(self) -> Counter[str]:
+        return self._unusable.skipped
+
+    def rows(self, table: pa.Table) -> tuple[pa.Table, list[bytes]]:
+        """The usable rows, packed, and the bytes of their keys in the same order.
+
+        Raises:
+            RecordError: a row is unusable, and the policy is to fail.
+        """
+        source, input_ = self._source, self._source.input
+        table = self._unusable.drop(table, input_.keyless(table), CounterName.DROPPED_NULL_KEY, source.key)
+        table = self._unusable.untimed(table, source.time)
+        table, changes = self._changes(table)
+        keys = input_.keys_of(table)
+        columns: list[Any] = [
+            pa.array(keys, pa.binary()),
+            pa.array(input_.values_of(table, changes), pa.binary()),
+            table["timestamp"].combine_chunks(),
+        ]
+        self._unusable.seen += table.num_rows
+        return pa.table(columns, names=["key", "value", "timestamp"]), keys
+
+    def _changes(self, table: pa.Table) -> tuple[pa.Table, Sequence[Change | None] | None]:
+        """The rows that change something, and what they do; None if all are upserts."""
+        if "op" not in table.column_names:
+            return table, None
+        changes = changes_of(table["op"])
+        unknown = [i for i, change in enumerate(changes) if change is None]
+        table = self._unusable.drop(table, unknown, CounterName.DROPPED_BAD_VALUE, self._source.op)
+        changes = [change for change in changes if change is not None]
+        if Change.BEFORE not in changes:
+            return table, changes
+        mask: Any = pa.array([change is not Change.BEFORE for change in changes])
+        return table.filter(mask), [change for change in changes if change is not Change.BEFORE]

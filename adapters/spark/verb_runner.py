@@ -1,0 +1,211 @@
+"""``VerbRunner``: runs verbs as parts of one job: schemas, state, inputs and the columns of the result.
+
+Rule of this module: it knows what all verbs share, and no verb by name.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import types as T
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from millpond.adapters.spark.dataflow import Dataflow
+from millpond.adapters.spark.inspection import CommittedStore
+from millpond.adapters.spark.job import Job
+from millpond.adapters.spark.row_inputs import RowInput
+from millpond.adapters.spark.row_sink import PartRows, row_sink, to_columns
+from millpond.adapters.spark.row_source import RowSource
+from millpond.adapters.spark.session import check_workers, start_coordinator
+from millpond.adapters.spark.sink import arrow_schema
+from millpond.errors import ConfigurationError, StateConflictError
+from millpond.processors.distribution.plan import make_plan
+from millpond.processors.verbs.verb import NullKeys, PackedRows, Verb, schema_of
+from millpond.stores.durability.schema_log import evolve_schemas, kept_schemas
+from millpond.stores.rows.packing import RowCodec
+from millpond.stores.rows.schemas import Schemas
+from millpond.stores.rows.tuple_keys import KeyCodec
+from millpond.stores.serdes import Serde
+
+
+@dataclass(frozen=True)
+class Evolution:
+    """What a user declares about columns that were different in an earlier run.
+
+    Attributes:
+        renamed: the new name of each old one.
+        dropped: the old names of columns that are gone.
+    """
+
+    renamed: Mapping[str, str]
+    dropped: Collection[str]
+
+
+@dataclass(frozen=True)
+class VerbRunner:
+    """Runs the verbs of a job.
+
+    Attributes:
+        job: the job.
+        complete: a DataFrame any row of which says that all inputs are complete.
+    """
+
+    job: Job
+    complete: DataFrame | None
+
+    def verb(self, name: str, inputs: Sequence[RowInput], evolution: Evolution) -> "VerbRun":
+        """A verb of that name on these inputs.
+
+        Raises:
+            ConfigurationError: the inputs are not all streaming or all static, or the session cannot run a verb.
+        """
+        streaming = inputs[0].frame.isStreaming
+        if any(one.frame.isStreaming is not streaming for one in inputs):
+            raise ConfigurationError(
+                f"the verb {name!r} has a streaming and a static DataFrame; make both one or the other"
+            )
+        session = inputs[0].frame.sparkSession
+        check_workers(session)
+        complete = self.complete if streaming else session.range(1)
+        return VerbRun(self.job.part(name), name, session, list(inputs), evolution, complete, streaming)
+
+
+@dataclass(frozen=True)
+class VerbRun:
+    """One verb on its way to a DataFrame."""
+
+    job: Job
+    name: str
+    session: SparkSession
+    inputs: Sequence[RowInput]
+    evolution: Evolution
+    complete: DataFrame | None
+    streaming: bool
+
+    def keys(self, rows: RowInput) -> KeyCodec:
+        """How the keys of one of the inputs are packed; their types are kept with the state.
+
+        Raises:
+            StateConflictError: the state has keys of other types.
+        """
+        keys = rows.schema(rows.keys)
+        if not self.streaming:
+            return KeyCodec(keys)
+        storage, place = self.job.storage, self.job.application_id
+        before = kept_schemas(storage, place, f"{rows.role}-key")
+        if before is None:
+            evolve_schemas(storage, place, f"{rows.role}-key", keys, {}, ())
+        elif _kinds(before.current) != _kinds(keys):
+            raise StateConflictError(
+                f"the key of {rows.role!r} is ({_listed(keys)}), but the state of {place!r} has keys of "
+                f"({_listed(before.current)}); cast the columns, or give the verb another name and a new checkpoint"
+            )
+        return KeyCodec(keys)
+
+    def input(self, rows: RowInput, null_keys: NullKeys = NullKeys.REFUSED) -> PackedRows:
+        """How the rows of one of the inputs are packed; their schema is kept with the state.
+
+        Raises:
+            StateConflictError: the state has rows that cannot be read with these columns.
+        """
+        keys, schema = self.keys(rows), rows.schema(rows.values)
+        schemas = self._evolved(rows.role, schema) if self.streaming else Schemas.first(schema)
+        foreign = KeyCodec(rows.schema(rows.foreign)) if rows.foreign else None
+        return PackedRows(rows.role, keys, null_keys, RowCodec(schemas), foreign)
+
+    def _evolved(self, role: str, schema: pa.Schema) -> Schemas:
+        """The history of the schemas of an input's rows in the state, with ``schema`` as the newest."""
+        storage, place = self.job.storage, self.job.application_id
+        before = kept_schemas(storage, place, role)
+        known = {*schema.names, *(() if before is None else before.current.names)}
+        renamed = {old: new for old, new in self.evolution.renamed.items() if known & {_top(old), _top(new)}}
+        dropped = [old for old in self.evolution.dropped if _top(old) in known]
+        return evolve_schemas(storage, place, role, schema, renamed, dropped)
+
+    def result(
+        self, verb: Verb, *, value_serde: Serde[Any] | None = None, columns: T.StructType | None = None
+    ) -> DataFrame:
+        """The rows that come out.
+
+        Args:
+            verb: the verb.
+            value_serde: reads packed values; None if processors take them as bytes.
+            columns: of the result, if the user has named them.
+
+        Raises:
+            ConfigurationError: the session cannot run the operator, or keys that are to be equal have other types.
+            StateConflictError: the state directory holds the state of another verb or number of partitions.
+        """
+        self._check_equal_keys()
+        plan = make_plan(verb.topology, verb.name, self.job.partition_count(self.session))
+        columns = columns or self._columns(verb.schema)
+        sources = {rows.role: (rows.selected(), self._source(rows, verb, value_serde)) for rows in self.inputs}
+        sink = row_sink(verb.name, columns, verb.parts)
+        flow = Dataflow(plan, sources, sink, self.complete, f"millpond.{self.name}")
+        # Static DataFrames start from empty state, so whatever ran before under this name is none of their business.
+        job = self.job if self.streaming else self.job.part(f"static-{plan.fingerprint.replace('/', '-')}")
+        return to_columns(flow.with_operators(job.settings(self.session, plan)), columns)
+
+    def store(self, verb: Verb, name: str, checkpoint: str, batch_id: int | None) -> DataFrame:
+        """The rows of one of the verb's stores, as committed.
+
+        Raises:
+            ConfigurationError: the verb has no such store to show, or the checkpoint no such commit.
+        """
+        if name not in verb.stores:
+            raise ConfigurationError(f"the verb {self.name!r} shows the stores {sorted(verb.stores)}, not {name!r}")
+        plan = make_plan(verb.topology, verb.name, self.job.partition_count(self.session))
+        start_coordinator(self.session)
+        parts = verb.stores[name]
+        columns = self._columns(schema_of(parts))
+        found = CommittedStore(plan, self.job.application_id, self.job.storage, name, checkpoint, batch_id)
+        return found.frame(self.session, PartRows(parts, arrow_schema(columns)), columns)
+
+    def _source(self, rows: RowInput, verb: Verb, value_serde: Serde[Any] | None) -> RowSource:
+        key, time, op = ", ".join(rows.keys), _shown(rows.time), _shown(rows.op)
+        return RowSource(verb.inputs[rows.role], key, time, op, value_serde, self.job.on_error)
+
+    def _columns(self, schema: pa.Schema) -> T.StructType:
+        """The columns of the result as Spark has them: of the type that they have in an input, if they are from one.
+
+        Arrow knows less of types than Spark: collations, or which fields an interval has.
+        """
+        columns = []
+        for made, plain in zip(schema, from_arrow_schema(schema), strict=True):
+            owner = next((rows for rows in self.inputs if made.name in rows.carried), None)
+            same = owner is not None and owner.schema([made.name]).field(0).type == made.type
+            type_ = owner.field(made.name).dataType if owner is not None and same else plain.dataType
+            columns.append(T.StructField(made.name, type_))
+        return T.StructType(columns)
+
+    def _check_equal_keys(self) -> None:
+        """Refuse to join columns whose equal values have other bytes."""
+        if len(self.inputs) < 2:
+            return
+        left, right = self.inputs
+        one, other = left.schema(left.foreign or left.keys), right.schema(right.keys)
+        if _kinds(one) != _kinds(other):
+            raise ConfigurationError(
+                f"the verb {self.name!r} joins ({_listed(one)}) with ({_listed(other)}), whose types differ; cast the "
+                "columns of one side"
+            )
+
+
+def _kinds(keys: pa.Schema) -> list[str]:
+    """What decides the bytes of a key: integers of all sizes have the same."""
+    return ["integer" if pa.types.is_integer(field.type) else str(field.type) for field in keys]
+
+
+def _listed(keys: pa.Schema) -> str:
+    return ", ".join(f"{field.name}: {field.type}" for field in keys)
+
+
+def _top(path: str) -> str:
+    """The column of a path such as ``address.street``."""
+    return path.partition(".")[0]
+
+
+def _shown(column: str | Column | None) -> str:
+    return column if isinstance(column, str) else str(column)
