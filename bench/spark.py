@@ -31,6 +31,7 @@ from millpond.bench.spark_jobs import (
     millpond_job,
     spark_jvm,
     transform_with_state,
+    verbs,
 )
 from millpond.errors import ConfigurationError
 
@@ -41,6 +42,9 @@ TABLE_SHARE: Final = 10
 """In the temporal join, one row in this many belongs to the table."""
 
 PEERS: Final = ("transform_with_state", "spark_jvm", "map_in_arrow")
+VERBS: Final = "verbs"
+"""The same work by a verb on DataFrames, on the backend whose ratios are reported."""
+
 BACKENDS: Final = ("lmdb", "rocksdb", "memory")
 
 
@@ -65,7 +69,7 @@ def run(
         backend: the one whose ratios to the peers are reported; the other built-in backends are measured as well.
         batches: how many micro-batches of each query are measured; one of ``transform_with_state``, which is slow.
         cores: Spark cores.
-        contenders: measure only these of the backends and ``PEERS``.
+        contenders: measure only these of the backends, ``VERBS`` and ``PEERS``.
         directory: where input and state go, on the file system to measure.
         console: where to report what is being measured.
 
@@ -82,7 +86,7 @@ def run(
                     console.print(f"{'warming up with' if number == 0 else 'measuring'} {name} ...")
                 slow, warming = name == "transform_with_state", number == 0
                 skipped, counted = (1, 1) if slow else (WARM_UP, 0 if warming else batches)
-                times = _measure(spark, Path(place), workload, name, skipped + counted)
+                times = _measure(spark, Path(place), workload, name, backend, skipped + counted)
                 seconds[name] += times[skipped:]
     per_second = {name: rows / median(times) for name, times in seconds.items()}
     return {
@@ -123,7 +127,7 @@ def _rounds(wanted: Sequence[str]) -> list[list[str]]:
 def _wanted(workload: str, backend: str, contenders: Sequence[str] | None) -> list[str]:
     if workload not in TOPOLOGIES:
         raise ConfigurationError(f"there is no workload {workload!r}; give one of {', '.join(TOPOLOGIES)}")
-    known = [*dict.fromkeys([backend, *BACKENDS]), *PEERS]
+    known = [*dict.fromkeys([backend, *BACKENDS]), VERBS, *PEERS]
     unknown = sorted(set(contenders or ()) - set(known))
     if unknown:
         raise ConfigurationError(f"there are no contenders {unknown}; give some of {', '.join(known)}")
@@ -173,7 +177,7 @@ def _write_inputs(place: Path, workload: str, rows: int, keys: int, files: int) 
             os.utime(path, (1_000_000_000 + number, 1_000_000_000 + number))
 
 
-def _measure(spark: SparkSession, place: Path, workload: str, name: str, batches: int) -> list[float]:
+def _measure(spark: SparkSession, place: Path, workload: str, name: str, backend: str, batches: int) -> list[float]:
     """The seconds of each of the first ``batches`` micro-batches."""
     own = tempfile.mkdtemp(prefix="contender-", dir=place)
     inputs = {
@@ -182,7 +186,7 @@ def _measure(spark: SparkSession, place: Path, workload: str, name: str, batches
         if (place / topic).exists()
     }
     query = (
-        _job(workload, name, own)(inputs)
+        _job(workload, name, backend, own)(inputs)
         .writeStream.format("noop")
         .outputMode(
             "update" if name == "spark_jvm" or (name, workload) == ("transform_with_state", "count") else "append"
@@ -202,11 +206,13 @@ def _read(spark: SparkSession, directory: Path, schema: str, files: int) -> Data
     return reader.option("pathGlobFilter", f"{{{names}}}.parquet").parquet(str(directory))
 
 
-def _job(workload: str, name: str, directory: str) -> Job:
+def _job(workload: str, name: str, backend: str, directory: str) -> Job:
     if name == "spark_jvm":
         return spark_jvm
     if name == "map_in_arrow":
         return map_in_arrow
     if name == "transform_with_state":
         return transform_with_state(workload)
+    if name == VERBS:
+        return verbs(workload, backend, directory)
     return millpond_job(workload, name, directory)

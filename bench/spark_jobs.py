@@ -10,10 +10,12 @@ from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from millpond.adapters.spark import SparkStreams
+from millpond.adapters.spark import Millpond, SparkStreams
 from millpond.processors import Consumed, Materialized, Produced, StreamsBuilder, Topology
+from millpond.processors.verbs import aggregates
 
 SCHEMAS: Final = {"events": "key string, at long, amount long", "rates": "key string, at long, rate double"}
 HISTORY_MS: Final = 1 << 40
@@ -58,6 +60,26 @@ def millpond_job(workload: str, backend: str, directory: str) -> Job:
         backend=backend,
     )
     return streams.transform
+
+
+def verbs(workload: str, backend: str, directory: str) -> Job:
+    """The same by a verb on DataFrames, whose values stay packed."""
+    pond = Millpond(
+        application_id="bench", state_dir=f"{directory}/state", local_dir=f"{directory}/local", backend=backend
+    )
+    if workload == "count":
+        return lambda inputs: pond.aggregate(
+            inputs["events"], {"value": aggregates.count()}, by="key", time=F.timestamp_millis("at")
+        )
+    return lambda inputs: pond.asof_join(
+        inputs["events"],
+        inputs["rates"].withColumnRenamed("at", "since"),
+        on="key",
+        left_time=F.timestamp_millis("at"),
+        right_time=F.timestamp_millis("since"),
+        history=HISTORY_MS,
+        how="left",
+    )
 
 
 def spark_jvm(inputs: Inputs) -> DataFrame:
