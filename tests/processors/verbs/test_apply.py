@@ -20,6 +20,7 @@ from millpond.processors import CounterName, Record, Topology, TopologyDriver
 from millpond.processors.verbs.apply import apply_topology
 from millpond.processors.verbs.key_timers import Timer, TimerClock
 from millpond.processors.verbs.keyed_processor import KeyContext, KeyedProcessor
+from millpond.processors.verbs.rule_run import ENDLESS
 from millpond.stores.rows.packing import RowCodec
 from millpond.stores.rows.schemas import Schemas
 from millpond.stores.rows.tuple_keys import KeyCodec
@@ -393,6 +394,16 @@ def test_timers_that_never_end_are_an_error_that_says_so() -> None:
         assert driver.read("out") == []
 
 
+def test_as_long_as_time_moves_timers_may_set_themselves_as_often_as_they_like() -> None:
+    def tick(context: KeyContext) -> list[Row]:
+        context.set_timer(timedelta(microseconds=1))
+        return [{}]
+
+    with started(Calling(lambda context: context.set_timer("1 microsecond"), tick)) as driver:
+        driver.pipe_all("input", packed([Arrival("b", 5 + 2 * ENDLESS)]))
+        assert len(driver.read("out")) == 2 * ENDLESS - 1
+
+
 def test_what_goes_wrong_in_a_rule_names_the_rule_the_key_and_the_time_and_keeps_nothing() -> None:
     def process(context: KeyContext) -> Iterator[Row]:
         calls = context.state.get(0) + 1
@@ -411,6 +422,16 @@ def test_what_goes_wrong_in_a_rule_names_the_rule_the_key_and_the_time_and_keeps
         assert isinstance(caught.value.__cause__, KeyError)
         driver.pipe_all("input", packed([Arrival("a", 8)]))
         assert [record.value for record in driver.read("out")] == [{"calls": 1}, {"calls": 2}]
+
+
+def test_a_row_counts_as_it_was_when_it_was_yielded() -> None:
+    def process(context: KeyContext) -> Iterator[Row]:
+        row = {}
+        for row["n"] in range(3):
+            yield row
+
+    with started(Calling(process)) as driver:
+        assert [record.value for record in driver.read("out")] == [{"n": 0}, {"n": 1}, {"n": 2}]
 
 
 def refused(process: Callable[[KeyContext], Any]) -> str:
