@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from millpond.errors import SerdeError
 from millpond.stores.rows.columns import Column, Columns, struct_of
+from millpond.stores.rows.physical import around
 
 
 def convert(structs: Any, old: Columns, new: Columns) -> Any:
@@ -46,7 +47,7 @@ def _column(array: Any, old: Column, new: Column) -> Any:
         entry = convert(array.values, old.children, new.children)
     else:
         entry = _column(array.values, old.children[0], new.children[0])
-    return pa.Array.from_buffers(new.field.type, len(array), array.buffers()[:2], children=[entry])
+    return around(entry, new.field.type, len(array), array.buffers()[:2])
 
 
 def _widened(array: Any, new: Column) -> Any:

@@ -90,8 +90,9 @@ class _Matching:
         names: dict[str, Column] = {}
         for column in old:
             path = old_path + column.field.name
-            now = self.change.renamed.get(path, "").removeprefix(new_path)
-            name = now if now in there else column.field.name
+            now = self.change.renamed.get(path, "")
+            leaf = now.removeprefix(new_path)
+            name = leaf if now.startswith(new_path) and leaf in there else column.field.name
             if name in names:
                 other = old_path + names[name].field.name
                 todo = f"drop {new_path + name!r} in one run, and rename in the next"

@@ -180,6 +180,24 @@ def null_mask(column: "pa.Array[Any]") -> npt.NDArray[np.bool_]:
     return mask
 
 
+def around(elements: Any, type_: Any, length: int, buffers: list[Any]) -> Any:
+    """A column of lists or maps around its elements.
+
+    Args:
+        elements: of lists; of maps, structs of key and value.
+        type_: of the column.
+        length: of the column.
+        buffers: which rows are null, and between which elements each of them lies.
+
+    Raises:
+        ValueError: a key of a map is null.
+    """
+    # Arrow 15 ends the process for keys that may be null, and until somebody asks, any may.
+    if pa.types.is_map(type_) and elements.field(0).null_count:
+        raise ValueError("a key of a map is null")
+    return pa.Array.from_buffers(type_, length, buffers, children=[elements])
+
+
 def from_physical(values: Sequence[Any], type_: pa.DataType) -> "pa.Array[Any]":
     """The column whose values ``to_physical`` gives as ``values``; tuples may stand for lists.
 
@@ -303,12 +321,8 @@ def _decimal_array(values: Sequence[Any], type_: Any) -> Any:
 def _list_array(values: Sequence[Any], type_: Any, element: pa.DataType) -> Any:
     ends = np.zeros(len(values) + 1, np.int32)
     np.cumsum([0 if value is None else len(value) for value in values], out=ends[1:])
-    elements = _array(list(chain.from_iterable(value for value in values if value is not None)), element)
-    if pa.types.is_map(type_) and elements.field(0).null_count:
-        raise ValueError("a key of a map is null")
-    return pa.Array.from_buffers(
-        type_, len(values), [_nulls(values), pa.py_buffer(ends.tobytes())], children=[elements]
-    )
+    inner = _array(list(chain.from_iterable(value for value in values if value is not None)), element)
+    return around(inner, type_, len(values), [_nulls(values), pa.py_buffer(ends.tobytes())])
 
 
 def _struct_array(values: Sequence[Any], type_: Any) -> Any:

@@ -8,6 +8,8 @@ import msgpack
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from millpond.stores.rows.physical import to_physical
+
 LEAVES: list[Any] = [
     pa.bool_(),
     pa.int8(),
@@ -120,6 +122,12 @@ def logical(value: Any, type_: Any) -> Any:
 def column(physical: Sequence[Any], type_: Any) -> Any:
     """An Arrow array, made by Arrow out of Python's objects."""
     return pa.array([logical(value, type_) for value in physical], type_)
+
+
+def physical_rows(table: pa.Table) -> list[Any]:
+    """The rows of a table, as lists of physical values."""
+    columns = [to_physical(column) for column in table.columns]
+    return [[values[row] for values in columns] for row in range(table.num_rows)]
 
 
 def bits(physical: Any) -> bytes:

@@ -46,7 +46,7 @@ def reread(rows: list[dict[str, Any]], old: pa.Schema, new: pa.Schema, **declare
     codec = RowCodec(Schemas.from_json(after.to_json()))
     packed = RowCodec(before).pack(pa.Table.from_pylist(rows, old))
     newest = codec.pack(codec.unpack(packed))
-    mixed = codec.unpack([packed[0], None, *newest, *packed[1:]]).to_pylist(maps_as_pydicts="strict")
+    mixed = codec.unpack([packed[0], None, *newest, *packed[1:]]).to_pylist()
     assert mixed[2 : 2 + len(rows)] == [mixed[0], *mixed[2 + len(rows) :]]
     assert set(mixed[1].values()) <= {None}
     assert codec.unpack(newest).schema == after.current
@@ -157,12 +157,12 @@ def test_all_changes_are_possible_within_lists_maps_and_structs() -> None:
     ]
     assert reread(rows, old, new, renamed=renamed, dropped=["address.floor"]) == [
         {
-            "stock": {1: {"n": 5, "at": None}, 2: None},
+            "stock": [(1, {"n": 5, "at": None}), (2, None)],
             "items": [{"sku": "s", "amount": Decimal("3.00")}, None],
             "home": {"zip": 1, "road": "Elm", "country": None},
         },
         {"stock": None, "items": None, "home": None},
-        {"stock": {}, "items": [], "home": {"zip": None, "road": None, "country": None}},
+        {"stock": [], "items": [], "home": {"zip": None, "road": None, "country": None}},
     ]
 
 
@@ -273,6 +273,18 @@ def test_a_declaration_that_fits_nothing_is_refused_with_the_nearest_name(
     with pytest.raises(ConfigurationError, match=message) as error:
         Schemas.first(old).evolved(new, where=WHERE, **declared)
     assert str(error.value).startswith(WHERE)
+
+
+def test_a_rename_never_moves_a_column_into_or_out_of_a_struct() -> None:
+    old, new = schema(s=struct(x=pa.int8())), schema(s=struct(y=pa.int8()), y=pa.int8())
+    with pytest.raises(ConfigurationError, match="a column cannot move to another struct"):
+        Schemas.first(old).evolved(new, renamed={"s.x": "y"}, where=WHERE)
+    assert reread([{"s": {"x": 1}}], old, new, renamed={"s.x": "s.y"}) == [{"s": {"y": 1}, "y": None}]
+
+
+def test_names_may_have_dots() -> None:
+    old, new = schema(**{"a.b": pa.int8(), "c": pa.int8()}), schema(**{"c": pa.int8(), "x.y": pa.int8()})
+    assert reread([{"a.b": 1, "c": 2}], old, new, renamed={"a.b": "x.y"}) == [{"c": 2, "x.y": 1}]
 
 
 def test_what_was_declared_and_applied_may_stay_declared() -> None:

@@ -11,17 +11,11 @@ from hypothesis import strategies as st
 
 from millpond.errors import ConfigurationError, RecordError, SerdeError
 from millpond.stores.rows.packing import RowCodec
-from millpond.stores.rows.physical import to_physical
 from millpond.stores.rows.schemas import Schemas
-from tests.stores.rows.columns import bits, column, structs, types, values
+from tests.stores.rows.columns import bits, column, physical_rows, structs, types, values
 
 TABLE = pa.table({"id": pa.array([1, 2, 3], pa.int32()), "name": ["a", None, "c"]})
 CODEC = RowCodec(Schemas.first(TABLE.schema))
-
-
-def physical_rows(table: pa.Table) -> list[Any]:
-    """The rows of a table, as physical values."""
-    return to_physical(table.to_struct_array())
 
 
 @st.composite

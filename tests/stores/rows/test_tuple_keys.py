@@ -13,9 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millpond.errors import ConfigurationError, RecordError, SerdeError
-from millpond.stores.rows.physical import to_physical
 from millpond.stores.rows.tuple_keys import KeyCodec, null_rows
-from tests.stores.rows.columns import NAMES, bits, column, leaves, structs, values
+from tests.stores.rows.columns import NAMES, bits, column, leaves, physical_rows, structs, values
 
 
 def key_types() -> st.SearchStrategy[Any]:
@@ -80,7 +79,7 @@ def test_keys_come_back(made: tuple[list[Any], list[list[Any]]]) -> None:
     unpacked = keyed.unpack(packed)
     assert unpacked.schema == keyed.schema
     canonical = [[_canonical(value) for value in row] for row in rows]
-    assert bits(to_physical(unpacked.to_struct_array())) == bits(canonical)
+    assert bits(physical_rows(unpacked)) == bits(canonical)
     assert keyed.pack(unpacked) == packed
 
 

@@ -1,0 +1,105 @@
+"""The bytes of packed rows and keys and the JSON of schemas never change, and docs/formats.md draws them."""
+
+import re
+from collections.abc import Sequence
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from millpond.stores.rows.packing import RowCodec
+from millpond.stores.rows.schemas import Schemas
+from millpond.stores.rows.tuple_keys import KeyCodec
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "formats.md").read_text()
+
+HISTORY = """\
+{"format": 1, "schemas": [
+[{"id": 1, "name": "id", "type": "int64", "nullable": false},
+ {"id": 2, "name": "name", "type": "string", "nullable": true},
+ {"id": 3, "name": "price", "type": "decimal(10,2)", "nullable": true}],
+[{"id": 1, "name": "id", "type": "int64", "nullable": false},
+ {"id": 2, "name": "title", "type": "string", "nullable": true},
+ {"id": 4, "name": "items", "type": "list", "nullable": true, "fields":
+  [{"id": 5, "name": "element", "type": "struct", "nullable": true, "fields":
+    [{"id": 6, "name": "sku", "type": "string", "nullable": true},
+     {"id": 7, "name": "at", "type": "timestamp", "nullable": true}]}]},
+ {"id": 8, "name": "stock", "type": "map", "nullable": true, "fields":
+  [{"id": 9, "name": "key", "type": "string", "nullable": false},
+   {"id": 10, "name": "value", "type": "float64", "nullable": true}]},
+ {"id": 3, "name": "price", "type": "decimal(20,2)", "nullable": true}]
+]}"""
+OLD_ROW = "94 01 07 a3416461 cd04e2"
+NEW_ROW = "96 02 08 c0 92 92 a161 ce000f4240 c0 91 92 a16b cb3ff8000000000000 c410 fffffffffffffffffffffffffffffb1e"
+SECOND = datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)
+VALUES: list[dict[str, Any]] = [
+    {"id": 7, "title": "Ada", "items": None, "stock": None, "price": Decimal("12.50")},
+    {
+        "id": 8,
+        "title": None,
+        "items": [{"sku": "a", "at": SECOND}, None],
+        "stock": [("k", 1.5)],
+        "price": Decimal("-12.50"),
+    },
+]
+
+KEYS: list[tuple[Sequence[Any], Sequence[Any], str]] = [
+    ([pa.int32()], [None], "01"),
+    ([pa.bool_()], [True], "03"),
+    ([pa.int16()], [300], "10 800000000000012c"),
+    ([pa.int64()], [-1], "10 7fffffffffffffff"),
+    ([pa.decimal128(10, 2)], [Decimal("12.50")], "11 80000000000004e2"),
+    ([pa.decimal128(38, 0)], [Decimal(-1)], "12 7fffffffffffffffffffffffffffffff"),
+    ([pa.float32()], [1.5], "18 bfc00000"),
+    ([pa.float64()], [-1.5], "19 4007ffffffffffff"),
+    ([pa.float64()], [float("nan")], "19 fff8000000000000"),
+    ([pa.string()], ["a\0b"], "21 6100ff6200"),
+    ([pa.date32()], [date(2024, 2, 29)], "30 8000000000004d46"),
+    ([pa.timestamp("us", "UTC")], [SECOND], "31 80000000000f4240"),
+    ([pa.list_(pa.string())], [["a", None]], "40 216100 01 00"),
+    ([pa.struct([("a", pa.bool_()), ("b", pa.string())])], [{"a": True, "b": ""}], "41 03 2100 00"),
+    ([pa.string(), pa.int32()], ["b", 1], "21 6200 10 8000000000000001"),
+]
+
+
+def section(heading: str) -> str:
+    """The last block of bytes or JSON of a section of the page."""
+    text = PAGE.partition(f"\n### {heading}\n")[2].partition("\n### ")[0].partition("\n## ")[0]
+    return text.split("```")[-2]
+
+
+def test_the_json_of_schemas_is_read_and_written_as_ever() -> None:
+    assert Schemas.from_json(HISTORY).to_json() == HISTORY
+    assert section("Schemas of packed rows") == f"json\n{HISTORY}\n"
+
+
+def test_rows_of_all_schemas_are_read_as_ever() -> None:
+    codec = RowCodec(Schemas.from_json(HISTORY))
+    assert codec.unpack([bytes.fromhex(OLD_ROW), bytes.fromhex(NEW_ROW)]).to_pylist() == VALUES
+
+
+def test_rows_are_written_as_ever() -> None:
+    schemas = Schemas.from_json(HISTORY)
+    first = Schemas(schemas.versions[:1])
+    old = pa.Table.from_pylist([{"id": 7, "name": "Ada", "price": Decimal("12.50")}], first.current)
+    assert RowCodec(first).pack(old) == [bytes.fromhex(OLD_ROW)]
+    assert RowCodec(schemas).pack(pa.Table.from_pylist(VALUES[1:], schemas.current)) == [bytes.fromhex(NEW_ROW)]
+    assert section("Packed rows").split("\n")[1:-1] == [OLD_ROW, NEW_ROW]
+
+
+@pytest.mark.parametrize(("types", "values", "data"), KEYS, ids=lambda part: str(part))
+def test_keys_are_written_and_read_as_ever(types: Sequence[Any], values: Sequence[Any], data: str) -> None:
+    names = ["a", "b"][: len(types)]
+    arrays = [pa.array([value], type_) for value, type_ in zip(values, types, strict=True)]
+    columns = pa.Table.from_arrays(arrays, names=names)
+    codec = KeyCodec(columns.schema)
+    assert codec.pack(columns) == [bytes.fromhex(data)]
+    assert str(codec.unpack([bytes.fromhex(data)]).to_pylist()) == str(columns.to_pylist())
+
+
+def test_the_page_shows_these_keys() -> None:
+    shown = re.findall(r"  ((?:\d\d)(?: [0-9a-f]+)*)$", section("Packed keys"), re.MULTILINE)
+    assert shown == [data for _, _, data in KEYS]
