@@ -13,12 +13,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millpond.adapters.spark.changes import changing
 from millpond.adapters.spark.unusable import REMEDY, OnError, Unusable, positions
 from millpond.errors import SerdeError
 from millpond.processors.distribution.exchange import Run, windows
 from millpond.processors.distribution.execution import Decoder
 from millpond.processors.runtime.batch import Batch
 from millpond.processors.runtime.counters import CounterName
+from millpond.processors.verbs.change_feed import Change
 from millpond.stores.serdes import STRING, Serde
 
 
@@ -32,6 +34,7 @@ class Source:
         key_serde: writes a key's bytes, or reads them if the column is binary.
         value_serde: reads binary values; None if values are taken as they are.
         decode_key: whether the key column holds serialized keys.
+        op: the name of the column that says which rows are deletes; empty if none are.
         on_error: what happens to unusable records.
     """
 
@@ -42,6 +45,7 @@ class Source:
     key_serde: Serde[Any] | None
     value_serde: Serde[Any] | None
     decode_key: bool
+    op: str
     on_error: OnError
 
     @property
@@ -81,7 +85,7 @@ class RecordReader:
         table = self._unusable.drop(
             table, positions(pc.is_null(table["key"])), CounterName.DROPPED_NULL_KEY, source.key
         )
-        table = self._unusable.untimed(table, source.timestamp)
+        table = self._changing(self._unusable.untimed(table, source.timestamp))
         if self._judges and source.value_serde is not None:
             refused: list[int] = []
             deque(_attempt(source.value_serde.deserialize, table["value"].to_pylist(), refused), maxlen=0)
@@ -96,9 +100,20 @@ class RecordReader:
         Raises:
             RecordError: a record is unusable, and the policy is to fail.
         """
-        for run in windows(0, self._unusable.untimed(table, self._source.timestamp)):
+        for run in windows(0, self._changing(self._unusable.untimed(table, self._source.timestamp))):
             yield self._decoded(run)
             self._unusable.seen += len(run.keys)
+
+    def _changing(self, table: pa.Table) -> pa.Table:
+        """The rows that change something; a delete has no value."""
+        table, changes = changing(table, self._unusable, self._source.op)
+        if changes is None:
+            return table
+        present: Any = pa.array(
+            [None if change is Change.DELETE else i for i, change in enumerate(changes)], pa.int64()
+        )
+        columns: list[Any] = [table["key"], table["value"].take(present), table["timestamp"]]
+        return pa.table(columns, names=["key", "value", "timestamp"])
 
     def _key_bytes(self, table: pa.Table) -> tuple[pa.Table, list[bytes]]:
         """The rows with good keys, and the keys' bytes."""

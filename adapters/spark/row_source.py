@@ -4,16 +4,15 @@ Rule of this module: it applies the policy for unusable rows; how a row is packe
 """
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
+from millpond.adapters.spark.changes import changing
 from millpond.adapters.spark.unusable import REMEDY, OnError, Unusable
 from millpond.processors.distribution.execution import Decoder
 from millpond.processors.runtime.counters import CounterName
-from millpond.processors.verbs.change_feed import Change, changes_of
 from millpond.processors.verbs.verb import Input
 from millpond.stores.serdes import Serde
 
@@ -71,7 +70,7 @@ class RowReader:
         source, input_ = self._source, self._source.input
         table = self._unusable.drop(table, input_.keyless(table), CounterName.DROPPED_NULL_KEY, source.key)
         table = self._unusable.untimed(table, source.time)
-        table, changes = self._changes(table)
+        table, changes = changing(table, self._unusable, source.op)
         keys = input_.keys_of(table)
         columns: list[Any] = [
             pa.array(keys, pa.binary()),
@@ -80,16 +79,3 @@ class RowReader:
         ]
         self._unusable.seen += table.num_rows
         return pa.table(columns, names=["key", "value", "timestamp"]), keys
-
-    def _changes(self, table: pa.Table) -> tuple[pa.Table, Sequence[Change | None] | None]:
-        """The rows that change something, and what they do; None if all are upserts."""
-        if "op" not in table.column_names:
-            return table, None
-        changes = changes_of(table["op"])
-        unknown = [i for i, change in enumerate(changes) if change is None]
-        table = self._unusable.drop(table, unknown, CounterName.DROPPED_BAD_VALUE, self._source.op)
-        changes = [change for change in changes if change is not None]
-        if Change.BEFORE not in changes:
-            return table, changes
-        mask: Any = pa.array([change is not Change.BEFORE for change in changes])
-        return table.filter(mask), [change for change in changes if change is not Change.BEFORE]

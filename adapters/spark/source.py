@@ -98,10 +98,12 @@ def select_source(
         key_serde=key_serde,
         value_serde=value_serde if decode_value else None,
         decode_key=decode_key,
+        op=consumed.op or "",
         on_error=on_error,
     )
     time = _milliseconds(frame, topic, consumed.timestamp)
-    return frame.select(_named(consumed.key).alias("key"), value.alias("value"), time.alias("timestamp")), source
+    columns = [_named(consumed.key).alias("key"), value.alias("value"), time.alias("timestamp")]
+    return frame.select(*columns, *_operation(frame, topic, consumed)), source
 
 
 def _named(column: str) -> Column:
@@ -124,7 +126,20 @@ def _value(frame: DataFrame, topic: str, consumed: Consumed) -> tuple[str, Colum
         return consumed.value, _named(consumed.value)
     if "value" in frame.columns:
         return "value", _named("value")
-    return _WHOLE_ROW, F.struct(*map(_named, frame.columns))
+    return _WHOLE_ROW, F.struct(*(_named(column) for column in frame.columns if column != consumed.op))
+
+
+def _operation(frame: DataFrame, topic: str, consumed: Consumed) -> list[Column]:
+    """The column that says what the rows of a change feed do, if there is one."""
+    if consumed.op is None:
+        return []
+    type_ = _column_type(frame, topic, consumed.op, "op")
+    if not isinstance(type_, T.StringType):
+        raise ConfigurationError(
+            f"topic {topic!r}: the operations in column {consumed.op!r} are of type {type_.simpleString()}; give "
+            "strings such as 'upsert' and 'delete'"
+        )
+    return [_named(consumed.op).alias("op")]
 
 
 def _milliseconds(frame: DataFrame, topic: str, column: str) -> Column:

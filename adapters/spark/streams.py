@@ -54,7 +54,9 @@ class SparkStreams:
         self._topology = topology
         self._job = Job.of(application_id, state_dir, local_dir, partitions, backend, on_error)
 
-    def transform(self, inputs: Mapping[str, DataFrame], *, sink: str | None = None) -> DataFrame:
+    def transform(
+        self, inputs: Mapping[str, DataFrame], *, sink: str | None = None, complete: DataFrame | None = None
+    ) -> DataFrame:
         """The rows that the topology writes to a sink, as a DataFrame to be written like any other.
 
         Streaming DataFrames give a streaming DataFrame (append mode), static ones a static DataFrame that is computed
@@ -64,6 +66,8 @@ class SparkStreams:
             inputs: a DataFrame for each of the topology's source topics; ``Consumed`` says which column is what.
             sink: which sink; may be left out if there is only one. Only what this sink depends on is run, and its
                 state is separate from that of other sinks.
+            complete: a DataFrame any row of which says that the inputs are complete: then whatever waits for a grace, a
+                window or a suppression comes out. For static inputs, ``spark.range(1)`` will do.
 
         Raises:
             ConfigurationError: an input is missing or unknown, a column is missing or of the wrong type, the backend
@@ -73,7 +77,7 @@ class SparkStreams:
         """
         session = _session(inputs)
         plan = make_plan(self._topology, sink, self._job.partition_count(session))
-        _check_inputs(plan, inputs)
+        _check_inputs(plan, inputs, complete)
         output = Sink.of(plan.sink, self._topology.sinks[plan.sink].produced)
         prepared = {
             topic: select_source(
@@ -82,7 +86,7 @@ class SparkStreams:
             for topic, node in plan.topics.items()
         }
         check_workers(session)
-        flow = Dataflow(plan, prepared, output)
+        flow = Dataflow(plan, prepared, output, complete)
         return flow.with_operators(self._job.settings(session, plan)) if plan.stages else flow.without_operators()
 
     def read_store(
@@ -133,7 +137,7 @@ def _session(inputs: Mapping[str, DataFrame]) -> SparkSession:
     return next(iter(inputs.values())).sparkSession
 
 
-def _check_inputs(plan: Plan, inputs: Mapping[str, DataFrame]) -> None:
+def _check_inputs(plan: Plan, inputs: Mapping[str, DataFrame], complete: DataFrame | None) -> None:
     known = set(plan.topology.sources)
     missing, strange = sorted(set(plan.topics) - set(inputs)), sorted(set(inputs) - known)
     if missing:
@@ -142,7 +146,9 @@ def _check_inputs(plan: Plan, inputs: Mapping[str, DataFrame]) -> None:
         )
     if strange:
         raise ConfigurationError(f"the topology reads the topics {sorted(known)}, not {strange}")
-    streaming = {inputs[topic].isStreaming for topic in plan.topics}
+    streaming = {inputs[topic].isStreaming for topic in plan.topics} | (
+        {complete.isStreaming} if complete is not None else set()
+    )
     if len(streaming) > 1:
         raise ConfigurationError(
             "some inputs are streaming DataFrames and some are static; make all of them one or the other"

@@ -19,6 +19,9 @@ class Consumed:
         value: for a DataFrame, the column with the value; None for the column ``"value"`` if there is one, or else for
             the whole row as a dict.
         name: the source node's name.
+        op: for a DataFrame that is a change feed, the column with what a row does: upsert, insert, update, delete, c,
+            r, u, d, +I, +U, -U, -D, update_preimage or update_postimage. A delete's value is None; rows with the value
+            before an update are left out.
     """
 
     key_serde: SerdeLike | None = None
@@ -27,6 +30,7 @@ class Consumed:
     timestamp: str = "timestamp"
     value: str | None = None
     name: str | None = None
+    op: str | None = None
 
 
 @dataclass(frozen=True)

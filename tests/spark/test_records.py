@@ -57,7 +57,7 @@ def source(keys: CountingSerde, values: CountingSerde) -> Callable[[str], Source
     """How a topic of binary keys and values is read under an ``on_error``."""
 
     def make(on_error: str) -> Source:
-        return Source("words", "k", "v", "at", keys, values, True, OnError(on_error))
+        return Source("words", "k", "v", "at", keys, values, True, "", OnError(on_error))
 
     return make
 
