@@ -31,7 +31,7 @@ class CounterName(StrEnum):
     """A record whose value its serde cannot read."""
 
     DROPPED_LATE = "dropped-late"
-    """A record whose window or session had already closed, once for each such window; or one later than its lateness."""
+    """A record whose windows or session had closed, once for each window; or one later than its lateness."""
 
     DROPPED_EXPIRED = "dropped-expired"
     """An update later than the grace period of its versioned store allows."""

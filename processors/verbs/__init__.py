@@ -2,12 +2,12 @@
 
 Rule of this room: it is on top of the DSL and knows Arrow, but no Spark. Times and durations are microseconds.
 
-What a user writes is here: the functions of ``aggregates``, and a ``KeyedProcessor`` with its ``KeyContext`` and
-``Timer``.
+What a user writes is here: the functions of ``aggregates``, and a ``KeyedProcessor`` with its ``KeyContext``,
+``Timer`` and ``TimerClock``.
 """
 
 from millpond.processors.verbs import aggregates
-from millpond.processors.verbs.key_timers import Timer
+from millpond.processors.verbs.key_timers import Timer, TimerClock
 from millpond.processors.verbs.keyed_processor import KeyContext, KeyedProcessor, KeyState
 
-__all__ = ["KeyContext", "KeyState", "KeyedProcessor", "Timer", "aggregates"]
+__all__ = ["KeyContext", "KeyState", "KeyedProcessor", "Timer", "TimerClock", "aggregates"]
