@@ -211,6 +211,10 @@ def _table_to_stream(made: RandomTopology, first: int, second: int, variant: int
     made.streams.append(made.table(first).to_stream())
 
 
+def _table_changes(made: RandomTopology, first: int, second: int, variant: int, number: int) -> None:
+    made.streams.append(made.table(first).to_stream(changes_only=True))
+
+
 def _table_group_by(made: RandomTopology, first: int, second: int, variant: int, number: int) -> None:
     grouped = made.table(first).group_by(lambda k, v: (v[:1], v), Grouped("string", "string"))
     made.tables.append(grouped.aggregate(lambda: "", lambda k, v, t: short(t, v), lambda k, v, t: short(t, "-"), TEXT))
@@ -237,6 +241,7 @@ OPERATORS: dict[str, Callable[[RandomTopology, int, int, int, int], None]] = {
     "suppress": _suppress,
     "join_histories": _join_histories,
     "table_to_stream": _table_to_stream,
+    "table_changes": _table_changes,
     "table_group_by": _table_group_by,
 }
 

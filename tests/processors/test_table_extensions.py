@@ -282,3 +282,22 @@ class TestGraceOfStreamTableJoins:
             stream.join(short.map_values(str), max, Joined(grace=10))
         with pytest.raises(TopologyError, match="global table"):
             stream.join(builder.global_table("g"), max, Joined(grace=10))
+
+
+@pytest.mark.parametrize("materialized", [Materialized("kept"), Materialized.versioned("kept", history_retention=100)])
+def test_only_changes_come_out_of_a_table_that_is_asked_for_them(materialized: Materialized) -> None:
+    builder = StreamsBuilder(value_serde="string")
+    table = builder.table("in", materialized=materialized).filter(lambda key, value: value != "hidden")
+    table.to_stream(changes_only=True).to("out")
+    with TopologyDriver(builder.build()) as driver:
+        driver.pipe_all("in", [("a", "x", 1), ("a", "x", 2), ("a", "hidden", 3), ("a", None, 4), ("a", "y", 5)])
+        assert [(value, timestamp) for _, value, timestamp in driver.read("out")] == [("x", 1), (None, 3), ("y", 5)]
+
+
+def test_what_comes_too_late_to_be_the_latest_is_no_change_of_a_versioned_table() -> None:
+    builder = StreamsBuilder(value_serde="string")
+    table = builder.table("in", materialized=Materialized.versioned(history_retention=100))
+    table.to_stream(changes_only=True).to("out")
+    with TopologyDriver(builder.build()) as driver:
+        driver.pipe_all("in", [("a", "new", 10), ("a", "old", 5), ("a", None, 20), ("a", "between", 15)])
+        assert [(value, timestamp) for _, value, timestamp in driver.read("out")] == [("new", 10), (None, 20)]
