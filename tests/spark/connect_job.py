@@ -14,12 +14,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from millpond.adapters.spark import SparkStreams, configure
+from millpond.adapters.spark import Millpond, SparkStreams, configure
 from millpond.errors import ConfigurationError
-from millpond.processors import Consumed, Materialized, Produced, StreamsBuilder, Topology
+from millpond.processors import Consumed, Materialized, Produced, StreamsBuilder, TimeWindows, Topology
+from millpond.processors.verbs import aggregates
 from tests.spark.orders import SCHEMAS, random_events, rated_orders
 
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
@@ -87,6 +89,30 @@ def join_static(spark: SparkSession, directory: Path) -> list[tuple[Any, ...]]:
     return rows(job(rated_orders(), directory, "static").transform(frames, sink="rated"))
 
 
+def verbs(spark: SparkSession, directory: Path) -> list[tuple[Any, ...]]:
+    """Two verbs in one plan, with one of Spark's own operations between them."""
+    orders = spark.sql("select * from values (1, 'EUR', 10), (2, 'EUR', 20), (3, 'USD', 30) as t(id, currency, at)")
+    rates = spark.sql("select * from values ('EUR', 5, 1.5d), ('EUR', 15, 2.5d) as t(currency, since, rate)")
+    pond = Millpond(application_id="verbs", state_dir=str(directory / "state"), backend="lmdb")
+    priced = pond.asof_join(
+        orders,
+        rates,
+        on="currency",
+        left_time=F.timestamp_seconds("at"),
+        right_time=F.timestamp_seconds("since"),
+        history="1 hour",
+    )
+    totals = pond.aggregate(
+        priced.withColumn("price", F.col("id") * F.col("rate")),
+        {"total": aggregates.sum(F.col("price"))},
+        by="currency",
+        time=F.timestamp_seconds("at"),
+        window=TimeWindows("1 minute"),
+        emit="final",
+    )
+    return rows(totals.select("currency", "total"))
+
+
 def partition_warnings(spark: SparkSession, transform: Callable[[], object]) -> list[str]:
     """The warnings of two calls with 200 shuffle partitions."""
     spark.conf.set(PARTITIONS, "200")
@@ -111,6 +137,7 @@ def main(directory: Path) -> None:
     found["first run"] = count_streaming(spark, directory, "aba")
     found["second run"] = count_streaming(spark, directory, "ca")
     found["join"] = join_static(spark, directory)
+    found["verbs"] = verbs(spark, directory)
     spark.conf.set(PROVIDER, "some.other.Provider")
     found["other provider"] = refusal(lambda: job(counts(), directory, "other").transform({"words": words}))
     configure(spark)

@@ -64,6 +64,10 @@ def test_static_frames_are_joined_as_in_process(found: dict[str, Any]) -> None:
     assert sorted(found["join"], key=repr) == sorted(expected, key=repr)
 
 
+def test_verbs_are_chained(found: dict[str, Any]) -> None:
+    assert found["verbs"] == [["EUR", 6.5]]
+
+
 def test_a_topology_without_state_runs(found: dict[str, Any]) -> None:
     assert found["stateless"] == [["b", 2]]
 
