@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millpond.processors.runtime.batch import Batch
-from millpond.processors.verbs.verb import Part, chosen, nullable, without_foreign_key
+from millpond.processors.verbs.foreign_keyed import without_foreign_key
+from millpond.processors.verbs.verb import Part, chosen, nullable
 from millpond.stores.rows.packing import RowCodec
 from millpond.stores.rows.tuple_keys import KeyCodec
 

@@ -6,8 +6,9 @@ from millpond.processors.dsl.builder import StreamsBuilder
 from millpond.processors.dsl.streams_and_tables import KTable
 from millpond.processors.options.joins import JoinType
 from millpond.processors.options.materialized import Materialized
+from millpond.processors.verbs.foreign_keyed import foreign_key_of
 from millpond.processors.verbs.parts import CHANGE_TIME, ChangeColumns, JoinedRows, Keys, Rows, Times, pair
-from millpond.processors.verbs.verb import PackedRows, Verb, foreign_key_of
+from millpond.processors.verbs.verb import PackedRows, Verb
 from millpond.stores.serdes import BYTES, MSGPACK
 
 

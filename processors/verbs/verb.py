@@ -17,14 +17,12 @@ import pyarrow as pa
 from millpond.processors.runtime.batch import Batch
 from millpond.processors.runtime.topology import Topology
 from millpond.processors.verbs.change_feed import Change
+from millpond.processors.verbs.foreign_keyed import with_foreign_keys
 from millpond.stores.rows.packing import RowCodec
 from millpond.stores.rows.tuple_keys import KeyCodec, null_rows
 
 MICROS: Final = 1_000
 """Microseconds in the millisecond, which is the unit of integers that a user gives as a duration."""
-
-_LENGTH: Final = 4
-_NO_KEY: Final = b"\xff" * _LENGTH
 
 
 class NullKeys(Enum):
@@ -108,23 +106,7 @@ class PackedRows(Input):
         values = self.rows.pack(flattened(rows["value"]))
         if self.foreign is None:
             return values
-        columns = flattened(rows["foreign"])
-        keys = [len(key).to_bytes(_LENGTH) + key for key in self.foreign.pack(columns)]
-        for i in np.flatnonzero(null_rows(columns)).tolist():
-            keys[i] = _NO_KEY
-        return [key + value for key, value in zip(keys, values, strict=True)]
-
-
-def foreign_key_of(value: bytes) -> bytes | None:
-    """The packed foreign key in front of a value; None if it had a null."""
-    length = value[:_LENGTH]
-    return None if length == _NO_KEY else value[_LENGTH : _LENGTH + int.from_bytes(length)]
-
-
-def without_foreign_key(value: bytes) -> bytes:
-    """The packed row behind the foreign key."""
-    length = value[:_LENGTH]
-    return value[_LENGTH if length == _NO_KEY else _LENGTH + int.from_bytes(length) :]
+        return with_foreign_keys(self.foreign, flattened(rows["foreign"]), values)
 
 
 def flattened(column: Any) -> pa.Table:

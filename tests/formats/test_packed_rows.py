@@ -10,6 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from millpond.errors import FormatError
+from millpond.processors.verbs.foreign_keyed import foreign_key_of, with_foreign_keys, without_foreign_key
 from millpond.stores.rows.packing import RowCodec
 from millpond.stores.rows.schemas import Schemas
 from millpond.stores.rows.tuple_keys import KeyCodec
@@ -103,3 +105,19 @@ def test_keys_are_written_and_read_as_ever(types: Sequence[Any], values: Sequenc
 def test_the_page_shows_these_keys() -> None:
     shown = re.findall(r"  ((?:\d\d)(?: [0-9a-f]+)*)$", section("Packed keys"), re.MULTILINE)
     assert shown == [data for _, _, data in KEYS]
+
+
+def test_a_foreign_key_stands_in_front_of_its_row() -> None:
+    row = bytes.fromhex(OLD_ROW)
+    for key, drawn in (("p", "01 00000003 217000"), (None, "01 ffffffff")):
+        columns = pa.table({"f": pa.array([key], pa.string())})
+        (value,) = with_foreign_keys(KeyCodec(columns.schema), columns, [row])
+        assert value == bytes.fromhex(f"{drawn} {OLD_ROW}")
+        assert f"{drawn} {OLD_ROW}" in PAGE
+        assert foreign_key_of(value) == (None if key is None else bytes.fromhex("217000"))
+        assert without_foreign_key(value) == row
+
+
+def test_a_row_with_a_foreign_key_of_an_unknown_version_is_refused() -> None:
+    with pytest.raises(FormatError, match="version 2, but this release knows only 1"):
+        foreign_key_of(b"\x02" + bytes(10))
