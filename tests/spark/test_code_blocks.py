@@ -1,11 +1,11 @@
 """The Python blocks of pages that need Spark, as they are printed there, run on it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from tests.packaging.code_blocks import PAGES, blocks, run_block
 
@@ -13,6 +13,9 @@ SETTINGS = ("spark.sql.shuffle.partitions", "spark.sql.streaming.stateStore.rock
 """What the pages set in a session that all tests share."""
 
 pytestmark = pytest.mark.spark
+
+
+MakeTable = Callable[[str, str], None]
 
 
 @pytest.fixture
@@ -26,42 +29,69 @@ def session(spark: SparkSession) -> Iterator[SparkSession]:
         spark.conf.unset(name) if value is None else spark.conf.set(name, value)
 
 
+@pytest.fixture
+def tables(session: SparkSession, tmp_path: Path) -> Iterator[MakeTable]:
+    """Appends what a query gives to a table of that name, which is dropped in the end."""
+    made = set()
+
+    def append(name: str, query: str) -> None:
+        made.add(name)
+        session.sql(query).coalesce(1).write.option("path", str(tmp_path / f"table-{name}")).saveAsTable(
+            name, mode="append"
+        )
+
+    yield append
+    for name in made:
+        session.sql(f"drop table {name}")
+
+
 def test_every_page_that_needs_spark_is_run_here() -> None:
     pages = {page for page in PAGES if any(block.uses_spark for block in blocks(page))}
-    assert pages == {"README.md", "docs/running-on-spark.md"}
+    assert pages == {"README.md", "docs/coming-from-spark.md", "docs/running-on-spark.md"}
 
 
-def test_the_readmes_example_gives_the_same_on_spark(session: SparkSession, tmp_path: Path) -> None:
-    prices = stream(session, tmp_path / "prices", [(1_000, 1.0), (5_000, 2.0), (3_000, 1.5)], "double")
-    orders = stream(session, tmp_path / "orders", [(6_000, 3), (4_000, 3), (4_500, 3)], "long")
-    names = {"spark": session, "prices_df": prices, "orders_df": orders}
-    places = {f'"{name}"': f'"{tmp_path}/{name}"' for name in ("state", "checkpoint")}
-    run_page("README.md", session, names, {**places, 'start("amounts")': f'start("{tmp_path}/amounts")'})
-    rows = session.read.parquet(str(tmp_path / "amounts")).selectExpr("key", "value", "unix_millis(timestamp)")
-    assert sorted(map(tuple, rows.collect())) == [
-        ("apple", 4.5, 4_000),
-        ("apple", 4.5, 4_500),
-        ("apple", 6.0, 6_000),
-    ]
-
-
-def test_the_code_of_the_page_on_spark_counts_flights_and_looks_into_its_store(
-    session: SparkSession, tmp_path: Path
+def test_the_readmes_example_joins_orders_with_the_price_of_their_time(
+    session: SparkSession, tmp_path: Path, tables: MakeTable
 ) -> None:
-    flights = "carrier string, departure timestamp"
-    session.sql(
-        "select 'UA' carrier, timestamp_millis(id) departure from range(3) union all select 'AA', timestamp_millis(9)"
-    ).write.parquet(str(tmp_path / "flights"))
-    session.sql(f"create table flights ({flights}) using parquet location '{tmp_path}/flights'")
-    try:
-        names: dict[str, Any] = {}
-        run_page("docs/running-on-spark.md", session, names, {"s3://bucket": str(tmp_path)})
-        written = session.read.parquet(str(tmp_path / "counts")).select("key", "value")
-        store = names["streams"].read_store("counts", f"{tmp_path}/checkpoint").select("key", "value")
-        for rows in (written, store):
-            assert sorted(map(tuple, rows.collect())) == [("AA", 1), ("UA", 3)]
-    finally:
-        session.sql("drop table flights")
+    tables("prices", "select 'apple' product, 2.5 price, timestamp'2026-01-05 10:00' valid_from")
+    tables("orders", "select 7 id, 'apple' product, timestamp'2026-01-05 10:30' ordered")
+    names = {"spark": session, **{name: session.readStream.table(name) for name in ("orders", "prices")}}
+    places = {f'"{name}"': f'"{tmp_path}/{name}"' for name in ("state", "checkpoint")}
+    run_page("README.md", session, names, {**places, 'start("priced")': f'start("{tmp_path}/priced")'})
+    rows = session.read.parquet(str(tmp_path / "priced")).selectExpr("id", "product", "double(price)")
+    assert list(map(tuple, rows.collect())) == [(7, "apple", 2.5)]
+
+
+def test_the_code_of_the_page_on_spark_joins_and_counts_flights_and_looks_into_its_store(
+    session: SparkSession, tmp_path: Path, tables: MakeTable
+) -> None:
+    tables("flights", "select 'UA' carrier, 'JFK' airport, timestamp_millis(id) departure from range(3)")
+    tables("flights", "select 'AA' carrier, 'LGA' airport, timestamp_millis(9) departure")
+    tables("weather", "select 'JFK' airport, timestamp_millis(1) observed, 'rain' sky")
+    names: dict[str, Any] = {}
+    run_page("docs/running-on-spark.md", session, names, {"s3://bucket": str(tmp_path)})
+    seen = session.read.parquet(str(tmp_path / "seen")).select("airport", "sky")
+    assert list(map(tuple, seen.collect())) == [("JFK", "rain")] * 2
+    written = session.read.parquet(str(tmp_path / "counts")).select("key", "value")
+    store = names["streams"].read_store("counts", f"{tmp_path}/checkpoint").select("key", "value")
+    for rows in (written, store):
+        assert sorted(map(tuple, rows.collect())) == [("AA", 1), ("UA", 3)]
+
+
+def test_the_code_for_those_who_come_from_spark_keeps_a_table_current(
+    session: SparkSession, tmp_path: Path, tables: MakeTable
+) -> None:
+    tables("sales", "select 1L id, 'ann' customer, 1.5 amount, timestamp'2026-01-05' sold")
+    tables("payments", "select 1L id, timestamp'2026-01-05' paid")
+    tables("customers", "select 'ann' customer, 'Ann' name, timestamp'2026-01-05' since, 'insert' op")
+    tables("customers", "select 'ann' customer, 'Anna' name, timestamp'2026-01-06' since, 'update' op")
+    tables(
+        "orders", "select id, 'ann' customer, 'new' status, timestamp'2026-01-05' changed, 'insert' op from range(2)"
+    )
+    tables("orders", "select 0L id, null customer, null status, timestamp'2026-01-06' changed, 'delete' op")
+    run_page("docs/coming-from-spark.md", session, {"spark": session}, {"s3://bucket": str(tmp_path)})
+    table = session.read.parquet(str(tmp_path / "table" / "0")).select("id", "status", "name")
+    assert list(map(tuple, table.collect())) == [(1, "new", "Anna")]
 
 
 def run_page(page: str, spark: SparkSession, names: dict[str, Any], replaced: dict[str, str]) -> None:
@@ -70,11 +100,3 @@ def run_page(page: str, spark: SparkSession, names: dict[str, Any], replaced: di
         run_block(page, block, names, replaced)
         for query in spark.streams.active:
             query.processAllAvailable()
-
-
-def stream(spark: SparkSession, directory: Path, records: list[tuple[int, Any]], value: str) -> DataFrame:
-    """Records with the key ``apple`` in this order, as a file stream."""
-    rows = [("apple", value, timestamp) for timestamp, value in records]
-    schema = f"key string, value {value}, timestamp long"
-    spark.createDataFrame(rows, schema).coalesce(1).write.parquet(str(directory))
-    return spark.readStream.schema(schema).parquet(str(directory))
