@@ -1,4 +1,4 @@
-"""Five-minute windows whose results come out once, when they are final; a row that is late by less counts, too.
+"""Five-minute windows whose results come out once, when they are final. A row that is late within the grace counts.
 
 The last row of the input says that the day is over: with it, everything that still waits comes out. It prints::
 
