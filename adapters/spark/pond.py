@@ -8,11 +8,14 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
+from millpond.adapters.spark.intervals import is_in_months
 from millpond.adapters.spark.job import Job
-from millpond.adapters.spark.row_inputs import RowInput, check_names, micros, named
+from millpond.adapters.spark.names import named
+from millpond.adapters.spark.row_inputs import RowInput, check_names, field_of
 from millpond.adapters.spark.row_sink import announced_columns
+from millpond.adapters.spark.tolerance import Timed, within
 from millpond.adapters.spark.unusable import OnError
 from millpond.adapters.spark.verb_runner import Evolution, VerbRun, VerbRunner
 from millpond.errors import ConfigurationError
@@ -29,6 +32,7 @@ from millpond.processors.verbs.stream_join import stream_join
 from millpond.processors.verbs.table_join import table_join
 from millpond.processors.verbs.verb import NullKeys, Verb
 from millpond.stores.backend import BackendSupplier
+from millpond.stores.serdes import Serde
 from millpond.stores.times import Duration, to_micros
 
 On: TypeAlias = str | Sequence[str] | Mapping[str, str]
@@ -119,20 +123,28 @@ class Millpond:
         """
         join_type = _how(how, JoinType.INNER, JoinType.LEFT)
         keys = _pairs(on)
-        rest = _rest(right, keys.values(), right_op)
+        reach = _duration(history, "history")
+        wait = None if grace is None else _duration(grace, "grace")
+        most = None if tolerance is None else _duration(tolerance, "tolerance")
+        if wait is not None and wait > reach:
+            raise ConfigurationError(
+                f"grace is {grace!r}, but only a history of {history!r} is kept; make history as long"
+            )
+        if most is not None:
+            left_side, right_side = Timed.of(_LEFT, left, left_time), Timed.of(_RIGHT, right, right_time)
+            left, right = left_side.frame, right_side.frame
+        rest = _rest(_RIGHT, right, keys.values(), right_op)
         check_names([*left.columns, *rest], changes=False)
         one = RowInput(_LEFT, left, list(keys), left.columns, left_time)
         other = RowInput(_RIGHT, right, list(keys.values()), rest, right_time, right_op).without_null_keys()
         if join_type is JoinType.INNER:
             one = one.without_null_keys()
         run = self._runner.verb(name or f"asof_join-{'-'.join(keys)}", (one, other), Evolution(renamed or {}, dropped))
-        reach = to_micros(history, "history")
-        wait = None if grace is None else to_micros(grace, "grace")
         inputs = run.input(one, NullKeys.APART), run.input(other, NullKeys.DROPPED)
         joined = self._result(run, asof_join(run.name, *inputs, join_type, history=reach, grace=wait, columns=rest))
-        if tolerance is None:
+        if most is None:
             return joined
-        return _within(joined, left_time, right_time, to_micros(tolerance, "tolerance"), rest, join_type)
+        return within(joined, left_side, right_side, most, rest if join_type is JoinType.LEFT else ())
 
     def stream_join(
         self,
@@ -171,7 +183,7 @@ class Millpond:
         """
         join_type = _how(how, *JoinType)
         keys = _pairs(on)
-        rest = _rest(right, keys.values())
+        rest = _rest(_RIGHT, right, keys.values())
         check_names([*left.columns, *rest], changes=False)
         windows = _join_windows(within, before, after, grace)
         outer = join_type is JoinType.OUTER
@@ -227,13 +239,13 @@ class Millpond:
         primary = list(keys) if left_key is None else _names(left_key)
         foreign = [] if primary == list(keys) else list(keys)
         join_type = _how(how, *((JoinType.INNER, JoinType.LEFT) if foreign else JoinType))
-        left_rest, right_rest = _rest(left, primary, left_op), _rest(right, keys.values(), right_op)
+        left_rest, right_rest = _rest(_LEFT, left, primary, left_op), _rest(_RIGHT, right, keys.values(), right_op)
         check_names([*primary, *left_rest, *right_rest], changes=True)
         one = RowInput(_LEFT, left, primary, left_rest, left_time, left_op, foreign)
         other = RowInput(_RIGHT, right, list(keys.values()), right_rest, right_time, right_op)
         evolution = Evolution(renamed or {}, dropped)
         run = self._runner.verb(name or f"table_join-{'-'.join(keys)}", (one, other), evolution)
-        reach = None if history is None else to_micros(history, "history")
+        reach = None if history is None else _duration(history, "history")
         inputs = run.input(one), run.input(other)
         return self._result(
             run,
@@ -267,12 +279,12 @@ class Millpond:
             A change feed: the key, the other columns, ``op``, ``sequence`` and ``change_time``.
         """
         keys = _names(key)
-        rest = _rest(rows, keys, op)
+        rest = _rest(_INPUT, rows, keys, op)
         check_names([*keys, *rest], changes=True)
         source = RowInput(_INPUT, rows, keys, rest, time, op)
         run = self._runner.verb(name or f"latest-{'-'.join(keys)}", (source,), Evolution(renamed or {}, dropped))
         return self._result(
-            run, latest(run.name, run.input(source), history=to_micros(history, "history"), columns=rest)
+            run, latest(run.name, run.input(source), history=_duration(history, "history"), columns=rest)
         )
 
     def aggregate(
@@ -304,6 +316,7 @@ class Millpond:
             The key, ``window`` (start and end) if there are windows, and the results. Updates are a change feed, with
             ``op``, ``sequence`` and ``change_time`` as well; a session that becomes part of another is deleted.
         """
+        _check_calls(calls, window)
         final = _emits_final(emit, window)
         keys = _names(by)
         check_names([*keys, *([WINDOW] if window is not None else []), *calls], changes=not final)
@@ -314,8 +327,7 @@ class Millpond:
         bound = RowAggregate(calls, {name: types.field(name).type for name in source.values})
         packed = AggregatedRows(source.role, run.keys(source), NullKeys.EQUAL, bool(arguments))
         verb = aggregate(run.name, packed, bound, window, final=final)
-        self._verbs[run.name] = run, verb
-        return run.result(verb, value_serde=bound.input_serde)
+        return self._result(run, verb, value_serde=bound.input_serde)
 
     def apply(
         self,
@@ -356,10 +368,9 @@ class Millpond:
         columns, announced = announced_columns(label, schema, optional)
         run = self._runner.verb(label, (source,), Evolution(renamed or {}, dropped))
         packed = run.input(source)
-        topology = apply_topology(run.name, processor, packed.keys, packed.rows, to_micros(lateness, "lateness"))
+        topology = apply_topology(run.name, processor, packed.keys, packed.rows, _duration(lateness, "lateness"))
         verb = Verb(topology, {packed.topic: packed}, (announced,))
-        self._verbs[run.name] = run, verb
-        return run.result(verb, columns=columns)
+        return self._result(run, verb, columns=columns)
 
     def read_store(self, verb: str, store: str, checkpoint: str, *, batch_id: int | None = None) -> DataFrame:
         """The content of a store as committed by a query, which may still be running, with typed columns.
@@ -380,9 +391,35 @@ class Millpond:
         run, made = self._verbs[verb]
         return run.store(made, store, checkpoint, batch_id)
 
-    def _result(self, run: VerbRun, verb: Verb) -> DataFrame:
+    def _result(
+        self,
+        run: VerbRun,
+        verb: Verb,
+        *,
+        value_serde: Serde[Any] | None = None,
+        columns: T.StructType | None = None,
+    ) -> DataFrame:
+        if run.streaming and run.name in self._verbs:
+            raise ConfigurationError(
+                f"this Millpond has a verb called {run.name!r} already, and each has state of its own; give one of "
+                "them another name=..., or make a new Millpond for another run"
+            )
+        rows = run.result(verb, value_serde=value_serde, columns=columns)
         self._verbs[run.name] = run, verb
-        return run.result(verb)
+        return rows
+
+
+def _check_calls(calls: Mapping[str, AggregateCall], window: Windows | None) -> None:
+    for name, call in calls.items():
+        if not isinstance(call, AggregateCall):
+            raise ConfigurationError(
+                f"the aggregate {name!r} is {call!r}; give a function of millpond.processors.verbs.aggregates, such as "
+                "aggregates.count()"
+            )
+    if window is not None and not isinstance(window, Windows):
+        raise ConfigurationError(
+            f"window is {window!r}; give TimeWindows, SlidingWindows or SessionWindows of millpond.processors"
+        )
 
 
 def _emits_final(emit: str, window: Windows | None) -> bool:
@@ -398,13 +435,22 @@ def _arguments(rows: DataFrame, keys: Sequence[str], time: str | Column, argumen
     moment = "time"
     while moment in (*keys, *arguments):
         moment += "_"
-    taken = [named(time) if isinstance(time, str) else time]
     selected = rows.select(
-        *map(named, keys),
-        *(column.alias(moment) for column in taken),
-        *((named(column) if isinstance(column, str) else column).alias(name) for name, column in arguments.items()),
+        *(_column(rows, key) for key in keys),
+        _column(rows, time).alias(moment),
+        *(_column(rows, column).alias(name) for name, column in arguments.items()),
     )
+    for column in selected.schema.fields:
+        if column.name in arguments and is_in_months(column.dataType):
+            raise ConfigurationError(
+                f"the argument of {column.name!r} is of type {column.dataType.simpleString()}, which cannot be "
+                "aggregated; give an int of months"
+            )
     return RowInput(_INPUT, selected, keys, list(arguments), moment)
+
+
+def _column(rows: DataFrame, column: str | Column) -> Column:
+    return named(field_of(_INPUT, rows, column).name) if isinstance(column, str) else column
 
 
 def _how(how: str, *known: JoinType) -> JoinType:
@@ -415,10 +461,18 @@ def _how(how: str, *known: JoinType) -> JoinType:
 
 
 def _names(columns: str | Sequence[str]) -> list[str]:
-    names = [columns] if isinstance(columns, str) else list(columns)
+    names = [columns] if isinstance(columns, str) else list(columns) if isinstance(columns, Sequence) else []
     if not names or not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
         raise ConfigurationError(f"a key is {columns!r}; give the name of a column, or a list of different names")
     return names
+
+
+def _duration(duration: Duration, name: str) -> int:
+    """A length of time in microseconds."""
+    micros = to_micros(duration, name)
+    if micros < 0:
+        raise ConfigurationError(f"{name} is {duration!r}; it must not be negative")
+    return micros
 
 
 def _pairs(on: On) -> dict[str, str]:
@@ -429,8 +483,10 @@ def _pairs(on: On) -> dict[str, str]:
     return dict(zip(_names(list(on)), on.values(), strict=True))
 
 
-def _rest(frame: DataFrame, keys: Collection[str], op: str | Column | None = None) -> list[str]:
+def _rest(role: str, frame: DataFrame, keys: Collection[str], op: str | Column | None = None) -> list[str]:
     """The columns that belong neither to the key nor to the change feed."""
+    for key in keys:
+        field_of(role, frame, key)
     apart = {*keys, op} if isinstance(op, str) else {*keys}
     return [column for column in frame.columns if column not in apart]
 
@@ -438,27 +494,11 @@ def _rest(frame: DataFrame, keys: Collection[str], op: str | Column | None = Non
 def _join_windows(
     within: Duration | None, before: Duration | None, after: Duration | None, grace: Duration
 ) -> JoinWindows:
-    wait = to_micros(grace, "grace")
+    wait = _duration(grace, "grace")
     if within is not None:
         if before is not None or after is not None:
             raise ConfigurationError("give either within=..., or before=... and after=...")
-        return JoinWindows.of(to_micros(within, "within"), grace=wait)
+        return JoinWindows.of(_duration(within, "within"), grace=wait)
     if before is None and after is None:
         raise ConfigurationError("a join of streams needs a window: within='10 minutes', or before=... and after=...")
     return JoinWindows(to_micros(before or 0, "before"), to_micros(after or 0, "after"), wait)
-
-
-def _within(
-    joined: DataFrame,
-    left_time: str | Column,
-    right_time: str | Column,
-    tolerance: int,
-    columns: Sequence[str],
-    join_type: JoinType,
-) -> DataFrame:
-    """The joined rows, whose match is taken away if it is too old."""
-    near = micros("left", joined, left_time) - micros("right", joined, right_time) <= tolerance
-    if join_type is JoinType.INNER:
-        return joined.where(near)
-    kept: dict[str, Any] = {column: F.when(near, named(column)) for column in columns}
-    return joined.select([kept[c].alias(c) if c in kept else named(c) for c in joined.columns])

@@ -14,6 +14,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from millpond.adapters.spark.intervals import MONTHS, is_in_months, to_months, travelling
+from millpond.adapters.spark.names import named
 from millpond.adapters.spark.sink import arrow_schema
 from millpond.errors import ConfigurationError
 from millpond.processors.verbs.parts import CHANGE_COLUMNS
@@ -21,6 +23,9 @@ from millpond.stores.rows.physical import normalized
 
 DAY: Final = 86_400_000_000
 """Microseconds in a day."""
+
+_MICROSECONDS: Final = 6
+"""The digits after the second."""
 
 
 @dataclass(frozen=True)
@@ -57,12 +62,12 @@ class RowInput:
             ConfigurationError: the time is of a type that says no point in time, or the operation is not a string.
         """
         columns = [
-            _struct(self.keys).alias("key"),
-            _struct(self.values).alias("value"),
+            self._struct(self.keys).alias("key"),
+            self._struct(self.values).alias("value"),
             micros(self.role, self.frame, self.time).alias("timestamp"),
         ]
         if self.foreign:
-            columns.append(_struct(self.foreign).alias("foreign"))
+            columns.append(self._struct(self.foreign).alias("foreign"))
         if self.op is not None:
             type_ = _type(self.role, self.frame, self.op)
             if not isinstance(type_, T.StringType):
@@ -88,8 +93,31 @@ class RowInput:
         fields = [self.field(name) for name in names]
         for field in fields:
             _check_carried(self.role, field.name, field.dataType)
-        schema = arrow_schema(T.StructType(fields))
-        return pa.schema([field.with_type(normalized(field.type)) for field in schema])
+        schema = arrow_schema(travelling(T.StructType(fields)))
+        packed = [field.with_type(normalized(field.type)) for field in schema]
+        units = [dict(MONTHS) if is_in_months(field.dataType) else {} for field in fields]
+        return pa.schema([field.with_metadata(unit) for field, unit in zip(packed, units, strict=True)])
+
+    def key_schema(self, names: Sequence[str]) -> pa.Schema:
+        """Some of the columns as they are packed as a key.
+
+        Raises:
+            ConfigurationError: one of them is of a type that cannot be packed, or whose equal values differ.
+        """
+        for name in names:
+            for path, part in _parts(name, self.field(name).dataType):
+                if isinstance(part, T.StringType) and not part.isUTF8BinaryCollation():
+                    raise ConfigurationError(
+                        f"the DataFrame {self.role!r}: column {path!r} of the key is of type {part.simpleString()}, "
+                        "but keys are equal if their bytes are; give a column that is the same for equal values, such "
+                        "as F.lower(column), and cast it to string collate UTF8_BINARY"
+                    )
+        return self.schema(names)
+
+    def _struct(self, names: Sequence[str]) -> Column:
+        # A struct of no columns has no form in Arrow's way to Python.
+        columns = [to_months(self.field(name)) for name in names]
+        return F.struct(*columns) if columns else F.struct(F.lit(True).alias("present"))
 
     def field(self, name: str) -> T.StructField:
         """The column of that name.
@@ -97,7 +125,7 @@ class RowInput:
         Raises:
             ConfigurationError: there is none.
         """
-        return _field(self.role, self.frame, name)
+        return field_of(self.role, self.frame, name)
 
 
 def micros(role: str, frame: DataFrame, column: str | Column) -> Column:
@@ -122,11 +150,16 @@ def micros(role: str, frame: DataFrame, column: str | Column) -> Column:
 
 def _type(role: str, frame: DataFrame, column: str | Column) -> T.DataType:
     if isinstance(column, str):
-        return _field(role, frame, column).dataType
+        return field_of(role, frame, column).dataType
     return frame.select(column).schema.fields[0].dataType
 
 
-def _field(role: str, frame: DataFrame, name: str) -> T.StructField:
+def field_of(role: str, frame: DataFrame, name: str) -> T.StructField:
+    """The column of that name.
+
+    Raises:
+        ConfigurationError: there is none.
+    """
     for field in frame.schema.fields:
         if field.name == name:
             return field
@@ -141,27 +174,30 @@ def _micros_of_day(column: Column) -> Column:
     return (hours * 60 + minutes).cast("long") * 60_000_000 + (seconds * 1_000_000).cast("long")
 
 
-def named(column: str) -> Column:
-    """The column of that name, whatever characters it has."""
-    return F.col("`" + column.replace("`", "``") + "`")
-
-
 def _column(column: str | Column) -> Column:
     return named(column) if isinstance(column, str) else column
 
 
-def _struct(names: Sequence[str]) -> Column:
-    # A struct of no columns has no form in Arrow's way to Python.
-    return F.struct(*map(named, names)) if names else F.struct(F.lit(True).alias("present"))
-
-
 def _check_carried(role: str, path: str, type_: T.DataType) -> None:
     for name, part in _parts(path, type_):
-        if isinstance(part, T.YearMonthIntervalType | T.CalendarIntervalType | T.UserDefinedType):
+        advice = _refusal(part, nested=name != path)
+        if advice is not None:
             raise ConfigurationError(
-                f"the DataFrame {role!r}: column {name!r} is of type {part.simpleString()}, which Spark cannot hand to "
-                "Python in Arrow's form; cast it, for example to a string, or leave it out"
+                f"the DataFrame {role!r}: column {name!r} is of type {part.simpleString()}, {advice}"
             )
+
+
+def _refusal(type_: T.DataType, *, nested: bool) -> str | None:
+    """Why a column of that type cannot be packed, and what to do; None if it can."""
+    if isinstance(type_, T.CalendarIntervalType | T.UserDefinedType):
+        return "which Spark cannot hand to Python in Arrow's form; cast it, for example to a string, or leave it out"
+    if is_in_months(type_) and nested:
+        return (
+            "which Spark cannot hand to Python within another column; make it a column of its own, or an int of months"
+        )
+    if isinstance(type_, T.TimeType) and type_.precision > _MICROSECONDS:
+        return "but times are kept to the microsecond; cast it to time(6)"
+    return None
 
 
 def _parts(path: str, type_: T.DataType) -> Iterator[tuple[str, T.DataType]]:

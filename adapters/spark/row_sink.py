@@ -16,6 +16,7 @@ from pyspark.sql import types as T
 from millpond.adapters.spark.column_values import ColumnValues
 from millpond.adapters.spark.maps import with_pairs
 from millpond.adapters.spark.sink import arrow_schema, optional_columns, parsed
+from millpond.adapters.spark.spark_arrays import in_type
 from millpond.processors.distribution.exchange import BLOB_BYTES, to_ipc
 from millpond.processors.runtime.batch import Batch
 from millpond.processors.verbs.verb import Part
@@ -38,7 +39,7 @@ class PartRows:
     def to_table(self, batch: Batch, first: int = 0) -> pa.Table:
         """The rows of the batch's records, of which the first has that ``sequence``."""
         made = [column for part in self.parts for column in part.columns(batch, first)]
-        columns = [column.cast(field.type) for column, field in zip(made, self.schema, strict=True)]
+        columns = [in_type(column, field.type) for column, field in zip(made, self.schema, strict=True)]
         return pa.Table.from_arrays(columns, schema=self.schema)
 
 

@@ -14,6 +14,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from millpond.adapters.spark.dataflow import Dataflow
 from millpond.adapters.spark.inspection import CommittedStore
+from millpond.adapters.spark.intervals import MONTHS, from_months, travelling
 from millpond.adapters.spark.job import Job
 from millpond.adapters.spark.row_inputs import RowInput
 from millpond.adapters.spark.row_sink import PartRows, row_sink, to_columns
@@ -90,7 +91,7 @@ class VerbRun:
         Raises:
             StateConflictError: the state has keys of other types.
         """
-        keys = rows.schema(rows.keys)
+        keys = rows.key_schema(rows.keys)
         if not self.streaming:
             return KeyCodec(keys)
         storage, place = self.job.storage, self.job.application_id
@@ -112,7 +113,7 @@ class VerbRun:
         """
         keys, schema = self.keys(rows), rows.schema(rows.values)
         schemas = self._evolved(rows.role, schema) if self.streaming else Schemas.first(schema)
-        foreign = KeyCodec(rows.schema(rows.foreign)) if rows.foreign else None
+        foreign = KeyCodec(rows.key_schema(rows.foreign)) if rows.foreign else None
         return PackedRows(rows.role, keys, null_keys, RowCodec(schemas), foreign)
 
     def _evolved(self, role: str, schema: pa.Schema) -> Schemas:
@@ -142,11 +143,12 @@ class VerbRun:
         plan = make_plan(verb.topology, verb.name, self.job.partition_count(self.session))
         columns = columns or self._columns(verb.schema)
         sources = {rows.role: (rows.selected(), self._source(rows, verb, value_serde)) for rows in self.inputs}
-        sink = row_sink(verb.name, columns, verb.parts)
+        sink = row_sink(verb.name, travelling(columns), verb.parts)
         flow = Dataflow(plan, sources, sink, self.complete, f"millpond.{self.name}")
         # Static DataFrames start from empty state, so whatever ran before under this name is none of their business.
         job = self.job if self.streaming else self.job.part(f"static-{plan.fingerprint.replace('/', '-')}")
-        return to_columns(flow.with_operators(job.settings(self.session, plan)), columns)
+        rows = to_columns(flow.with_operators(job.settings(self.session, plan)), travelling(columns))
+        return from_months(rows, columns)
 
     def store(self, verb: Verb, name: str, checkpoint: str, batch_id: int | None) -> DataFrame:
         """The rows of one of the verb's stores, as committed.
@@ -161,7 +163,8 @@ class VerbRun:
         parts = verb.stores[name]
         columns = self._columns(schema_of(parts))
         found = CommittedStore(plan, self.job.application_id, self.job.storage, name, checkpoint, batch_id)
-        return found.frame(self.session, PartRows(parts, arrow_schema(columns)), columns)
+        packed = travelling(columns)
+        return from_months(found.frame(self.session, PartRows(parts, arrow_schema(packed)), packed), columns)
 
     def _source(self, rows: RowInput, verb: Verb, value_serde: Serde[Any] | None) -> RowSource:
         key, time, op = ", ".join(rows.keys), _shown(rows.time), _shown(rows.op)
@@ -195,11 +198,15 @@ class VerbRun:
 
 def _kinds(keys: pa.Schema) -> list[str]:
     """What decides the bytes of a key: integers of all sizes have the same."""
-    return ["integer" if pa.types.is_integer(field.type) else str(field.type) for field in keys]
+    return ["integer" if pa.types.is_integer(field.type) and not field.metadata else _kind(field) for field in keys]
 
 
 def _listed(keys: pa.Schema) -> str:
-    return ", ".join(f"{field.name}: {field.type}" for field in keys)
+    return ", ".join(f"{field.name}: {_kind(field)}" for field in keys)
+
+
+def _kind(field: Any) -> str:
+    return "interval of months" if dict(field.metadata or {}) == MONTHS else str(field.type)
 
 
 def _top(path: str) -> str:

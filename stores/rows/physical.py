@@ -43,6 +43,7 @@ _PLAIN: Final[Mapping[str, pa.DataType]] = {
     "binary_view": pa.binary(),
     "time32[s]": pa.time64("us"),
     "time32[ms]": pa.time64("us"),
+    "time64[ns]": pa.time64("us"),  # Spark's TIME in Arrow, whatever its precision; finer values are refused
 }
 _WORDS: Final[Mapping[pa.DataType, str]] = {
     pa.int8(): "<i1",

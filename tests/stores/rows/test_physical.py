@@ -51,6 +51,7 @@ PLAIN: list[tuple[Any, Any]] = [
     (pa.timestamp("us", "+02:00"), pa.timestamp("us", "UTC")),
     (pa.duration("ms"), pa.duration("us")),
     (pa.time32("s"), pa.time64("us")),
+    (pa.time64("ns"), pa.time64("us")),
     (pa.struct([("a", pa.large_string())]), pa.struct([("a", pa.string())])),
     (pa.map_(pa.large_string(), pa.time32("ms")), pa.map_(pa.string(), pa.time64("us"))),
 ]
@@ -88,7 +89,6 @@ def test_nullability_and_metadata_of_fields_stay() -> None:
         pa.duration(
             "ns",
         ),
-        pa.time64("ns"),
         pa.uint8(),
         pa.float16(),
         pa.decimal256(40, 2),
@@ -114,6 +114,12 @@ def test_a_time_beyond_what_microseconds_can_tell_is_refused() -> None:
     seconds: Any = pa.array([2**62], pa.timestamp("s"))
     with pytest.raises(RecordError, match=r"a timestamp\[s\] cannot be kept as timestamp\[us\]"):
         to_physical(seconds)
+
+
+def test_a_time_of_day_finer_than_microseconds_is_refused() -> None:
+    assert to_physical(pa.array([1_000, None], pa.time64("ns"))) == [1, None]
+    with pytest.raises(RecordError, match=r"a time64\[ns\] cannot be kept as time64\[us\]"):
+        to_physical(pa.array([1_001], pa.time64("ns")))
 
 
 def test_a_string_that_is_not_utf_8_is_refused() -> None:

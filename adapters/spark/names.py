@@ -1,0 +1,12 @@
+"""Columns by their names.
+
+Rule of this module: a name is a name, not a path or an expression.
+"""
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+
+def named(column: str) -> Column:
+    """The column of that name, whatever characters it has."""
+    return F.col("`" + column.replace("`", "``") + "`")

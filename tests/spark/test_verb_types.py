@@ -1,0 +1,237 @@
+"""Values of every Spark type come out of a verb, and out of its stores, exactly as they went in."""
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from millpond.adapters.spark import Millpond
+from millpond.adapters.spark.sink import arrow_schema
+from millpond.adapters.spark.spark_arrays import in_type
+from millpond.errors import ConfigurationError, StateConflictError
+from millpond.processors.verbs import aggregates
+from millpond.stores.rows.physical import to_physical
+from tests.stores.rows.columns import logical, types, values
+
+pytestmark = pytest.mark.spark
+
+ROWS = 6
+TIMES = [datetime(2024, 1, 1, 10, second, tzinfo=UTC) for second in range(ROWS)]
+
+WIDE: dict[str, tuple[str, ...]] = {
+    "boolean": ("true", "false"),
+    "tinyint": ("-128", "127"),
+    "smallint": ("-32768", "32767"),
+    "int": ("-2147483648", "2147483647"),
+    "bigint": ("-9223372036854775808", "9223372036854775807"),
+    "float": ("'NaN'", "-0.0f", "'3.4028235E38'", "'1.4E-45'"),
+    "double": ("'NaN'", "-0.0d", "'-Infinity'", "4.9E-324d"),
+    "decimal(18,4)": ("-99999999999999.9999", "99999999999999.9999", "0.0001"),
+    "decimal(38,10)": ("-9999999999999999999999999999.9999999999", "0.0000000001"),
+    "decimal(38,0)": ("99999999999999999999999999999999999999",),
+    "string": ("''", "'a\\0b'", "'\\U0001D54F'"),
+    "string collate UNICODE_CI": ("'Ab'",),
+    "binary": ("X''", "X'00ff'"),
+    "date": ("date'0001-01-01'", "date'1969-12-31'", "date'9999-12-31'"),
+    # America/New_York has 01:30 twice on that day.
+    "timestamp": (
+        "timestamp'2023-11-05 01:30:00.000001 -04:00'",
+        "timestamp'2023-11-05 01:30:00.000001 -05:00'",
+        "timestamp'0001-01-01 00:00:00 UTC'",
+        "timestamp'9999-12-31 23:59:59.999999 UTC'",
+    ),
+    "timestamp_ntz": ("timestamp_ntz'2023-11-05 01:30:00.000001'", "timestamp_ntz'1969-12-31 23:59:59.999999'"),
+    "time(6)": ("time'00:00:00'", "time'23:59:59.999999'"),
+    "time(0)": ("time'23:59:59'",),
+    "interval day to second": ("interval '-106751991 04:00:54.775807' day to second", "interval '0.000001' second"),
+    "interval hour": ("interval '25' hour",),
+    "interval year to month": ("interval '-178956970-8' year to month", "interval '0-11' year to month"),
+    "interval year": ("interval '-3' year",),
+    "interval month": ("interval '14' month",),
+    "array<int>": ("array()", "array(1, null)"),
+    "map<string,decimal(20,2)>": ("map()", "map('a', null, 'b', 1.25)"),
+    "struct<a:int,b:array<struct<c:date,d:map<int,binary>>>>": (
+        "named_struct('a', null, 'b', null)",
+        "named_struct('a', 1, 'b', array(null, named_struct('c', date'1969-01-01', 'd', map(1, null, 2, X'01'))))",
+    ),
+    "array<time(3)>": ("array(time'12:00:00.123', null)",),
+    "variant": ('parse_json(\'{"a": [1, null, "x"]}\')', "parse_json('null')"),
+    "array<variant>": ("array(parse_json('1.5'), null)",),
+}
+"""For each type its values, besides null."""
+
+
+@pytest.fixture(autouse=True)
+def time_of_day(spark: SparkSession) -> Iterator[None]:
+    """TIME must be switched on."""
+    spark.conf.set("spark.sql.timeType.enabled", "true")
+    yield
+    spark.conf.unset("spark.sql.timeType.enabled")
+
+
+@pytest.fixture
+def pond(tmp_path: Path) -> Millpond:
+    return Millpond(application_id="types", state_dir=str(tmp_path / "state"), partitions=2, backend="lmdb")
+
+
+def wide_sql() -> str:
+    """A query whose row 0 is all null and whose other rows have all values of ``WIDE``, as columns c0, c1, ..."""
+    columns = [
+        f"cast(element_at(array({', '.join(f'cast({value} as {type_})' for value in ('null', *found))}), "
+        f"cast(id % {len(found) + 1} as int) + 1) as {type_}) as c{number}"
+        for number, (type_, found) in enumerate(WIDE.items())
+    ]
+    count = 1 + max(map(len, WIDE.values()))
+    return f"select id, timestamp_seconds(1700000000 + id) as at, {', '.join(columns)} from range({count})"
+
+
+def exact(rows: DataFrame, names: list[str]) -> list[bytes]:
+    """The rows as bytes, which are equal if and only if all values are, bit by bit; sorted."""
+    shown = [
+        F.col(field.name).cast("string") if isinstance(field.dataType, T.YearMonthIntervalType) else F.col(field.name)
+        for field in (rows.schema[name] for name in names)
+    ]
+    return sorted(bytes(row.row) for row in rows.select(*shown).mapInArrow(packed_batches, "row binary").collect())
+
+
+def packed_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield pa.record_batch([pa.array(packed(batch.columns), pa.binary())], names=["row"])
+
+
+def packed(columns: Sequence[Any]) -> list[bytes]:
+    return list(map(msgpack.packb, zip(*map(to_physical, columns), strict=True)))
+
+
+def dataframe(spark: SparkSession, table: pa.Table) -> DataFrame:
+    """The table, with all values as they are; ``createDataFrame`` would cast them, which not all types bear."""
+    schema = from_arrow_schema(table.schema, prefer_timestamp_ntz=True)
+    wanted = arrow_schema(schema)
+    columns = [in_type(column, field.type) for column, field in zip(table.columns, wanted, strict=True)]
+    batches = pa.Table.from_arrays(columns, schema=wanted).to_batches()
+    return spark.range(0, 1, 1, 1).mapInArrow(lambda _: iter(batches), schema)
+
+
+def test_every_type_goes_through_source_repartition_store_and_sink(
+    spark: SparkSession, tmp_path: Path, pond: Millpond
+) -> None:
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        given = spark.sql(wide_sql())
+        given.write.parquet(f"{tmp_path}/in")
+        arriving = spark.readStream.schema(given.schema).parquet(f"{tmp_path}/in")
+        changes = pond.latest(arriving, key="id", time="at", history="1 hour", name="wide")
+        query = changes.select(given.columns).writeStream.option("checkpointLocation", f"{tmp_path}/checkpoint")
+        query.trigger(availableNow=True).start(f"{tmp_path}/out").awaitTermination()
+        written = spark.read.schema(given.schema).parquet(f"{tmp_path}/out")
+        stored = pond.read_store("wide", "latest", f"{tmp_path}/checkpoint")
+        types_of = {field.name: field.dataType for field in given.schema}
+        assert {field.name: field.dataType for field in changes.schema if field.name in types_of} == types_of
+        assert {field.name: field.dataType for field in stored.schema if field.name in types_of} == types_of
+        expected = exact(given, given.columns)
+        assert exact(written, given.columns) == expected
+        assert exact(stored, given.columns) == expected
+    finally:
+        spark.conf.unset("spark.sql.session.timeZone")
+
+
+@st.composite
+def tables(draw: st.DrawFn, prefix: str) -> pa.Table:
+    """``ROWS`` rows with a number, a time, and columns of random types."""
+    columns: dict[str, Any] = {
+        f"{prefix}id": pa.array(range(ROWS), pa.int64()),
+        f"{prefix}at": pa.array(TIMES, pa.timestamp("us", "UTC")),
+    }
+    for number in range(draw(st.integers(4, 8))):
+        type_ = draw(types())
+        drawn = draw(st.lists(values(type_), min_size=ROWS, max_size=ROWS))
+        columns[f"{prefix}{number}"] = pa.array([logical(value, type_) for value in drawn], type_)
+    return pa.table(columns)
+
+
+@given(tables("a"), tables("b"), tables("c"))
+@settings(
+    max_examples=3,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    derandomize=True,
+    phases=(Phase.generate,),  # an example takes seconds, so none is shrunk
+)
+def test_random_rows_come_out_of_chained_verbs_as_they_went_in(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, one: pa.Table, two: pa.Table, three: pa.Table
+) -> None:
+    state = str(tmp_path_factory.mktemp("state"))
+    pond = Millpond(application_id="random", state_dir=state, partitions=2, backend="memory")
+    a, b, c = (dataframe(spark, table) for table in (one, two, three))
+    latest = pond.latest(a, key="aid", time="aat", history="1 hour").drop("op", "sequence", "change_time")
+    joined = pond.asof_join(
+        latest, b, on={"aid": "bid"}, left_time="aat", right_time="bat", history="1 hour", how="left"
+    )
+    both = pond.table_join(
+        joined, c, on={"aid": "cid"}, left_time="aat", right_time="cat", how="outer", history="1 hour"
+    ).where("cat is not null and aat is not null")
+    names = [*one.column_names, *two.column_names[1:], *three.column_names[1:]]
+    assert exact(both, names) == sorted(packed([*one.columns, *two.columns[1:], *three.columns[1:]]))
+
+
+@pytest.mark.parametrize(
+    ("expression", "message"),
+    [
+        ("make_interval(1) as c", "column 'c' is of type interval, which Spark cannot hand"),
+        ("array(make_interval(1)) as c", r"column 'c\.element' is of type interval"),
+        ("named_struct('a', array(interval '1' month)) as c", r"column 'c\.a\.element' .* a column of its own"),
+        ("cast('12:00:00' as time(9)) as c", r"column 'c' is of type time\(9\), but .* cast it to time\(6\)"),
+    ],
+)
+def test_a_type_that_cannot_go_through_is_refused_with_its_path(
+    spark: SparkSession, pond: Millpond, expression: str, message: str
+) -> None:
+    rows = spark.sql(f"select 1 as id, timestamp'2024-01-01' as at, {expression}")
+    with pytest.raises(ConfigurationError, match=message):
+        pond.latest(rows, key="id", time="at", history="1 hour")
+
+
+@pytest.mark.parametrize(
+    ("expression", "message"),
+    [
+        ("map(1, 2)", "'k' is a map, which has no order"),
+        ("parse_json('1')", "'k' is a variant, which has no order"),
+        ("collate('a', 'UNICODE_CI')", "'k' of the key is of type string collate UNICODE_CI, but keys are equal if"),
+    ],
+)
+def test_a_type_without_an_order_of_bytes_is_refused_as_a_key(
+    spark: SparkSession, pond: Millpond, expression: str, message: str
+) -> None:
+    rows = spark.sql(f"select {expression} as k, timestamp'2024-01-01' as at")
+    with pytest.raises(ConfigurationError, match=message):
+        pond.latest(rows, key="k", time="at", history="1 hour")
+
+
+def test_months_are_no_integers_in_keys_and_arguments(spark: SparkSession, pond: Millpond) -> None:
+    rows = spark.sql("select interval '1-2' year to month as k, 14 as n, timestamp'2024-01-01 10:00:00' as at")
+    numbers = rows.select("n", F.col("at").alias("since"))
+    with pytest.raises(ConfigurationError, match=r"joins \(k: interval of months\) with \(n: int32\), whose types"):
+        pond.asof_join(rows, numbers, on={"k": "n"}, left_time="at", right_time="since", history=0)
+    with pytest.raises(ConfigurationError, match="argument of 'most' is of type interval year to month, which cannot"):
+        pond.aggregate(rows, {"most": aggregates.max("k")}, by="n", time="at")
+    counted = pond.aggregate(rows, {"rows": aggregates.count()}, by="k", time="at")
+    assert counted.selectExpr("cast(k as string)", "rows").collect() == [("INTERVAL '1-2' YEAR TO MONTH", 1)]
+
+
+def test_months_do_not_become_integers_at_a_restart(spark: SparkSession, tmp_path: Path, pond: Millpond) -> None:
+    rows = spark.sql("select 1 as id, interval '1-2' year to month as wait, timestamp'2024-01-01' as at")
+    rows.write.parquet(f"{tmp_path}/in")
+    arriving = spark.readStream.schema(rows.schema).parquet(f"{tmp_path}/in")
+    pond.latest(arriving, key="id", time="at", history=0, name="waits")
+    with pytest.raises(StateConflictError, match="wait"):
+        pond.latest(arriving.withColumn("wait", F.lit(14)), key="id", time="at", history=0, name="waits")
