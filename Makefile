@@ -1,7 +1,8 @@
 # make demo   a year of real flights joined with the weather of their hour, on Spark      BACKEND=rocksdb|lmdb|memory
-# make test   the whole test suite
+# make test   the test suite
 # make lint   ruff and mypy --strict
 #
+# make test-long     what takes longer: the examples on Spark, each in a process of its own, and Spark Connect
 # make test-oldest   the tests of stores and of Spark with the oldest versions that pyproject.toml admits, in
 #                    .venv-oldest, which is made from the oldest Python
 #
@@ -21,14 +22,17 @@ OLDEST := .venv-oldest/bin/python
 OLDEST_TESTS := tests/contract/test_backends.py tests/stores tests/formats tests/durability/test_state.py \
 	tests/durability/test_inspection.py tests/demo/test_command_line.py tests/spark
 
-.PHONY: demo test test-oldest lint clean java
+.PHONY: demo test test-long test-oldest lint clean java
 .DELETE_ON_ERROR:
 
 demo: java .venv/demo.stamp
 	$(BIN)/millpond demo --backend '$(BACKEND)' --out '$(OUT)' $(ARGS)
 
 test: java .venv/dev.stamp
-	$(BIN)/python -m pytest -q $(ARGS)
+	$(BIN)/python -m pytest -q -m 'not long' $(ARGS)
+
+test-long: java .venv/dev.stamp
+	$(BIN)/python -m pytest -q -m long $(ARGS)
 
 test-oldest: java .venv-oldest/stamp
 	$(OLDEST) -m pytest -q -m 'not slow' $(OLDEST_TESTS) $(ARGS)

@@ -14,7 +14,7 @@ pytest.importorskip("grpc", reason="Spark Connect needs pyspark[connect]")
 
 from tests.spark.orders import in_process, random_events
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.long]
 
 JOB = Path(__file__).with_name("connect_job.py")
 
