@@ -67,7 +67,7 @@ class RowReader:
         Raises:
             RecordError: a row is unusable, and the policy is to fail.
         """
-        source, input_ = self._source, self._source.input
+        source, input_, given = self._source, self._source.input, table.num_rows
         table = self._unusable.drop(table, input_.keyless(table), CounterName.DROPPED_NULL_KEY, source.key)
         table = self._unusable.untimed(table, source.time)
         table, changes = changing(table, self._unusable, source.op)
@@ -77,5 +77,5 @@ class RowReader:
             pa.array(input_.values_of(table, changes), pa.binary()),
             table["timestamp"].combine_chunks(),
         ]
-        self._unusable.seen += table.num_rows
+        self._unusable.seen += given
         return pa.table(columns, names=["key", "value", "timestamp"]), keys

@@ -14,7 +14,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from millpond.adapters.spark.dataflow import Dataflow
 from millpond.adapters.spark.inspection import CommittedStore
-from millpond.adapters.spark.intervals import MONTHS, from_months, travelling
+from millpond.adapters.spark.intervals import MONTHS, from_months, traveling
 from millpond.adapters.spark.job import Job
 from millpond.adapters.spark.row_inputs import RowInput
 from millpond.adapters.spark.row_sink import PartRows, row_sink, to_columns
@@ -60,8 +60,11 @@ class VerbRunner:
         """A verb of that name on these inputs.
 
         Raises:
-            ConfigurationError: the inputs are not all streaming or all static, or the session cannot run a verb.
+            ConfigurationError: the inputs are not all streaming or all static, the name is that of an input, or the
+                session cannot run a verb.
         """
+        if name in (one.role for one in inputs):
+            raise ConfigurationError(f"the verb's name is {name!r}, which is what its input is called; give another")
         streaming = inputs[0].frame.isStreaming
         if any(one.frame.isStreaming is not streaming for one in inputs):
             raise ConfigurationError(
@@ -143,11 +146,11 @@ class VerbRun:
         plan = make_plan(verb.topology, verb.name, self.job.partition_count(self.session))
         columns = columns or self._columns(verb.schema)
         sources = {rows.role: (rows.selected(), self._source(rows, verb, value_serde)) for rows in self.inputs}
-        sink = row_sink(verb.name, travelling(columns), verb.parts)
+        sink = row_sink(verb.name, traveling(columns), verb.parts)
         flow = Dataflow(plan, sources, sink, self.complete, f"millpond.{self.name}")
         # Static DataFrames start from empty state, so whatever ran before under this name is none of their business.
         job = self.job if self.streaming else self.job.part(f"static-{plan.fingerprint.replace('/', '-')}")
-        rows = to_columns(flow.with_operators(job.settings(self.session, plan)), travelling(columns))
+        rows = to_columns(flow.with_operators(job.settings(self.session, plan)), traveling(columns))
         return from_months(rows, columns)
 
     def store(self, verb: Verb, name: str, checkpoint: str, batch_id: int | None) -> DataFrame:
@@ -163,7 +166,7 @@ class VerbRun:
         parts = verb.stores[name]
         columns = self._columns(schema_of(parts))
         found = CommittedStore(plan, self.job.application_id, self.job.storage, name, checkpoint, batch_id)
-        packed = travelling(columns)
+        packed = traveling(columns)
         return from_months(found.frame(self.session, PartRows(parts, arrow_schema(packed)), packed), columns)
 
     def _source(self, rows: RowInput, verb: Verb, value_serde: Serde[Any] | None) -> RowSource:

@@ -1,0 +1,316 @@
+"""Verbs on DataFrames: restarts, chains, change feeds, null keys, the end of the input, and what is refused early."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+
+from millpond.adapters.spark import Millpond
+from millpond.errors import ConfigurationError, MillpondError, StateConflictError
+from millpond.processors import TimeWindows
+from millpond.processors.verbs import aggregates
+
+pytestmark = pytest.mark.spark
+
+CHANGE = ("op", "sequence", "change_time")
+
+
+class Job:
+    """A job in its own directory: inputs as files, state, a checkpoint and an output."""
+
+    def __init__(self, spark: SparkSession, directory: Path) -> None:
+        self._spark = spark
+        self._directory = directory
+
+    def pond(self, **options: Any) -> Millpond:
+        given: dict[str, Any] = {
+            "application_id": "job",
+            "partitions": 2,
+            "backend": "lmdb",
+            "state_dir": f"{self._directory}/state",
+        }
+        return Millpond(**(given | options))
+
+    def rows(self, schema: str, *rows: tuple[Any, ...]) -> DataFrame:
+        """Static rows; a column called at, since or ts is given as text."""
+        names = [column.split()[0] for column in schema.split(", ")]
+        text = ", ".join(
+            f"{name} string" if name in ("at", "since", "ts") else column
+            for name, column in zip(names, schema.split(", "), strict=True)
+        )
+        given = self._spark.createDataFrame(list(rows), text)
+        return given.selectExpr(
+            *(f"cast({name} as timestamp) as {name}" if name in ("at", "since", "ts") else name for name in names)
+        )
+
+    def arrive(self, name: str, rows: DataFrame) -> DataFrame:
+        """Writes one more file of an input, and gives the stream of all of its files."""
+        rows.coalesce(1).write.mode("append").parquet(f"{self._directory}/{name}")
+        return self.stream(name, rows)
+
+    def stream(self, name: str, like: DataFrame) -> DataFrame:
+        reader = self._spark.readStream.schema(like.schema).option("maxFilesPerTrigger", 1)
+        return reader.parquet(f"{self._directory}/{name}")
+
+    def run(self, rows: DataFrame, out: str = "out") -> StreamingQuery:
+        """Runs the query until its inputs are used up."""
+        writer = rows.writeStream.format("parquet").option("checkpointLocation", f"{self._directory}/{out}-checkpoint")
+        query = writer.trigger(availableNow=True).start(f"{self._directory}/{out}")
+        query.awaitTermination()
+        return query
+
+    def written(self, like: DataFrame, out: str = "out") -> list[tuple[Any, ...]]:
+        return in_order(self._spark.read.schema(like.schema).parquet(f"{self._directory}/{out}"))
+
+
+def in_order(rows: DataFrame) -> list[tuple[Any, ...]]:
+    return sorted(map(tuple, rows.collect()), key=repr)
+
+
+@pytest.fixture
+def job(spark: SparkSession, tmp_path: Path) -> Job:
+    return Job(spark, tmp_path)
+
+
+RATES = "currency string, since timestamp, rate int"
+
+
+def test_an_asof_join_goes_on_with_its_state_when_the_schema_evolves(job: Job) -> None:
+    rates = job.rows(RATES, ("EUR", "2024-01-01 10:00", 7))
+    orders = job.rows("id int, currency string, ts timestamp", (1, "EUR", "2024-01-01 10:30"))
+    job.arrive("rates", rates)
+    changed: list[tuple[Callable[[DataFrame], DataFrame], dict[str, Any], Any]] = [
+        (lambda df: df, {}, 7),
+        (lambda df: df.withColumn("note", F.lit(None).cast("string")), {}, 7),
+        (lambda df: df.withColumn("rate", F.col("rate").cast("bigint")), {}, 7),
+        (lambda df: df.withColumnRenamed("rate", "price"), {"renamed": {"rate": "price"}}, 7),
+        (lambda df: df.drop("note"), {}, 7),
+    ]
+    right = rates
+    for number, (change, declared, rate) in enumerate(changed):
+        right = change(right)
+        if number:
+            job.arrive("orders", orders.withColumn("id", F.lit(number)))
+        joined = job.pond().asof_join(
+            job.stream("orders", orders) if number else job.arrive("orders", orders.limit(0)),
+            job.stream("rates", right),
+            on="currency", left_time="ts", right_time="since", history="1 day", **declared,
+        )  # fmt: skip
+        job.run(joined)
+        if number:
+            found = {
+                row.id: row.asDict()
+                for row in job._spark.read.schema(joined.schema)
+                .parquet(f"{job._directory}/out")
+                .where(f"id = {number}")
+                .collect()
+            }
+            assert found[number].get("price", found[number].get("rate")) == rate
+            assert "note" not in found[number] or found[number]["note"] is None
+
+
+def refused_restarts() -> list[Any]:
+    return [
+        pytest.param(lambda df: df.withColumnRenamed("rate", "price"), StateConflictError,
+                     "'rate' is gone, and may have been renamed", id="renamed without a word"),
+        pytest.param(lambda df: df.withColumn("rate", F.col("rate").cast("string")), StateConflictError,
+                     "'rate' cannot become string", id="another type"),
+        pytest.param(lambda df: df.withColumn("currency", F.lit(1)), MillpondError, "currency", id="another key"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "error", "message"), refused_restarts())
+def test_a_restart_with_a_schema_that_cannot_read_the_state_is_refused(
+    job: Job, change: Callable[[DataFrame], DataFrame], error: type[Exception], message: str
+) -> None:
+    rates = job.rows(RATES, ("EUR", "2024-01-01 10:00", 7))
+    arriving = job.arrive("rates", rates)
+    job.pond().latest(arriving, key="currency", time="since", history=0)
+    with pytest.raises(error, match=message) as refused:
+        job.pond().latest(change(arriving), key="currency", time="since", history=0)
+    assert "int32" in str(refused.value) or "string" in str(refused.value)
+
+
+def refusals() -> list[Any]:
+    return [
+        ("latest", {"key": "idd"}, "'input' has no column 'idd', only .*; did you mean 'id'"),
+        ("latest", {"time": "tss"}, "'input' has no column 'tss', only .*; did you mean 'ts'"),
+        ("latest", {"op": "nn"}, "'input' has no column 'nn', only .*; did you mean 'n'"),
+        ("latest", {"time": "n"}, r"time is of type bigint; give a timestamp or a date, .*F\.timestamp_millis"),
+        ("latest", {"op": "n"}, "operation of 'input' is of type bigint; give a string column"),
+        ("latest", {"key": []}, r"a key is \[\]; give the name of a column"),
+        ("latest", {"history": "-5 minutes"}, "history is '-5 minutes'; it must not be negative"),
+        ("latest", {"name": "a/b"}, "name 'a/b' must be a plain file name"),
+        ("asof_join", {"on": "idd"}, "'right' has no column 'idd', only .*; did you mean 'id'"),
+        ("asof_join", {"name": "left"}, "name is 'left', which is what its input is called"),
+        ("asof_join", {"how": "outer"}, "how is 'outer'; give 'inner' or 'left'"),
+        ("asof_join", {"on": {"ts": "id"}}, r"joins \(ts: timestamp.* with \(id: int32\), whose types differ"),
+        ("asof_join", {"grace": -1}, "grace is -1; it must not be negative"),
+        ("asof_join", {"grace": "2 days"}, "grace is '2 days', but only a history of '1 day' is kept"),
+        ("asof_join", {"tolerance": -1}, "tolerance is -1; it must not be negative"),
+        ("stream_join", {"within": None}, "needs a window: within="),
+        ("stream_join", {"before": 1}, r"give either within=\.\.\., or before="),
+        ("stream_join", {"within": -1}, "within is -1; it must not be negative"),
+        ("aggregate", {"by": "idd"}, "'input' has no column 'idd', only .*; did you mean 'id'"),
+        ("aggregate", {"calls": {"total": aggregates.sum("nn")}}, "has no column 'nn', only .*; did you mean 'n'"),
+        ("aggregate", {"calls": {"total": "n"}}, "the aggregate 'total' is 'n'; give a function of"),
+        ("aggregate", {"calls": {"op": aggregates.count()}}, "columns 'op' twice .a change feed adds op, sequence"),
+        ("aggregate", {"calls": {"id": aggregates.count()}}, "the columns 'id' twice; rename"),
+        ("aggregate", {"emit": "final"}, "a result that has no window is never final; give a window"),
+        ("aggregate", {"emit": "all"}, "emit is 'all'; give 'updates' or 'final'"),
+        ("aggregate", {"window": "5 minutes"}, "window is '5 minutes'; give TimeWindows"),
+        ("aggregate", {"time": "id"}, "time is of type int; give a timestamp"),
+    ]
+
+
+@pytest.mark.parametrize(("verb", "changed", "message"), refusals())
+def test_a_mistake_is_refused_before_anything_runs(job: Job, verb: str, changed: dict[str, Any], message: str) -> None:
+    left = job._spark.sql("select 1 as id, 2L as n, timestamp'2024-01-01' as ts")
+    right = job._spark.sql("select 1 as id, 'x' as v, timestamp'2024-01-01' as since")
+    both = {"left": left, "right": right, "on": "id", "left_time": "ts", "right_time": "since"}
+    given: dict[str, dict[str, Any]] = {
+        "latest": {"rows": left, "key": "id", "time": "ts", "history": 0},
+        "asof_join": {**both, "history": "1 day"},
+        "stream_join": {**both, "within": "1 minute"},
+        "aggregate": {"rows": left, "calls": {"total": aggregates.sum("n")}, "by": "id", "time": "ts"},
+    }
+    with pytest.raises(ConfigurationError, match=message):
+        getattr(job.pond(), verb)(**{**given[verb], **changed})
+
+
+def test_streams_are_not_mixed_with_tables_and_names_are_not_used_twice(job: Job) -> None:
+    rates = job.rows(RATES, ("EUR", "2024-01-01 10:00", 7))
+    arriving = job.arrive("rates", rates)
+    with pytest.raises(ConfigurationError, match="has a streaming and a static DataFrame"):
+        job.pond().stream_join(
+            arriving.drop("rate"), rates.withColumnRenamed("since", "at"), on="currency",
+            left_time="since", right_time="at", within=1,
+        )  # fmt: skip
+    pond = job.pond()
+    pond.latest(arriving, key="currency", time="since", history=0)
+    with pytest.raises(ConfigurationError, match="has a verb called 'latest-currency' already"):
+        pond.latest(arriving.where("rate > 1"), key="currency", time="since", history=0)
+
+
+def test_the_words_of_change_feeds_are_understood_and_others_fail_or_are_counted(job: Job) -> None:
+    words = ("insert", "update_preimage", "update_postimage", "c", "u", "d", "+I", "-U", "+U", "-D", "Delete")
+    feed = job.rows("id int, at timestamp, n int, op string",
+                    *((n % 3, f"2024-01-01 10:00:{n:02}", n, word) for n, word in enumerate(words)))  # fmt: skip
+    result = job.pond().latest(feed, key="id", time=F.col("at") + F.expr("interval 1 second"), history=0, op="op")
+    found = in_order(result.select("id", "n", "op", F.second("change_time")))
+    deletes = {"d", "-D", "Delete"}
+    before = {"update_preimage", "-U"}
+    expected = [
+        (n % 3, None if word in deletes else n, "delete" if word in deletes else "upsert", n + 1)
+        for n, word in enumerate(words)
+        if word not in before
+    ]
+    assert found == sorted(expected, key=repr)
+
+    strange = feed.withColumn("op", F.when(F.col("n") == 4, "truncate").otherwise(F.col("op")))
+    with pytest.raises(Exception, match=r"column 'op': bad value in row 4 .* op='truncate'"):
+        job.pond().latest(strange.coalesce(1), key="id", time="at", history=0, op="op").collect()
+    skipping = job.pond(on_error="skip").latest(job.arrive("feed", strange), key="id", time="at", history=0, op="op")
+    query = job.run(skipping)
+    assert [row[0] for row in job.written(skipping.select("n"), "out")].count(4) == 0
+    metrics = query.recentProgress[0].observedMetrics
+    assert metrics["millpond.latest-id.input"].dropped_bad_value == 1
+    assert "millpond.latest-id.operator.0" in metrics
+
+
+def test_null_keys_never_match_and_tables_have_none(job: Job) -> None:
+    left = job.rows("k int, at timestamp, a int", (None, "2024-01-01 10:00", 1), (1, "2024-01-01 10:00", 2))
+    right = job.rows("k int, since timestamp, b int", (None, "2024-01-01 09:59", 10), (1, "2024-01-01 09:59", 20))
+    times: dict[str, Any] = {"on": "k", "left_time": "at"}
+    verbs: list[tuple[DataFrame, list[Any]]] = []
+    for how in ("inner", "left"):
+        asof = job.pond().asof_join(
+            left, right, right_time="since", history="1 hour", how=how, name=f"{how}-join", **times
+        )
+        verbs.append((asof.select("k", "a", "b"), [(1, 2, 20)] + ([(None, 1, None)] if how == "left" else [])))
+    times["name"] = "outer-join"
+    streams = job.pond().stream_join(left, right, right_time="since", within="1 hour", how="outer", **times)
+    verbs.append((streams.select("k", "a", "b"), [(1, 2, 20), (None, 1, None), (None, None, 10)]))
+    labeled = [rows.withColumn("verb", F.lit(number)) for number, (rows, _) in enumerate(verbs)]
+    found = in_order(labeled[0].union(labeled[1]).union(labeled[2]))
+    assert found == sorted(((*row, number) for number, (_, rows) in enumerate(verbs) for row in rows), key=repr)
+    with pytest.raises(Exception, match="topic 'input': column 'k': null key in row 0"):
+        job.pond().latest(left.coalesce(1), key="k", time="at", history=0).collect()
+
+
+def test_the_changes_of_a_table_join_merge_into_the_batch_join(job: Job, tmp_path: Path) -> None:
+    orders = job.rows("id int, customer string, at timestamp, op string",
+                      (1, "p", "2024-01-01 10:00", "insert"), (2, "q", "2024-01-01 10:01", "insert"),
+                      (3, "p", "2024-01-01 10:02", "insert"), (1, "q", "2024-01-01 10:03", "update"),
+                      (2, "q", "2024-01-01 10:04", "delete"), (4, "r", "2024-01-01 10:05", "insert"))  # fmt: skip
+    customers = job.rows("customer string, name string, since timestamp",
+                         ("p", "Pia", "2024-01-01 09:00"), ("q", "Quin", "2024-01-01 09:00"),
+                         ("p", "Paula", "2024-01-01 10:06"))  # fmt: skip
+    for part in (orders.where("id < 3"), orders.where("id >= 3")):
+        job.arrive("orders", part)
+    for part in (customers.where("name != 'Paula'"), customers.where("name = 'Paula'")):
+        job.arrive("customers", part)
+    changes = job.pond().table_join(
+        job.stream("orders", orders), job.stream("customers", customers), on="customer", left_key="id",
+        left_time="at", right_time="since", left_op="op", how="left", history="1 day",
+    )  # fmt: skip
+    table: dict[int, Row] = {}
+
+    def merge(batch: DataFrame, _: int) -> None:
+        newest: dict[int, Row] = {}
+        for row in sorted(batch.collect(), key=lambda row: int(row.sequence)):
+            newest[row.id] = row
+        for key, row in newest.items():
+            if row.op == "delete":
+                table.pop(key, None)
+            else:
+                table[key] = row
+
+    writer = changes.writeStream.foreachBatch(merge).option("checkpointLocation", f"{tmp_path}/merged")
+    writer.trigger(availableNow=True).start().awaitTermination()
+    orders.createOrReplaceTempView("orders")
+    customers.createOrReplaceTempView("customers")
+    batch = job._spark.sql(
+        "with o as (select id, max_by(struct(customer, op), at) l from orders group by id), "
+        "c as (select customer, max_by(name, since) name from customers group by customer) "
+        "select id, l.customer, name from o left join c on l.customer = c.customer where l.op != 'delete'"
+    )
+    assert sorted((row.id, row.customer, row.name) for row in table.values()) == in_order(batch)
+
+
+def chained(pond: Millpond, orders: DataFrame, rates: DataFrame) -> DataFrame:
+    """Two verbs, with Spark's own operations between them."""
+    priced = pond.asof_join(orders, rates, on="currency", left_time="ts", right_time="since", history="1 day")
+    worth = priced.withColumn("worth", F.col("n") * F.col("rate")).where("worth > 0")
+    totals = pond.aggregate(
+        worth, {"total": aggregates.sum("worth"), "orders": aggregates.count()}, by="currency", time="ts",
+        window=TimeWindows("10 minutes"), emit="final",
+    )  # fmt: skip
+    return totals.select("currency", "window.start", "total", "orders")
+
+
+def test_chained_verbs_go_on_after_a_restart_and_complete_brings_out_what_waits(
+    job: Job, spark: SparkSession, tmp_path: Path
+) -> None:
+    rates = job.rows(RATES, ("EUR", "2024-01-01 10:00", 2), ("USD", "2024-01-01 10:00", 3),
+                     ("EUR", "2024-01-01 10:10", 5))  # fmt: skip
+    orders = job.rows("id int, currency string, ts timestamp, n int",
+                      *((n, ("EUR", "USD")[n % 2], f"2024-01-01 10:{3 * n:02}", n) for n in range(12)))  # fmt: skip
+    signal = job.rows("done int", (1,))
+    expected = in_order(chained(job.pond(application_id="static"), orders.orderBy(F.desc("ts")), rates))
+    job.arrive("rates", rates)
+    stop = job.arrive("signal", signal.limit(0))
+    for part in ("id < 6", "id >= 6"):
+        job.arrive("orders", orders.where(part))
+        if part == "id >= 6":
+            job.arrive("signal", signal)
+        result = chained(job.pond(complete=stop), job.stream("orders", orders), job.stream("rates", rates))
+        query = job.run(result)
+    names = set(query.recentProgress[0].observedMetrics)
+    assert {"millpond.asof_join-currency.left", "millpond.aggregate-currency.operator.0"} <= names
+    assert job.written(result) == expected
+    assert sum(int(row[3]) for row in expected) == 11
