@@ -24,7 +24,7 @@ def is_in_months(type_: T.DataType) -> bool:
     return isinstance(type_, T.YearMonthIntervalType)
 
 
-def travelling(columns: T.StructType) -> T.StructType:
+def traveling(columns: T.StructType) -> T.StructType:
     """The columns as they travel: integers for intervals."""
     return T.StructType([_integer(column) if is_in_months(column.dataType) else column for column in columns.fields])
 
@@ -40,7 +40,7 @@ def to_months(column: T.StructField) -> Column:
 
 
 def from_months(rows: DataFrame, columns: T.StructType) -> DataFrame:
-    """The rows of ``travelling(columns)`` as rows of ``columns``."""
+    """The rows of ``traveling(columns)`` as rows of ``columns``."""
     if not any(is_in_months(column.dataType) for column in columns.fields):
         return rows
     return rows.select(*map(_restored, columns.fields))

@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from millpond.adapters.spark.intervals import MONTHS, is_in_months, to_months, travelling
+from millpond.adapters.spark.intervals import MONTHS, is_in_months, to_months, traveling
 from millpond.adapters.spark.names import named
 from millpond.adapters.spark.sink import arrow_schema
 from millpond.errors import ConfigurationError
@@ -93,7 +93,7 @@ class RowInput:
         fields = [self.field(name) for name in names]
         for field in fields:
             _check_carried(self.role, field.name, field.dataType)
-        schema = arrow_schema(travelling(T.StructType(fields)))
+        schema = arrow_schema(traveling(T.StructType(fields)))
         packed = [field.with_type(normalized(field.type)) for field in schema]
         units = [dict(MONTHS) if is_in_months(field.dataType) else {} for field in fields]
         return pa.schema([field.with_metadata(unit) for field, unit in zip(packed, units, strict=True)])
