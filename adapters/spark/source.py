@@ -12,6 +12,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from millpond.adapters.spark.names import named
 from millpond.adapters.spark.records import Source
 from millpond.adapters.spark.unusable import OnError
 from millpond.errors import ConfigurationError
@@ -102,12 +103,8 @@ def select_source(
         on_error=on_error,
     )
     time = _milliseconds(frame, topic, consumed.timestamp)
-    columns = [_named(consumed.key).alias("key"), value.alias("value"), time.alias("timestamp")]
+    columns = [named(consumed.key).alias("key"), value.alias("value"), time.alias("timestamp")]
     return frame.select(*columns, *_operation(frame, topic, consumed)), source
-
-
-def _named(column: str) -> Column:
-    return F.col("`" + column.replace("`", "``") + "`")
 
 
 def _column_type(frame: DataFrame, topic: str, column: str, role: str) -> T.DataType:
@@ -123,10 +120,10 @@ def _column_type(frame: DataFrame, topic: str, column: str, role: str) -> T.Data
 def _value(frame: DataFrame, topic: str, consumed: Consumed) -> tuple[str, Column]:
     if consumed.value is not None:
         _column_type(frame, topic, consumed.value, "value")
-        return consumed.value, _named(consumed.value)
+        return consumed.value, named(consumed.value)
     if "value" in frame.columns:
-        return "value", _named("value")
-    return _WHOLE_ROW, F.struct(*(_named(column) for column in frame.columns if column != consumed.op))
+        return "value", named("value")
+    return _WHOLE_ROW, F.struct(*(named(column) for column in frame.columns if column != consumed.op))
 
 
 def _operation(frame: DataFrame, topic: str, consumed: Consumed) -> list[Column]:
@@ -139,15 +136,15 @@ def _operation(frame: DataFrame, topic: str, consumed: Consumed) -> list[Column]
             f"topic {topic!r}: the operations in column {consumed.op!r} are of type {type_.simpleString()}; give "
             "strings such as 'upsert' and 'delete'"
         )
-    return [_named(consumed.op).alias("op")]
+    return [named(consumed.op).alias("op")]
 
 
 def _milliseconds(frame: DataFrame, topic: str, column: str) -> Column:
     type_ = _column_type(frame, topic, column, "timestamp")
     if isinstance(type_, T.TimestampType | T.TimestampNTZType | T.DateType):
-        return F.unix_millis(_named(column).cast("timestamp"))
+        return F.unix_millis(named(column).cast("timestamp"))
     if isinstance(type_, T.IntegralType):
-        return _named(column).cast("long")
+        return named(column).cast("long")
     raise ConfigurationError(
         f"topic {topic!r}: the timestamp column {column!r} is of type {type_.simpleString()}; "
         "give a timestamp, or a long of milliseconds since 1970"

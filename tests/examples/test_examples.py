@@ -26,10 +26,11 @@ def _promised(example: Path) -> str:
     return dedent(output)
 
 
-@pytest.mark.parametrize(
-    "example",
-    [pytest.param(path, id=path.stem, marks=[pytest.mark.spark, pytest.mark.long] if _on_spark(path) else []) for path in EXAMPLES],
-)
+def _marks(example: Path) -> list[pytest.MarkDecorator]:
+    return [pytest.mark.spark, pytest.mark.long] if _on_spark(example) else []
+
+
+@pytest.mark.parametrize("example", [pytest.param(path, id=path.stem, marks=_marks(path)) for path in EXAMPLES])
 def test_an_example_prints_what_its_docstring_says(example: Path, tmp_path: Path) -> None:
     path = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")]))
     done = subprocess.run(

@@ -11,9 +11,8 @@ pytest.importorskip("pyspark")
 
 from millpond.adapters.spark import OnError
 from millpond.adapters.spark.map_side import ProcessAndSend, ProcessToSink, SendToTasks
-from millpond.adapters.spark.records import RecordReader
+from millpond.adapters.spark.records import RecordReader, Source
 from millpond.adapters.spark.sink import Sink
-from millpond.adapters.spark.source import Source
 from millpond.errors import RecordError, SerdeError
 from millpond.processors import Consumed, Produced, StreamsBuilder
 from millpond.processors.distribution.exchange import EXCHANGE_SCHEMA, Blob, gather, windows

@@ -141,6 +141,11 @@ def refusals() -> list[Any]:
         ("latest", {"history": "-5 minutes"}, "history is '-5 minutes'; it must not be negative"),
         ("latest", {"name": "a/b"}, "name 'a/b' must be a plain file name"),
         ("asof_join", {"on": "idd"}, "'right' has no column 'idd', only .*; did you mean 'id'"),
+        (
+            "latest",
+            {"renamed": {"m": "nn"}},
+            "renamed says that 'm' is 'nn' now, but no input has a 'nn'; did you mean 'n'",
+        ),
         ("asof_join", {"name": "left"}, "name is 'left', which is what its input is called"),
         ("asof_join", {"how": "outer"}, "how is 'outer'; give 'inner' or 'left'"),
         ("asof_join", {"on": {"ts": "id"}}, r"joins \(ts: timestamp.* with \(id: int32\), whose types differ"),

@@ -16,7 +16,7 @@ from pyspark.sql import types as T
 from millpond.adapters.spark.column_values import ColumnValues
 from millpond.adapters.spark.maps import with_pairs
 from millpond.adapters.spark.sink import arrow_schema, optional_columns, parsed
-from millpond.adapters.spark.spark_arrays import in_type
+from millpond.adapters.spark.verbs.arrays import in_type
 from millpond.processors.distribution.exchange import BLOB_BYTES, to_ipc
 from millpond.processors.runtime.batch import Batch
 from millpond.processors.verbs.verb import Part

@@ -5,21 +5,31 @@ Nothing is started.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import types as T
 
-from millpond.adapters.spark.intervals import is_in_months
 from millpond.adapters.spark.job import Job
-from millpond.adapters.spark.names import named
-from millpond.adapters.spark.row_inputs import RowInput, check_names, field_of
-from millpond.adapters.spark.row_sink import announced_columns
-from millpond.adapters.spark.tolerance import Timed, within
 from millpond.adapters.spark.unusable import OnError
-from millpond.adapters.spark.verb_runner import Evolution, VerbRun, VerbRunner
+from millpond.adapters.spark.verbs.arguments import (
+    INPUT,
+    On,
+    aggregated_input,
+    check_calls,
+    chosen_join,
+    column_names,
+    column_pairs,
+    emits_final,
+    in_micros,
+    join_windows,
+    other_columns,
+)
+from millpond.adapters.spark.verbs.inputs import RowInput, check_names
+from millpond.adapters.spark.verbs.runner import Evolution, VerbRun, VerbRunner
+from millpond.adapters.spark.verbs.sink import announced_columns
+from millpond.adapters.spark.verbs.tolerance import Timed, within
 from millpond.errors import ConfigurationError
-from millpond.processors.options.join_windows import JoinWindows
 from millpond.processors.options.joins import JoinType
 from millpond.processors.verbs.aggregate import WINDOW, AggregatedRows, Windows, aggregate
 from millpond.processors.verbs.aggregates import AggregateCall
@@ -33,14 +43,10 @@ from millpond.processors.verbs.table_join import table_join
 from millpond.processors.verbs.verb import NullKeys, Verb
 from millpond.stores.backend import BackendSupplier
 from millpond.stores.serdes import Serde
-from millpond.stores.times import Duration, to_micros
-
-On: TypeAlias = str | Sequence[str] | Mapping[str, str]
-"""The columns that must be equal: names that both sides have, or left names with the right ones."""
+from millpond.stores.times import Duration
 
 _LEFT: Final = "left"
 _RIGHT: Final = "right"
-_INPUT: Final = "input"
 
 
 class Millpond:
@@ -121,11 +127,11 @@ class Millpond:
         Returns:
             All columns of the left side, then those of the right side that are not in ``on``.
         """
-        join_type = _how(how, JoinType.INNER, JoinType.LEFT)
-        keys = _pairs(on)
-        reach = _duration(history, "history")
-        wait = None if grace is None else _duration(grace, "grace")
-        most = None if tolerance is None else _duration(tolerance, "tolerance")
+        join_type = chosen_join(how, JoinType.INNER, JoinType.LEFT)
+        keys = column_pairs(on)
+        reach = in_micros(history, "history")
+        wait = None if grace is None else in_micros(grace, "grace")
+        most = None if tolerance is None else in_micros(tolerance, "tolerance")
         if wait is not None and wait > reach:
             raise ConfigurationError(
                 f"grace is {grace!r}, but only a history of {history!r} is kept; make history as long"
@@ -133,7 +139,7 @@ class Millpond:
         if most is not None:
             left_side, right_side = Timed.of(_LEFT, left, left_time), Timed.of(_RIGHT, right, right_time)
             left, right = left_side.frame, right_side.frame
-        rest = _rest(_RIGHT, right, keys.values(), right_op)
+        rest = other_columns(_RIGHT, right, keys.values(), right_op)
         check_names([*left.columns, *rest], changes=False)
         one = RowInput(_LEFT, left, list(keys), left.columns, left_time)
         other = RowInput(_RIGHT, right, list(keys.values()), rest, right_time, right_op).without_null_keys()
@@ -181,11 +187,11 @@ class Millpond:
             All columns of the left side, then those of the right side that are not in ``on``. Where there is no left
             row, the columns in ``on`` are the right row's.
         """
-        join_type = _how(how, *JoinType)
-        keys = _pairs(on)
-        rest = _rest(_RIGHT, right, keys.values())
+        join_type = chosen_join(how, *JoinType)
+        keys = column_pairs(on)
+        rest = other_columns(_RIGHT, right, keys.values())
         check_names([*left.columns, *rest], changes=False)
-        windows = _join_windows(within, before, after, grace)
+        windows = join_windows(within, before, after, grace)
         outer = join_type is JoinType.OUTER
         one = RowInput(_LEFT, left, list(keys), left.columns, left_time)
         other = RowInput(_RIGHT, right, list(keys.values()), right.columns if outer else rest, right_time)
@@ -235,17 +241,20 @@ class Millpond:
             A change feed: the left side's key, its other columns, those of the right side that are not in ``on``, and
             ``op`` (``"upsert"`` or ``"delete"``), ``sequence`` (orders the changes of a key) and ``change_time``.
         """
-        keys = _pairs(on)
-        primary = list(keys) if left_key is None else _names(left_key)
+        keys = column_pairs(on)
+        primary = list(keys) if left_key is None else column_names(left_key)
         foreign = [] if primary == list(keys) else list(keys)
-        join_type = _how(how, *((JoinType.INNER, JoinType.LEFT) if foreign else JoinType))
-        left_rest, right_rest = _rest(_LEFT, left, primary, left_op), _rest(_RIGHT, right, keys.values(), right_op)
+        join_type = chosen_join(how, *((JoinType.INNER, JoinType.LEFT) if foreign else JoinType))
+        left_rest, right_rest = (
+            other_columns(_LEFT, left, primary, left_op),
+            other_columns(_RIGHT, right, keys.values(), right_op),
+        )
         check_names([*primary, *left_rest, *right_rest], changes=True)
         one = RowInput(_LEFT, left, primary, left_rest, left_time, left_op, foreign)
         other = RowInput(_RIGHT, right, list(keys.values()), right_rest, right_time, right_op)
         evolution = Evolution(renamed or {}, dropped)
         run = self._runner.verb(name or f"table_join-{'-'.join(keys)}", (one, other), evolution)
-        reach = None if history is None else _duration(history, "history")
+        reach = None if history is None else in_micros(history, "history")
         inputs = run.input(one), run.input(other)
         return self._result(
             run,
@@ -278,13 +287,13 @@ class Millpond:
         Returns:
             A change feed: the key, the other columns, ``op``, ``sequence`` and ``change_time``.
         """
-        keys = _names(key)
-        rest = _rest(_INPUT, rows, keys, op)
+        keys = column_names(key)
+        rest = other_columns(INPUT, rows, keys, op)
         check_names([*keys, *rest], changes=True)
-        source = RowInput(_INPUT, rows, keys, rest, time, op)
+        source = RowInput(INPUT, rows, keys, rest, time, op)
         run = self._runner.verb(name or f"latest-{'-'.join(keys)}", (source,), Evolution(renamed or {}, dropped))
         return self._result(
-            run, latest(run.name, run.input(source), history=_duration(history, "history"), columns=rest)
+            run, latest(run.name, run.input(source), history=in_micros(history, "history"), columns=rest)
         )
 
     def aggregate(
@@ -316,12 +325,12 @@ class Millpond:
             The key, ``window`` (start and end) if there are windows, and the results. Updates are a change feed, with
             ``op``, ``sequence`` and ``change_time`` as well; a session that becomes part of another is deleted.
         """
-        _check_calls(calls, window)
-        final = _emits_final(emit, window)
-        keys = _names(by)
+        check_calls(calls, window)
+        final = emits_final(emit, window)
+        keys = column_names(by)
         check_names([*keys, *([WINDOW] if window is not None else []), *calls], changes=not final)
         arguments = {result: call.column for result, call in calls.items() if call.column is not None}
-        source = _arguments(rows, keys, time, arguments)
+        source = aggregated_input(rows, keys, time, arguments)
         run = self._runner.verb(name or f"aggregate-{'-'.join(keys)}", (source,), Evolution({}, ()))
         types = source.schema(source.values)
         bound = RowAggregate(calls, {name: types.field(name).type for name in source.values})
@@ -362,13 +371,13 @@ class Millpond:
         Returns:
             What the processor returned, with the columns of ``schema``.
         """
-        keys = _names(key)
-        source = RowInput(_INPUT, rows, keys, rows.columns, time)
+        keys = column_names(key)
+        source = RowInput(INPUT, rows, keys, rows.columns, time)
         label = name or f"{type(processor).__name__}-{'-'.join(keys)}"
         columns, announced = announced_columns(label, schema, optional)
         run = self._runner.verb(label, (source,), Evolution(renamed or {}, dropped))
         packed = run.input(source)
-        topology = apply_topology(run.name, processor, packed.keys, packed.rows, _duration(lateness, "lateness"))
+        topology = apply_topology(run.name, processor, packed.keys, packed.rows, in_micros(lateness, "lateness"))
         verb = Verb(topology, {packed.topic: packed}, (announced,))
         return self._result(run, verb, columns=columns)
 
@@ -407,98 +416,3 @@ class Millpond:
         rows = run.result(verb, value_serde=value_serde, columns=columns)
         self._verbs[run.name] = run, verb
         return rows
-
-
-def _check_calls(calls: Mapping[str, AggregateCall], window: Windows | None) -> None:
-    for name, call in calls.items():
-        if not isinstance(call, AggregateCall):
-            raise ConfigurationError(
-                f"the aggregate {name!r} is {call!r}; give a function of millpond.processors.verbs.aggregates, such as "
-                "aggregates.count()"
-            )
-    if window is not None and not isinstance(window, Windows):
-        raise ConfigurationError(
-            f"window is {window!r}; give TimeWindows, SlidingWindows or SessionWindows of millpond.processors"
-        )
-
-
-def _emits_final(emit: str, window: Windows | None) -> bool:
-    if emit not in ("updates", "final"):
-        raise ConfigurationError(f"emit is {emit!r}; give 'updates' or 'final'")
-    if emit == "final" and window is None:
-        raise ConfigurationError("a result that has no window is never final; give a window, or emit='updates'")
-    return emit == "final"
-
-
-def _arguments(rows: DataFrame, keys: Sequence[str], time: str | Column, arguments: Mapping[str, Any]) -> RowInput:
-    """Key, time and the arguments of the calls, as Spark evaluates them; arguments have the names of the results."""
-    moment = "time"
-    while moment in (*keys, *arguments):
-        moment += "_"
-    selected = rows.select(
-        *(_column(rows, key) for key in keys),
-        _column(rows, time).alias(moment),
-        *(_column(rows, column).alias(name) for name, column in arguments.items()),
-    )
-    for column in selected.schema.fields:
-        if column.name in arguments and is_in_months(column.dataType):
-            raise ConfigurationError(
-                f"the argument of {column.name!r} is of type {column.dataType.simpleString()}, which cannot be "
-                "aggregated; give an int of months"
-            )
-    return RowInput(_INPUT, selected, keys, list(arguments), moment)
-
-
-def _column(rows: DataFrame, column: str | Column) -> Column:
-    return named(field_of(_INPUT, rows, column).name) if isinstance(column, str) else column
-
-
-def _how(how: str, *known: JoinType) -> JoinType:
-    for join_type in known:
-        if join_type.value == how:
-            return join_type
-    raise ConfigurationError(f"how is {how!r}; give {' or '.join(repr(one.value) for one in known)}")
-
-
-def _names(columns: str | Sequence[str]) -> list[str]:
-    names = [columns] if isinstance(columns, str) else list(columns) if isinstance(columns, Sequence) else []
-    if not names or not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
-        raise ConfigurationError(f"a key is {columns!r}; give the name of a column, or a list of different names")
-    return names
-
-
-def _duration(duration: Duration, name: str) -> int:
-    """A length of time in microseconds."""
-    micros = to_micros(duration, name)
-    if micros < 0:
-        raise ConfigurationError(f"{name} is {duration!r}; it must not be negative")
-    return micros
-
-
-def _pairs(on: On) -> dict[str, str]:
-    """The right name of each left name."""
-    if not isinstance(on, Mapping):
-        return {name: name for name in _names(on)}
-    _names(list(on.values()))
-    return dict(zip(_names(list(on)), on.values(), strict=True))
-
-
-def _rest(role: str, frame: DataFrame, keys: Collection[str], op: str | Column | None = None) -> list[str]:
-    """The columns that belong neither to the key nor to the change feed."""
-    for key in keys:
-        field_of(role, frame, key)
-    apart = {*keys, op} if isinstance(op, str) else {*keys}
-    return [column for column in frame.columns if column not in apart]
-
-
-def _join_windows(
-    within: Duration | None, before: Duration | None, after: Duration | None, grace: Duration
-) -> JoinWindows:
-    wait = _duration(grace, "grace")
-    if within is not None:
-        if before is not None or after is not None:
-            raise ConfigurationError("give either within=..., or before=... and after=...")
-        return JoinWindows.of(_duration(within, "within"), grace=wait)
-    if before is None and after is None:
-        raise ConfigurationError("a join of streams needs a window: within='10 minutes', or before=... and after=...")
-    return JoinWindows(to_micros(before or 0, "before"), to_micros(after or 0, "after"), wait)

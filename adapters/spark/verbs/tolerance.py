@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from millpond.adapters.spark.names import named
-from millpond.adapters.spark.row_inputs import micros
+from millpond.adapters.spark.verbs.inputs import micros
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ Rule of this module: it knows what all verbs share, and no verb by name.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any
 
 import pyarrow as pa
@@ -14,13 +15,13 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from millpond.adapters.spark.dataflow import Dataflow
 from millpond.adapters.spark.inspection import CommittedStore
-from millpond.adapters.spark.intervals import MONTHS, from_months, traveling
 from millpond.adapters.spark.job import Job
-from millpond.adapters.spark.row_inputs import RowInput
-from millpond.adapters.spark.row_sink import PartRows, row_sink, to_columns
-from millpond.adapters.spark.row_source import RowSource
 from millpond.adapters.spark.session import check_workers, start_coordinator
 from millpond.adapters.spark.sink import arrow_schema
+from millpond.adapters.spark.verbs.inputs import RowInput
+from millpond.adapters.spark.verbs.intervals import MONTHS, from_months, traveling
+from millpond.adapters.spark.verbs.sink import PartRows, row_sink, to_columns
+from millpond.adapters.spark.verbs.source import RowSource
 from millpond.errors import ConfigurationError, StateConflictError
 from millpond.processors.distribution.plan import make_plan
 from millpond.processors.verbs.verb import NullKeys, PackedRows, Verb, schema_of
@@ -65,6 +66,7 @@ class VerbRunner:
         """
         if name in (one.role for one in inputs):
             raise ConfigurationError(f"the verb's name is {name!r}, which is what its input is called; give another")
+        _check_renamed(evolution.renamed, inputs)
         streaming = inputs[0].frame.isStreaming
         if any(one.frame.isStreaming is not streaming for one in inputs):
             raise ConfigurationError(
@@ -197,6 +199,16 @@ class VerbRun:
                 f"the verb {self.name!r} joins ({_listed(one)}) with ({_listed(other)}), whose types differ; cast the "
                 "columns of one side"
             )
+
+
+def _check_renamed(renamed: Mapping[str, str], inputs: Sequence[RowInput]) -> None:
+    """Refuse a declaration whose new name no input has."""
+    columns = {name for rows in inputs for name in rows.carried}
+    for old, new in renamed.items():
+        if _top(new) not in columns:
+            nearest = get_close_matches(new, sorted(columns), 1)
+            hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
+            raise ConfigurationError(f"renamed says that {old!r} is {new!r} now, but no input has a {new!r}{hint}")
 
 
 def _kinds(keys: pa.Schema) -> list[str]:

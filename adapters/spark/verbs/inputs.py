@@ -14,9 +14,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from millpond.adapters.spark.intervals import MONTHS, is_in_months, to_months, traveling
 from millpond.adapters.spark.names import named
 from millpond.adapters.spark.sink import arrow_schema
+from millpond.adapters.spark.verbs.intervals import MONTHS, is_in_months, to_months, traveling
 from millpond.errors import ConfigurationError
 from millpond.processors.verbs.parts import CHANGE_COLUMNS
 from millpond.stores.rows.physical import normalized

@@ -1,0 +1,163 @@
+"""What a user writes for a verb, checked where it is written down.
+
+Rule of this module: it turns arguments into what verbs take and runs nothing.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+from pyspark.sql import Column, DataFrame
+
+from millpond.adapters.spark.names import named
+from millpond.adapters.spark.verbs.inputs import RowInput, field_of
+from millpond.adapters.spark.verbs.intervals import is_in_months
+from millpond.errors import ConfigurationError
+from millpond.processors.options.join_windows import JoinWindows
+from millpond.processors.options.joins import JoinType
+from millpond.processors.verbs.aggregate import Windows
+from millpond.processors.verbs.aggregates import AggregateCall
+from millpond.stores.times import Duration, to_micros
+
+On: TypeAlias = str | Sequence[str] | Mapping[str, str]
+"""The columns that must be equal: names that both sides have, or left names with the right ones."""
+
+INPUT: Final = "input"
+"""What messages, topics and files call the only input of a verb."""
+
+
+def check_calls(calls: Mapping[str, AggregateCall], window: Windows | None) -> None:
+    """Refuse what is no aggregate call, or no window.
+
+    Raises:
+        ConfigurationError: there is such a one.
+    """
+    for name, call in calls.items():
+        if not isinstance(call, AggregateCall):
+            raise ConfigurationError(
+                f"the aggregate {name!r} is {call!r}; give a function of millpond.processors.verbs.aggregates, such as "
+                "aggregates.count()"
+            )
+    if window is not None and not isinstance(window, Windows):
+        raise ConfigurationError(
+            f"window is {window!r}; give TimeWindows, SlidingWindows or SessionWindows of millpond.processors"
+        )
+
+
+def emits_final(emit: str, window: Windows | None) -> bool:
+    """Whether only final results come out.
+
+    Raises:
+        ConfigurationError: neither ``"updates"`` nor ``"final"``, or ``"final"`` without a window.
+    """
+    if emit not in ("updates", "final"):
+        raise ConfigurationError(f"emit is {emit!r}; give 'updates' or 'final'")
+    if emit == "final" and window is None:
+        raise ConfigurationError("a result that has no window is never final; give a window, or emit='updates'")
+    return emit == "final"
+
+
+def aggregated_input(
+    rows: DataFrame, keys: Sequence[str], time: str | Column, arguments: Mapping[str, Any]
+) -> RowInput:
+    """Key, time and the arguments of the calls, as Spark evaluates them; arguments have the names of the results.
+
+    Raises:
+        ConfigurationError: a column is missing, or of a type that cannot be aggregated.
+    """
+    moment = "time"
+    while moment in (*keys, *arguments):
+        moment += "_"
+    selected = rows.select(
+        *(_column(rows, key) for key in keys),
+        _column(rows, time).alias(moment),
+        *(_column(rows, column).alias(name) for name, column in arguments.items()),
+    )
+    for column in selected.schema.fields:
+        if column.name in arguments and is_in_months(column.dataType):
+            raise ConfigurationError(
+                f"the argument of {column.name!r} is of type {column.dataType.simpleString()}, which cannot be "
+                "aggregated; give an int of months"
+            )
+    return RowInput(INPUT, selected, keys, list(arguments), moment)
+
+
+def _column(rows: DataFrame, column: str | Column) -> Column:
+    return named(field_of(INPUT, rows, column).name) if isinstance(column, str) else column
+
+
+def chosen_join(how: str, *known: JoinType) -> JoinType:
+    """The type of join called ``how``, which must be among those that are known.
+
+    Raises:
+        ConfigurationError: it is not.
+    """
+    for join_type in known:
+        if join_type.value == how:
+            return join_type
+    raise ConfigurationError(f"how is {how!r}; give {' or '.join(repr(one.value) for one in known)}")
+
+
+def column_names(columns: str | Sequence[str]) -> list[str]:
+    """The names of one column or of several.
+
+    Raises:
+        ConfigurationError: there are none, or not different ones.
+    """
+    names = [columns] if isinstance(columns, str) else list(columns) if isinstance(columns, Sequence) else []
+    if not names or not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
+        raise ConfigurationError(f"a key is {columns!r}; give the name of a column, or a list of different names")
+    return names
+
+
+def in_micros(duration: Duration, name: str) -> int:
+    """A length of time in microseconds.
+
+    Raises:
+        ConfigurationError: it is negative, or no length of time.
+    """
+    micros = to_micros(duration, name)
+    if micros < 0:
+        raise ConfigurationError(f"{name} is {duration!r}; it must not be negative")
+    return micros
+
+
+def column_pairs(on: On) -> dict[str, str]:
+    """The right name of each left name.
+
+    Raises:
+        ConfigurationError: there are no names, or not different ones.
+    """
+    if not isinstance(on, Mapping):
+        return {name: name for name in column_names(on)}
+    column_names(list(on.values()))
+    return dict(zip(column_names(list(on)), on.values(), strict=True))
+
+
+def other_columns(role: str, frame: DataFrame, keys: Collection[str], op: str | Column | None = None) -> list[str]:
+    """The columns that belong neither to the key nor to the change feed.
+
+    Raises:
+        ConfigurationError: a column of the key is missing.
+    """
+    for key in keys:
+        field_of(role, frame, key)
+    apart = {*keys, op} if isinstance(op, str) else {*keys}
+    return [column for column in frame.columns if column not in apart]
+
+
+def join_windows(
+    within: Duration | None, before: Duration | None, after: Duration | None, grace: Duration
+) -> JoinWindows:
+    """Which rows of two streams belong together, in microseconds.
+
+    Raises:
+        ConfigurationError: there is no window, or one is given in two ways.
+    """
+    wait = in_micros(grace, "grace")
+    if within is not None:
+        if before is not None or after is not None:
+            raise ConfigurationError("give either within=..., or before=... and after=...")
+        return JoinWindows.of(in_micros(within, "within"), grace=wait)
+    if before is None and after is None:
+        raise ConfigurationError("a join of streams needs a window: within='10 minutes', or before=... and after=...")
+    return JoinWindows(to_micros(before or 0, "before"), to_micros(after or 0, "after"), wait)
