@@ -1,12 +1,12 @@
 """The schemas of the rows in an application's stores, kept beside its state.
 
 Rule of this module: a schema is a file of its own, written once, under its number; the newest file holds the whole
-history. ``<application>/<place>-schema-<number>.json``
+history. ``<application>/<place>-schema-<number>.json`` Only as long as no task has written anything, so that no row can
+have a number yet, a history begins anew.
 """
 
 import re
 from collections.abc import Collection, Mapping
-from typing import Final
 
 import pyarrow as pa
 
@@ -14,21 +14,14 @@ from millpond.errors import StateConflictError
 from millpond.stores.durability.storage import Storage
 from millpond.stores.rows.schemas import Schemas
 
-_NAME: Final = "{place}-schema-{number}.json"
-
 
 def kept_schemas(storage: Storage, application_id: str, place: str) -> Schemas | None:
-    """The history of a place's schemas; None if it has none yet.
+    """The history of a place's schemas; None if there is no state that could have rows of them.
 
     Raises:
         FormatError: it was written by a later release.
     """
-    pattern = re.compile(re.escape(place) + r"-schema-(\d+)\.json")
-    found = [pattern.fullmatch(file.path.rpartition("/")[2]) for file in storage.list(application_id)]
-    newest = max((int(match[1]) for match in found if match is not None), default=None)
-    if newest is None:
-        return None
-    return Schemas.from_json(storage.read(_path(application_id, place, newest)).decode())
+    return _newest(storage, application_id, place) if storage.has_directories(application_id) else None
 
 
 def evolve_schemas(
@@ -50,15 +43,31 @@ def evolve_schemas(
     after = Schemas.first(schema) if before is None else before.evolved(schema, renamed, dropped, where=where)
     if after == before:
         return after
+    if before is None:
+        for number in _numbers(storage, application_id, place):
+            storage.delete(_path(application_id, place, number))
     path = _path(application_id, place, after.number)
     with storage.writing(path) as stream:
         stream.write(after.to_json().encode())
-    if kept_schemas(storage, application_id, place) != after:
+    if _newest(storage, application_id, place) != after:
         raise StateConflictError(
             f"{storage.describe(path)} was written by another job at the same time; start one job after the other"
         )
     return after
 
 
+def _newest(storage: Storage, application_id: str, place: str) -> Schemas | None:
+    numbers = _numbers(storage, application_id, place)
+    if not numbers:
+        return None
+    return Schemas.from_json(storage.read(_path(application_id, place, max(numbers))).decode())
+
+
+def _numbers(storage: Storage, application_id: str, place: str) -> list[int]:
+    pattern = re.compile(re.escape(place) + r"-schema-(\d+)\.json")
+    found = [pattern.fullmatch(file.path.rpartition("/")[2]) for file in storage.list(application_id)]
+    return [int(match[1]) for match in found if match is not None]
+
+
 def _path(application_id: str, place: str, number: int) -> str:
-    return f"{application_id}/{_NAME.format(place=place, number=number)}"
+    return f"{application_id}/{place}-schema-{number}.json"

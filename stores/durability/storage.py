@@ -142,15 +142,26 @@ class Storage:
         Raises:
             DurabilityError: the storage failed.
         """
-        filesystem, location = self._locate(directory)
-        try:
-            found = filesystem.get_file_info(fs.FileSelector(location, allow_not_found=True))
-        except OSError as error:
-            raise DurabilityError(f"cannot list {self.describe(directory)}: {error}") from error
-        files = [info for info in found if info.type == fs.FileType.File]
+        files = [info for info in self._entries(directory) if info.type == fs.FileType.File]
         return sorted(
             StoredFile(join(directory, info.base_name), info.size, (info.mtime_ns or 0) // 1_000_000) for info in files
         )
+
+    def has_directories(self, directory: str) -> bool:
+        """Whether there are directories in ``directory``.
+
+        Raises:
+            DurabilityError: the storage failed.
+        """
+        return any(info.type == fs.FileType.Directory for info in self._entries(directory))
+
+    def _entries(self, directory: str) -> Sequence[Any]:
+        filesystem, location = self._locate(directory)
+        try:
+            found: Sequence[Any] = filesystem.get_file_info(fs.FileSelector(location, allow_not_found=True))
+        except OSError as error:
+            raise DurabilityError(f"cannot list {self.describe(directory)}: {error}") from error
+        return found
 
     def delete(self, path: str) -> None:
         """Delete a file; one that does not exist is no error.

@@ -124,7 +124,7 @@ def test_a_restart_with_a_schema_that_cannot_read_the_state_is_refused(
 ) -> None:
     rates = job.rows(RATES, ("EUR", "2024-01-01 10:00", 7))
     arriving = job.arrive("rates", rates)
-    job.pond().latest(arriving, key="currency", time="since", history=0)
+    job.run(job.pond().latest(arriving, key="currency", time="since", history=0))
     with pytest.raises(error, match=message) as refused:
         job.pond().latest(change(arriving), key="currency", time="since", history=0)
     assert "int32" in str(refused.value) or "string" in str(refused.value)

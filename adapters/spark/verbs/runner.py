@@ -61,12 +61,13 @@ class VerbRunner:
         """A verb of that name on these inputs.
 
         Raises:
-            ConfigurationError: the inputs are not all streaming or all static, the name is that of an input, or the
-                session cannot run a verb.
+            ConfigurationError: the inputs are not all streaming or all static, keys that are to be equal have other
+                types, the name is that of an input, or the session cannot run a verb.
         """
         if name in (one.role for one in inputs):
             raise ConfigurationError(f"the verb's name is {name!r}, which is what its input is called; give another")
         _check_renamed(evolution.renamed, inputs)
+        _check_equal_keys(name, inputs)
         streaming = inputs[0].frame.isStreaming
         if any(one.frame.isStreaming is not streaming for one in inputs):
             raise ConfigurationError(
@@ -141,10 +142,9 @@ class VerbRun:
             columns: of the result, if the user has named them.
 
         Raises:
-            ConfigurationError: the session cannot run the operator, or keys that are to be equal have other types.
+            ConfigurationError: the session cannot run the operator.
             StateConflictError: the state directory holds the state of another verb or number of partitions.
         """
-        self._check_equal_keys()
         plan = make_plan(verb.topology, verb.name, self.job.partition_count(self.session))
         columns = columns or self._columns(verb.schema)
         sources = {rows.role: (rows.selected(), self._source(rows, verb, value_serde)) for rows in self.inputs}
@@ -188,17 +188,18 @@ class VerbRun:
             columns.append(T.StructField(made.name, type_))
         return T.StructType(columns)
 
-    def _check_equal_keys(self) -> None:
-        """Refuse to join columns whose equal values have other bytes."""
-        if len(self.inputs) < 2:
-            return
-        left, right = self.inputs
-        one, other = left.schema(left.foreign or left.keys), right.schema(right.keys)
-        if _kinds(one) != _kinds(other):
-            raise ConfigurationError(
-                f"the verb {self.name!r} joins ({_listed(one)}) with ({_listed(other)}), whose types differ; cast the "
-                "columns of one side"
-            )
+
+def _check_equal_keys(name: str, inputs: Sequence[RowInput]) -> None:
+    """Refuse to join columns whose equal values have other bytes."""
+    if len(inputs) < 2:
+        return
+    left, right = inputs
+    one, other = left.schema(left.foreign or left.keys), right.schema(right.keys)
+    if _kinds(one) != _kinds(other):
+        raise ConfigurationError(
+            f"the verb {name!r} joins ({_listed(one)}) with ({_listed(other)}), whose types differ; cast the columns "
+            "of one side"
+        )
 
 
 def _check_renamed(renamed: Mapping[str, str], inputs: Sequence[RowInput]) -> None:
