@@ -107,7 +107,8 @@ def _chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
     size = 0
     for batch in batches:
         pending.append(batch)
-        size += batch.nbytes
+        # Not nbytes, which looks at offsets: some releases of Spark leave those of empty lists within lists out.
+        size += batch.get_total_buffer_size()
         if size >= _CHUNK_BYTES:
             yield pa.Table.from_batches(pending)
             pending, size = [], 0

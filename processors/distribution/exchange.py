@@ -201,7 +201,7 @@ class _Cursor:
 
 def windows(input_: int, records: pa.Table) -> Iterator[Run]:
     """The records in order, in runs of at most ``WINDOW_ROWS`` and, on average, ``WINDOW_BYTES``."""
-    step = max(1, min(WINDOW_ROWS, records.num_rows * WINDOW_BYTES // max(1, records.nbytes)))
+    step = max(1, min(WINDOW_ROWS, records.num_rows * WINDOW_BYTES // max(1, records.get_total_buffer_size())))
     for start in range(0, records.num_rows, step):
         window = records.slice(start, step)
         columns: list[Any] = [window.column(name).to_pylist() for name in ("key", "value", "timestamp")]

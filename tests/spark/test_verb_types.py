@@ -7,6 +7,7 @@ from typing import Any
 
 import msgpack
 import pyarrow as pa
+import pyspark
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
@@ -26,6 +27,8 @@ from tests.stores.rows.columns import logical, types, values
 pytestmark = pytest.mark.spark
 
 ROWS = 6
+FINE_TIMES = [("cast('12:00:00' as time(9)) as c", r"column 'c' is of type time\(9\), but .* cast it to time\(6\)")]
+"""Refused, where Spark has them: 4.1 has not."""
 TIMES = [datetime(2024, 1, 1, 10, second, tzinfo=UTC) for second in range(ROWS)]
 
 WIDE: dict[str, tuple[str, ...]] = {
@@ -190,7 +193,7 @@ def test_random_rows_come_out_of_chained_verbs_as_they_went_in(
         ("make_interval(1) as c", "column 'c' is of type interval, which Spark cannot hand"),
         ("array(make_interval(1)) as c", r"column 'c\.element' is of type interval"),
         ("named_struct('a', array(interval '1' month)) as c", r"column 'c\.a\.element' .* a column of its own"),
-        ("cast('12:00:00' as time(9)) as c", r"column 'c' is of type time\(9\), but .* cast it to time\(6\)"),
+        *([] if pyspark.__version__.startswith("4.1.") else FINE_TIMES),
     ],
 )
 def test_a_type_that_cannot_go_through_is_refused_with_its_path(
@@ -232,6 +235,9 @@ def test_months_do_not_become_integers_at_a_restart(spark: SparkSession, tmp_pat
     rows = spark.sql("select 1 as id, interval '1-2' year to month as wait, timestamp'2024-01-01' as at")
     rows.write.parquet(f"{tmp_path}/in")
     arriving = spark.readStream.schema(rows.schema).parquet(f"{tmp_path}/in")
-    pond.latest(arriving, key="id", time="at", history=0, name="waits")
+    same: dict[str, Any] = {"key": "id", "time": "at", "history": 0, "name": "waits"}
+    written = pond.latest(arriving, **same).writeStream.option("checkpointLocation", f"{tmp_path}/checkpoint")
+    written.trigger(availableNow=True).start(f"{tmp_path}/out").awaitTermination()
+    restarted = Millpond(application_id="types", state_dir=str(tmp_path / "state"), partitions=2, backend="lmdb")
     with pytest.raises(StateConflictError, match="wait"):
-        pond.latest(arriving.withColumn("wait", F.lit(14)), key="id", time="at", history=0, name="waits")
+        restarted.latest(arriving.withColumn("wait", F.lit(14)), **same)

@@ -150,3 +150,10 @@ WRONG: list[tuple[Any, Any]] = [
 def test_what_is_no_physical_value_of_a_type_is_refused(value: Any, type_: Any) -> None:
     with pytest.raises(SerdeError, match="a value cannot be read as"):
         from_physical([value], type_)
+
+
+def test_an_empty_column_of_lists_needs_no_offsets() -> None:
+    """As Spark 4.1 hands over lists within lists of which there are none."""
+    type_ = pa.list_(pa.field("element", pa.int64()))
+    empty = pa.Array.from_buffers(type_, 0, [None, pa.py_buffer(b"")], children=[pa.array([], pa.int64())])
+    assert to_physical(empty) == []
