@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
-from difflib import get_close_matches
 from itertools import chain, compress
 from types import NoneType
 from typing import Any, Final, NamedTuple
@@ -21,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_type
 
+from millpond.adapters.spark.names import did_you_mean
 from millpond.errors import RecordError
 
 _LARGEST_FLOAT: Final = float(np.finfo(np.float32).max)
@@ -144,8 +144,7 @@ class ColumnValues:
     def _missing(self, path: str, name: str, value: Any) -> RecordError:
         """A value without the entry."""
         there = [entry for entry in value if isinstance(entry, str)]
-        nearest = get_close_matches(name, there if path != name else [*there, *_OF_RECORD], 1)
-        hint = f"; did you mean {nearest[0]!r}?" if nearest else "."
+        hint = did_you_mean(name, there if path != name else [*there, *_OF_RECORD]) or "."
         return RecordError(
             f"sink {self.topic!r}: column {path!r} is not an entry of a value with the entries {sorted(there)!r:.300}"
             f"{hint} If only some values have it, say so: Produced(..., optional=({path!r},))"

@@ -11,7 +11,6 @@ A query's sink has two more columns, if the schema names them and the value has 
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from inspect import signature
 from operator import attrgetter
 from types import NoneType
@@ -24,6 +23,7 @@ from pyspark.taskcontext import TaskContext
 
 from millpond.adapters.spark.column_values import ColumnValues, paths
 from millpond.adapters.spark.maps import with_pairs
+from millpond.adapters.spark.names import did_you_mean
 from millpond.errors import RecordError, TopologyError
 from millpond.processors.distribution.execution import Outputs
 from millpond.processors.options.records import Produced
@@ -236,10 +236,9 @@ def optional_columns(topic: str, schema: pa.Schema, optional: Collection[str]) -
     names = (optional,) if isinstance(optional, str) else optional
     for name in names:
         if name not in known:
-            hint = "".join(f"; did you mean {match!r}?" for match in get_close_matches(name, known, 1))
             raise TopologyError(
                 f"sink {topic!r}: the optional column {name!r} is not in the schema, which has "
-                f"{', '.join(map(repr, known))}{hint}"
+                f"{', '.join(map(repr, known))}{did_you_mean(name, known)}"
             )
     return frozenset(names)
 

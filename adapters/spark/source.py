@@ -5,13 +5,14 @@ starts. A column whose type is the serde's own is taken as it is; a binary colum
 Kafka), and is deserialized with it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from millpond.adapters.spark.column_types import check_leaf_types, check_operations
 from millpond.adapters.spark.names import named
 from millpond.adapters.spark.records import Source
 from millpond.adapters.spark.unusable import OnError
@@ -130,12 +131,8 @@ def _operation(frame: DataFrame, topic: str, consumed: Consumed) -> list[Column]
     """The column that says what the rows of a change feed do, if there is one."""
     if consumed.op is None:
         return []
-    type_ = _column_type(frame, topic, consumed.op, "op")
-    if not isinstance(type_, T.StringType):
-        raise ConfigurationError(
-            f"topic {topic!r}: the operations in column {consumed.op!r} are of type {type_.simpleString()}; give "
-            "strings such as 'upsert' and 'delete'"
-        )
+    what = f"topic {topic!r}: the operations in column {consumed.op!r}"
+    check_operations(what, _column_type(frame, topic, consumed.op, "op"))
     return [named(consumed.op).alias("op")]
 
 
@@ -168,14 +165,14 @@ def _decodes(topic: str, column: str, type_: T.DataType, reader: Serde[Any] | No
 
 def _check_carried(topic: str, role: str, column: str, type_: T.DataType, writer: Serde[Any] | None) -> None:
     """Refuse what would fail in the middle of the query, where the serde meets the first value."""
-    for path, part in _parts(column, type_):
+
+    def refusal(_: str, part: T.DataType) -> str | None:
         objection = _objection(part, writer)
-        if objection is not None:
-            better = f", or name a serde that can: Consumed({role}_serde='msgpack')" if isinstance(part, _TYPED) else ""
-            raise ConfigurationError(
-                f"topic {topic!r}: column {path!r} is of type {part.simpleString()}, which {objection}; cast it (to a "
-                f"string, for example) or leave it out of the DataFrame{better}"
-            )
+        better = f", or name a serde that can: Consumed({role}_serde='msgpack')" if isinstance(part, _TYPED) else ""
+        advice = f"cast it (to a string, for example) or leave it out of the DataFrame{better}"
+        return None if objection is None else f"which {objection}; {advice}"
+
+    check_leaf_types(f"topic {topic!r}", column, type_, refusal)
 
 
 def _objection(type_: T.DataType, writer: Serde[Any] | None) -> str | None:
@@ -185,19 +182,3 @@ def _objection(type_: T.DataType, writer: Serde[Any] | None) -> str | None:
         if writer is known and not isinstance(type_, carried):
             return f"the {known.name} serde cannot carry"
     return None
-
-
-def _parts(path: str, type_: T.DataType) -> Iterator[tuple[str, T.DataType]]:
-    """What a type is made of in the end, each part with its path, such as ``items.element.price``."""
-    parts: list[tuple[str, T.DataType]]
-    if isinstance(type_, T.ArrayType):
-        parts = [("element", type_.elementType)]
-    elif isinstance(type_, T.MapType):
-        parts = [("key", type_.keyType), ("value", type_.valueType)]
-    elif isinstance(type_, T.StructType):
-        parts = [(field.name, field.dataType) for field in type_.fields]
-    else:
-        yield path, type_
-        return
-    for name, part in parts:
-        yield from _parts(f"{path}.{name}" if path else name, part)

@@ -4,9 +4,8 @@ Rule of this module: what can be known from the schema is checked here, before t
 converted that could come out as another value.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Final
 
 import pyarrow as pa
@@ -14,14 +13,15 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from millpond.adapters.spark.names import named
+from millpond.adapters.spark.column_types import check_leaf_types, check_operations, leaf_types
+from millpond.adapters.spark.names import did_you_mean, named
 from millpond.adapters.spark.sink import arrow_schema
 from millpond.adapters.spark.verbs.intervals import MONTHS, is_in_months, to_months, traveling
 from millpond.errors import ConfigurationError
 from millpond.processors.verbs.parts import CHANGE_COLUMNS
 from millpond.stores.rows.physical import normalized
 
-DAY: Final = 86_400_000_000
+_DAY: Final = 86_400_000_000
 """Microseconds in a day."""
 
 _MICROSECONDS: Final = 6
@@ -69,13 +69,7 @@ class RowInput:
         if self.foreign:
             columns.append(self._struct(self.foreign).alias("foreign"))
         if self.op is not None:
-            type_ = _type(self.role, self.frame, self.op)
-            if not isinstance(type_, T.StringType):
-                raise ConfigurationError(
-                    f"the operation of {self.role!r} is of type {type_.simpleString()}; give a string column with "
-                    "operations such as 'upsert' and 'delete', for example "
-                    "F.when(F.col('deleted'), 'delete').otherwise('upsert')"
-                )
+            check_operations(f"the operations of {self.role!r}", _type(self.role, self.frame, self.op))
             columns.append(_column(self.op).alias("op"))
         return self.frame.select(*columns)
 
@@ -92,7 +86,7 @@ class RowInput:
         """
         fields = [self.field(name) for name in names]
         for field in fields:
-            _check_carried(self.role, field.name, field.dataType)
+            _check_carried(self.role, field)
         schema = arrow_schema(traveling(T.StructType(fields)))
         packed = [field.with_type(normalized(field.type)) for field in schema]
         units = [dict(MONTHS) if is_in_months(field.dataType) else {} for field in fields]
@@ -105,7 +99,7 @@ class RowInput:
             ConfigurationError: one of them is of a type that cannot be packed, or whose equal values differ.
         """
         for name in names:
-            for path, part in _parts(name, self.field(name).dataType):
+            for path, part in leaf_types(name, self.field(name).dataType):
                 if isinstance(part, T.StringType) and not part.isUTF8BinaryCollation():
                     raise ConfigurationError(
                         f"the DataFrame {self.role!r}: column {path!r} of the key is of type {part.simpleString()}, "
@@ -138,9 +132,9 @@ def micros(role: str, frame: DataFrame, column: str | Column) -> Column:
     if isinstance(type_, T.TimestampType):
         return F.unix_micros(value)
     if isinstance(type_, T.DateType):
-        return F.unix_date(value).cast("long") * DAY
+        return F.unix_date(value).cast("long") * _DAY
     if isinstance(type_, T.TimestampNTZType):
-        return F.unix_date(value.cast("date")).cast("long") * DAY + _micros_of_day(value)
+        return F.unix_date(value.cast("date")).cast("long") * _DAY + _micros_of_day(value)
     what = "time" if role == "input" else f"{role}_time"
     raise ConfigurationError(
         f"{what} is of type {type_.simpleString()}; give a timestamp or a date, or make one: "
@@ -163,8 +157,7 @@ def field_of(role: str, frame: DataFrame, name: str) -> T.StructField:
     for field in frame.schema.fields:
         if field.name == name:
             return field
-    nearest = get_close_matches(name, frame.columns, 1)
-    hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
+    hint = did_you_mean(name, frame.columns)
     raise ConfigurationError(f"the DataFrame {role!r} has no column {name!r}, only {', '.join(frame.columns)}{hint}")
 
 
@@ -178,13 +171,11 @@ def _column(column: str | Column) -> Column:
     return named(column) if isinstance(column, str) else column
 
 
-def _check_carried(role: str, path: str, type_: T.DataType) -> None:
-    for name, part in _parts(path, type_):
-        advice = _refusal(part, nested=name != path)
-        if advice is not None:
-            raise ConfigurationError(
-                f"the DataFrame {role!r}: column {name!r} is of type {part.simpleString()}, {advice}"
-            )
+def _check_carried(role: str, field: T.StructField) -> None:
+    def refusal(path: str, part: T.DataType) -> str | None:
+        return _refusal(part, nested=path != field.name)
+
+    check_leaf_types(f"the DataFrame {role!r}", field.name, field.dataType, refusal)
 
 
 def _refusal(type_: T.DataType, *, nested: bool) -> str | None:
@@ -198,19 +189,6 @@ def _refusal(type_: T.DataType, *, nested: bool) -> str | None:
     if isinstance(type_, T.TimeType) and type_.precision > _MICROSECONDS:
         return "but times are kept to the microsecond; cast it to time(6)"
     return None
-
-
-def _parts(path: str, type_: T.DataType) -> Iterator[tuple[str, T.DataType]]:
-    if isinstance(type_, T.ArrayType):
-        yield from _parts(f"{path}.element", type_.elementType)
-    elif isinstance(type_, T.MapType):
-        yield from _parts(f"{path}.key", type_.keyType)
-        yield from _parts(f"{path}.value", type_.valueType)
-    elif isinstance(type_, T.StructType):
-        for field in type_.fields:
-            yield from _parts(f"{path}.{field.name}", field.dataType)
-    else:
-        yield path, type_
 
 
 def check_names(names: Sequence[str], *, changes: bool) -> None:

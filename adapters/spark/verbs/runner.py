@@ -5,7 +5,6 @@ Rule of this module: it knows what all verbs share, and no verb by name.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +15,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from millpond.adapters.spark.dataflow import Dataflow
 from millpond.adapters.spark.inspection import CommittedStore
 from millpond.adapters.spark.job import Job
+from millpond.adapters.spark.names import did_you_mean
 from millpond.adapters.spark.session import check_workers, start_coordinator
 from millpond.adapters.spark.sink import arrow_schema
 from millpond.adapters.spark.verbs.inputs import RowInput
@@ -207,8 +207,7 @@ def _check_renamed(renamed: Mapping[str, str], inputs: Sequence[RowInput]) -> No
     columns = {name for rows in inputs for name in rows.carried}
     for old, new in renamed.items():
         if _top(new) not in columns:
-            nearest = get_close_matches(new, sorted(columns), 1)
-            hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
+            hint = did_you_mean(new, columns)
             raise ConfigurationError(f"renamed says that {old!r} is {new!r} now, but no input has a {new!r}{hint}")
 
 
