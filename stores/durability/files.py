@@ -1,17 +1,28 @@
-"""Durable files: Parquet with a checksum on every page, one store per row group, its rows in key order.
+"""Durable files: Parquet, one store per row group, its rows in key order, every byte under a checksum.
 
 Rule of this module: it writes and reads whole files and knows nothing of backends. The columns are ``store``, ``key``,
-``timestamp`` and ``value`` (see ``millpond.stores.durability.rows``). The file's own metadata carries the format number
-``millpond.format`` and the commit that wrote it, so that a file under the wrong name is detected.
+``timestamp`` and ``value`` (see ``millpond.stores.durability.rows``). The footer's checksum is in the manifest, and the
+footer has those of all that comes before it: byte ranges, one for each row group, so that a file that is read part by
+part proves each part before a row of it is used. The file's metadata is::
+
+    millpond.format    2
+    millpond.commit    the commit that wrote it, so that a file under the wrong name is detected
+    millpond.ranges    [[bytes, CRC-32], ...] from the beginning of the file to its footer, as JSON
+
+Format 1 has no ranges, but a checksum in each page; it is read, and no longer written.
 """
 
-from collections.abc import Iterable, Iterator
+import json
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from io import RawIOBase
-from typing import Any, Final
+from io import SEEK_END, SEEK_SET, RawIOBase
+from itertools import accumulate
+from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 import pyarrow as pa
+from pyarrow import compute
 from pyarrow import parquet as pq
 
 from millpond.errors import CorruptFileError, FormatError, MissingFileError
@@ -19,16 +30,28 @@ from millpond.stores.durability.manifest import DurableFile, FileKind, Manifest,
 from millpond.stores.durability.rows import SCHEMA, Table
 from millpond.stores.durability.storage import Storage
 
-FILE_FORMAT: Final = 1
+pc: Any = compute
 
-_FORMAT_KEY = b"millpond.format"
-_COMMIT_KEY = b"millpond.commit"
+FILE_FORMAT: Final = 2
+_PAGE_CHECKSUMS: Final = 1
+"""The format whose pages have the checksums."""
+
+_FORMAT_KEY: Final = b"millpond.format"
+_COMMIT_KEY: Final = b"millpond.commit"
+_RANGES_KEY: Final = b"millpond.ranges"
 _FOOTER_LENGTH = 4
 _FOOTER_END = 8
 """A Parquet file ends with its footer, the footer's length, and four bytes of magic."""
 _WHOLE = 1 << 23
 """Files up to this size are read whole: an object store takes longer to answer than to send."""
 _LOCAL_COLUMNS = ["key", "timestamp", "value"]
+
+
+class _Range(NamedTuple):
+    """So many bytes, and their CRC-32."""
+
+    size: int
+    checksum: int
 
 
 def write_file(
@@ -40,32 +63,39 @@ def write_file(
         DurabilityError: the storage failed; no manifest names what may be left behind.
     """
     rows = 0
+    ranges: list[_Range] = []
     with storage.writing(f"{directory}/{file_name(kind, sequence, commit)}") as stream:
         sink = _Sink(stream)
         with _writer(sink, commit) as writer:
             for table in tables:
                 writer.write_table(table, row_group_size=max(1, table.num_rows))
                 rows += table.num_rows
-            sink.checksum = 0
-    return DurableFile(kind, sequence, commit, rows, sink.size, sink.checksum)
+                ranges.append(sink.end_range())
+            ranges = ranges or [sink.end_range()]
+            writer.add_key_value_metadata({_RANGES_KEY: json.dumps(ranges, separators=(",", ":"))})
+        footer = sink.end_range()
+    return DurableFile(kind, sequence, commit, rows, sum(one.size for one in ranges) + footer.size, footer.checksum)
 
 
 class _Sink(RawIOBase):
-    """Passes on what is written, counts it, and keeps the checksum of all since that was last set to 0."""
+    """Passes on what is written, as ranges."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
-        self.size = 0
-        self.checksum = 0
+        self._range = _Range(0, 0)
 
     def writable(self) -> bool:
         return True
 
     def write(self, data: Any) -> int:
         self._stream.write(data)
-        self.checksum = crc32(data, self.checksum)
-        self.size += len(data)
+        self._range = _Range(self._range.size + len(data), crc32(data, self._range.checksum))
         return len(data)
+
+    def end_range(self) -> _Range:
+        """What was written since the last call."""
+        ended, self._range = self._range, _Range(0, 0)
+        return ended
 
 
 def _writer(stream: Any, commit: str) -> Any:
@@ -79,7 +109,6 @@ def _writer(stream: Any, commit: str) -> Any:
         use_dictionary=["store"],
         column_encoding={"key": "DELTA_BYTE_ARRAY", "timestamp": "DELTA_BINARY_PACKED", "value": "PLAIN"},
         write_statistics=["store"],
-        write_page_checksum=True,
     )
 
 
@@ -92,12 +121,35 @@ def read_tables(storage: Storage, manifest: Manifest, file: DurableFile, store: 
         FormatError: the file is in a format that this release does not know.
         DurabilityError: the storage failed.
     """
+    last = b""
     with _opened(storage, manifest, file) as parquet:
         for group in range(parquet.num_row_groups):
-            if _store_of(parquet, group) == store:
-                with _blaming(storage, manifest, file):
-                    table = parquet.read_row_group(group, columns=_LOCAL_COLUMNS, use_threads=False)
-                yield table
+            with _blaming(storage, manifest, file):
+                if _store_of(parquet, group) != store:
+                    continue
+                table = parquet.read_row_group(group, columns=_LOCAL_COLUMNS, use_threads=False)
+                last = _checked_keys(table, last)
+            yield table
+
+
+def verify_file(storage: Storage, manifest: Manifest, file: DurableFile) -> None:
+    """Read a file of ``manifest`` to its end, as if all its rows were used.
+
+    Raises:
+        MissingFileError: the file is gone.
+        CorruptFileError: the file is not as it was written.
+        FormatError: the file is in a format that this release does not know.
+        DurabilityError: the storage failed.
+    """
+    for store in stores_of(storage, manifest, file):
+        for _ in read_tables(storage, manifest, file, store):
+            pass
+
+
+def stores_of(storage: Storage, manifest: Manifest, file: DurableFile) -> list[str]:
+    """The names of the stores that have rows in a file of ``manifest``. Raises what ``read_tables`` raises."""
+    with _opened(storage, manifest, file) as parquet, _blaming(storage, manifest, file):
+        return sorted({_store_of(parquet, group) for group in range(parquet.num_row_groups)})
 
 
 @contextmanager
@@ -106,44 +158,128 @@ def _opened(storage: Storage, manifest: Manifest, file: DurableFile) -> Iterator
     try:
         source = pa.BufferReader(storage.read(path)) if file.size <= _WHOLE else storage.reading(path)
     except MissingFileError as error:
-        raise MissingFileError(
-            f"the file {storage.describe(path)} is gone, but the manifest of task {manifest.task_id!r} of application "
-            f"{manifest.application_id!r} at commit {manifest.sequence} ({manifest.commit}) needs it; put it back, or "
-            "restart the query at a batch whose files are all there"
-        ) from error
+        raise missing_file(storage, manifest, file) from error
     with source:
         with _blaming(storage, manifest, file):
-            _check_footer(source, file)
-            parquet = pq.ParquetFile(source, page_checksum_verification=True, pre_buffer=False)
-            _check_metadata(parquet, file, storage.describe(path))
+            metadata = _metadata(source, file)
+            proven = _proven(source, metadata, file, storage.describe(path))
+            parquet = pq.ParquetFile(proven, metadata=metadata, page_checksum_verification=True, pre_buffer=False)
         yield parquet
 
 
-def _check_footer(source: Any, file: DurableFile) -> None:
-    """Every page has a checksum of its own; the footer, which says where and whose they are, has this one."""
+def missing_file(storage: Storage, manifest: Manifest, file: DurableFile) -> MissingFileError:
+    """The error for a file of ``manifest`` that is gone."""
+    return MissingFileError(
+        f"the file {storage.describe(manifest.path(file))} is gone, but the manifest of task {manifest.task_id!r} of "
+        f"application {manifest.application_id!r} at commit {manifest.sequence} ({manifest.commit}) needs it; put it "
+        "back, or restart the query at a batch whose files are all there"
+    )
+
+
+def _metadata(source: Any, file: DurableFile) -> Any:
+    """The footer, whose checksum is in the manifest."""
     if source.size() != file.size:
         raise pa.ArrowInvalid(f"it has {source.size()} bytes instead of {file.size}")
     length = int.from_bytes(source.read_at(_FOOTER_LENGTH, file.size - _FOOTER_END), "little")
     footer = source.read_at(length + _FOOTER_END, max(0, file.size - _FOOTER_END - length))
     if crc32(footer) != file.checksum:
         raise pa.ArrowInvalid("its footer fails its checksum")
+    return pq.read_metadata(pa.BufferReader(footer))
 
 
-def _check_metadata(parquet: Any, file: DurableFile, where: str) -> None:
-    metadata = parquet.metadata.metadata or {}
-    version = metadata.get(_FORMAT_KEY, b"none").decode()
-    if version != str(FILE_FORMAT):
+def _proven(source: Any, metadata: Any, file: DurableFile, where: str) -> Any:
+    """The file as one that gives only bytes that pass their checksum."""
+    known = metadata.metadata or {}
+    version = known.get(_FORMAT_KEY, b"none").decode(errors="replace")
+    if version not in (str(_PAGE_CHECKSUMS), str(FILE_FORMAT)):
         raise FormatError(
-            f"the file {where} has format {version}, but this release of Millpond knows format {FILE_FORMAT}; "
-            "run the release that wrote it, or a newer one"
+            f"the file {where} has format {version}, but this release of Millpond knows formats {_PAGE_CHECKSUMS} to "
+            f"{FILE_FORMAT}; run the release that wrote it, or a newer one"
         )
-    if metadata.get(_COMMIT_KEY) != file.commit.encode() or parquet.metadata.num_rows != file.rows:
+    if known.get(_COMMIT_KEY) != file.commit.encode() or metadata.num_rows != file.rows:
         raise pa.ArrowInvalid("it is the file of another commit")
+    if version == str(_PAGE_CHECKSUMS):
+        return source
+    ranges = _ranges(known)
+    if sum(one.size for one in ranges) != file.size - _FOOTER_END - metadata.serialized_size:
+        raise pa.ArrowInvalid("its ranges are not all that comes before its footer")
+    return _Proven(source, ranges, file.size)
+
+
+def _ranges(known: Any) -> list[_Range]:
+    try:
+        return [_Range(int(size), int(checksum)) for size, checksum in json.loads(known.get(_RANGES_KEY, b""))]
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise pa.ArrowInvalid("its footer names no ranges") from error
+
+
+class _Proven(RawIOBase):
+    """A file without its footer that holds one range of it, whose bytes have passed their checksum."""
+
+    def __init__(self, source: Any, ranges: Sequence[_Range], size: int) -> None:
+        self._source = source
+        self._ranges = ranges
+        self._ends = list(accumulate(one.size for one in ranges))
+        self._size = size
+        self._start = 0
+        self._content = memoryview(b"")
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = SEEK_SET) -> int:
+        base = {SEEK_SET: 0, SEEK_END: self._size}.get(whence, self._position)
+        self._position = base + offset
+        return self._position
+
+    def read(self, size: int = -1) -> bytes:
+        start = self._position - self._start
+        if not 0 <= start < len(self._content):
+            self._load()
+            start = self._position - self._start
+        found = self._content[start : start + size if size >= 0 else None]
+        self._position += len(found)
+        return bytes(found)
+
+    def _load(self) -> None:
+        """Read the range that has the position."""
+        number = bisect_right(self._ends, self._position)
+        if number == len(self._ends):
+            raise pa.ArrowInvalid(f"its rows go on at byte {self._position}, where its footer begins")
+        size, checksum = self._ranges[number]
+        start = self._ends[number] - size
+        content = self._source.read_at(size, start)
+        if len(content) != size or crc32(content) != checksum:
+            raise pa.ArrowInvalid(f"its bytes {start} to {start + size} fail their checksum")
+        self._start, self._content = start, memoryview(content)
 
 
 def _store_of(parquet: Any, group: int) -> str:
-    name: str = parquet.metadata.row_group(group).column(0).statistics.min
-    return name
+    statistics = parquet.metadata.row_group(group).column(0).statistics
+    if statistics is None or not isinstance(statistics.min, str) or statistics.min != statistics.max:
+        raise pa.ArrowInvalid(f"its row group {group} does not have the rows of one store")
+    return statistics.min
+
+
+def _checked_keys(table: Table, last: bytes) -> bytes:
+    """The greatest key of a table whose keys come after ``last`` in strictly ascending order, so none is empty."""
+    keys = table.column("key").combine_chunks()
+    if table.schema.types != [SCHEMA.field(name).type for name in _LOCAL_COLUMNS] or keys.null_count:
+        raise pa.ArrowInvalid("its columns are not those of a durable file")
+    if not len(keys):
+        return last
+    ascending = pc.all(pc.less(keys[:-1], keys[1:])).as_py() is not False
+    if not ascending or keys[0].as_py() <= last:
+        raise pa.ArrowInvalid("its keys are not in ascending order")
+    greatest: bytes = keys[-1].as_py()
+    return greatest
 
 
 @contextmanager

@@ -18,6 +18,7 @@ import json
 import re
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import pairwise
 from typing import Any, Final, NamedTuple, Self
 from uuid import uuid4
 
@@ -27,7 +28,8 @@ MANIFEST_VERSION: Final = 1
 NO_COMMIT: Final = ""
 """The commit id of the empty state, before the first commit."""
 
-_FILE_NAME = re.compile(r"(\d{12})-([0-9a-f]{32})\.(snapshot|delta)\.parquet")
+_ID: Final = re.compile(r"[0-9a-f]{32}")
+_FILE_NAME: Final = re.compile(r"(\d{12})-([0-9a-f]{32})\.(snapshot|delta)\.parquet")
 
 
 class FileKind(StrEnum):
@@ -160,29 +162,56 @@ class Manifest:
             )
         try:
             snapshot = content["snapshot"]
-            return cls(
-                application_id=str(content["application"]),
-                task_id=str(content["task"]),
-                fingerprint=str(content["fingerprint"]),
-                lineage=str(content["lineage"]),
+            manifest = cls(
+                application_id=_text(content["application"]),
+                task_id=_text(content["task"]),
+                fingerprint=_text(content["fingerprint"]),
+                lineage=_id(content["lineage"]),
                 snapshot=None if snapshot is None else _file(FileKind.SNAPSHOT, snapshot),
                 deltas=tuple(_file(FileKind.DELTA, delta) for delta in content["deltas"]),
-                bases=tuple(int(base) for base in content["bases"]),
+                bases=tuple(map(_number, content["bases"])),
             )
+            manifest._check_chain()
         except (KeyError, TypeError, ValueError) as error:
             raise FormatError(f"a manifest of version {version} is damaged ({error!r}): {text[:200]!r}") from error
+        return manifest
+
+    def _check_chain(self) -> None:
+        """Each file is that of the commit after the one before."""
+        for before, after in pairwise(self.files):
+            if after.sequence != before.sequence + 1:
+                raise ValueError(f"commit {after.sequence} follows commit {before.sequence}")
 
 
 def _file(kind: FileKind, fields: Any) -> DurableFile:
     sequence, commit, rows, size, checksum = fields
-    return DurableFile(kind, int(sequence), str(commit), int(rows), int(size), int(checksum))
+    return DurableFile(kind, _number(sequence), _id(commit), _number(rows), _number(size), _number(checksum))
+
+
+def _id(value: Any) -> str:
+    """An id as ``new_commit_id`` makes them: part of a path, so nothing else may stand there."""
+    if not _ID.fullmatch(_text(value)):
+        raise ValueError(f"{value!r} is no id")
+    return _text(value)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value
+
+
+def _number(value: Any) -> int:
+    if type(value) is not int or value < 0:
+        raise TypeError(f"{value!r} is no count")
+    return value
 
 
 def _parsed(text: str) -> dict[str, Any]:
     refusal = f"this is not a manifest: {text[:200]!r}; was the state value written by Millpond?"
     try:
         content = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise FormatError(refusal) from error
     if not isinstance(content, dict):
         raise FormatError(refusal)

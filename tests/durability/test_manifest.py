@@ -70,6 +70,26 @@ def test_a_manifest_with_a_field_of_another_shape_is_damaged(field: str, damage:
         Manifest.from_json(json.dumps(json.loads(VERSION_1) | {field: damage}))
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"lineage": "../../elsewhere"},
+        {"lineage": "C" * 32},
+        {"lineage": "c" * 31 + "\n"},
+        {"snapshot": [3, "../" * 10 + "aa", 10, 1000, 7]},
+        {"snapshot": [-1, "a" * 32, 10, 1000, 7]},
+        {"snapshot": [3, "a" * 32, 10, True, 7]},
+        {"snapshot": [3, "a" * 32, "10", 1000, 7]},
+        {"deltas": [[6, "b" * 32, 2, 300, 8]]},
+        {"bases": [1.5]},
+        {"application": 17},
+    ],
+)
+def test_what_no_commit_writes_is_refused(damage: dict[str, object]) -> None:
+    with pytest.raises(FormatError, match="damaged"):
+        Manifest.from_json(json.dumps(json.loads(VERSION_1) | damage))
+
+
 def test_names_of_files_tell_their_sequence() -> None:
     assert sequence_of(file_name(FileKind.DELTA, 17, "a" * 32)) == 17
     assert DELTA.name == "000000000004-bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb.delta.parquet"
