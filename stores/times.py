@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
+from enum import IntEnum
 from typing import Final, NoReturn, TypeAlias
 
 from millpond.errors import ConfigurationError
@@ -46,6 +47,27 @@ _TERM = re.compile(
     r"(?P<sign>[-+]?)\s*(?P<number>\d{1,20}(?:\.\d{0,9})?|\.\d{1,9})(?P<space>\s*)(?P<unit>[a-z]+)(?:\s+|$)", re.ASCII
 )
 _EXAMPLE: Final = "write it as Spark does, e.g. '5 minutes' or '1 hour 30 minutes'"
+
+
+class TimeUnit(IntEnum):
+    """What the integers of a topology's times count; the value is its length in microseconds."""
+
+    MICROSECOND = 1
+    """That of verbs."""
+
+    MILLISECOND = 1_000
+    """That of topologies."""
+
+    def shown(self, time: int) -> str:
+        """A point in time as text, in UTC; the bare number if no calendar has it.
+
+        >>> TimeUnit.MILLISECOND.shown(4102444800000), TimeUnit.MILLISECOND.shown(MAX_TIME)
+        ('2100-01-01T00:00:00+00:00', '9223372036854775807')
+        """
+        try:
+            return (_EPOCH + time * int(self) * _MICROSECOND).isoformat()
+        except OverflowError:
+            return str(time)
 
 
 def to_instant(time: Instant, what: str = "time") -> int:

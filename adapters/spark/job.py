@@ -19,6 +19,9 @@ from millpond.stores.directory import check_plain_name
 from millpond.stores.durability.claim import claim
 from millpond.stores.durability.storage import Storage
 from millpond.stores.registry import supplier
+from millpond.stores.times import Duration, to_micros
+
+DEFAULT_MAX_AHEAD: Final = "1 day"
 
 BACKEND_CONF: Final = "spark.millpond.backend"
 DEFAULT_BACKEND: Final = "rocksdb"
@@ -35,6 +38,7 @@ class Job:
         partitions: how many tasks share the work; None for the session's shuffle partitions.
         backend: of stores that do not name one; None for the session's.
         on_error: what happens to a record that cannot be processed.
+        max_ahead: how far a timestamp may be ahead of the wall clock, in microseconds; None for any distance.
     """
 
     application_id: str
@@ -43,6 +47,7 @@ class Job:
     partitions: int | None
     backend: str | BackendSupplier | None
     on_error: OnError
+    max_ahead: int | None
 
     @classmethod
     def of(
@@ -53,6 +58,7 @@ class Job:
         partitions: int | None,
         backend: str | BackendSupplier | None,
         on_error: str | OnError,
+        max_ahead: Duration | None,
     ) -> Self:
         """The job with these options.
 
@@ -63,7 +69,7 @@ class Job:
         if partitions is not None and partitions < 1:
             raise ConfigurationError(f"partitions must be 1 or more, not {partitions}")
         storage = Storage.from_uri(state_dir)
-        return cls(application_id, storage, local_dir, partitions, backend, _policy(on_error))
+        return cls(application_id, storage, local_dir, partitions, backend, _policy(on_error), _distance(max_ahead))
 
     def part(self, name: str) -> Self:
         """A part of the job with state of its own, ``<application_id>.<name>``.
@@ -106,6 +112,14 @@ class Job:
             local_dir=self.local_dir,
             supplier=chosen,
         )
+
+
+def _distance(max_ahead: Duration | None) -> int | None:
+    """How far a timestamp may be ahead, in microseconds."""
+    micros = None if max_ahead is None else to_micros(max_ahead, "max_ahead")
+    if micros is not None and micros < 0:
+        raise ConfigurationError(f"max_ahead is {max_ahead!r}; it must not be negative. None allows any distance")
+    return micros
 
 
 def _policy(on_error: str | OnError) -> OnError:

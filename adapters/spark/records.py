@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millpond.adapters.spark.changes import changing
+from millpond.adapters.spark.event_times import EventTimes
 from millpond.adapters.spark.unusable import REMEDY, OnError, Unusable, positions
 from millpond.errors import SerdeError
 from millpond.processors.distribution.exchange import Run, windows
@@ -35,6 +36,7 @@ class Source:
         value_serde: reads binary values; None if values are taken as they are.
         decode_key: whether the key column holds serialized keys.
         op: the name of the column that says which rows are deletes; empty if none are.
+        event_times: which timestamps are usable.
         on_error: what happens to unusable records.
     """
 
@@ -46,6 +48,7 @@ class Source:
     value_serde: Serde[Any] | None
     decode_key: bool
     op: str
+    event_times: EventTimes
     on_error: OnError
 
     @property
@@ -85,7 +88,7 @@ class RecordReader:
         table = self._unusable.drop(
             table, positions(pc.is_null(table["key"])), CounterName.DROPPED_NULL_KEY, source.key
         )
-        table = self._changing(self._unusable.untimed(table, source.timestamp))
+        table = self._changing(self._timed(table))
         if self._judges and source.value_serde is not None:
             refused: list[int] = []
             deque(_attempt(source.value_serde.deserialize, table["value"].to_pylist(), refused), maxlen=0)
@@ -100,9 +103,13 @@ class RecordReader:
         Raises:
             RecordError: a record is unusable, and the policy is to fail.
         """
-        for run in windows(0, self._changing(self._unusable.untimed(table, self._source.timestamp))):
+        for run in windows(0, self._changing(self._timed(table))):
             yield self._decoded(run)
             self._unusable.seen += len(run.keys)
+
+    def _timed(self, table: pa.Table) -> pa.Table:
+        """The rows with good timestamps."""
+        return self._unusable.timed(table, self._source.timestamp, self._source.event_times)
 
     def _changing(self, table: pa.Table) -> pa.Table:
         """The rows that change something; a delete has no value."""

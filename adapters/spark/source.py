@@ -13,12 +13,14 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from millpond.adapters.spark.column_types import check_leaf_types, check_operations
+from millpond.adapters.spark.event_times import EventTimes
 from millpond.adapters.spark.names import named
 from millpond.adapters.spark.records import Source
 from millpond.adapters.spark.unusable import OnError
 from millpond.errors import ConfigurationError
 from millpond.processors.options.records import Consumed
 from millpond.stores.serdes import BYTES, JSON, MSGPACK, Serde, serde
+from millpond.stores.times import TimeUnit
 
 _NATIVE: Final[Mapping[str, tuple[type[T.DataType], ...]]] = {
     "string": (T.StringType, T.CharType, T.VarcharType),
@@ -57,7 +59,13 @@ _WHOLE_ROW: Final = "(the whole row)"
 
 
 def select_source(
-    frame: DataFrame, topic: str, consumed: Consumed, on_error: OnError, *, keyed: bool
+    frame: DataFrame,
+    topic: str,
+    consumed: Consumed,
+    on_error: OnError,
+    *,
+    keyed: bool,
+    max_ahead: int | None = None,
 ) -> tuple[DataFrame, Source]:
     """The DataFrame's records as columns key, value, timestamp (long, milliseconds), and how to read them.
 
@@ -67,6 +75,7 @@ def select_source(
         consumed: names the columns and the serdes.
         on_error: what happens to unusable records.
         keyed: whether a key's bytes decide where its record goes.
+        max_ahead: how far timestamps may be ahead of the wall clock, in microseconds; None for any distance.
 
     Raises:
         ConfigurationError: a column is missing or of a type that its serde cannot take, or keys need a serde.
@@ -101,6 +110,7 @@ def select_source(
         value_serde=value_serde if decode_value else None,
         decode_key=decode_key,
         op=consumed.op or "",
+        event_times=EventTimes(TimeUnit.MILLISECOND, max_ahead),
         on_error=on_error,
     )
     time = _milliseconds(frame, topic, consumed.timestamp)

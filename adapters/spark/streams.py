@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from millpond.adapters.spark.dataflow import Dataflow
 from millpond.adapters.spark.inspection import CommittedStore, plain_rows
-from millpond.adapters.spark.job import Job
+from millpond.adapters.spark.job import DEFAULT_MAX_AHEAD, Job
 from millpond.adapters.spark.session import check_workers, start_coordinator
 from millpond.adapters.spark.sink import Sink
 from millpond.adapters.spark.source import select_source
@@ -19,6 +19,7 @@ from millpond.errors import ConfigurationError
 from millpond.processors.distribution.plan import Plan, make_plan
 from millpond.processors.runtime.topology import Topology
 from millpond.stores.backend import BackendSupplier
+from millpond.stores.times import Duration
 
 
 class SparkStreams:
@@ -35,6 +36,9 @@ class SparkStreams:
         backend: the backend of stores that do not name one: a name, a URL or a supplier; by default the session's
             ``spark.millpond.backend``, or else ``rocksdb``.
         on_error: what happens to a record that cannot be processed: ``"fail"`` or ``"skip"``.
+        max_ahead: how far a timestamp may be ahead of the clock of the worker that reads it; one that is further ahead
+            cannot be processed (``on_error``), because it would move stream time for all. None, or a longer time, is
+            for timestamps that do not follow the wall clock.
 
     Raises:
         ConfigurationError: an option is missing or invalid.
@@ -50,9 +54,10 @@ class SparkStreams:
         partitions: int | None = None,
         backend: str | BackendSupplier | None = None,
         on_error: str | OnError = OnError.FAIL,
+        max_ahead: Duration | None = DEFAULT_MAX_AHEAD,
     ) -> None:
         self._topology = topology
-        self._job = Job.of(application_id, state_dir, local_dir, partitions, backend, on_error)
+        self._job = Job.of(application_id, state_dir, local_dir, partitions, backend, on_error, max_ahead)
 
     def transform(
         self, inputs: Mapping[str, DataFrame], *, sink: str | None = None, complete: DataFrame | None = None
@@ -81,7 +86,12 @@ class SparkStreams:
         output = Sink.of(plan.sink, self._topology.sinks[plan.sink].produced)
         prepared = {
             topic: select_source(
-                inputs[topic], topic, node.consumed, self._job.on_error, keyed=not plan.is_map_side(plan.readers[topic])
+                inputs[topic],
+                topic,
+                node.consumed,
+                self._job.on_error,
+                keyed=not plan.is_map_side(plan.readers[topic]),
+                max_ahead=self._job.max_ahead,
             )
             for topic, node in plan.topics.items()
         }

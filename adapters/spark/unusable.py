@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millpond.adapters.spark.event_times import EventTimes
 from millpond.errors import RecordError
 from millpond.processors.distribution.execution import Decoder, shown
 from millpond.processors.runtime.counters import CounterName
@@ -20,6 +21,7 @@ SKIP_REASONS: Final = (
     CounterName.DROPPED_NULL_KEY,
     CounterName.DROPPED_BAD_KEY,
     CounterName.DROPPED_BAD_TIMESTAMP,
+    CounterName.DROPPED_FUTURE_TIMESTAMP,
     CounterName.DROPPED_BAD_VALUE,
 )
 """Why a record is unusable."""
@@ -79,8 +81,8 @@ class Unusable:
         self._on_error = on_error
         self._split = split
 
-    def drop(self, table: pa.Table, refused: list[int], reason: CounterName, column: str) -> pa.Table:
-        """The rows without those at the refused positions.
+    def drop(self, table: pa.Table, refused: list[int], reason: CounterName, column: str, detail: str = "") -> pa.Table:
+        """The rows without those at the refused positions; ``detail`` goes into the message.
 
         Raises:
             RecordError: there are such rows, and the policy is to fail.
@@ -88,23 +90,41 @@ class Unusable:
         if not refused:
             return table
         names = table.column_names
-        self.refuse(refused, reason, column, lambda row: {name: table[name][row].as_py() for name in names})
+        self.refuse(refused, reason, column, lambda row: {name: table[name][row].as_py() for name in names}, detail)
         mask = np.ones(table.num_rows, dtype=bool)
         mask[refused] = False
         return table.filter(pa.array(mask))
 
-    def untimed(self, table: pa.Table, column: str) -> pa.Table:
-        """The rows whose timestamp is neither null nor negative; ``column`` is what the user calls it.
+    def timed(self, table: pa.Table, column: str, event_times: EventTimes) -> pa.Table:
+        """The rows whose timestamp is neither null, nor negative, nor too far ahead of the wall clock.
+
+        Args:
+            table: the rows.
+            column: what the user calls the column ``timestamp``.
+            event_times: says what is too far.
 
         Raises:
             RecordError: there are others, and the policy is to fail.
         """
         times: Any = table["timestamp"]
         untimed: Any = pc.fill_null(pc.less(times, pa.scalar(0)), True)
-        return self.drop(table, positions(untimed), CounterName.DROPPED_BAD_TIMESTAMP, column)
+        table = self.drop(table, positions(untimed), CounterName.DROPPED_BAD_TIMESTAMP, column)
+        now = event_times.now()
+        latest = event_times.latest(now)
+        times = table["timestamp"]
+        if latest is None or not table.num_rows or pc.max(times).as_py() <= latest:
+            return table
+        ahead = positions(pc.greater(times, pa.scalar(latest)))
+        detail = event_times.objection(times[ahead[0]].as_py(), now)
+        return self.drop(table, ahead, CounterName.DROPPED_FUTURE_TIMESTAMP, column, detail)
 
     def refuse(
-        self, refused: list[int], reason: CounterName, column: str, entries_of: Callable[[int], Mapping[str, Any]]
+        self,
+        refused: list[int],
+        reason: CounterName,
+        column: str,
+        entries_of: Callable[[int], Mapping[str, Any]],
+        detail: str = "",
     ) -> None:
         """Count the refused records, or fail with the first of them, of which ``entries_of`` gives the entries."""
         if not refused:
@@ -116,7 +136,8 @@ class Unusable:
         fault = reason.removeprefix("dropped-").replace("-", " ")
         raise RecordError(
             f"topic {self._topic!r}: column {column!r}: {fault} in row "
-            f"{self.seen + refused[0]} of Spark partition {self._split} ({entries}); {REMEDY}"
+            f"{self.seen + refused[0]} of Spark partition {self._split} ({entries}){detail and f': {detail}'}; "
+            f"{REMEDY}"
         )
 
 

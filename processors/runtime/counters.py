@@ -27,6 +27,9 @@ class CounterName(StrEnum):
     DROPPED_BAD_TIMESTAMP = "dropped-bad-timestamp"
     """A record whose timestamp is null or negative."""
 
+    DROPPED_FUTURE_TIMESTAMP = "dropped-future-timestamp"
+    """A record whose timestamp is further ahead of the wall clock than ``max_ahead`` allows."""
+
     DROPPED_BAD_VALUE = "dropped-bad-value"
     """A record whose value its serde cannot read."""
 

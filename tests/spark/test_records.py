@@ -1,5 +1,6 @@
 """What becomes of the rows of a Spark partition: no worker and no session is needed to tell."""
 
+import time
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from millpond.adapters.spark import OnError
+from millpond.adapters.spark.event_times import EventTimes
 from millpond.adapters.spark.map_side import ProcessAndSend, ProcessToSink, SendToTasks
 from millpond.adapters.spark.records import RecordReader, Source
 from millpond.adapters.spark.sink import Sink
@@ -19,7 +21,10 @@ from millpond.processors.distribution.exchange import EXCHANGE_SCHEMA, Blob, gat
 from millpond.processors.distribution.plan import make_plan
 from millpond.processors.distribution.router import Route, Router
 from millpond.stores.serdes import Serde
+from millpond.stores.times import MAX_TIME, TimeUnit
 
+DAY = 86_400_000_000
+YEAR_2100 = 4_102_444_800_000
 NUMBERS = {(part, partition): 10 * part + partition for part in range(2) for partition in range(2)}
 
 
@@ -52,11 +57,12 @@ def values() -> CountingSerde:
 
 
 @pytest.fixture
-def source(keys: CountingSerde, values: CountingSerde) -> Callable[[str], Source]:
+def source(keys: CountingSerde, values: CountingSerde) -> Callable[..., Source]:
     """How a topic of binary keys and values is read under an ``on_error``."""
 
-    def make(on_error: str) -> Source:
-        return Source("words", "k", "v", "at", keys, values, True, "", OnError(on_error))
+    def make(on_error: str, max_ahead: int | None = DAY) -> Source:
+        event_times = EventTimes(TimeUnit.MILLISECOND, max_ahead)
+        return Source("words", "k", "v", "at", keys, values, True, "", event_times, OnError(on_error))
 
     return make
 
@@ -80,7 +86,7 @@ MIXED = [
 
 
 def test_on_the_map_side_each_key_and_value_is_read_once(
-    source: Callable[[str], Source], keys: CountingSerde, values: CountingSerde
+    source: Callable[..., Source], keys: CountingSerde, values: CountingSerde
 ) -> None:
     builder = StreamsBuilder()
     builder.stream("words", Consumed(keys, values)).map_values(lambda word: word and word.upper()).to(
@@ -100,7 +106,7 @@ def test_on_the_map_side_each_key_and_value_is_read_once(
 
 
 def test_records_sent_on_from_the_map_side_were_read_once(
-    source: Callable[[str], Source], keys: CountingSerde, values: CountingSerde
+    source: Callable[..., Source], keys: CountingSerde, values: CountingSerde
 ) -> None:
     builder = StreamsBuilder()
     words = builder.stream("words", Consumed(keys, values)).select_key(lambda _, word: word, key_serde="string")
@@ -113,7 +119,7 @@ def test_records_sent_on_from_the_map_side_were_read_once(
 
 
 def test_records_sent_as_they_are_are_read_by_their_task_alone(
-    source: Callable[[str], Source], keys: CountingSerde, values: CountingSerde
+    source: Callable[..., Source], keys: CountingSerde, values: CountingSerde
 ) -> None:
     builder = StreamsBuilder()
     builder.stream("words", Consumed(keys, values)).group_by_key().count().to("counts", Produced(schema="value long"))
@@ -139,7 +145,7 @@ def test_records_sent_as_they_are_are_read_by_their_task_alone(
     ],
 )
 def test_an_unreadable_record_fails_its_task_with_topic_column_and_content(
-    source: Callable[[str], Source], record: tuple[bytes, bytes, int], message: str
+    source: Callable[..., Source], record: tuple[bytes, bytes, int], message: str
 ) -> None:
     table, _ = RecordReader(source("fail"), 7).rows(pa.Table.from_batches([rows(*GOOD, record)]))
     (run,) = windows(0, table)
@@ -148,7 +154,7 @@ def test_an_unreadable_record_fails_its_task_with_topic_column_and_content(
 
 
 def test_records_sent_as_they_are_are_judged_where_unusable_ones_are_skipped(
-    source: Callable[[str], Source], keys: CountingSerde, values: CountingSerde
+    source: Callable[..., Source], keys: CountingSerde, values: CountingSerde
 ) -> None:
     builder = StreamsBuilder()
     builder.stream("words", Consumed(keys, values)).group_by_key().count().to("counts", Produced(schema="value long"))
@@ -178,7 +184,7 @@ def test_records_sent_as_they_are_are_judged_where_unusable_ones_are_skipped(
     ],
 )
 def test_an_unusable_record_fails_with_topic_column_row_and_content(
-    source: Callable[[str], Source], record: tuple[bytes, bytes, int | None], message: str, sent: bool
+    source: Callable[..., Source], record: tuple[bytes, bytes, int | None], message: str, sent: bool
 ) -> None:
     reader = RecordReader(source("fail"), 7)
     first, second = (pa.Table.from_batches([rows(*chunk)]) for chunk in (GOOD, [*GOOD[:50], record, *GOOD]))
@@ -192,7 +198,7 @@ def test_an_unusable_record_fails_with_topic_column_row_and_content(
 
 
 def test_a_record_without_a_key_is_unusable_only_where_its_key_decides_where_it_goes(
-    source: Callable[[str], Source],
+    source: Callable[..., Source],
 ) -> None:
     table = pa.Table.from_batches([rows((None, b"v", 1))])
     ((batch),) = RecordReader(source("fail"), 0).batches(table)
@@ -201,8 +207,35 @@ def test_a_record_without_a_key_is_unusable_only_where_its_key_decides_where_it_
         RecordReader(source("fail"), 0).rows(table)
 
 
-def test_bytes_of_keys_are_those_of_the_rows_that_are_left(source: Callable[[str], Source]) -> None:
+def test_bytes_of_keys_are_those_of_the_rows_that_are_left(source: Callable[..., Source]) -> None:
     reader = RecordReader(source("skip"), 0)
     table, keys = reader.rows(pa.Table.from_batches([rows((b"bad", b"v", 1), (b"a", b"bad", 2), (b"b", b"v", 3))]))
     assert keys == table["key"].to_pylist() == [b"b"]
     assert reader.skipped == {"dropped-bad-value": 1, "dropped-bad-key": 1}
+
+
+@pytest.mark.parametrize("sent", [True, False])
+def test_a_timestamp_far_ahead_of_the_wall_clock_fails_and_says_what_to_do(
+    source: Callable[..., Source], sent: bool
+) -> None:
+    reader = RecordReader(source("fail"), 7)
+    table = pa.Table.from_batches([rows(*GOOD, (b"k", b"v", YEAR_2100))])
+    message = (
+        r"topic 'words': column 'at': future timestamp in row 100 of Spark partition 7 \(.*timestamp=4102444800000\): "
+        r"2100-01-01T00:00:00\+00:00 is more than 1 day, 0:00:00 \(max_ahead\) ahead of the wall clock, 20\d\d-.*; "
+        r"if .* set max_ahead=None or a longer one; clean the input, or set on_error='skip'"
+    )
+    with pytest.raises(RecordError, match=message):
+        reader.rows(table) if sent else list(reader.batches(table))
+
+
+def test_timestamps_too_far_ahead_are_skipped_and_counted_and_none_is_without_a_limit(
+    source: Callable[..., Source],
+) -> None:
+    now = int(time.time() * 1000)
+    records = [(b"k", b"v", at) for at in (now + DAY // 1000 - 60_000, now + DAY // 1000 + 60_000, YEAR_2100, MAX_TIME)]
+    table = pa.Table.from_batches([rows(*records)])
+    reader = RecordReader(source("skip"), 0)
+    assert reader.rows(table)[0].num_rows == 1
+    assert reader.skipped == {"dropped-future-timestamp": 3}
+    assert RecordReader(source("fail", None), 0).rows(table)[0].num_rows == 4

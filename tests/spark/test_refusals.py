@@ -58,6 +58,8 @@ def test_an_unknown_backend_is_refused(streams: Make, words: DataFrame, spark: S
 def test_wrong_options_are_refused(streams: Make) -> None:
     with pytest.raises(ConfigurationError, match="on_error is 'ignore'; give one of 'fail', 'skip'"):
         streams(on_error="ignore")
+    with pytest.raises(ConfigurationError, match="max_ahead is '-1 day'; it must not be negative"):
+        streams(max_ahead="-1 day")
     with pytest.raises(ConfigurationError, match="partitions must be 1 or more, not 0"):
         streams(partitions=0)
     with pytest.raises(ConfigurationError, match="state directory is empty"):

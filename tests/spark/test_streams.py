@@ -141,6 +141,7 @@ BAD_WORDS = [
     (b"good", b"{no json", 5),
     (b"good", b'"y"', 6),
     (b"untimed", b'"null time"', None),
+    (b"good", b'"the year 2100"', 4_102_444_800_000),
 ]
 
 
@@ -169,6 +170,7 @@ def test_unusable_records_are_left_out_and_counted(spark: SparkSession, tmp_path
         "dropped_null_key": 1,
         "dropped_bad_key": 1,
         "dropped_bad_timestamp": 2,
+        "dropped_future_timestamp": 1,
         "dropped_bad_value": 1,
     }
     counts = {column.replace("_", "-"): count for column, count in columns.items()}

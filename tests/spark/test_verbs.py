@@ -214,11 +214,14 @@ def test_the_words_of_change_feeds_are_understood_and_others_fail_or_are_counted
     strange = feed.withColumn("op", F.when(F.col("n") == 4, "truncate").otherwise(F.col("op")))
     with pytest.raises(Exception, match=r"column 'op': bad value in row 4 .* op='truncate'"):
         job.pond().latest(strange.coalesce(1), key="id", time="at", history=0, op="op").collect()
-    skipping = job.pond(on_error="skip").latest(job.arrive("feed", strange), key="id", time="at", history=0, op="op")
+    future = strange.where("n = 0").withColumn("at", F.lit("2100-01-01").cast("timestamp"))
+    arriving = job.arrive("feed", strange.union(future))
+    skipping = job.pond(on_error="skip").latest(arriving, key="id", time="at", history=0, op="op")
     query = job.run(skipping)
     assert [row[0] for row in job.written(skipping.select("n"), "out")].count(4) == 0
     metrics = query.recentProgress[0].observedMetrics
     assert metrics["millpond.latest-id.input"].dropped_bad_value == 1
+    assert metrics["millpond.latest-id.input"].dropped_future_timestamp == 1
     assert "millpond.latest-id.operator.0" in metrics
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import types as T
 
-from millpond.adapters.spark.job import Job
+from millpond.adapters.spark.job import DEFAULT_MAX_AHEAD, Job
 from millpond.adapters.spark.unusable import OnError
 from millpond.adapters.spark.verbs.arguments import (
     INPUT,
@@ -70,6 +70,9 @@ class Millpond:
         backend: a name, a URL or a supplier; by default the session's ``spark.millpond.backend``, or else ``rocksdb``.
         on_error: what happens to a row that cannot be processed (no key, no time, an unknown operation): ``"fail"`` or
             ``"skip"``.
+        max_ahead: how far a time may be ahead of the clock of the worker that reads it; one that is further ahead
+            cannot be processed (``on_error``), because it would move stream time for all. None, or a longer time, is
+            for times that do not follow the wall clock.
         complete: a streaming DataFrame any row of which says that all inputs are complete: then whatever waits for a
             grace or a window comes out.
 
@@ -86,9 +89,10 @@ class Millpond:
         partitions: int | None = None,
         backend: str | BackendSupplier | None = None,
         on_error: str | OnError = OnError.FAIL,
+        max_ahead: Duration | None = DEFAULT_MAX_AHEAD,
         complete: DataFrame | None = None,
     ) -> None:
-        job = Job.of(application_id, state_dir, local_dir, partitions, backend, on_error)
+        job = Job.of(application_id, state_dir, local_dir, partitions, backend, on_error, max_ahead)
         self._runner = VerbRunner(job, complete)
         self._verbs: dict[str, tuple[VerbRun, Verb]] = {}
 

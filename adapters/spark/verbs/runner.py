@@ -13,6 +13,7 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from millpond.adapters.spark.dataflow import Dataflow
+from millpond.adapters.spark.event_times import EventTimes
 from millpond.adapters.spark.inspection import CommittedStore
 from millpond.adapters.spark.job import Job
 from millpond.adapters.spark.names import did_you_mean
@@ -30,6 +31,7 @@ from millpond.stores.rows.packing import RowCodec
 from millpond.stores.rows.schemas import Schemas
 from millpond.stores.rows.tuple_keys import KeyCodec
 from millpond.stores.serdes import Serde
+from millpond.stores.times import TimeUnit
 
 
 @dataclass(frozen=True)
@@ -173,7 +175,8 @@ class VerbRun:
 
     def _source(self, rows: RowInput, verb: Verb, value_serde: Serde[Any] | None) -> RowSource:
         key, time, op = ", ".join(rows.keys), _shown(rows.time), _shown(rows.op)
-        return RowSource(verb.inputs[rows.role], key, time, op, value_serde, self.job.on_error)
+        event_times = EventTimes(TimeUnit.MICROSECOND, self.job.max_ahead)
+        return RowSource(verb.inputs[rows.role], key, time, op, event_times, value_serde, self.job.on_error)
 
     def _columns(self, schema: pa.Schema) -> T.StructType:
         """The columns of the result as Spark has them: of the type that they have in an input, if they are from one.

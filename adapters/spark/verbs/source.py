@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from millpond.adapters.spark.changes import changing
+from millpond.adapters.spark.event_times import EventTimes
 from millpond.adapters.spark.unusable import REMEDY, OnError, Unusable
 from millpond.processors.distribution.execution import Decoder
 from millpond.processors.runtime.counters import CounterName
@@ -24,6 +25,7 @@ class RowSource:
     Attributes:
         input: how rows become records.
         key, time, op: what messages call the columns.
+        event_times: which times are usable.
         value_serde: reads packed values; None if processors take them as bytes.
         on_error: what happens to unusable rows.
     """
@@ -32,6 +34,7 @@ class RowSource:
     key: str
     time: str
     op: str
+    event_times: EventTimes
     value_serde: Serde[Any] | None
     on_error: OnError
 
@@ -69,7 +72,7 @@ class RowReader:
         """
         source, input_, given = self._source, self._source.input, table.num_rows
         table = self._unusable.drop(table, input_.keyless(table), CounterName.DROPPED_NULL_KEY, source.key)
-        table = self._unusable.untimed(table, source.time)
+        table = self._unusable.timed(table, source.time, source.event_times)
         table, changes = changing(table, self._unusable, source.op)
         keys = input_.keys_of(table)
         columns: list[Any] = [

@@ -1,0 +1,40 @@
+"""Event times as a reader judges them: the unit that they count, and how far they may be ahead of the wall clock.
+
+Rule of this module: it is the only place of the readers that reads a clock, that of the worker, once for each chunk.
+"""
+
+import time
+from dataclasses import dataclass
+from datetime import timedelta
+
+from millpond.stores.times import MAX_TIME, TimeUnit
+
+
+@dataclass(frozen=True)
+class EventTimes:
+    """The event times of one input. Travels to the workers.
+
+    Attributes:
+        unit: what they count, since 1970.
+        max_ahead: how far they may be ahead of the wall clock, in microseconds; None for any distance.
+    """
+
+    unit: TimeUnit
+    max_ahead: int | None
+
+    def now(self) -> int:
+        """The wall-clock time, in microseconds since 1970."""
+        return time.time_ns() // 1_000
+
+    def latest(self, now: int) -> int | None:
+        """The latest event time that is not too far ahead of ``now``, in their own unit; None if none is."""
+        return None if self.max_ahead is None else min((now + self.max_ahead) // self.unit, MAX_TIME)
+
+    def objection(self, event_time: int, now: int) -> str:
+        """What a message says of an event time, in its own unit, that is too far ahead of ``now``."""
+        assert self.max_ahead is not None
+        return (
+            f"{self.unit.shown(event_time)} is more than {timedelta(microseconds=self.max_ahead)} (max_ahead) ahead of "
+            f"the wall clock, {TimeUnit.MICROSECOND.shown(now)}; if these times do not follow it, set "
+            "max_ahead=None or a longer one"
+        )
