@@ -47,8 +47,7 @@ def evolve_schemas(
         for number in _numbers(storage, application_id, place):
             storage.delete(_path(application_id, place, number))
     path = _path(application_id, place, after.number)
-    with storage.writing(path) as stream:
-        stream.write(after.to_json().encode())
+    storage.put(path, after.to_json().encode())
     if _newest(storage, application_id, place) != after:
         raise StateConflictError(
             f"{storage.describe(path)} was written by another job at the same time; start one job after the other"

@@ -1,25 +1,30 @@
 """Where durable files live: a place that every worker can reach, through ``pyarrow.fs``.
 
 Rule of this module: it moves bytes and does not know what they mean. Paths are relative to the storage's root and
-use ``/``. A file is written once, under a name that nobody else uses, and never changed.
+use ``/``. A file is written once, under a name that nobody else uses, and never changed. Once it is written it
+survives a loss of power; on a local file system that takes syncing (``millpond.stores.durability.sync``).
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import import_module
 from os import getpid
 from pathlib import Path
 from posixpath import join
 from typing import Any, NamedTuple, Self
+from urllib.parse import parse_qsl, urlencode
+from uuid import uuid4
 
 import pyarrow as pa
 from pyarrow import fs
 
 from millpond.errors import ConfigurationError, DurabilityError, MissingFileError
+from millpond.stores.durability.sync import directory_is_new, sync_file
 
 _HADOOP_SCHEMES = {"s3a": "s3", "s3n": "s3"}
+_SYNC_VALUES = {"true": True, "false": False}
 _DROP_CHUNK = 1 << 24
 
 
@@ -36,15 +41,22 @@ class Storage:
     """A directory on a file system or object store. It can be pickled; each process makes its own connection.
 
     Build it with ``from_uri``.
+
+    Attributes:
+        uri: where it is.
+        sync: whether files on a local file system are synced; all others keep what they have taken by themselves.
     """
 
     uri: str
+    sync: bool = field(default=True, kw_only=True)
 
     @classmethod
     def from_uri(cls, uri: str | Path) -> Self:
         """The storage at a path or URI: local, ``s3://``, ``gs://``, ``hdfs://``, ``abfs://``, or one of fsspec's.
 
-        Options of the file system go into the URI, as ``pyarrow.fs.FileSystem.from_uri`` takes them.
+        Options of the file system go into the URI, as ``pyarrow.fs.FileSystem.from_uri`` takes them. A local
+        directory also takes ``file:///directory?sync=false``: its files are not synced, which saves some of the time
+        of a commit, and a loss of power may cost commits that were kept.
 
         Raises:
             ConfigurationError: no file system is known for the URI, or it cannot be reached.
@@ -53,9 +65,13 @@ class Storage:
         if not text:
             raise ConfigurationError("the state directory is empty; give a path or a URI such as s3://bucket/prefix")
         scheme, separator, rest = text.partition("://")
-        storage = cls(
-            _HADOOP_SCHEMES.get(scheme, scheme) + separator + rest if separator else str(Path(text).absolute())
-        )
+        if not separator:
+            storage = cls(str(Path(text).absolute()))
+        elif scheme == "file":
+            place, sync = _without_sync(text)
+            storage = cls(place, sync=sync)
+        else:
+            storage = cls(_HADOOP_SCHEMES.get(scheme, scheme) + separator + rest)
         storage._connect()
         return storage
 
@@ -83,14 +99,46 @@ class Storage:
             stream = _open_output(filesystem, location)
             try:
                 yield stream
-            except BaseException:
                 stream.close()
-                _delete(filesystem, location)
+                self._make_safe(filesystem, location)
+            except BaseException:
+                with suppress(OSError):
+                    stream.close()
+                with suppress(OSError):
+                    _delete(filesystem, location)
                 raise
-            stream.close()
         except OSError as error:
-            raise DurabilityError(
-                f"cannot write {self.describe(path)}: {error}; check the free space, the permissions and the connection"
+            raise self._unwritable(path, error) from error
+
+    def put(self, path: str, content: bytes) -> None:
+        """Write a small file that is found by its name alone: it appears whole, or not at all.
+
+        Raises:
+            DurabilityError: the storage failed.
+        """
+        filesystem, location = self._locate(path)
+        if not isinstance(filesystem, fs.LocalFileSystem):
+            with self.writing(path) as stream:
+                stream.write(content)
+            return
+        draft = f"{path}.{uuid4().hex}"
+        with self.writing(draft) as stream:
+            stream.write(content)
+        try:
+            filesystem.move(self._locate(draft)[1], location)
+            self._make_safe(filesystem, location)
+        except OSError as error:
+            raise self._unwritable(path, error) from error
+
+    def _make_safe(self, filesystem: Any, location: str) -> None:
+        if not (self.sync and isinstance(filesystem, fs.LocalFileSystem)):
+            return
+        try:
+            sync_file(location, self._connect()[1])
+        except OSError as error:
+            raise OSError(
+                f"it cannot be synced ({error}); if its file system cannot do that at all, give the state directory "
+                "as file:///directory?sync=false"
             ) from error
 
     def reading(self, path: str) -> Any:
@@ -174,8 +222,23 @@ class Storage:
         except OSError as error:
             raise DurabilityError(f"cannot delete {self.describe(path)}: {error}") from error
 
+    def _unwritable(self, path: str, error: OSError) -> DurabilityError:
+        return DurabilityError(
+            f"cannot write {self.describe(path)}: {error}; check the free space, the permissions and the connection"
+        )
+
     def _unreadable(self, path: str, error: OSError) -> DurabilityError:
         return DurabilityError(f"cannot read {self.describe(path)}: {error}; check the permissions and the connection")
+
+
+def _without_sync(uri: str) -> tuple[str, bool]:
+    """The URI without the option ``sync``, and that option's value."""
+    place, _, query = uri.partition("?")
+    options = dict(parse_qsl(query, keep_blank_values=True))
+    value = options.pop("sync", "true")
+    if value not in _SYNC_VALUES:
+        raise ConfigurationError(f"the state directory {uri!r} says sync={value}; say sync=true or sync=false")
+    return place + ("?" + urlencode(options) if options else ""), _SYNC_VALUES[value]
 
 
 @lru_cache
@@ -209,6 +272,7 @@ def _open_output(filesystem: Any, location: str) -> Any:
         return filesystem.open_output_stream(location)
     except FileNotFoundError:
         filesystem.create_dir(location.rpartition("/")[0], recursive=True)
+        directory_is_new(location)
         return filesystem.open_output_stream(location)
 
 

@@ -1,7 +1,9 @@
 """Storages, leases and claims."""
 
+import errno
 import os
 import pickle
+import shutil
 import subprocess
 import sys
 import time
@@ -68,6 +70,63 @@ def test_a_file_that_was_not_written_to_its_end_is_dropped(tmp_path: Path) -> No
     with pytest.raises(ZeroDivisionError):
         fail()
     assert storage.list("") == []
+
+
+@pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is synced, in order."""
+    paths: list[str] = []
+    sync = os.fsync
+
+    def noted(descriptor: int) -> None:
+        paths.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    return paths
+
+
+def test_a_finished_file_is_synced_and_so_is_the_way_to_it_whoever_made_it(tmp_path: Path, synced: list[str]) -> None:
+    (tmp_path / "state" / "app").mkdir(parents=True)
+    storage = Storage.from_uri(tmp_path / "state")
+    write(storage, "app/one", b"1")
+    way = [str(tmp_path / part) for part in ("state/app/one", "state/app", "state")]
+    assert synced[:4] == [*way, str(tmp_path)]
+    synced.clear()
+    write(storage, "app/two", b"2")
+    assert synced == [str(tmp_path / "state/app/two"), str(tmp_path / "state/app")]
+    synced.clear()
+    shutil.rmtree(tmp_path / "state")
+    write(storage, "app/one", b"1")
+    assert synced[:3] == way
+
+
+def test_syncing_can_be_turned_off_for_a_local_directory(tmp_path: Path, synced: list[str]) -> None:
+    storage = Storage.from_uri(f"file://{tmp_path}/state?sync=false")
+    assert storage.uri == f"file://{tmp_path}/state"
+    write(pickle.loads(pickle.dumps(storage)), "one", b"1")
+    assert synced == []
+    with pytest.raises(ConfigurationError, match="sync=maybe"):
+        Storage.from_uri(f"file://{tmp_path}?sync=maybe")
+
+
+def test_a_file_that_cannot_be_synced_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: int) -> None:
+        raise OSError(errno.EINVAL, "no such operation here")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    storage = Storage.from_uri(tmp_path)
+    with pytest.raises(DurabilityError, match="sync=false"):
+        write(storage, "one", b"1")
+    assert storage.list("") == []
+
+
+def test_a_small_file_appears_whole(tmp_path: Path) -> None:
+    storage = Storage.from_uri(tmp_path)
+    storage.put("a/one", b"1")
+    storage.put("a/one", b"2")
+    assert storage.read("a/one") == b"2"
+    assert len(storage.list("a")) == 1
 
 
 def test_a_storage_that_cannot_be_written_says_so(tmp_path: Path) -> None:
