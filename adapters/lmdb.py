@@ -107,6 +107,18 @@ class LmdbBackend(Backend):
                 max_spare_txns=1,
             )
             self._env.reader_check()
+        self._check_size()
+
+    def _check_size(self) -> None:
+        """Refuse a file that has lost its end: the process would be killed where it reads beyond it."""
+        pages = self.size_on_disk()
+        size = (self._directory / "data.mdb").stat().st_size
+        if size < pages:
+            self.close()
+            raise CorruptStoreError(
+                f"LMDB in {self._directory} is damaged (data.mdb has {size} bytes instead of {pages}); delete the "
+                "directory and restore the store"
+            )
 
     def get(self, key: bytes) -> bytes | None:
         read = self._read

@@ -252,6 +252,7 @@ class RocksDbSupplier(BackendSupplier):
     """
 
     name: ClassVar[str] = "rocksdb"
+    checksums: ClassVar[bool] = True
 
     block_cache: int = 256 * 2**20
     bloom_bits: int = 10

@@ -200,6 +200,13 @@ class BackendSupplier(ABC):
     persistent: ClassVar[bool] = True
     """Whether a backend that is opened again on the same directory shows what was written before."""
 
+    checksums: ClassVar[bool] = False
+    """Whether the engine has checksums by which it finds all bytes that have changed on the disk, whenever it reads
+    them, and also tells what it has lost when its process died.
+
+    The files of any other engine are compared with what they were when it closed them, each time it is opened.
+    """
+
     @classmethod
     @abstractmethod
     def from_options(cls, options: Mapping[str, str]) -> Self:

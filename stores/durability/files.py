@@ -158,7 +158,7 @@ def _opened(storage: Storage, manifest: Manifest, file: DurableFile) -> Iterator
     try:
         source = pa.BufferReader(storage.read(path)) if file.size <= _WHOLE else storage.reading(path)
     except MissingFileError as error:
-        raise missing_file(storage, manifest, file) from error
+        raise _missing_file(storage, manifest, file) from error
     with source:
         with _blaming(storage, manifest, file):
             metadata = _metadata(source, file)
@@ -167,7 +167,25 @@ def _opened(storage: Storage, manifest: Manifest, file: DurableFile) -> Iterator
         yield parquet
 
 
-def missing_file(storage: Storage, manifest: Manifest, file: DurableFile) -> MissingFileError:
+def broken_file(storage: Storage, manifest: Manifest) -> MissingFileError | CorruptFileError | None:
+    """The error for the first file of ``manifest`` that is gone or has another size, found out by one listing.
+
+    Raises:
+        DurabilityError: the storage failed.
+    """
+    if not manifest.files:
+        return None
+    sizes = {file.path: file.size for file in storage.list(manifest.directory)}
+    for file in manifest.files:
+        size = sizes.get(manifest.path(file))
+        if size is None:
+            return _missing_file(storage, manifest, file)
+        if size != file.size:
+            return _corrupt_file(storage, manifest, file, f"it has {size} bytes instead of {file.size}")
+    return None
+
+
+def _missing_file(storage: Storage, manifest: Manifest, file: DurableFile) -> MissingFileError:
     """The error for a file of ``manifest`` that is gone."""
     return MissingFileError(
         f"the file {storage.describe(manifest.path(file))} is gone, but the manifest of task {manifest.task_id!r} of "
@@ -290,7 +308,11 @@ def _blaming(storage: Storage, manifest: Manifest, file: DurableFile) -> Iterato
         yield
     except (OSError, pa.ArrowException) as error:
         storage.probe(path)
-        raise CorruptFileError(
-            f"the file {storage.describe(path)} of task {manifest.task_id!r} is damaged: {error}; put an undamaged "
-            "copy back, or restart the query at a batch that does not need it"
-        ) from error
+        raise _corrupt_file(storage, manifest, file, error) from error
+
+
+def _corrupt_file(storage: Storage, manifest: Manifest, file: DurableFile, fault: object) -> CorruptFileError:
+    return CorruptFileError(
+        f"the file {storage.describe(manifest.path(file))} of task {manifest.task_id!r} is damaged: {fault}; put an "
+        "undamaged copy back, or restart the query at a batch that does not need it"
+    )

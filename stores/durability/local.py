@@ -1,18 +1,30 @@
 """The local copy of one store: a cache of its durable state in a backend.
 
-Rule of this module: it decides whether a copy can be trusted. At the manifest's commit: use it. At an earlier commit of
-the manifest: replay what is missing. Anything else (ahead, on another branch, of another boot, damaged): throw it away
-and restore. The caller holds the lease on the task's directory.
+Rule of this module: it decides whether a copy can be trusted. As its seal says and at the manifest's commit: use it. At
+an earlier commit of the manifest: replay what is missing. One commit beside the manifest (an attempt that failed): undo
+it. Anything else (on another branch, of another boot, damaged, killed while open): throw it away and restore. The
+caller holds the lease on the task's directory.
 """
 
 import logging
+from collections.abc import Iterator
 from shutil import rmtree
 
-from millpond.errors import BackendError, BackendInUseError, CorruptStoreError, StoreError, StoreFullError
+from millpond.errors import (
+    BackendError,
+    BackendInUseError,
+    CorruptFileError,
+    CorruptStoreError,
+    MissingFileError,
+    StoreError,
+    StoreFullError,
+)
 from millpond.stores.backend import Backend
-from millpond.stores.durability.manifest import NO_COMMIT, Manifest
-from millpond.stores.durability.position import encode_position, position_of
-from millpond.stores.durability.restore import replay, restore
+from millpond.stores.durability.manifest import FileKind, Manifest
+from millpond.stores.durability.position import NOWHERE, Position, encode_position, position_of
+from millpond.stores.durability.restore import entries, replay, restore, undo
+from millpond.stores.durability.rows import Table, tables_of_changes, tables_of_entries
+from millpond.stores.durability.seal import Seal
 from millpond.stores.durability.storage import Storage
 from millpond.stores.keys import COMMIT_ROW
 from millpond.stores.place import StorePlace
@@ -22,13 +34,21 @@ _log = logging.getLogger(__name__)
 
 
 class LocalCopy:
-    """The local copy of the store whose place is ``place``."""
+    """The local copy of the store whose place is ``place``.
 
-    def __init__(self, place: StorePlace, storage: Storage) -> None:
+    Args:
+        place: the store, and where its copy is.
+        storage: where its durable files are.
+        seal_limit: how many bytes a copy may have to be compared with its seal in full.
+    """
+
+    def __init__(self, place: StorePlace, storage: Storage, seal_limit: int) -> None:
         self.spec = place.spec
         self._place = place
         self._storage = storage
         self._backend: Backend | None = None
+        checked = place.supplier.checksums
+        self._seals = [Seal(path, checked_by_engine=checked, limit=seal_limit) for path in place.directories()]
 
     def open(self, manifest: Manifest) -> Transaction:
         """A transaction over the store's content at ``manifest``.
@@ -42,19 +62,20 @@ class LocalCopy:
         except (BackendInUseError, StoreFullError):
             raise
         except BackendError as error:
-            _log.warning("restoring store %r: its local copy failed: %s", self.spec.name, error)
-            self.discard()
+            self._discard_because(str(error))
             return Transaction(self._at(manifest))
 
     def _at(self, manifest: Manifest) -> Backend:
         store, version = self.spec.name, self.spec.format_version
         backend = self._opened()
         position = position_of(backend)
-        missing = None if position is None else manifest.after(position)
-        if missing is not None:
-            replay(backend, self._storage, manifest, missing, store, version)
+        if position is not None and position.parent is not None and manifest.after(position.commit) is None:
+            position = self._undone(backend, manifest, position)
+        if position is not None and manifest.after(position.commit) is not None:
+            replay(backend, self._storage, manifest, position.commit, store, version)
             return backend
-        if position != NO_COMMIT:
+        if position != NOWHERE:
+            _log.info("restoring store %r: its local copy is at no commit of the manifest", self.spec.name)
             self.discard()
             backend = self._opened()
         try:
@@ -64,14 +85,49 @@ class LocalCopy:
             raise
         return backend
 
-    def commit(self, transaction: Transaction, commit: str) -> None:
-        """Write the transaction's changes and the position that they lead to, in one atomic write."""
-        transaction.put(COMMIT_ROW, encode_position(commit))
+    def _undone(self, backend: Backend, manifest: Manifest, position: Position) -> Position | None:
+        """Where the copy stands once its last commit is undone; None if that cannot be."""
+        file, parent = position
+        if file is None or parent is None or file.kind is not FileKind.DELTA or manifest.after(parent) is None:
+            return None
+        before = manifest.up_to(parent)
+        try:
+            undo(backend, self._storage, before, file, self.spec.name, self.spec.format_version)
+        except (MissingFileError, CorruptFileError) as error:
+            _log.info("restoring store %r, because its last commit cannot be undone: %s", self.spec.name, error)
+            return None
+        return Position.of(before)
+
+    @property
+    def proven(self) -> bool:
+        """Whether the copy is known to hold what was written to it."""
+        return all(seal.proven for seal in self._seals)
+
+    def commit(self, transaction: Transaction, manifest: Manifest) -> None:
+        """Write the transaction's changes and the position at ``manifest``, in one atomic write."""
+        transaction.put(COMMIT_ROW, encode_position(manifest))
         transaction.commit()
+
+    def changed_tables(self, transaction: Transaction) -> Iterator[Table]:
+        """What the transaction changes."""
+        return tables_of_changes(self.spec.name, self.spec.format_version, transaction.changes)
+
+    def durable_tables(self, transaction: Transaction, manifest: Manifest) -> Iterator[Table]:
+        """All rows: those of the durable files at ``manifest``, and what the transaction changes."""
+        name, version = self.spec.name, self.spec.format_version
+        rows = entries(self._storage, manifest, name, version, transaction.changes)
+        return tables_of_entries(name, version, rows)
+
+    def copied_tables(self, transaction: Transaction) -> Iterator[Table]:
+        """All rows: those of this copy, and what the transaction changes."""
+        return tables_of_entries(self.spec.name, self.spec.format_version, transaction.scan())
 
     def _opened(self) -> Backend:
         if self._backend is None:
+            for reason in filter(None, [seal.take_off() for seal in self._seals]):
+                self._discard_because(reason)
             self._backend = self._place.open()
+            self._seals[0].opened()
         return self._backend
 
     def release(self) -> None:
@@ -84,6 +140,13 @@ class LocalCopy:
         backend, self._backend = self._backend, None
         if backend is not None:
             backend.close()
+            self._seals[0].closed()
+
+    def _discard_because(self, reason: str) -> None:
+        _log.warning(
+            "restoring store %r: its local copy in %s failed: %s", self.spec.name, self._place.directory, reason
+        )
+        self.discard()
 
     def discard(self) -> None:
         """Throw the copy away."""
@@ -91,11 +154,14 @@ class LocalCopy:
             self.close()
         except CorruptStoreError as error:
             _log.warning("a damaged local copy of store %r did not close: %s", self.spec.name, error)
-        if not self._place.supplier.persistent or not self._place.directory.exists():
+        if not self._place.supplier.persistent:
             return
-        try:
-            rmtree(self._place.directory)
-        except OSError as error:
-            raise StoreError(
-                f"the local copy in {self._place.directory} cannot be deleted: {error}; delete it by hand"
-            ) from error
+        for directory in self._place.directories():
+            try:
+                rmtree(directory)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise StoreError(
+                    f"the local copy in {directory} cannot be deleted: {error}; delete it by hand"
+                ) from error

@@ -133,6 +133,12 @@ class Manifest:
         chain += [delta.commit for delta in self.deltas]
         return self.deltas[chain.index(commit) :] if commit in chain else None
 
+    def up_to(self, commit: str) -> "Manifest":
+        """The version as of ``commit``, which is one of its files' that can be undone or replayed."""
+        wanted = [file.commit for file in self.deltas]
+        count = wanted.index(commit) + 1 if commit in wanted else 0
+        return replace(self, deltas=self.deltas[:count])
+
     def to_json(self) -> str:
         content = {
             "millpond": MANIFEST_VERSION,

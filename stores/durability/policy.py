@@ -18,17 +18,20 @@ class DurabilityPolicy:
         retained_commits: a manifest that is at most this many commits old can always be opened. Spark can go back by
             ``spark.sql.streaming.minBatchesToRetain`` batches (100), each of which may commit twice.
         retained_age: a file that is younger than this is never deleted, whatever the manifests say.
+        sealed_bytes: a local copy up to this size is compared in full with what it was when its engine closed it, each
+            time it is opened; of a larger one only the sizes of its files. It concerns engines without checksums.
     """
 
     max_deltas: int = 64
     min_delta_bytes: int = 4 << 20
     retained_commits: int = 250
     retained_age: Duration = timedelta(minutes=10)
+    sealed_bytes: int = 1 << 30
 
     def __post_init__(self) -> None:
-        for what in ("max_deltas", "min_delta_bytes", "retained_commits"):
-            if getattr(self, what) < 1:
-                raise ConfigurationError(f"{what} is {getattr(self, what)}; it must be at least 1")
+        for what, least in (("max_deltas", 1), ("min_delta_bytes", 1), ("retained_commits", 1), ("sealed_bytes", 0)):
+            if getattr(self, what) < least:
+                raise ConfigurationError(f"{what} is {getattr(self, what)}; it must be at least {least}")
         to_length(self.retained_age, "retained_age")
 
     @property

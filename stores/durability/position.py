@@ -2,19 +2,51 @@
 
 Rule of this module: a position is written in the same atomic write as the changes that lead to it. It also names the
 boot of the machine, because local copies are not flushed: after a crash of the machine an engine may show anything,
-after a crash of the process only what it wrote. A position from another boot is not trusted.
+after a crash of the process only what it wrote. A position from another boot is not trusted. What led there is named as
+a manifest would name it, so that it can be undone although no manifest was kept.
+
+The row's value is JSON::
+
+    {"boot":"…","parent":"the commit before","kind":"delta","file":[sequence,"commit id",rows,bytes,checksum]}
 """
 
+import json
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import uuid4
 
 from millpond.stores.backend import Backend
-from millpond.stores.durability.manifest import NO_COMMIT
+from millpond.stores.durability.manifest import NO_COMMIT, DurableFile, FileKind, Manifest
 from millpond.stores.keys import COMMIT_ROW
 
 _LINUX_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+
+
+class Position(NamedTuple):
+    """Where a copy stands: the file of the last commit, and the commit before, if that is known.
+
+    No file stands for the empty state.
+    """
+
+    file: DurableFile | None
+    parent: str | None
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> "Position":
+        """The position of a copy that holds what ``manifest`` says."""
+        if not manifest.files:
+            return NOWHERE
+        before = manifest.files[-2].commit if len(manifest.files) > 1 else None
+        return cls(manifest.files[-1], before)
+
+    @property
+    def commit(self) -> str:
+        return NO_COMMIT if self.file is None else self.file.commit
+
+
+NOWHERE: Final = Position(None, None)
+"""The position of an empty copy."""
 
 
 @cache
@@ -26,15 +58,31 @@ def boot_id() -> str:
         return uuid4().hex
 
 
-def encode_position(commit: str) -> bytes:
-    """The row's value for a copy that stands at ``commit``."""
-    return f"{commit} {boot_id()}".encode()
+def encode_position(manifest: Manifest) -> bytes:
+    """The row's value for a copy that holds what ``manifest`` says, which has at least one file."""
+    position = Position.of(manifest)
+    assert position.file is not None
+    content = {
+        "boot": boot_id(),
+        "parent": position.parent,
+        "kind": position.file.kind,
+        "file": position.file[1:],
+    }
+    return json.dumps(content, separators=(",", ":")).encode()
 
 
-def position_of(backend: Backend) -> str | None:
-    """The commit that the backend's rows belong to: ``NO_COMMIT`` for an empty one, None if that is unknown."""
+def position_of(backend: Backend) -> Position | None:
+    """Where the backend's rows belong: ``NOWHERE`` for an empty one, None if that is unknown."""
     row = backend.get(COMMIT_ROW)
     if row is None:
-        return NO_COMMIT if next(iter(backend.scan()), None) is None else None
-    commit, _, boot = row.partition(b" ")
-    return commit.decode(errors="replace") if boot.decode(errors="replace") == boot_id() else None
+        return NOWHERE if next(iter(backend.scan()), None) is None else None
+    return _decoded(row)
+
+
+def _decoded(row: bytes) -> Position | None:
+    try:
+        content = json.loads(row)
+        file = DurableFile(FileKind(content["kind"]), *content["file"])
+        return Position(file, content["parent"]) if content["boot"] == boot_id() else None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None

@@ -1,58 +1,90 @@
 """Bringing a backend to the version of a manifest, from the durable files.
 
-Rule of this module: it decides nothing. Whether to replay or to restore is up to ``millpond.stores.durability.local``.
-Both end at the same content; they differ in what they start from.
+Rule of this module: it decides nothing. Whether to replay, to undo or to restore is up to
+``millpond.stores.durability.local``. All end at the same content; they differ in what they start from.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import chain
+from typing import Any
 
-from millpond.stores.backend import Backend, load
+import pyarrow as pa
+from pyarrow import compute
+
+from millpond.stores.backend import Backend, Changes, load
 from millpond.stores.durability.files import read_tables
 from millpond.stores.durability.manifest import DurableFile, Manifest
 from millpond.stores.durability.position import encode_position
 from millpond.stores.durability.prefetch import prefetched
-from millpond.stores.durability.rows import local_columns, parts
+from millpond.stores.durability.rows import local_columns, parts, sorted_changes
 from millpond.stores.durability.sorted_runs import Rows, merged_runs
 from millpond.stores.durability.storage import Storage
 from millpond.stores.formats import FormatVersion
 from millpond.stores.keys import COMMIT_ROW
 
+pc: Any = compute
+
 _WORTH_A_THREAD = 1 << 20
 
 
 def replay(
-    backend: Backend,
-    storage: Storage,
-    manifest: Manifest,
-    deltas: Iterable[DurableFile],
-    store: str,
-    version: FormatVersion,
+    backend: Backend, storage: Storage, manifest: Manifest, commit: str, store: str, version: FormatVersion
 ) -> None:
-    """Write each delta's rows of ``store`` over what ``backend`` holds, each with its position in one atomic write."""
-    for delta in deltas:
+    """Bring a backend on from ``commit``, which ``manifest`` includes: each delta with its position in one write."""
+    for delta in manifest.after(commit) or ():
         changes: dict[bytes, bytes | None] = {}
         for keys, values in _rows(storage, manifest, delta, store, version):
             changes.update(zip(keys, values, strict=True))
-        backend.write(changes | {COMMIT_ROW: encode_position(delta.commit)})
+        backend.write(changes | {COMMIT_ROW: encode_position(manifest.up_to(delta.commit))})
+
+
+def undo(
+    backend: Backend, storage: Storage, manifest: Manifest, delta: DurableFile, store: str, version: FormatVersion
+) -> None:
+    """Take one delta back that was written over ``manifest``: its keys get the values that they had, in one write."""
+    changed = [keys for keys, _ in _columns(storage, manifest, delta, store, version)]
+    wanted = pa.chunked_array(changed, pa.binary()).combine_chunks()
+    before: dict[Any, Any] = dict.fromkeys(wanted.to_pylist())
+    if len(wanted):
+        for file in manifest.files:
+            for keys, values in _columns(storage, manifest, file, store, version):
+                mine = pc.is_in(keys, value_set=wanted)
+                before.update(zip(keys.filter(mine).to_pylist(), values.filter(mine).to_pylist(), strict=True))
+    backend.write(before | {COMMIT_ROW: encode_position(manifest)})
 
 
 def restore(backend: Backend, storage: Storage, manifest: Manifest, store: str, version: FormatVersion) -> None:
     """Fill an empty backend with the rows of ``store``. The position comes last: until then nobody trusts the rest."""
     if manifest.files:
         load(backend, entries(storage, manifest, store, version))
-        backend.write({COMMIT_ROW: encode_position(manifest.commit)})
+        backend.write({COMMIT_ROW: encode_position(manifest)})
 
 
-def entries(storage: Storage, manifest: Manifest, store: str, version: FormatVersion) -> Iterator[tuple[bytes, bytes]]:
-    """The rows of ``store`` at ``manifest`` in the local format, in key order, metadata rows included, as a stream."""
+def entries(
+    storage: Storage, manifest: Manifest, store: str, version: FormatVersion, changes: Changes | None = None
+) -> Iterator[tuple[bytes, bytes]]:
+    """The rows of ``store`` at ``manifest`` in the local format, in key order, metadata rows included, as a stream.
+
+    Args:
+        storage, manifest, store, version: where they are, and whose they are.
+        changes: what has been changed since.
+    """
     runs = [_rows(storage, manifest, file, store, version) for file in manifest.files]
+    if changes:
+        runs.append(iter([sorted_changes(changes)]))
     return chain.from_iterable(merged_runs(runs, deletions=False))  # type: ignore[arg-type]  # no value is None
 
 
 def _rows(
     storage: Storage, manifest: Manifest, file: DurableFile, store: str, version: FormatVersion
 ) -> Iterator[Rows]:
-    columns = (local_columns(table, version) for table in read_tables(storage, manifest, file, store))
+    columns = _columns(storage, manifest, file, store, version)
     for keys, values in prefetched(columns) if file.size > _WORTH_A_THREAD else columns:
         yield from parts(keys, values)
+
+
+def _columns(
+    storage: Storage, manifest: Manifest, file: DurableFile, store: str, version: FormatVersion
+) -> Iterator[tuple[Any, Any]]:
+    """The keys and values of one store in one file, as arrays, row group by row group."""
+    return (local_columns(table, version) for table in read_tables(storage, manifest, file, store))

@@ -5,28 +5,40 @@ counts once the caller has kept it, and until then nothing refers to it. The lea
 from ``open`` to the end of ``commit`` or ``rollback``.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import logging
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any, Final, Self
 
-from millpond.errors import ConfigurationError, CorruptStoreError, StoreClosedError
+from millpond.errors import (
+    ConfigurationError,
+    CorruptFileError,
+    CorruptStoreError,
+    DurabilityError,
+    MissingFileError,
+    RecordError,
+    SerdeError,
+    StoreClosedError,
+)
 from millpond.stores.backend import BackendSupplier
 from millpond.stores.durability.claim import check_owner, claim
-from millpond.stores.durability.files import write_file
+from millpond.stores.durability.files import broken_file, write_file
 from millpond.stores.durability.gc import try_collect_garbage
 from millpond.stores.durability.lease import Lease
 from millpond.stores.durability.local import LocalCopy
-from millpond.stores.durability.manifest import FileKind, Manifest, new_commit_id
+from millpond.stores.durability.manifest import DurableFile, FileKind, Manifest, new_commit_id
 from millpond.stores.durability.policy import DurabilityPolicy
-from millpond.stores.durability.rows import Table, tables_of_changes, tables_of_entries
+from millpond.stores.durability.rows import Table
 from millpond.stores.durability.storage import Storage
 from millpond.stores.place import StorePlace
 from millpond.stores.specs import StoreSpec
 from millpond.stores.transaction import Transaction
 from millpond.stores.typed.store import WritableStore
+
+_log = logging.getLogger(__name__)
 
 LEASE_TIMEOUT: Final = 60.0
 """Seconds to wait for another process to release a task."""
@@ -80,10 +92,11 @@ class TaskState:
             place = StorePlace.of(spec, supplier, local_dir=local_dir, application_id=application_id, task_id=task_id)
             if spec.name in self._copies:
                 raise ConfigurationError(f"task {task_id!r} has two stores with the name {spec.name!r}; rename one")
-            self._copies[spec.name] = LocalCopy(place, storage)
+            self._copies[spec.name] = LocalCopy(place, storage, self._policy.sealed_bytes)
         self._lease = Lease(local_dir / application_id / task_id, lease_timeout)
         self._claimed = not fingerprint
         self._manifest: Manifest | None = None
+        self._broken: DurabilityError | None = None
         self._transactions: dict[str, Transaction] = {}
         self._stores: dict[str, WritableStore[Any, Any]] = {}
 
@@ -95,7 +108,8 @@ class TaskState:
         Raises:
             StateConflictError: the manifest, or the directory in the storage, belongs to another topology.
             BackendInUseError: somebody else has the task open and does not release it.
-            MissingFileError, CorruptFileError: the durable state is incomplete or damaged.
+            MissingFileError, CorruptFileError: the durable state is incomplete or damaged, and the local copies cannot
+                stand in for it.
             StoreFullError: there is no room for the local copy.
             FormatError: a store holds rows of a layout that this release does not know.
         """
@@ -106,13 +120,29 @@ class TaskState:
         self._claim()
         self._lease.acquire()
         try:
+            self._broken = broken_file(self._storage, manifest)
             self._transactions = {name: copy.open(manifest) for name, copy in self._copies.items()}
+            if self._broken is not None:
+                self._stand_in(self._broken)
             self._stores = {name: self._copies[name].spec.open(tx) for name, tx in self._transactions.items()}
         except BaseException:
             self.close()
             raise
         self._manifest = manifest
         return MappingProxyType(self._stores)
+
+    def _stand_in(self, broken: DurabilityError) -> None:
+        """Let the local copies stand in for durable files that are gone or damaged: the next commit is a snapshot.
+
+        Raises:
+            DurabilityError: they cannot, because nothing shows that they hold what was written to them.
+        """
+        unproven = [name for name, copy in self._copies.items() if not copy.proven]
+        if unproven:
+            raise type(broken)(f"{broken}; nothing proves the local copies of {unproven}, so they cannot stand in")
+        _log.warning(
+            "the local copies of task %r stand in, and the next commit is a snapshot: %s", self._task_id, broken
+        )
 
     def _claim(self) -> None:
         if not self._claimed:
@@ -137,10 +167,10 @@ class TaskState:
         try:
             for store in self._stores.values():
                 store.flush()
-            if any(transaction.changes for transaction in self._transactions.values()):
+            if self._broken is not None or any(transaction.changes for transaction in self._transactions.values()):
                 manifest = self._write(replace(manifest, fingerprint=self._fingerprint or manifest.fingerprint))
                 for name, transaction in self._transactions.items():
-                    self._copies[name].commit(transaction, manifest.commit)
+                    self._copies[name].commit(transaction, manifest)
         except BaseException as error:
             self.rollback(error)
             raise
@@ -151,32 +181,41 @@ class TaskState:
 
     def _write(self, manifest: Manifest) -> Manifest:
         """Write the durable file of the version after ``manifest``."""
-        due = self._policy.snapshot_due(manifest)
-        kind = FileKind.SNAPSHOT if due else FileKind.DELTA
-        tables = chain.from_iterable(self._tables(name, kind, manifest) for name in sorted(self._transactions))
-        file = write_file(self._storage, manifest.directory, kind, manifest.sequence + 1, new_commit_id(), tables)
-        if due:
-            return manifest.with_snapshot(file, self._policy.bases_after(manifest))
-        return manifest.with_delta(file)
+        if self._broken is None and not self._policy.snapshot_due(manifest):
+            tables = (copy.changed_tables(transaction) for copy, transaction in self._opened())
+            return manifest.with_delta(self._write_file(FileKind.DELTA, manifest, tables))
+        return manifest.with_snapshot(self._write_snapshot(manifest), self._policy.bases_after(manifest))
 
-    def _tables(self, name: str, kind: FileKind, manifest: Manifest) -> Iterator[Table]:
-        """What a file of that kind holds of one store."""
-        version, transaction = self._copies[name].spec.format_version, self._transactions[name]
-        if kind is FileKind.DELTA:
-            return tables_of_changes(name, version, transaction.changes)
-        if not manifest.files:
-            present = {key: value for key, value in transaction.changes.items() if value is not None}
-            return tables_of_changes(name, version, present)
-        return tables_of_entries(name, version, transaction.scan())
+    def _write_snapshot(self, manifest: Manifest) -> DurableFile:
+        """Write all rows as the durable files have them, so that no harm to a local copy becomes durable.
+
+        Only if these are gone or damaged, the local copies stand in for them.
+        """
+        if self._broken is None:
+            tables = (copy.durable_tables(transaction, manifest) for copy, transaction in self._opened())
+            try:
+                return self._write_file(FileKind.SNAPSHOT, manifest, tables)
+            except (MissingFileError, CorruptFileError) as error:
+                self._stand_in(error)
+        tables = (copy.copied_tables(transaction) for copy, transaction in self._opened())
+        return self._write_file(FileKind.SNAPSHOT, manifest, tables)
+
+    def _write_file(self, kind: FileKind, manifest: Manifest, tables: Iterable[Iterable[Table]]) -> DurableFile:
+        rows = chain.from_iterable(tables)
+        return write_file(self._storage, manifest.directory, kind, manifest.sequence + 1, new_commit_id(), rows)
+
+    def _opened(self) -> list[tuple[LocalCopy, Transaction]]:
+        """The stores' copies with their transactions, in the order of files."""
+        return [(self._copies[name], self._transactions[name]) for name in sorted(self._transactions)]
 
     def rollback(self, cause: BaseException | None = None) -> None:
         """Forget the changes since ``open`` and end the batch: the stores are closed. Without a batch, do nothing.
 
         Args:
-            cause: why. After a ``CorruptStoreError`` the local copies are thrown away, so that the next ``open``
-                restores them instead of running into the same damage.
+            cause: why. After a ``CorruptStoreError``, or a ``SerdeError`` at a stored row, the local copies are thrown
+                away, so that the next ``open`` restores them instead of running into the same damage.
         """
-        self._manifest = None
+        self._manifest = self._broken = None
         for store in self._stores.values():
             store.close()
         for transaction in self._transactions.values():
@@ -208,7 +247,11 @@ class TaskState:
 
 
 def _is_damage(cause: BaseException | None) -> bool:
-    """Whether the error, or one that led to it, reports damage in an engine."""
-    while cause is not None and not isinstance(cause, CorruptStoreError):
+    """Whether the error, or one that led to it, may come from rows that are not as they were written.
+
+    An engine reports damage that it finds. What it does not find shows itself where a stored row cannot be read. A
+    record that cannot be read is the record's fault.
+    """
+    while cause is not None and not isinstance(cause, CorruptStoreError | SerdeError | RecordError):
         cause = cause.__cause__ or cause.__context__
-    return cause is not None
+    return isinstance(cause, CorruptStoreError | SerdeError)

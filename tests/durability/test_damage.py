@@ -10,7 +10,7 @@ import pytest
 from millpond.errors import CorruptFileError, CorruptStoreError, DurabilityError, MissingFileError
 from millpond.stores.durability import DurabilityPolicy, Manifest, Storage, TaskState, read_rows
 from millpond.stores.durability.gc import try_collect_garbage
-from millpond.stores.durability.position import boot_id
+from millpond.stores.durability.position import boot_id, encode_position
 from millpond.stores.keys import COMMIT_ROW
 from millpond.stores.memory import MemorySupplier
 from millpond.stores.registry import supplier
@@ -80,10 +80,10 @@ def test_a_file_under_the_name_of_another_is_damaged(tmp_path: Path, manifest: M
 
 
 def test_damage_found_by_the_engine_in_a_batch_makes_the_next_open_restore(tmp_path: Path, manifest: Manifest) -> None:
-    with task(tmp_path, "lmdb") as state:
+    with task(tmp_path, "rocksdb") as state:
         state.open(manifest)
         state.rollback()
-        marker = next((tmp_path / "local").rglob("data.mdb")).parent / "mine"
+        marker = next((tmp_path / "local").rglob("CURRENT")).parent / "mine"
         marker.touch()
         state.open(manifest)
         state.rollback(ValueError("something else"))
@@ -109,25 +109,27 @@ def test_a_damaged_local_copy_is_restored(tmp_path: Path, manifest: Manifest, ba
 
 
 def test_a_local_copy_of_another_boot_is_restored(tmp_path: Path, manifest: Manifest) -> None:
-    with task(tmp_path, "lmdb") as state:
+    with task(tmp_path, "rocksdb") as state:
         state.open(manifest)
-    directory = next((tmp_path / "local").rglob("data.mdb")).parent
-    with supplier("lmdb").open(directory) as backend:
-        assert backend.get(COMMIT_ROW) == f"{manifest.commit} {boot_id()}".encode()
-        backend.write({COMMIT_ROW: f"{manifest.commit} another-boot".encode(), b"\x01stray": b"\x00" * 16})
-    with task(tmp_path, "lmdb") as state:
+    directory = next((tmp_path / "local").rglob("CURRENT")).parent
+    with supplier("rocksdb").open(directory) as backend:
+        position = backend.get(COMMIT_ROW) or b""
+        assert position == encode_position(manifest)
+        elsewhere = position.replace(boot_id().encode(), b"another-boot")
+        backend.write({COMMIT_ROW: elsewhere, b"\x01stray": b"\x00" * 16})
+    with task(tmp_path, "rocksdb") as state:
         store: Any = state.open(manifest)["times"]
         assert store.get("stray") is None
         assert store.get("key 0") is not None
 
 
 def test_rows_without_a_position_are_not_trusted(tmp_path: Path, manifest: Manifest) -> None:
-    with task(tmp_path, "lmdb") as state:
+    with task(tmp_path, "rocksdb") as state:
         state.open(manifest)
-    directory = next((tmp_path / "local").rglob("data.mdb")).parent
-    with supplier("lmdb").open(directory) as backend:
+    directory = next((tmp_path / "local").rglob("CURRENT")).parent
+    with supplier("rocksdb").open(directory) as backend:
         backend.write({COMMIT_ROW: None, b"\x01stray": b"\x00" * 16})
-    with task(tmp_path, "lmdb") as state:
+    with task(tmp_path, "rocksdb") as state:
         store: Any = state.open(manifest)["times"]
         assert store.get("stray") is None
         assert store.get("key 0") is not None

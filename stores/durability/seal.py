@@ -1,0 +1,133 @@
+"""The seal of a local copy at rest: what its files were when its engine let go of them.
+
+Rule of this module: it knows files, no rows and no engine. A copy without a seal is thrown away by whoever wants to
+open it, which covers three ways for a copy to be wrong:
+
+- Bytes that have changed on the disk, in an engine that has no checksums of its own: the seal has those of all files,
+  and is broken before the engine sees them.
+- A copy that kills the process that opens it: whoever opens it takes the seal off first, so the next one finds none.
+- A process that died with the copy open. An engine with checksums gets a new seal as soon as it is open, because it
+  tells by itself what it has lost; any other's files cannot be told from damaged ones.
+
+The seal is the file ``.<directory>.seal`` beside the directory: empty for an engine with checksums, else JSON::
+
+    {"data.mdb":[bytes,"XXH3 of 64 bits"],…}
+
+The digests are null where the files together have more bytes than the limit; then only names and sizes are compared.
+"""
+
+import json
+import mmap
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from xxhash import xxh3_64_hexdigest
+
+_Files: TypeAlias = dict[str, tuple[int, str | None]]
+
+_DIED: Final = "whoever opened it last died with it open"
+
+
+class Seal:
+    """The seal of ``directory``.
+
+    Args:
+        directory: where an engine keeps its files.
+        checked_by_engine: whether the engine finds damaged bytes by itself.
+        limit: how many bytes a directory may have for its content to be compared.
+
+    Attributes:
+        proven: whether the directory is known to hold what its engine wrote; the engine's own checksums count.
+    """
+
+    def __init__(self, directory: Path, *, checked_by_engine: bool, limit: int) -> None:
+        self._directory = directory
+        self._path = directory.with_name(f".{directory.name}.seal")
+        self._checked_by_engine = checked_by_engine
+        self._limit = limit
+        self.proven = True
+
+    def take_off(self) -> str | None:
+        """Take the seal off, before the engine opens the directory.
+
+        Returns:
+            Why the directory must not be opened; None if it may be: it is as it was sealed, or there is none.
+        """
+        try:
+            return self._broken()
+        except OSError as error:
+            return f"its files cannot be read: {error}"
+
+    def _broken(self) -> str | None:
+        seal = self._read()
+        self._path.unlink(missing_ok=True)
+        self.proven = True
+        if not self._directory.exists():
+            return None
+        if self._checked_by_engine:
+            return _DIED if seal is None else None
+        sealed = _parsed(seal)
+        if sealed is None:
+            return _DIED
+        self.proven = None not in (digest for _, digest in sealed.values())
+        return _difference(sealed, self._files(with_content=self.proven))
+
+    def opened(self) -> None:
+        """The engine has opened the directory without harm."""
+        if self._checked_by_engine and self._directory.exists():
+            self._write("")
+
+    def closed(self) -> None:
+        """The engine has let go of the directory."""
+        if not self._checked_by_engine and self._directory.exists():
+            size = sum(size for size, _ in self._files(with_content=False).values())
+            self._write(json.dumps(self._files(with_content=size <= self._limit)))
+
+    def _files(self, *, with_content: bool) -> _Files:
+        paths = sorted(path for path in self._directory.rglob("*") if path.is_file())
+        return {
+            str(path.relative_to(self._directory)): (path.stat().st_size, _digest(path) if with_content else None)
+            for path in paths
+        }
+
+    def _write(self, seal: str) -> None:
+        # Without its seal the copy is restored, so a full disk is no reason to fail what has just been committed.
+        with suppress(OSError):
+            self._path.write_text(seal)
+
+    def _read(self) -> str | None:
+        try:
+            return self._path.read_text(errors="replace")
+        except FileNotFoundError:
+            return None
+
+
+def _parsed(seal: str | None) -> _Files | None:
+    """What a seal says; None if it makes no sense."""
+    try:
+        return {str(name): (int(size), digest) for name, (size, digest) in json.loads(seal or "").items()}
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        if path.stat().st_size == 0:
+            return xxh3_64_hexdigest(b"")
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            return xxh3_64_hexdigest(content)
+
+
+def _difference(sealed: _Files, found: _Files) -> str | None:
+    """What tells two lists of files apart."""
+    for name in sorted(sealed.keys() | found.keys()):
+        before, now = sealed.get(name), found.get(name)
+        if before == now:
+            continue
+        if before is None or now is None:
+            return f"its file {name} has {'gone' if now is None else 'come'} since it was closed"
+        if before[0] != now[0]:
+            return f"its file {name} has {now[0]} bytes, but had {before[0]} when it was closed"
+        return f"its file {name} has changed since it was closed"
+    return None

@@ -1,0 +1,283 @@
+"""Local copies: they prove themselves, heal, and never poison what is durable."""
+
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from millpond.errors import CorruptFileError, DurabilityError, MissingFileError, SerdeError
+from millpond.stores.durability import DurabilityPolicy, Manifest, Storage, TaskState, read_rows
+from millpond.stores.keys import DATA
+from millpond.stores.memory import MemoryBackend, MemorySupplier
+from millpond.stores.registry import supplier
+from millpond.stores.serdes import INT64, STRING
+from millpond.stores.specs import StoreKind, StoreSpec
+
+SPEC = StoreSpec("counts", StoreKind.KEY_VALUE, STRING, INT64)
+PERSISTENT = ["lmdb", "rocksdb"]
+EVERY = ["memory", *PERSISTENT]
+
+
+def task(directory: Path, backend: Any, local: str = "local", **options: Any) -> TaskState:
+    return TaskState(
+        [SPEC],
+        supplier(backend),
+        application_id="app",
+        task_id="0_0",
+        local_dir=directory / local,
+        storage=Storage.from_uri(directory / "state"),
+        **options,
+    )
+
+
+def add(state: TaskState, manifest: Manifest | None, keys: range, amount: int = 1) -> Manifest:
+    store: Any = state.open(manifest)["counts"]
+    for number in keys:
+        key = f"key {number:03d}"
+        store.put(key, (store.get(key) or 0) + amount)
+    return state.commit()
+
+
+def content(state: TaskState, manifest: Manifest) -> dict[str, int]:
+    store: Any = state.open(manifest)["counts"]
+    found = dict(store.scan())
+    state.rollback()
+    return found
+
+
+def durable(directory: Path, manifest: Manifest) -> dict[str, int]:
+    return {key: value for key, value, _ in read_rows(Storage.from_uri(directory / "state"), manifest, SPEC)}
+
+
+def copy_of(directory: Path, local: str = "local") -> Path:
+    """The directory of the only local copy."""
+    (found,) = (path for path in (directory / local / "app" / "0_0").glob("*/counts"))
+    return found
+
+
+@pytest.fixture
+def manifest(tmp_path: Path) -> Manifest:
+    with task(tmp_path, "memory", "elsewhere") as state:
+        return add(state, add(state, None, range(60)), range(40))
+
+
+def expected(keys: int = 60, twice: int = 40) -> dict[str, int]:
+    return {f"key {number:03d}": 2 if number < twice else 1 for number in range(keys)}
+
+
+def survives(directory: Path, backend: str, manifest: Manifest, damage: Callable[[Path], object]) -> None:
+    """The copy is right although it was damaged while nobody had it open."""
+    with task(directory, backend) as state:
+        assert content(state, manifest) == expected()
+        state.close()
+        damage(copy_of(directory))
+        assert content(state, manifest) == expected()
+
+
+def test_a_flipped_bit_in_a_copy_without_checksums_never_comes_out(tmp_path: Path, manifest: Manifest) -> None:
+    chosen = random.Random(9)
+    with task(tmp_path, "lmdb") as state:
+        assert content(state, manifest) == expected()
+        for _ in range(60):
+            path = copy_of(tmp_path) / "data.mdb"
+            data = bytearray(path.read_bytes())
+            data[chosen.randrange(len(data))] ^= 1 << chosen.randrange(8)
+            path.write_bytes(data)
+            assert content(state, manifest) == expected()
+
+
+@pytest.mark.parametrize("size", [0, 4096, 5000, -4096])
+def test_a_truncated_copy_is_restored(tmp_path: Path, manifest: Manifest, size: int) -> None:
+    def truncate(copy: Path) -> None:
+        path = copy / "data.mdb"
+        os.truncate(path, size % path.stat().st_size)
+
+    survives(tmp_path, "lmdb", manifest, truncate)
+
+
+@pytest.mark.parametrize("backend", PERSISTENT)
+def test_files_that_come_or_go_do_no_harm(tmp_path: Path, manifest: Manifest, backend: str) -> None:
+    survives(tmp_path, backend, manifest, lambda copy: (copy / "stray").touch())
+    survives(tmp_path, backend, manifest, lambda copy: max(copy.iterdir(), key=_size).unlink())
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size
+
+
+def test_a_seal_that_makes_no_sense_is_none(tmp_path: Path, manifest: Manifest) -> None:
+    for rubbish in ("", "{", "[]", '{"data.mdb":17}', '{"data.mdb":[1,null]}'):
+        survives(tmp_path, "lmdb", manifest, lambda copy: _seal(copy).write_text(rubbish))  # noqa: B023
+
+
+def _seal(copy: Path) -> Path:
+    return copy.with_name(f".{copy.name}.seal")
+
+
+def test_of_a_copy_beyond_the_limit_sizes_are_compared(
+    tmp_path: Path, manifest: Manifest, caplog: pytest.LogCaptureFixture
+) -> None:
+    with task(tmp_path, "lmdb", policy=DurabilityPolicy(sealed_bytes=0)) as state:
+        content(state, manifest)
+        assert content(state, manifest) == expected()
+        assert "restoring" not in caplog.text
+        with (copy_of(tmp_path) / "data.mdb").open("ab") as file:
+            file.write(b"more")
+        assert content(state, manifest) == expected()
+        assert "data.mdb has 20484 bytes, but had 20480 when it was closed" in caplog.text
+
+
+DIES = """
+import os, signal, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from test_local_copies import SPEC, task
+from millpond.stores.durability import Manifest
+state = task(Path(sys.argv[2]), sys.argv[3])
+state.open(Manifest.from_json(sys.argv[4]))
+next(Path(sys.argv[2], "local", "app", "0_0").glob("*/counts")).joinpath("mine").touch()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize(("backend", "kept"), [("lmdb", False), ("rocksdb", True)])
+def test_a_copy_whose_process_died_is_kept_only_if_its_engine_tells_what_it_lost(
+    tmp_path: Path, manifest: Manifest, backend: str, kept: bool
+) -> None:
+    here = str(Path(__file__).parent)
+    command = [sys.executable, "-c", DIES, here, str(tmp_path), backend, manifest.to_json()]
+    assert subprocess.run(command, check=False).returncode == -9
+    with task(tmp_path, backend) as state:
+        assert content(state, manifest) == expected()
+    assert (copy_of(tmp_path) / "mine").exists() is kept
+
+
+def test_a_copy_that_kills_whoever_opens_it_is_opened_once(tmp_path: Path, manifest: Manifest) -> None:
+    with task(tmp_path, "rocksdb") as state:
+        content(state, manifest)
+    copy = copy_of(tmp_path)
+    (copy / "deadly").touch()
+    _seal(copy).unlink()  # as whoever died of it left it
+    with task(tmp_path, "rocksdb") as state:
+        assert content(state, manifest) == expected()
+    assert not (copy / "deadly").exists()
+
+
+@pytest.mark.parametrize("backend", EVERY)
+def test_a_failed_attempt_is_undone_where_it_stands(
+    tmp_path: Path, manifest: Manifest, backend: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    with task(tmp_path, backend) as state:
+        add(state, manifest, range(30, 70), amount=7)  # its manifest is lost
+        assert content(state, manifest) == expected()
+        assert "restoring" not in caplog.text
+        again = add(state, manifest, range(30, 70), amount=5)
+        assert content(state, again) == durable(tmp_path, again)
+
+
+@pytest.mark.parametrize("backend", EVERY)
+def test_an_attempt_that_lost_is_undone_and_what_won_is_replayed(
+    tmp_path: Path, manifest: Manifest, backend: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    with task(tmp_path, backend) as state, task(tmp_path, "memory", "other host") as other:
+        add(state, manifest, range(30, 70), amount=7)
+        won = add(other, add(other, manifest, range(50), amount=5), range(45, 80))
+        assert content(state, won) == durable(tmp_path, won)
+        assert "restoring" not in caplog.text
+
+
+def test_a_failed_attempt_whose_file_is_gone_costs_a_restore(tmp_path: Path, manifest: Manifest) -> None:
+    with task(tmp_path, "rocksdb") as state:
+        lost = add(state, manifest, range(30, 70), amount=7)
+        Path(tmp_path, "state", lost.path(lost.files[-1])).unlink()
+        assert content(state, manifest) == expected()
+
+
+class Lying(MemorySupplier):
+    """Memory whose content can be changed behind everybody's back."""
+
+    def open(self, directory: Path) -> MemoryBackend:
+        self.__dict__["backend"] = super().open(directory)
+        return self.__dict__["backend"]  # type: ignore[no-any-return]
+
+
+def test_what_is_wrong_in_a_copy_does_not_become_durable_with_a_snapshot(tmp_path: Path, manifest: Manifest) -> None:
+    lying: Any = Lying()
+    with task(tmp_path, lying, policy=DurabilityPolicy(max_deltas=1)) as state:
+        state.open(manifest)
+        lost, changed = (_row(lying.backend, key) for key in (b"key 001", b"key 050"))
+        lying.backend.write({lost: None, changed: bytes(8), DATA + b"stray": bytes(8)})
+        after = add(state, manifest, range(3, 5))
+    assert after.deltas == ()
+    assert durable(tmp_path, after) == expected() | {"key 003": 3, "key 004": 3}
+
+
+def _row(backend: Any, key: bytes) -> bytes:
+    """The row of a key as the engine has it."""
+    (row,) = (row for row, _ in backend.scan() if key in row)
+    return bytes(row)
+
+
+def unlink(path: Path) -> None:
+    path.unlink()
+
+
+def shorten(path: Path) -> None:
+    os.truncate(path, path.stat().st_size - 1)
+
+
+@pytest.mark.parametrize("backend", EVERY)
+@pytest.mark.parametrize("damage", [unlink, shorten])
+@pytest.mark.parametrize("place", [0, -1])
+def test_a_proven_copy_heals_a_lineage_that_has_lost_a_file(
+    tmp_path: Path, manifest: Manifest, backend: str, damage: Callable[[Path], None], place: int
+) -> None:
+    with task(tmp_path, backend) as state:
+        content(state, manifest)
+        damage(tmp_path / "state" / manifest.path(manifest.files[place]))
+        state.open(manifest)
+        healed = state.commit()
+        assert healed.deltas == ()
+        assert durable(tmp_path, healed) == expected()
+        assert content(state, add(state, healed, range(3))) == expected() | dict.fromkeys(list(expected())[:3], 3)
+
+
+def test_a_snapshot_heals_a_file_that_turns_out_to_be_damaged(tmp_path: Path, manifest: Manifest) -> None:
+    with task(tmp_path, "rocksdb", policy=DurabilityPolicy(max_deltas=1)) as state:
+        content(state, manifest)
+        path = tmp_path / "state" / manifest.path(manifest.files[0])
+        path.write_bytes(path.read_bytes()[:100] + b"?" + path.read_bytes()[101:])
+        after = add(state, manifest, range(3))
+    assert durable(tmp_path, after) == expected() | dict.fromkeys(list(expected())[:3], 3)
+
+
+@pytest.mark.parametrize(("damage", "error"), [(unlink, MissingFileError), (shorten, CorruptFileError)])
+def test_a_copy_that_nothing_proves_stands_in_for_no_file(
+    tmp_path: Path, manifest: Manifest, damage: Callable[[Path], None], error: type[DurabilityError]
+) -> None:
+    with task(tmp_path, "lmdb", policy=DurabilityPolicy(sealed_bytes=0)) as state:
+        content(state, manifest)
+        damage(tmp_path / "state" / manifest.path(manifest.files[0]))
+        with pytest.raises(error, match=r"nothing proves the local copies of \['counts'\]"):
+            state.open(manifest)
+
+
+@pytest.mark.parametrize("backend", EVERY)
+def test_a_stored_row_that_cannot_be_read_makes_the_next_open_restore(
+    tmp_path: Path, manifest: Manifest, backend: str
+) -> None:
+    with task(tmp_path, backend, exclusive=True) as state:
+        store: Any = state.open(manifest)["counts"]
+        engine: Any = next(iter(state._transactions.values())).backend
+        engine.write({_row(engine, b"key 007"): b"short"})
+        with pytest.raises(SerdeError) as caught:
+            store.get("key 007")
+        state.rollback(caught.value)
+        assert content(state, manifest) == expected()
