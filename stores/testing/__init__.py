@@ -20,8 +20,14 @@ if TYPE_CHECKING:
     from millpond.stores.testing.backend import BackendSuite as BackendSuite
     from millpond.stores.testing.child import Child as Child
     from millpond.stores.testing.contract import ContractBroken as ContractBroken
-    from millpond.stores.testing.faults import FailingBackend as FailingBackend
+    from millpond.stores.testing.faults import Fault as Fault
+    from millpond.stores.testing.faults import FaultPlan as FaultPlan
+    from millpond.stores.testing.faults import FaultyClock as FaultyClock
     from millpond.stores.testing.faults import InjectedFault as InjectedFault
+    from millpond.stores.testing.faults import Step as Step
+    from millpond.stores.testing.faulty_backend import FaultyBackend as FaultyBackend
+    from millpond.stores.testing.faulty_backend import FaultySupplier as FaultySupplier
+    from millpond.stores.testing.faulty_storage import FaultyStorage as FaultyStorage
     from millpond.stores.testing.oracle import Oracle as Oracle
     from millpond.stores.testing.stores import StoreSuite as StoreSuite
 
@@ -29,9 +35,15 @@ _HOMES = {
     "BackendSuite": "backend",
     "Child": "child",
     "ContractBroken": "contract",
-    "FailingBackend": "faults",
+    "Fault": "faults",
+    "FaultPlan": "faults",
+    "FaultyBackend": "faulty_backend",
+    "FaultyClock": "faults",
+    "FaultyStorage": "faulty_storage",
+    "FaultySupplier": "faulty_backend",
     "InjectedFault": "faults",
     "Oracle": "oracle",
+    "Step": "faults",
     "StoreSuite": "stores",
 }
 _WITH_ASSERTIONS = ("capabilities", "lifecycle", "machines", "processes", "reads", "scans", "stores", "writes")

@@ -1,50 +1,269 @@
-"""Faults on demand: a backend whose n-th write fails.
+"""Faults on demand: what may fail, where, and a plan that says when.
 
-Rule of this module: it damages nothing by itself and knows no engine. With a loop over n, a test shows that the code
-under test survives a failure of each of its writes.
+Rule of this module: it damages nothing itself. Whatever can fail asks its plan at each step, and does what the plan
+answers: ``FaultyBackend`` and ``FaultySupplier`` (``millpond.stores.testing.faulty_backend``), ``FaultyStorage``
+(``millpond.stores.testing.faulty_storage``) and ``FaultyClock``. A plan is a function of the steps alone, so that the
+same steps meet the same faults.
 """
 
-from millpond.errors import BackendError
-from millpond.stores.backend import Backend, Changes, Entries
+import os
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from types import TracebackType
+from typing import Final, Self, TypeAlias
+
+from millpond.errors import BackendError, ConfigurationError, CorruptStoreError, DurabilityError, MillpondError
+
+SEED_VARIABLE: Final = "MILLPOND_FAULT_SEED"
+DEATH_STATUS: Final = 77
+"""The exit status of a process that dies by ``Fault.DEATH``."""
 
 
-class InjectedFault(BackendError):
-    """The failure that a test has asked for."""
+class Fault(StrEnum):
+    """What can happen at a step."""
+
+    ERROR = "error"
+    """It fails, and nothing was done but perhaps a part of it."""
+    APPLIED = "applied"
+    """It is done, and fails all the same, as when a connection breaks before the answer."""
+    LIE = "lie"
+    """It reports success, but what was written is cut off, what was read has a wrong bit, what was deleted is there."""
+    LAG = "lag"
+    """A listing does not show the newest file yet."""
+    DAMAGE = "damage"
+    """An engine finds its own files damaged."""
+    JUMP = "jump"
+    """The clock jumps, forward or back."""
+    DELAY = "delay"
+    """It takes longer."""
+    DEATH = "death"
+    """The process ends at once, before the step or in the middle of it."""
 
 
-class FailingBackend(Backend):
-    """``backend``, until its ``fail_at``-th write, which raises ``InjectedFault``; later ones work again.
+class Step(StrEnum):
+    """Where something can happen."""
 
-    Args:
-        backend: what is read and written.
-        fail_at: counted from one; 0 never fails.
-        applied: whether the failing write is applied all the same, as when an engine dies just before it can say so.
+    BACKEND_OPEN = "open the backend"
+    BACKEND_GET = "get"
+    BACKEND_SCAN = "scan"
+    BACKEND_WRITE = "write to the backend"
+    BACKEND_LOAD = "load the backend"
+    BACKEND_FLUSH = "flush the backend"
+    BACKEND_CLOSE = "close the backend"
+    FILE_CREATE = "create a file"
+    FILE_WRITE = "write to a file"
+    FILE_FINISH = "finish a file"
+    FILE_READ = "read a file"
+    FILE_LIST = "list files"
+    FILE_DELETE = "delete a file"
+    CLOCK = "read the clock"
+
+
+_ENGINE: Final = {Fault.ERROR, Fault.DAMAGE, Fault.DELAY, Fault.DEATH}
+_FILE: Final = {Fault.ERROR, Fault.DELAY, Fault.DEATH}
+POSSIBLE: Final[dict[Step, frozenset[Fault]]] = {
+    Step.BACKEND_OPEN: frozenset(_ENGINE),
+    Step.BACKEND_GET: frozenset(_ENGINE),
+    Step.BACKEND_SCAN: frozenset(_ENGINE),
+    Step.BACKEND_WRITE: frozenset(_ENGINE | {Fault.APPLIED}),
+    Step.BACKEND_LOAD: frozenset(_ENGINE),
+    Step.BACKEND_FLUSH: frozenset(_ENGINE),
+    Step.BACKEND_CLOSE: frozenset({Fault.APPLIED, Fault.DELAY, Fault.DEATH}),
+    Step.FILE_CREATE: frozenset(_FILE),
+    Step.FILE_WRITE: frozenset(_FILE | {Fault.LIE}),
+    Step.FILE_FINISH: frozenset(_FILE | {Fault.APPLIED}),
+    Step.FILE_READ: frozenset(_FILE | {Fault.LIE}),
+    Step.FILE_LIST: frozenset(_FILE | {Fault.LAG}),
+    Step.FILE_DELETE: frozenset(_FILE | {Fault.APPLIED, Fault.LIE}),
+    Step.CLOCK: frozenset({Fault.JUMP}),
+}
+"""Which faults each step can meet."""
+
+SURVIVABLE: Final = tuple(fault for fault in Fault if fault is not Fault.DEATH)
+"""All faults that do not end the process which asks."""
+
+Choice: TypeAlias = Callable[[Step], Fault | None]
+"""What a plan is made of: called at each step, it names a fault that is possible there, or None."""
+
+
+class InjectedFault(MillpondError):
+    """A failure that a plan has asked for; caught apart from those that nobody asked for."""
+
+
+class InjectedBackendFault(InjectedFault, BackendError):
+    """An engine fails because a plan has asked for it."""
+
+
+class InjectedDamage(InjectedFault, CorruptStoreError):
+    """An engine reports damage because a plan has asked for it."""
+
+
+class InjectedStorageFault(InjectedFault, DurabilityError):
+    """A storage fails because a plan has asked for it."""
+
+
+class FaultPlan:
+    """Says at each step what goes wrong there. Used as a context, it adds to every error how to repeat it.
+
+    Build it with ``at``, for one fault at one step, or with ``seeded``, for faults by chance. A plan that travels to
+    another process goes on there by itself.
+
+    Attributes:
+        steps: how often each step was come to.
+        met: what has happened, in order.
+        lies: the files whose content was cut off, and what they should hold.
     """
 
-    def __init__(self, backend: Backend, fail_at: int, *, applied: bool = False) -> None:
-        self.max_key_size = backend.max_key_size
-        self._backend = backend
-        self._fail_at = fail_at
-        self._applied = applied
-        self.writes = 0
+    def __init__(self, choose: Choice | None = None, *, how: str = "", delay: float = 0.002) -> None:
+        self._choose = choose or (lambda _: None)
+        self._how = how
+        self._delay = delay
+        self._quiet = False
+        self.steps: Counter[Step] = Counter()
+        self.met: list[tuple[Step, Fault]] = []
+        self.lies: dict[str, bytes] = {}
 
-    def get(self, key: bytes) -> bytes | None:
-        return self._backend.get(key)
+    @classmethod
+    def at(cls, number: int, fault: Fault, *steps: Step) -> Self:
+        """``fault`` at the ``number``-th of the steps where it is possible, counted from one; 0 never.
 
-    def scan(self, start: bytes | None = None, stop: bytes | None = None, *, reverse: bool = False) -> Entries:
-        return self._backend.scan(start, stop, reverse=reverse)
+        Args:
+            number: a test that counts up until a plan has ``met`` nothing has tried every step.
+            fault: what happens there.
+            steps: which steps count; all if there are none.
+        """
+        return cls(_At(number, fault, frozenset(steps) or frozenset(Step)), how=f"{fault} number {number}")
 
-    def write(self, changes: Changes) -> None:
-        self.writes += 1
-        failing = self.writes == self._fail_at
-        if not failing or self._applied:
-            self._backend.write(changes)
-        if failing:
-            outcome = "applied" if self._applied else "not applied"
-            raise InjectedFault(f"write {self.writes} fails because a test asked for it; it was {outcome}")
+    @classmethod
+    def seeded(
+        cls,
+        seed: int | None = None,
+        *,
+        rate: float = 0.02,
+        faults: Collection[Fault] = frozenset(Fault) - {Fault.DEATH},
+    ) -> Self:
+        """Faults by chance: at each step with the probability ``rate``, one of ``faults`` that are possible there.
 
-    def flush(self) -> None:
-        self._backend.flush()
+        Args:
+            seed: by default what ``fault_seed`` says.
+            rate: from 0 to 1.
+            faults: by default all but deaths.
+        """
+        number = fault_seed() if seed is None else seed
+        return cls(_Seeded(number, rate, faults), how=f"{SEED_VARIABLE}={number}")
 
-    def close(self) -> None:
-        self._backend.close()
+    def meet(self, step: Step) -> Fault | None:
+        """Come to ``step``. Delays and deaths happen here; anything else is up to the caller.
+
+        Raises:
+            ConfigurationError: the plan asks for a fault that is not possible at this step.
+        """
+        if self._quiet:
+            return None
+        self.steps[step] += 1
+        fault = self._choose(step)
+        if fault is None:
+            return None
+        if fault not in POSSIBLE[step]:
+            raise ConfigurationError(f"{fault.value!r} is not possible where the step is {step.value!r}; see POSSIBLE")
+        self.met.append((step, fault))
+        if fault is Fault.DEATH:
+            os._exit(DEATH_STATUS)
+        if fault is Fault.DELAY:
+            time.sleep(self._delay)
+            return None
+        return fault
+
+    @contextmanager
+    def quiet(self) -> Iterator[None]:
+        """Nothing happens inside: for what a test does to look at the outcome."""
+        before, self._quiet = self._quiet, True
+        try:
+            yield
+        finally:
+            self._quiet = before
+
+    def failure(self, step: Step, outcome: str = "not applied") -> str:
+        """The message of an error at ``step``."""
+        return f"{step.value!r} number {self.steps[step]} fails because a test asked for it; it was {outcome}"
+
+    def describe(self) -> str:
+        """What has happened, and how to make it happen again."""
+        last = ", ".join(f"{fault} at {step.value!r}" for step, fault in self.met[-5:])
+        return (
+            f"faults: {len(self.met)} in {self.steps.total()} steps{last and ', the last of them ' + last}"
+            f"{self._how and '; to repeat: ' + self._how}"
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None:
+            error.add_note(self.describe())
+
+
+class FaultyClock:
+    """A clock in milliseconds that advances by ``tick`` whenever it is read, and jumps when ``plan`` says so."""
+
+    def __init__(self, plan: FaultPlan, now: int, *, tick: int = 1, jump: int = 86_400_000) -> None:
+        self._plan = plan
+        self._now = now
+        self._tick = tick
+        self._jump = jump
+
+    def __call__(self) -> int:
+        self._now += self._tick
+        if self._plan.meet(Step.CLOCK) is Fault.JUMP:
+            # Back by more than forward, in turn: the clock neither runs away nor comes back to where it was.
+            self._now += self._jump
+            self._jump = -self._jump + (self._jump > 0)
+        return self._now
+
+
+def fault_seed() -> int:
+    """The seed that the environment variable ``MILLPOND_FAULT_SEED`` gives, or else a new one.
+
+    Raises:
+        ConfigurationError: the variable is not a number.
+    """
+    text = os.environ.get(SEED_VARIABLE)
+    if text is None:
+        return random.SystemRandom().randrange(1 << 32)
+    try:
+        return int(text)
+    except ValueError:
+        raise ConfigurationError(
+            f"{SEED_VARIABLE} is {text!r}; give the number that a failed test has printed"
+        ) from None
+
+
+class _At:
+    def __init__(self, number: int, fault: Fault, steps: frozenset[Step]) -> None:
+        self._left = number
+        self._fault = fault
+        self._steps = steps
+
+    def __call__(self, step: Step) -> Fault | None:
+        if step not in self._steps or self._fault not in POSSIBLE[step]:
+            return None
+        self._left -= 1
+        return self._fault if self._left == 0 else None
+
+
+class _Seeded:
+    def __init__(self, seed: int, rate: float, faults: Collection[Fault]) -> None:
+        self._chance = random.Random(seed)
+        self._rate = rate
+        self._faults = {step: sorted(possible.intersection(faults)) for step, possible in POSSIBLE.items()}
+
+    def __call__(self, step: Step) -> Fault | None:
+        if self._chance.random() >= self._rate or not self._faults[step]:
+            return None
+        return self._chance.choice(self._faults[step])

@@ -8,7 +8,7 @@ import pytest
 
 from millpond.errors import StoreClosedError
 from millpond.stores.memory import MemoryBackend
-from millpond.stores.testing import FailingBackend, InjectedFault
+from millpond.stores.testing import Fault, FaultPlan, FaultyBackend, InjectedFault, Step
 from millpond.stores.transaction import Transaction
 
 
@@ -23,21 +23,22 @@ def test_the_changes_are_the_changelog_of_the_batch_compacted_by_key() -> None:
 
 
 def test_a_commit_is_one_write_and_an_empty_commit_is_none() -> None:
-    backend = FailingBackend(MemoryBackend(), fail_at=0)
-    transaction = Transaction(backend)
+    plan = FaultPlan()
+    transaction = Transaction(FaultyBackend(MemoryBackend(), plan))
     transaction.commit()
     transaction.put_many({b"a": b"1", b"b": b"2"})
     transaction.commit()
     transaction.commit()
-    assert backend.writes == 1
+    assert plan.steps == {Step.BACKEND_WRITE: 1}
 
 
 @pytest.mark.parametrize("applied", [False, True])
 def test_a_commit_that_fails_keeps_the_changes_so_that_it_can_be_tried_again(applied: bool) -> None:
-    backend = FailingBackend(MemoryBackend(), fail_at=1, applied=applied)
+    plan = FaultPlan.at(1, Fault.APPLIED if applied else Fault.ERROR, Step.BACKEND_WRITE)
+    backend = FaultyBackend(MemoryBackend(), plan)
     transaction = Transaction(backend)
     transaction.put(b"a", b"1")
-    with pytest.raises(InjectedFault, match="write 1 fails"):
+    with pytest.raises(InjectedFault, match="number 1 fails because a test asked for it"):
         transaction.commit()
     assert backend.get(b"a") == (b"1" if applied else None)
     assert transaction.get(b"a") == b"1"

@@ -9,125 +9,47 @@ import signal
 import subprocess
 import sys
 import traceback
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from millpond.stores.backend import Backend, BackendSupplier, Changes, Entries, load
 from millpond.stores.durability import DurabilityPolicy, Manifest, Storage, TaskState
 from millpond.stores.registry import supplier
 from millpond.stores.serdes import INT64, STRING
 from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.testing import Fault, FaultPlan, FaultyStorage, FaultySupplier, Step
+from millpond.stores.testing.faults import DEATH_STATUS
 
 SPECS = [
     StoreSpec("words", StoreKind.KEY_VALUE, STRING, INT64),
     StoreSpec("times", StoreKind.TIMESTAMPED_KEY_VALUE, STRING, INT64),
 ]
-DEATH = 77
 KEPT = "manifest.json"
 """Where a child that survives leaves its manifest."""
 
 
-class Bomb:
-    """Ends the process at its n-th tick."""
-
-    def __init__(self, fuse: int) -> None:
-        self._fuse = fuse
-
-    def tick(self) -> None:
-        self._fuse -= 1
-        if self._fuse == 0:
-            os._exit(DEATH)
-
-
-class BombedStream:
-    def __init__(self, stream: Any, bomb: Bomb) -> None:
-        self._stream = stream
-        self._bomb = bomb
-        self._writes = 0
-
-    def write(self, data: Any) -> None:
-        half = len(data) // 2
-        self._stream.write(bytes(data)[:half])
-        self._writes += 1
-        if self._writes % 8 == 0:
-            self._stream.flush()
-            self._bomb.tick()
-        self._stream.write(bytes(data)[half:])
+WRITING = (
+    Step.FILE_CREATE,
+    Step.FILE_WRITE,
+    Step.FILE_FINISH,
+    Step.FILE_DELETE,
+    Step.BACKEND_LOAD,
+    Step.BACKEND_WRITE,
+    Step.BACKEND_FLUSH,
+    Step.BACKEND_CLOSE,
+)
+"""Where a death can leave something behind."""
 
 
-@dataclass(frozen=True)
-class BombedStorage(Storage):
-    bomb: Bomb
-
-    @contextmanager
-    def writing(self, path: str) -> Iterator[Any]:
-        self.bomb.tick()
-        with super().writing(path) as stream:
-            yield BombedStream(stream, self.bomb)
-        self.bomb.tick()
-
-
-class BombedBackend(Backend):
-    def __init__(self, backend: Backend, bomb: Bomb) -> None:
-        self.max_key_size = backend.max_key_size
-        self._backend = backend
-        self._bomb = bomb
-
-    def get(self, key: bytes) -> bytes | None:
-        return self._backend.get(key)
-
-    def scan(self, start: bytes | None = None, stop: bytes | None = None, *, reverse: bool = False) -> Entries:
-        return self._backend.scan(start, stop, reverse=reverse)
-
-    def write(self, changes: Changes) -> None:
-        self._bomb.tick()
-        self._backend.write(changes)
-        self._bomb.tick()
-
-    def load(self, entries: Iterable[tuple[bytes, bytes]]) -> None:
-        def ticking() -> Iterator[tuple[bytes, bytes]]:
-            for number, entry in enumerate(entries):
-                if number % 4 == 1:
-                    self._bomb.tick()
-                yield entry
-
-        load(self._backend, ticking())
-        self._bomb.tick()
-
-    def flush(self) -> None:
-        self._backend.flush()
-
-    def close(self) -> None:
-        self._backend.close()
-
-
-class BombedSupplier(BackendSupplier):
-    def __init__(self, inner: BackendSupplier, bomb: Bomb) -> None:
-        vars(self).update(name=inner.name, persistent=inner.persistent)
-        self._inner = inner
-        self._bomb = bomb
-
-    @classmethod
-    def from_options(cls, options: Mapping[str, str]) -> Self:
-        raise NotImplementedError
-
-    def open(self, directory: Path) -> Backend:
-        return BombedBackend(self._inner.open(directory), self._bomb)
-
-
-def task(directory: Path, backend: str, bomb: Bomb | None = None, local: str = "local") -> TaskState:
-    inner, plain = supplier(backend), Storage.from_uri(directory / "state")
+def task(directory: Path, backend: str, plan: FaultPlan | None = None, local: str = "local") -> TaskState:
+    chosen, storage = supplier(backend), Storage.from_uri(directory / "state")
     return TaskState(
         SPECS,
-        inner if bomb is None else BombedSupplier(inner, bomb),
+        chosen if plan is None else FaultySupplier(chosen, plan),
         application_id="app",
         task_id="0_0",
         local_dir=directory / local,
-        storage=plain if bomb is None else BombedStorage(plain.uri, bomb),
+        storage=storage if plan is None else FaultyStorage.over(storage, plan),
         fingerprint="one",
         policy=DurabilityPolicy(max_deltas=3, retained_commits=1, retained_age=0),
     )
@@ -157,7 +79,7 @@ def content(state: TaskState, manifest: Manifest) -> dict[str, Any]:
 
 
 class Nursery:
-    """Commits in processes of their own, each of which dies at a given tick."""
+    """Commits in processes of their own, each of which dies at a given step."""
 
     def __init__(self) -> None:
         root = str(Path(__file__).parents[2])
@@ -167,13 +89,13 @@ class Nursery:
         )
 
     def survives(self, directory: Path, backend: str, fuse: int, manifest: Manifest, number: int) -> bool:
-        """Whether the commit came to its end before the bomb went off."""
+        """Whether the commit came to its end before it was its turn to die."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(f"{directory}\t{backend}\t{fuse}\t{manifest.to_json()}\t{number}\n")
         self._process.stdin.flush()
         code = int(self._process.stdout.readline())
-        assert code in (0, DEATH), f"the child failed by itself: {code}"
+        assert code in (0, DEATH_STATUS), f"the child failed by itself: {code}"
         return code == 0
 
     def __enter__(self) -> Self:
@@ -206,5 +128,6 @@ def serve() -> None:
 
 
 def _run(directory: str, backend: str, fuse: str, manifest: str, number: str) -> None:
-    kept = commit(task(Path(directory), backend, Bomb(int(fuse))), Manifest.from_json(manifest), int(number))
+    plan = FaultPlan.at(int(fuse), Fault.DEATH, *WRITING)
+    kept = commit(task(Path(directory), backend, plan), Manifest.from_json(manifest), int(number))
     (Path(directory) / KEPT).write_text(kept.to_json())

@@ -65,7 +65,7 @@ def test_a_death_at_any_write_loses_nothing_that_was_committed(
         shutil.rmtree(directory)
         if survived:
             break
-    assert fuse > 5, "the bomb never went off"
+    assert fuse > 5, "nobody died"
 
 
 @pytest.mark.parametrize("backend", ["memory", "lmdb", "rocksdb"])

@@ -1,0 +1,115 @@
+"""A backend, and a supplier of backends, that fail as a plan says.
+
+Rule of this module: it knows no engine. Whatever an engine can do beyond the contract goes through the functions of
+``millpond.stores.backend``, so the wrapper can all of it.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import NoReturn, Self
+
+from millpond.errors import ConfigurationError
+from millpond.stores.backend import (
+    Backend,
+    BackendSupplier,
+    Changes,
+    Entries,
+    delete_range,
+    get_many,
+    last_finder,
+    load,
+)
+from millpond.stores.testing.faults import Fault, FaultPlan, InjectedBackendFault, InjectedDamage, Step
+
+_ENTRIES_PER_STEP = 4
+
+
+class FaultyBackend(Backend):
+    """``backend``, whose steps fail as ``plan`` says; afterwards it works again."""
+
+    def __init__(self, backend: Backend, plan: FaultPlan) -> None:
+        self.max_key_size = backend.max_key_size
+        self._backend = backend
+        self._plan = plan
+        self._last = last_finder(backend)
+
+    def get(self, key: bytes) -> bytes | None:
+        self._meet(Step.BACKEND_GET)
+        return self._backend.get(key)
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        self._meet(Step.BACKEND_GET)
+        return get_many(self._backend, keys)
+
+    def last(self, start: bytes, stop: bytes) -> tuple[bytes, bytes] | None:
+        self._meet(Step.BACKEND_GET)
+        return self._last(start, stop)
+
+    def scan(self, start: bytes | None = None, stop: bytes | None = None, *, reverse: bool = False) -> Entries:
+        self._meet(Step.BACKEND_SCAN)
+        return self._backend.scan(start, stop, reverse=reverse)
+
+    def write(self, changes: Changes) -> None:
+        applied = self._meet(Step.BACKEND_WRITE)
+        self._backend.write(changes)
+        if applied:
+            self._fail_after(Step.BACKEND_WRITE)
+
+    def delete_range(self, start: bytes, stop: bytes) -> None:
+        applied = self._meet(Step.BACKEND_WRITE)
+        delete_range(self._backend, start, stop)
+        if applied:
+            self._fail_after(Step.BACKEND_WRITE)
+
+    def load(self, entries: Iterable[tuple[bytes, bytes]]) -> None:
+        def interrupted() -> Iterator[tuple[bytes, bytes]]:
+            source = iter(entries)
+            while part := list(islice(source, _ENTRIES_PER_STEP)):
+                yield from part
+                self._meet(Step.BACKEND_LOAD)
+
+        load(self._backend, interrupted())
+
+    def flush(self) -> None:
+        self._meet(Step.BACKEND_FLUSH)
+        self._backend.flush()
+
+    def close(self) -> None:
+        applied = self._meet(Step.BACKEND_CLOSE)
+        self._backend.close()
+        if applied:
+            self._fail_after(Step.BACKEND_CLOSE)
+
+    def _meet(self, step: Step) -> bool:
+        """Whether the step is to be taken, and to fail afterwards."""
+        return _meet(self._plan, step)
+
+    def _fail_after(self, step: Step) -> NoReturn:
+        raise InjectedBackendFault(self._plan.failure(step, "applied"))
+
+
+class FaultySupplier(BackendSupplier):
+    """``supplier``, whose backends fail as ``plan`` says. Their directories are those of ``supplier``."""
+
+    def __init__(self, supplier: BackendSupplier, plan: FaultPlan) -> None:
+        vars(self).update(name=supplier.name, persistent=supplier.persistent, checksums=supplier.checksums)
+        self._supplier = supplier
+        self._plan = plan
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, str]) -> Self:
+        raise ConfigurationError("a FaultySupplier is made of another supplier and a plan, not from a URL")
+
+    def open(self, directory: Path) -> Backend:
+        _meet(self._plan, Step.BACKEND_OPEN)
+        return FaultyBackend(self._supplier.open(directory), self._plan)
+
+
+def _meet(plan: FaultPlan, step: Step) -> bool:
+    fault = plan.meet(step)
+    if fault is Fault.DAMAGE:
+        raise InjectedDamage(plan.failure(step))
+    if fault is Fault.ERROR:
+        raise InjectedBackendFault(plan.failure(step))
+    return fault is Fault.APPLIED
