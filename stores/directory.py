@@ -6,20 +6,45 @@
     <local_dir>/<application_id>/<task_id>/<backend>/<store>-v2     format version 2
 """
 
+from hashlib import sha256
 from pathlib import Path
+from typing import Final
+from urllib.parse import quote
 
 from millpond.errors import ConfigurationError
 from millpond.stores.specs import StoreSpec
+
+LONGEST_NAME: Final = 200
+"""Bytes of a name in UTF-8: file systems take 255, and some files are named after it and something else."""
 
 
 def check_plain_name(what: str, name: str) -> None:
     """Refuse a name that no directory can have; ``what`` says in the message what it is the name of.
 
     Raises:
-        ConfigurationError: it is not a plain file name.
+        ConfigurationError: it is not a plain file name, or too long for one.
     """
-    if not name or name in {".", ".."} or any(character in name for character in "/\\\0"):
+    if not isinstance(name, str) or name in {"", ".", ".."} or any(part in name for part in "/\\"):
         raise ConfigurationError(f"{what} {name!r} must be a plain file name, because a directory gets it")
+    if not name.isprintable() or name != name.strip():
+        raise ConfigurationError(
+            f"{what} {name!r} has control characters, or begins or ends with a space; choose a name without, because a "
+            "directory gets it"
+        )
+    size = len(name.encode())
+    if size > LONGEST_NAME:
+        raise ConfigurationError(
+            f"{what} {name[:40] + '…'!r} has {size} bytes; choose one of {LONGEST_NAME} or less, because a directory "
+            "gets it"
+        )
+
+
+def plain_name(text: str) -> str:
+    """A name that a directory can have, made of any text, another one for each."""
+    name = quote(text, safe="", errors="surrogatepass")
+    if name.strip(".") and len(name) <= LONGEST_NAME:
+        return name
+    return f"{name[:40].strip('.')}%{sha256(text.encode(errors='surrogatepass')).hexdigest()[:32]}"
 
 
 def store_directory(local_dir: Path, application_id: str, task_id: str, backend_name: str, spec: StoreSpec) -> Path:

@@ -17,6 +17,7 @@ from millpond.processors.distribution.plan import Plan
 from millpond.stores.backend import BackendSupplier
 from millpond.stores.directory import check_plain_name
 from millpond.stores.durability.claim import claim
+from millpond.stores.durability.policy import DurabilityPolicy
 from millpond.stores.durability.storage import Storage
 from millpond.stores.registry import supplier
 from millpond.stores.times import Duration, to_micros
@@ -25,6 +26,11 @@ DEFAULT_MAX_AHEAD: Final = "1 day"
 
 BACKEND_CONF: Final = "spark.millpond.backend"
 DEFAULT_BACKEND: Final = "rocksdb"
+
+RETAINED_BATCHES_CONF: Final = "spark.sql.streaming.minBatchesToRetain"
+DEFAULT_RETAINED_BATCHES: Final = 100
+COMMITS_PER_BATCH: Final = 2
+"""A micro-batch that is repeated commits again."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +45,7 @@ class Job:
         backend: of stores that do not name one; None for the session's.
         on_error: what happens to a record that cannot be processed.
         max_ahead: how far a timestamp may be ahead of the wall clock, in microseconds; None for any distance.
+        policy: when to write snapshots and what to retain; None for what the session calls for.
     """
 
     application_id: str
@@ -48,6 +55,7 @@ class Job:
     backend: str | BackendSupplier | None
     on_error: OnError
     max_ahead: int | None
+    policy: DurabilityPolicy | None
 
     @classmethod
     def of(
@@ -59,6 +67,7 @@ class Job:
         backend: str | BackendSupplier | None,
         on_error: str | OnError,
         max_ahead: Duration | None,
+        policy: DurabilityPolicy | None,
     ) -> Self:
         """The job with these options.
 
@@ -69,7 +78,8 @@ class Job:
         if partitions is not None and partitions < 1:
             raise ConfigurationError(f"partitions must be 1 or more, not {partitions}")
         storage = Storage.from_uri(state_dir)
-        return cls(application_id, storage, local_dir, partitions, backend, _policy(on_error), _distance(max_ahead))
+        reaction, distance = _reaction(on_error), _distance(max_ahead)
+        return cls(application_id, storage, local_dir, partitions, backend, reaction, distance, policy)
 
     def part(self, name: str) -> Self:
         """A part of the job with state of its own, ``<application_id>.<name>``.
@@ -88,7 +98,8 @@ class Job:
         """Where the state of the plan's tasks lives, once this job has claimed it.
 
         Raises:
-            ConfigurationError: a backend is unknown, or the session cannot run the operator.
+            ConfigurationError: a backend is unknown, the session cannot run the operator, or the policy retains less
+                than the session.
             StateConflictError: the state directory holds the state of another topology or number of partitions.
         """
         check_operator(session)
@@ -111,6 +122,7 @@ class Job:
             storage=self.storage,
             local_dir=self.local_dir,
             supplier=chosen,
+            policy=_retaining(self.policy, int(session.conf.get(RETAINED_BATCHES_CONF) or DEFAULT_RETAINED_BATCHES)),
         )
 
 
@@ -122,7 +134,22 @@ def _distance(max_ahead: Duration | None) -> int | None:
     return micros
 
 
-def _policy(on_error: str | OnError) -> OnError:
+def _retaining(policy: DurabilityPolicy | None, batches: int) -> DurabilityPolicy:
+    """The policy, which retains all that Spark may go back to, or the default that does."""
+    needed = batches * COMMITS_PER_BATCH
+    if policy is None:
+        default = DurabilityPolicy()
+        return replace(default, retained_commits=max(default.retained_commits, needed + batches // 2))
+    if policy.retained_commits < needed:
+        raise ConfigurationError(
+            f"the policy retains {policy.retained_commits} commits, but {RETAINED_BATCHES_CONF} is {batches}: Spark "
+            f"may go back by as many micro-batches of up to {COMMITS_PER_BATCH} commits; raise retained_commits to "
+            f"{needed} or more, or lower that setting"
+        )
+    return policy
+
+
+def _reaction(on_error: str | OnError) -> OnError:
     try:
         return OnError(on_error)
     except ValueError:

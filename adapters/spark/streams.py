@@ -19,6 +19,7 @@ from millpond.errors import ConfigurationError
 from millpond.processors.distribution.plan import Plan, make_plan
 from millpond.processors.runtime.topology import Topology
 from millpond.stores.backend import BackendSupplier
+from millpond.stores.durability.policy import DurabilityPolicy
 from millpond.stores.times import Duration
 
 
@@ -39,6 +40,8 @@ class SparkStreams:
         max_ahead: how far a timestamp may be ahead of the clock of the worker that reads it; one that is further ahead
             cannot be processed (``on_error``), because it would move stream time for all. None, or a longer time, is
             for timestamps that do not follow the wall clock.
+        policy: when to write snapshots, and how much history of the state to retain; by default as much as the
+            session's ``spark.sql.streaming.minBatchesToRetain`` calls for.
 
     Raises:
         ConfigurationError: an option is missing or invalid.
@@ -55,9 +58,10 @@ class SparkStreams:
         backend: str | BackendSupplier | None = None,
         on_error: str | OnError = OnError.FAIL,
         max_ahead: Duration | None = DEFAULT_MAX_AHEAD,
+        policy: DurabilityPolicy | None = None,
     ) -> None:
         self._topology = topology
-        self._job = Job.of(application_id, state_dir, local_dir, partitions, backend, on_error, max_ahead)
+        self._job = Job.of(application_id, state_dir, local_dir, partitions, backend, on_error, max_ahead, policy)
 
     def transform(
         self, inputs: Mapping[str, DataFrame], *, sink: str | None = None, complete: DataFrame | None = None

@@ -14,11 +14,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
-from urllib.parse import quote
 from zipimport import zipimporter
 
 from millpond.processors.runtime.subtopology import Subtopology
 from millpond.stores.backend import BackendSupplier
+from millpond.stores.directory import plain_name
+from millpond.stores.durability.policy import DurabilityPolicy
 from millpond.stores.durability.state import TaskState
 from millpond.stores.durability.storage import Storage
 
@@ -42,6 +43,7 @@ class StateSettings:
         storage: where the durable files are.
         local_dir: where local copies are; None for a directory of the executor's own.
         supplier: the backend of stores that do not name one.
+        policy: when to write snapshots and what to retain.
     """
 
     application_id: str
@@ -51,6 +53,7 @@ class StateSettings:
     storage: Storage
     local_dir: str | None
     supplier: BackendSupplier
+    policy: DurabilityPolicy
 
 
 class _Entry(NamedTuple):
@@ -102,6 +105,8 @@ def _make(settings: StateSettings, part: Subtopology, task_id: str) -> TaskState
         local_dir=local_directory(settings),
         storage=settings.storage,
         fingerprint=settings.fingerprint,
+        policy=settings.policy,
+        run=settings.run,
     )
 
 
@@ -116,7 +121,7 @@ def _forget(settings: StateSettings, now: float) -> None:
 
 def local_directory(settings: StateSettings) -> Path:
     """The directory of the local copies: the user's, or one that Spark deletes with the executor."""
-    name = quote(settings.sink, safe="")
+    name = plain_name(settings.sink)
     if settings.local_dir is not None:
         return Path(settings.local_dir) / name
     spark_dirs = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")

@@ -8,7 +8,8 @@ committed:
 1. Only files of the manifest's own lineage are looked at.
 2. Let *horizon* be the manifest's sequence minus the retained commits, and *base* the newest snapshot at or before the
    horizon, of which the manifest knows that it is on its own branch. No base, nothing is deleted.
-3. Files with a sequence below the base's are deleted, once they are older than the retained age.
+3. If a living pin of another run (``millpond.stores.durability.pins``) has an earlier base, that one counts.
+4. Files with a sequence below the base's are deleted, once they are older than the retained age.
 
 Every manifest that can still be opened descends from the base, or is the base: it names the base or later files.
 A restart at an earlier commit makes a new branch with the same sequence numbers and other names; both branches are kept
@@ -22,41 +23,45 @@ import time
 
 from millpond.errors import DurabilityError
 from millpond.stores.durability.manifest import Manifest, sequence_of
-from millpond.stores.durability.policy import DurabilityPolicy
+from millpond.stores.durability.pins import Pin
+from millpond.stores.durability.policy import DurabilityPolicy, garbage_base
 from millpond.stores.durability.storage import Storage
 
 _log = logging.getLogger(__name__)
 
 
-def garbage_base(manifest: Manifest, policy: DurabilityPolicy) -> int | None:
-    """The sequence below which no retained manifest names a file; None while there is no such point."""
-    horizon = manifest.sequence - policy.retained_commits
-    known = manifest.bases if manifest.snapshot is None else (*manifest.bases, manifest.snapshot.sequence)
-    return max((base for base in known if base <= horizon), default=None)
-
-
-def collect_garbage(storage: Storage, manifest: Manifest, policy: DurabilityPolicy, now_ms: int | None = None) -> int:
+def collect_garbage(
+    storage: Storage, manifest: Manifest, policy: DurabilityPolicy, run: str = "", now_ms: int | None = None
+) -> int:
     """Delete the files of a task that no retained manifest can name.
 
     Args:
         storage: where they are.
         manifest: the newest manifest that is known; see the module's rule for why it need not be committed.
         policy: what is retained. It must allow going back as far as the caller wants to.
+        run: the caller's run, whose own pins hold nothing back.
         now_ms: the time by the storage's clock.
 
     Returns:
-        How many files were deleted.
+        How many files were deleted, pins not among them.
 
     Raises:
         DurabilityError: the storage failed. What was deleted until then was garbage anyway.
     """
-    base = garbage_base(manifest, policy)
-    if base is None:
+    own = garbage_base(manifest, policy)
+    if own is None:
         return 0
     now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    found = storage.list(manifest.directory)
+    pins = [pin for file in found if (pin := Pin.of(file)) is not None]
+    base = min([own, *(pin.base for pin in pins if pin.run != run and pin.alive(policy, now))])
     youngest = now - policy.retained_age_ms
+    for pin in pins:
+        superseded = pin.run == run and pin.base < own
+        if pin.file.modified_ms <= youngest and (superseded or not pin.alive(policy, now)):
+            storage.delete(pin.file.path)
     deleted = 0
-    for file in storage.list(manifest.directory):
+    for file in found:
         sequence = sequence_of(file.path.rpartition("/")[2])
         if sequence is not None and sequence < base and file.modified_ms <= youngest:
             storage.delete(file.path)
@@ -64,9 +69,9 @@ def collect_garbage(storage: Storage, manifest: Manifest, policy: DurabilityPoli
     return deleted
 
 
-def try_collect_garbage(storage: Storage, manifest: Manifest, policy: DurabilityPolicy) -> None:
+def try_collect_garbage(storage: Storage, manifest: Manifest, policy: DurabilityPolicy, run: str) -> None:
     """Collect garbage, but let no failure of it fail a commit: what remains is collected the next time."""
     try:
-        collect_garbage(storage, manifest, policy)
+        collect_garbage(storage, manifest, policy, run)
     except DurabilityError as error:
         _log.warning("garbage of task %r stays for now: %s", manifest.task_id, error)

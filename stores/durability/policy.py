@@ -18,6 +18,8 @@ class DurabilityPolicy:
         retained_commits: a manifest that is at most this many commits old can always be opened. Spark can go back by
             ``spark.sql.streaming.minBatchesToRetain`` batches (100), each of which may commit twice.
         retained_age: a file that is younger than this is never deleted, whatever the manifests say.
+        retained_forks: how long the files of another run of the same state are protected, from its last sign of life: a
+            run before a restart, or one that continues from a copy of the checkpoint.
         sealed_bytes: a local copy up to this size is compared in full with what it was when its engine closed it, each
             time it is opened; of a larger one only the sizes of its files. It concerns engines without checksums.
     """
@@ -26,6 +28,7 @@ class DurabilityPolicy:
     min_delta_bytes: int = 4 << 20
     retained_commits: int = 250
     retained_age: Duration = timedelta(minutes=10)
+    retained_forks: Duration = timedelta(hours=6)
     sealed_bytes: int = 1 << 30
 
     def __post_init__(self) -> None:
@@ -33,10 +36,15 @@ class DurabilityPolicy:
             if getattr(self, what) < least:
                 raise ConfigurationError(f"{what} is {getattr(self, what)}; it must be at least {least}")
         to_length(self.retained_age, "retained_age")
+        to_length(self.retained_forks, "retained_forks")
 
     @property
     def retained_age_ms(self) -> int:
         return to_millis(self.retained_age, "retained_age")
+
+    @property
+    def retained_forks_ms(self) -> int:
+        return to_millis(self.retained_forks, "retained_forks")
 
     def snapshot_due(self, manifest: Manifest) -> bool:
         """Whether the commit after ``manifest`` is to be a snapshot.
@@ -63,3 +71,10 @@ class DurabilityPolicy:
         horizon = manifest.sequence - self.retained_commits
         expendable = sum(1 for base in bases if base <= horizon) - 1
         return bases[max(0, expendable) :]
+
+
+def garbage_base(manifest: Manifest, policy: DurabilityPolicy) -> int | None:
+    """The sequence below which no retained manifest names a file; None while there is no such point."""
+    horizon = manifest.sequence - policy.retained_commits
+    known = manifest.bases if manifest.snapshot is None else (*manifest.bases, manifest.snapshot.sequence)
+    return max((base for base in known if base <= horizon), default=None)

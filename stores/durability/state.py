@@ -30,6 +30,7 @@ from millpond.stores.durability.gc import try_collect_garbage
 from millpond.stores.durability.lease import Lease
 from millpond.stores.durability.local import LocalCopy
 from millpond.stores.durability.manifest import DurableFile, FileKind, Manifest, new_commit_id
+from millpond.stores.durability.pins import Protection
 from millpond.stores.durability.policy import DurabilityPolicy
 from millpond.stores.durability.rows import Table
 from millpond.stores.durability.storage import Storage
@@ -59,6 +60,8 @@ class TaskState:
         storage: where the durable files live, the same for all machines.
         fingerprint: what stands for the topology; state of another one is refused. Empty: nothing is checked.
         policy: when to write snapshots and what to retain.
+        run: 32 hexadecimal digits that stand for the run of the job that this task belongs to. All processes that
+            serve the task for one run give the same; by default the object is a run of its own.
         exclusive: keep the lease and the backends from batch to batch, until ``close``. For a task that only one
             process serves; any other has to wait.
         lease_timeout: seconds to wait for another process to release the task.
@@ -78,6 +81,7 @@ class TaskState:
         storage: Storage,
         fingerprint: str = "",
         policy: DurabilityPolicy | None = None,
+        run: str | None = None,
         exclusive: bool = False,
         lease_timeout: float = LEASE_TIMEOUT,
     ) -> None:
@@ -86,6 +90,8 @@ class TaskState:
         self._fingerprint = fingerprint
         self._storage = storage
         self._policy = policy or DurabilityPolicy()
+        self._run = run or new_commit_id()
+        self._protection = Protection(storage, self._policy, self._run)
         self._exclusive = exclusive
         self._copies: dict[str, LocalCopy] = {}
         for spec in specs:
@@ -120,6 +126,8 @@ class TaskState:
         self._claim()
         self._lease.acquire()
         try:
+            if manifest.files:
+                self._protection.renew(manifest)
             self._broken = broken_file(self._storage, manifest)
             self._transactions = {name: copy.open(manifest) for name, copy in self._copies.items()}
             if self._broken is not None:
@@ -176,7 +184,7 @@ class TaskState:
             raise
         self.rollback()
         if manifest.snapshot is not None and manifest.snapshot.commit == manifest.commit:
-            try_collect_garbage(self._storage, manifest, self._policy)
+            try_collect_garbage(self._storage, manifest, self._policy, self._run)
         return manifest
 
     def _write(self, manifest: Manifest) -> Manifest:

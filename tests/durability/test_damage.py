@@ -154,7 +154,7 @@ def test_a_garbage_collection_that_fails_fails_no_commit(
     shutil.rmtree(directory)
     directory.write_text("a file where the directory should be")
     policy = DurabilityPolicy(retained_commits=1, retained_age=0)
-    try_collect_garbage(Storage.from_uri(tmp_path / "state"), manifest, policy)
+    try_collect_garbage(Storage.from_uri(tmp_path / "state"), manifest, policy, "")
     assert "garbage of task '0_0' stays for now" in caplog.text
 
 

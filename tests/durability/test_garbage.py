@@ -10,7 +10,7 @@ from millpond.stores.serdes import INT64, STRING
 from millpond.stores.specs import StoreKind, StoreSpec
 
 SPEC = StoreSpec("words", StoreKind.KEY_VALUE, STRING, INT64)
-POLICY = DurabilityPolicy(max_deltas=2, retained_commits=5, retained_age=0)
+POLICY = DurabilityPolicy(max_deltas=2, retained_commits=5, retained_age=0, retained_forks=0)
 KEEP_ALL = DurabilityPolicy(max_deltas=2, retained_commits=5, retained_age=10**9)
 
 
@@ -113,7 +113,7 @@ def test_files_of_attempts_that_lost_are_garbage_in_the_end(tmp_path: Path) -> N
 
 def test_a_young_file_is_never_deleted(tmp_path: Path) -> None:
     storage = Storage.from_uri(tmp_path / "state")
-    young = DurabilityPolicy(max_deltas=2, retained_commits=5, retained_age=3_600_000)
+    young = DurabilityPolicy(max_deltas=2, retained_commits=5, retained_age=3_600_000, retained_forks=0)
     with task(tmp_path, KEEP_ALL) as state:
         manifests = history(state, None, range(1, 30))
     assert collect_garbage(storage, manifests[-1], young) == 0
@@ -135,3 +135,33 @@ def test_only_durable_files_of_the_own_lineage_are_deleted(tmp_path: Path) -> No
     assert note.exists()
     assert named(others) <= files(tmp_path)
     assert last(tmp_path, others[-1]) == 2
+
+
+FORKS = DurabilityPolicy(max_deltas=2, retained_commits=5, retained_age=0, retained_forks="1 hour")
+
+
+def test_a_fork_that_lives_keeps_its_files_however_far_the_other_run_is(tmp_path: Path) -> None:
+    with task(tmp_path, FORKS) as original, task(tmp_path, FORKS, "copy") as fork:
+        ahead = shared = history(original, None, range(8))[-1]
+        forked = [shared]
+        for number in range(8, 20):
+            forked.append(commit(fork, forked[-1], number))
+            ahead = history(original, ahead, range(100, 110))[-1]
+            assert [last(tmp_path, manifest) for manifest in forked[-4:]] == [*range(7, number + 1)][-4:]
+        assert last(tmp_path, ahead) == 109
+    assert shared.files[0].name not in files(tmp_path), "nothing was collected, so nothing was at risk"
+
+
+def test_a_run_that_gave_no_sign_of_life_holds_no_garbage_back(tmp_path: Path) -> None:
+    storage = Storage.from_uri(tmp_path / "state")
+    with task(tmp_path, FORKS, "dead") as dead:
+        shared = history(dead, None, range(4))[-1]
+        dead.open(shared)
+    with task(tmp_path, FORKS) as alive:
+        newest = history(alive, shared, range(4, 60))[-1]
+    pins = [file for file in storage.list(newest.directory) if file.path.endswith(".pin")]
+    assert shared.files[0].name in files(tmp_path)
+    an_hour_later = max(pin.modified_ms for pin in pins) + 3_600_001
+    assert collect_garbage(storage, newest, FORKS, now_ms=an_hour_later) > 20
+    assert shared.files[0].name not in files(tmp_path)
+    assert not [file for file in storage.list(newest.directory) if file.path.endswith(".pin")]

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from millpond.errors import FormatError
 from millpond.stores.durability import DurabilityPolicy, Manifest
-from millpond.stores.durability.gc import garbage_base
 from millpond.stores.durability.manifest import DurableFile, FileKind, file_name, new_commit_id, sequence_of
+from millpond.stores.durability.policy import garbage_base
 
 SNAPSHOT = DurableFile(FileKind.SNAPSHOT, 3, "a" * 32, 10, 1000, 7)
 DELTA = DurableFile(FileKind.DELTA, 4, "b" * 32, 2, 300, 8)

@@ -14,6 +14,7 @@ from millpond.adapters.spark import OnError, SparkStreams
 from millpond.adapters.spark.source import select_source
 from millpond.errors import ConfigurationError, StateConflictError, TopologyError, UnknownBackendError
 from millpond.processors import Consumed, StreamsBuilder, Topology
+from millpond.stores.durability import DurabilityPolicy
 from tests.spark.orders import SCHEMAS, rated_orders
 
 pytestmark = pytest.mark.spark
@@ -53,6 +54,18 @@ def test_an_unknown_backend_is_refused(streams: Make, words: DataFrame, spark: S
             streams().transform({"words": words})
     finally:
         spark.conf.unset("spark.millpond.backend")
+
+
+def test_a_policy_that_retains_less_than_spark_is_refused(streams: Make, words: DataFrame, spark: SparkSession) -> None:
+    policy = DurabilityPolicy(retained_commits=250)
+    streams(policy=policy).transform({"words": words})
+    spark.conf.set("spark.sql.streaming.minBatchesToRetain", "300")
+    try:
+        with pytest.raises(ConfigurationError, match=r"retains 250 commits, but .*minBatchesToRetain is 300.* to 600"):
+            streams(policy=policy).transform({"words": words})
+        streams().transform({"words": words})
+    finally:
+        spark.conf.unset("spark.sql.streaming.minBatchesToRetain")
 
 
 def test_wrong_options_are_refused(streams: Make) -> None:

@@ -42,6 +42,7 @@ from millpond.processors.verbs.stream_join import stream_join
 from millpond.processors.verbs.table_join import table_join
 from millpond.processors.verbs.verb import NullKeys, Verb
 from millpond.stores.backend import BackendSupplier
+from millpond.stores.durability.policy import DurabilityPolicy
 from millpond.stores.serdes import Serde
 from millpond.stores.times import Duration
 
@@ -73,6 +74,8 @@ class Millpond:
         max_ahead: how far a time may be ahead of the clock of the worker that reads it; one that is further ahead
             cannot be processed (``on_error``), because it would move stream time for all. None, or a longer time, is
             for times that do not follow the wall clock.
+        policy: when to write snapshots, and how much history of the state to retain; by default as much as the
+            session's ``spark.sql.streaming.minBatchesToRetain`` calls for.
         complete: a streaming DataFrame any row of which says that all inputs are complete: then whatever waits for a
             grace or a window comes out.
 
@@ -90,9 +93,10 @@ class Millpond:
         backend: str | BackendSupplier | None = None,
         on_error: str | OnError = OnError.FAIL,
         max_ahead: Duration | None = DEFAULT_MAX_AHEAD,
+        policy: DurabilityPolicy | None = None,
         complete: DataFrame | None = None,
     ) -> None:
-        job = Job.of(application_id, state_dir, local_dir, partitions, backend, on_error, max_ahead)
+        job = Job.of(application_id, state_dir, local_dir, partitions, backend, on_error, max_ahead, policy)
         self._runner = VerbRunner(job, complete)
         self._verbs: dict[str, tuple[VerbRun, Verb]] = {}
 
