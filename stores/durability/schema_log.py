@@ -1,18 +1,25 @@
 """The schemas of the rows in an application's stores, kept beside its state.
 
 Rule of this module: a schema is a file of its own, written once, under its number; the newest file holds the whole
-history. ``<application>/<place>-schema-<number>.json`` Only as long as no task has written anything, so that no row can
-have a number yet, a history begins anew.
+history, with its CRC-32::
+
+    <application>/<place>-schema-<number>.json      {"crc32":1234567890,"schemas":{…}}
+
+Only as long as no task has written anything, so that no row can have a number yet, a history begins anew.
 """
 
 import re
 from collections.abc import Collection, Mapping
+from typing import Final
+from zlib import crc32
 
 import pyarrow as pa
 
-from millpond.errors import StateConflictError
+from millpond.errors import CorruptFileError, StateConflictError
 from millpond.stores.durability.storage import Storage
 from millpond.stores.rows.schemas import Schemas
+
+_CONTENT: Final = re.compile(rb'\{"crc32":(\d{1,10}),"schemas":(.*)\}', re.DOTALL)
 
 
 def kept_schemas(storage: Storage, application_id: str, place: str) -> Schemas | None:
@@ -20,6 +27,7 @@ def kept_schemas(storage: Storage, application_id: str, place: str) -> Schemas |
 
     Raises:
         FormatError: it was written by a later release.
+        CorruptFileError: its file is not as it was written.
     """
     return _newest(storage, application_id, place) if storage.has_directories(application_id) else None
 
@@ -35,6 +43,7 @@ def evolve_schemas(
     """The history of a place's schemas with ``schema`` as its newest, which is kept if it is new.
 
     Raises:
+        CorruptFileError: the file of the schemas so far is not as it was written.
         StateConflictError: rows of the schemas so far cannot be read as rows of this one, or somebody else has kept
             another schema at the same time.
     """
@@ -47,7 +56,8 @@ def evolve_schemas(
         for number in _numbers(storage, application_id, place):
             storage.delete(_path(application_id, place, number))
     path = _path(application_id, place, after.number)
-    storage.put(path, after.to_json().encode())
+    text = after.to_json().encode()
+    storage.put(path, b'{"crc32":%d,"schemas":%b}' % (crc32(text), text))
     if _newest(storage, application_id, place) != after:
         raise StateConflictError(
             f"{storage.describe(path)} was written by another job at the same time; start one job after the other"
@@ -59,7 +69,13 @@ def _newest(storage: Storage, application_id: str, place: str) -> Schemas | None
     numbers = _numbers(storage, application_id, place)
     if not numbers:
         return None
-    return Schemas.from_json(storage.read(_path(application_id, place, max(numbers))).decode())
+    path = _path(application_id, place, max(numbers))
+    content = _CONTENT.fullmatch(storage.read(path))
+    if content is None or crc32(content[2]) != int(content[1]):
+        raise CorruptFileError(
+            f"the file {storage.describe(path)} is damaged, and rows cannot be read without it; put an undamaged copy back"
+        )
+    return Schemas.from_json(content[2].decode())
 
 
 def _numbers(storage: Storage, application_id: str, place: str) -> list[int]:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from millpond.errors import StateConflictError
+from millpond.errors import CorruptFileError, StateConflictError
 from millpond.stores.durability.schema_log import evolve_schemas, kept_schemas
 from millpond.stores.durability.storage import Storage
 
@@ -52,3 +52,16 @@ def test_as_long_as_no_task_has_written_a_row_a_schema_may_become_any_other(stor
     with_state(tmp_path)
     with pytest.raises(StateConflictError, match="'rate' cannot become float64"):
         evolve(storage, OTHER)
+
+
+def test_a_flip_in_any_bit_of_a_schemas_file_is_found(storage: Storage, tmp_path: Path) -> None:
+    evolve(storage, WIDER)
+    with_state(tmp_path)
+    (path,) = (tmp_path / "shop.verb").glob("*.json")
+    original = path.read_bytes()
+    for bit in range(len(original) * 8):
+        damaged = bytearray(original)
+        damaged[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(damaged)
+        with pytest.raises(CorruptFileError, match=path.name):
+            kept_schemas(storage, "shop.verb", "right")
