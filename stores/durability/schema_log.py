@@ -29,7 +29,7 @@ def kept_schemas(storage: Storage, application_id: str, place: str) -> Schemas |
         FormatError: it was written by a later release.
         CorruptFileError: its file is not as it was written.
     """
-    return _newest(storage, application_id, place) if storage.has_directories(application_id) else None
+    return _newest(storage, application_id, place) if storage.directories(application_id) else None
 
 
 def evolve_schemas(
@@ -73,7 +73,8 @@ def _newest(storage: Storage, application_id: str, place: str) -> Schemas | None
     content = _CONTENT.fullmatch(storage.read(path))
     if content is None or crc32(content[2]) != int(content[1]):
         raise CorruptFileError(
-            f"the file {storage.describe(path)} is damaged, and rows cannot be read without it; put an undamaged copy back"
+            f"the file {storage.describe(path)} is damaged, and rows cannot be read without it; put an undamaged copy "
+            "back"
         )
     return Schemas.from_json(content[2].decode())
 
