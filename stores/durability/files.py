@@ -121,35 +121,29 @@ def read_tables(storage: Storage, manifest: Manifest, file: DurableFile, store: 
         FormatError: the file is in a format that this release does not know.
         DurabilityError: the storage failed.
     """
-    last = b""
+    return (table for _, table in _groups(storage, manifest, file, store))
+
+
+def read_all_tables(storage: Storage, manifest: Manifest, file: DurableFile) -> Iterator[tuple[str, Table]]:
+    """The rows of all stores in a file of ``manifest``, as ``read_tables`` gives them, each with its store's name.
+
+    Raises what ``read_tables`` raises.
+    """
+    return _groups(storage, manifest, file, None)
+
+
+def _groups(storage: Storage, manifest: Manifest, file: DurableFile, wanted: str | None) -> Iterator[tuple[str, Table]]:
+    """The row groups of one store, or of all of them, each with its store's name."""
+    last: dict[str, bytes] = {}
     with _opened(storage, manifest, file) as parquet:
         for group in range(parquet.num_row_groups):
             with _blaming(storage, manifest, file):
-                if _store_of(parquet, group) != store:
+                store = _store_of(parquet, group)
+                if wanted not in (store, None):
                     continue
                 table = parquet.read_row_group(group, columns=_LOCAL_COLUMNS, use_threads=False)
-                last = _checked_keys(table, last)
-            yield table
-
-
-def verify_file(storage: Storage, manifest: Manifest, file: DurableFile) -> None:
-    """Read a file of ``manifest`` to its end, as if all its rows were used.
-
-    Raises:
-        MissingFileError: the file is gone.
-        CorruptFileError: the file is not as it was written.
-        FormatError: the file is in a format that this release does not know.
-        DurabilityError: the storage failed.
-    """
-    for store in stores_of(storage, manifest, file):
-        for _ in read_tables(storage, manifest, file, store):
-            pass
-
-
-def stores_of(storage: Storage, manifest: Manifest, file: DurableFile) -> list[str]:
-    """The names of the stores that have rows in a file of ``manifest``. Raises what ``read_tables`` raises."""
-    with _opened(storage, manifest, file) as parquet, _blaming(storage, manifest, file):
-        return sorted({_store_of(parquet, group) for group in range(parquet.num_row_groups)})
+                last[store] = _checked_keys(table, last.get(store, b""))
+            yield store, table
 
 
 @contextmanager

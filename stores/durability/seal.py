@@ -26,7 +26,8 @@ from xxhash import xxh3_64_hexdigest
 
 _Files: TypeAlias = dict[str, tuple[int, str | None]]
 
-_DIED: Final = "whoever opened it last died with it open"
+DIED: Final = "whoever opened it last died with it open"
+"""The one reason that is no damage: there is no seal."""
 
 
 class Seal:
@@ -55,21 +56,28 @@ class Seal:
             Why the directory must not be opened; None if it may be: it is as it was sealed, or there is none.
         """
         try:
-            return self._broken()
+            seal = self._read()
+            self._path.unlink(missing_ok=True)
+            return self._broken(seal)
         except OSError as error:
             return f"its files cannot be read: {error}"
 
-    def _broken(self) -> str | None:
-        seal = self._read()
-        self._path.unlink(missing_ok=True)
+    def fault(self) -> str | None:
+        """What ``take_off`` would return; nothing is changed."""
+        try:
+            return self._broken(self._read())
+        except OSError as error:
+            return f"its files cannot be read: {error}"
+
+    def _broken(self, seal: str | None) -> str | None:
         self.proven = True
         if not self._directory.exists():
             return None
         if self._checked_by_engine:
-            return _DIED if seal is None else None
+            return DIED if seal is None else None
         sealed = _parsed(seal)
         if sealed is None:
-            return _DIED
+            return DIED
         self.proven = None not in (digest for _, digest in sealed.values())
         return _difference(sealed, self._files(with_content=self.proven))
 

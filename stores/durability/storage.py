@@ -195,13 +195,14 @@ class Storage:
             StoredFile(join(directory, info.base_name), info.size, (info.mtime_ns or 0) // 1_000_000) for info in files
         )
 
-    def has_directories(self, directory: str) -> bool:
-        """Whether there are directories in ``directory``.
+    def directories(self, directory: str) -> Sequence[str]:
+        """The names of the directories directly in ``directory``, sorted; none if it does not exist.
 
         Raises:
             DurabilityError: the storage failed.
         """
-        return any(info.type == fs.FileType.Directory for info in self._entries(directory))
+        found = self._entries(directory)
+        return sorted(info.base_name for info in found if info.type == fs.FileType.Directory)
 
     def _entries(self, directory: str) -> Sequence[Any]:
         filesystem, location = self._locate(directory)
