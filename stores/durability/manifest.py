@@ -3,12 +3,14 @@
 A manifest is all that the caller has to keep (in Spark: in the task's state value), so it is small. Rule of this
 module: a manifest's JSON carries a version number, and a version never changes its meaning.
 
-Version 1::
+Version 2::
 
-    {"millpond":1,"application":"flights","task":"0_3","fingerprint":"9f…","lineage":"4c…",
+    {"millpond":2,"application":"flights","task":"0_3","fingerprint":"9f…","lineage":"4c…",
      "snapshot":[sequence,"commit id",rows,bytes,checksum] or null,
      "deltas":[[sequence,"commit id",rows,bytes,checksum],…],
-     "bases":[sequence,…]}
+     "bases":[sequence,…],"crc32":checksum of the text up to here and "}"}
+
+Version 1 has no checksum. It is read, and no longer written.
 
 The state is the snapshot and then each delta over it, in order; its commit id and sequence are those of the last file.
 ``bases`` are the sequences of earlier snapshots, for the garbage collection (``millpond.stores.durability.gc``).
@@ -21,14 +23,19 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Any, Final, NamedTuple, Self
 from uuid import uuid4
+from zlib import crc32
 
 from millpond.errors import FormatError
 
-MANIFEST_VERSION: Final = 1
+MANIFEST_VERSION: Final = 2
+_UNCHECKED: Final = 1
+"""The version without a checksum."""
+
 NO_COMMIT: Final = ""
 """The commit id of the empty state, before the first commit."""
 
 _ID: Final = re.compile(r"[0-9a-f]{32}")
+_CHECKED: Final = re.compile(r"(.*),\"crc32\":(\d{1,10})\}", re.DOTALL)
 _FILE_NAME: Final = re.compile(r"(\d{12})-([0-9a-f]{32})\.(snapshot|delta)\.parquet")
 
 
@@ -150,7 +157,8 @@ class Manifest:
             "deltas": [delta[1:] for delta in self.deltas],
             "bases": self.bases,
         }
-        return json.dumps(content, separators=(",", ":"))
+        text = json.dumps(content, separators=(",", ":"))
+        return f'{text[:-1]},"crc32":{crc32(text.encode())}}}'
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -161,12 +169,14 @@ class Manifest:
         """
         content = _parsed(text)
         version = content.get("millpond")
-        if version != MANIFEST_VERSION:
+        if version not in (_UNCHECKED, MANIFEST_VERSION):
             raise FormatError(
-                f"a manifest has version {version!r}, but this release of Millpond knows version {MANIFEST_VERSION}; "
-                "run the release that wrote it, or a newer one"
+                f"a manifest has version {version!r}, but this release of Millpond knows versions {_UNCHECKED} to "
+                f"{MANIFEST_VERSION}; run the release that wrote it, or a newer one"
             )
         try:
+            if version == MANIFEST_VERSION:
+                _check_text(text)
             snapshot = content["snapshot"]
             manifest = cls(
                 application_id=_text(content["application"]),
@@ -187,6 +197,12 @@ class Manifest:
         for before, after in pairwise(self.files):
             if after.sequence != before.sequence + 1:
                 raise ValueError(f"commit {after.sequence} follows commit {before.sequence}")
+
+
+def _check_text(text: str) -> None:
+    match = _CHECKED.fullmatch(text)
+    if match is None or crc32(f"{match[1]}}}".encode()) != int(match[2]):
+        raise ValueError("it fails its checksum")
 
 
 def _file(kind: FileKind, fields: Any) -> DurableFile:

@@ -22,6 +22,13 @@ VERSION_1 = (
 )
 
 
+VERSION_2 = (
+    '{"millpond":2,"application":"app","task":"0_1","fingerprint":"print","lineage":"cccccccccccccccccccccccccccccccc",'
+    '"snapshot":[3,"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",10,1000,7],'
+    '"deltas":[[4,"bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb",2,300,8]],"bases":[1],"crc32":1542270963}'
+)
+
+
 def delta(sequence: int) -> DurableFile:
     return DurableFile(FileKind.DELTA, sequence, new_commit_id(), 1, 100, 0)
 
@@ -30,8 +37,22 @@ def snapshot(sequence: int) -> DurableFile:
     return DurableFile(FileKind.SNAPSHOT, sequence, new_commit_id(), 1, 100, 0)
 
 
-def test_version_1_is_written_as_ever() -> None:
-    assert MANIFEST.to_json() == VERSION_1
+def test_version_2_is_written_as_ever() -> None:
+    assert MANIFEST.to_json() == VERSION_2
+
+
+def test_version_2_is_read_as_ever() -> None:
+    assert Manifest.from_json(VERSION_2) == MANIFEST
+
+
+def test_a_flip_in_any_bit_of_a_manifest_is_found() -> None:
+    original = VERSION_2.encode()
+    for bit in range(len(original) * 8):
+        damaged = bytearray(original)
+        damaged[bit // 8] ^= 1 << bit % 8
+        if chr(damaged[bit // 8]).isascii():  # no other byte can be alone in the text that the manifest is
+            with pytest.raises(FormatError):
+                Manifest.from_json(damaged.decode())
 
 
 def test_version_1_is_read_as_ever() -> None:
@@ -45,8 +66,8 @@ def test_the_empty_manifest_survives_the_round_trip() -> None:
 
 
 def test_an_unknown_version_is_refused_by_number() -> None:
-    with pytest.raises(FormatError, match="version 2, but this release of Millpond knows version 1"):
-        Manifest.from_json(VERSION_1.replace('"millpond":1', '"millpond":2'))
+    with pytest.raises(FormatError, match="version 3, but this release of Millpond knows versions 1 to 2"):
+        Manifest.from_json(VERSION_2.replace('"millpond":2', '"millpond":3'))
 
 
 @pytest.mark.parametrize("text", ["", "rubbish", "[]", "{}", "17", '"text"'])
