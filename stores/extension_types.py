@@ -146,9 +146,12 @@ def _read_timedelta(data: bytes) -> timedelta:
 
 def _read_decimal(data: bytes) -> Decimal:
     try:
-        return Decimal(data.decode("ascii"))
+        number = Decimal(data.decode("ascii"))
     except InvalidOperation:
         raise ValueError(f"{data!r} is not a decimal number") from None
+    if number.is_snan():  # nobody writes one, and it cannot even be compared
+        raise ValueError("it is a signaling NaN")
+    return number
 
 
 def _read_uuid(data: bytes) -> UUID:

@@ -34,6 +34,7 @@ LAYOUT_ROW: Final = b"\x00layout"
 
 TIME_SIZE: Final = 8
 TERMINATOR: Final = b"\x00\x00"
+_ESCAPED: Final = b"\x00\xff"
 
 _TIME = struct.Struct(">Q")
 
@@ -44,14 +45,23 @@ def terminated(key: bytes) -> bytes:
     >>> terminated(b"a\x00b")
     b'a\x00\xffb\x00\x00'
     """
-    return key.replace(b"\x00", b"\x00\xff") + TERMINATOR
+    return key.replace(b"\x00", _ESCAPED) + TERMINATOR
 
 
 def unterminated(encoded: bytes) -> bytes:
-    """The key that ``terminated`` turned into ``encoded``."""
+    """The key that ``terminated`` turned into ``encoded``.
+
+    Raises:
+        CorruptStoreError: it did not.
+    """
+    key = encoded[:-2]
     if encoded[-2:] != TERMINATOR:
         raise CorruptStoreError(f"the row key part {encoded!r} does not end in its terminator; restore the store")
-    return encoded[:-2].replace(b"\x00\xff", b"\x00")
+    if b"\x00" not in key:
+        return key
+    if key.count(b"\x00") != key.count(_ESCAPED):
+        raise CorruptStoreError(f"the row key part {encoded!r} has its terminator within; restore the store")
+    return key.replace(_ESCAPED, b"\x00")
 
 
 def pack_time(time: int) -> bytes:
@@ -63,15 +73,33 @@ def pack_time(time: int) -> bytes:
 
 
 def unpack_time(row: bytes, offset: int = 0) -> int:
-    """The time that ``pack_time`` wrote at ``offset``."""
-    time: int = _TIME.unpack_from(row, offset)[0] + MIN_TIME
+    """The time that ``pack_time`` wrote at ``offset``, which is not negative.
+
+    Raises:
+        CorruptStoreError: ``row`` ends before.
+    """
+    try:
+        time: int = _TIME.unpack_from(row, offset)[0] + MIN_TIME
+    except struct.error as error:
+        raise _too_short(row) from error
     return time
 
 
 def last_time(row: bytes) -> int:
-    """The time in the last eight bytes of ``row``."""
-    time: int = _TIME.unpack_from(row, len(row) - TIME_SIZE)[0] + MIN_TIME
+    """The time in the last eight bytes of ``row``.
+
+    Raises:
+        CorruptStoreError: there are fewer.
+    """
+    try:
+        time: int = _TIME.unpack_from(row, len(row) - TIME_SIZE)[0] + MIN_TIME
+    except struct.error as error:
+        raise _too_short(row) from error
     return time
+
+
+def _too_short(row: bytes) -> CorruptStoreError:
+    return CorruptStoreError(f"{row!r} is too short for the time that it should hold; restore the store")
 
 
 def after_prefix(prefix: bytes) -> bytes | None:

@@ -10,13 +10,14 @@ Only buckets have keys of P + 1 bytes, so none of them is a user's key. A bucket
 before every greater short key, which is where the long keys belong. Short keys cost only a comparison of their length.
 """
 
+import struct
 from bisect import bisect_left
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from operator import itemgetter
 from pathlib import Path
-from struct import Struct
 
+from millpond.errors import CorruptStoreError
 from millpond.stores.backend import (
     Backend,
     Changes,
@@ -31,7 +32,7 @@ from millpond.stores.backend import (
 )
 from millpond.stores.keys import after_prefix
 
-_LENGTH = Struct(">I")
+_LENGTH = struct.Struct(">I")
 _LOAD_CHUNK = 2048
 
 Bucket = dict[bytes, bytes]
@@ -191,7 +192,16 @@ def _pack(bucket: Mapping[bytes, bytes]) -> bytes:
 def _unpack(packed: bytes) -> Iterator[tuple[bytes, bytes]]:
     position = 0
     while position < len(packed):
-        middle = position + 4 + _LENGTH.unpack_from(packed, position)[0]
-        end = middle + 4 + _LENGTH.unpack_from(packed, middle)[0]
+        try:
+            middle = position + 4 + _LENGTH.unpack_from(packed, position)[0]
+            end = middle + 4 + _LENGTH.unpack_from(packed, middle)[0]
+        except struct.error as error:
+            raise _damaged(packed) from error
+        if end > len(packed):
+            raise _damaged(packed)
         yield packed[position + 4 : middle], packed[middle + 4 : end]
         position = end
+
+
+def _damaged(packed: bytes) -> CorruptStoreError:
+    return CorruptStoreError(f"the long keys in {packed[:40]!r} end too early; restore the store")

@@ -21,6 +21,7 @@ knows neither bytes of rows nor schemas. ::
     null, and any null                None
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain, pairwise
 from operator import itemgetter
@@ -115,7 +116,7 @@ def check_names(names: Sequence[str], path: str) -> None:
     Raises:
         ConfigurationError: two of ``names`` are equal.
     """
-    twice = sorted({name for name in names if names.count(name) > 1})
+    twice = sorted(name for name, times in Counter(names).items() if times > 1)
     if twice:
         where = f" in {path!r}" if path else ""
         raise ConfigurationError(f"more than one column is called {twice[0]!r}{where}; rename all but one")
@@ -213,7 +214,7 @@ def from_physical(values: Sequence[Any], type_: pa.DataType) -> "pa.Array[Any]":
     """
     try:
         array: pa.Array[Any] = _array(values, type_)
-    except (pa.ArrowException, TypeError, ValueError, LookupError, OverflowError) as error:
+    except (pa.ArrowException, TypeError, ValueError, LookupError, OverflowError, RecursionError) as error:
         raise SerdeError(f"a value cannot be read as {type_}: {error}") from error
     return array
 
@@ -305,7 +306,10 @@ def _int_array(values: Sequence[Any]) -> Any:
 
 def _number_array(values: Sequence[Any], type_: Any) -> Any:
     array = _int_array(values)
-    return (array if type_.bit_width == array.type.bit_width else array.cast(f"int{type_.bit_width}")).view(type_)
+    numbers = (array if type_.bit_width == array.type.bit_width else array.cast(f"int{type_.bit_width}")).view(type_)
+    if pa.types.is_time(type_):
+        numbers.validate(full=True)  # refuses times that are not within a day
+    return numbers
 
 
 def _decimal_array(values: Sequence[Any], type_: Any) -> Any:

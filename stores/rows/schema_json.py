@@ -43,7 +43,7 @@ _NAMES: Final[Mapping[Any, str]] = {type_: name for name, type_ in _LEAVES.items
 _NESTED: Final[Mapping[str, int | None]] = {"struct": None, "list": 1, "map": 2}
 """How many columns are within; None for any number."""
 _DECIMAL: Final = re.compile(r"decimal\((\d+),(-?\d+)\)")
-_UNREADABLE: Final = (LookupError, TypeError, ValueError, AttributeError)
+_UNREADABLE: Final = (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
 
 
 def type_name(type_: Any) -> str:
@@ -124,10 +124,11 @@ def _to_dict(column: Column) -> dict[str, Any]:
 def _from_dict(found: Any) -> Column:
     children = tuple(map(_from_dict, found.get("fields", ())))
     fields = [child.field for child in children]
-    field = pa.field(
-        str(found["name"]), _type(found["type"], fields), bool(found["nullable"]), found.get("metadata", None)
-    )
-    return Column(int(found["id"]), field, children)
+    name, nullable, id_ = found["name"], found["nullable"], found["id"]
+    if (type(name), type(nullable), type(id_)) != (str, bool, int):
+        raise TypeError(f"a column has the name {name!r}, the id {id_!r} and is nullable: {nullable!r}")
+    field = pa.field(name, _type(found["type"], fields), nullable, found.get("metadata"))
+    return Column(id_, field, children)
 
 
 def _type(name: str, fields: Sequence[Any]) -> Any:

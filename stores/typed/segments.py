@@ -12,6 +12,7 @@ is chosen when the store is first written and kept as metadata: it stays the sam
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
+from millpond.errors import CorruptStoreError
 from millpond.stores.backend import Entries
 from millpond.stores.keys import DATA, INDEX, TIME_SIZE, after_prefix, pack_time, unpack_time
 from millpond.stores.serdes import Serde
@@ -43,6 +44,8 @@ class Segments:
         saved = store.get_metadata(METADATA_NAME)
         self._interval_saved = saved is not None
         self._interval = max(retention // 2, _SHORTEST) if saved is None else unpack_time(saved)
+        if self._interval <= 0:
+            raise CorruptStoreError(f"store {store.name!r} has segments of {self._interval} ms; restore the store")
         self._live = set(self._find())
 
     def horizon(self) -> int:

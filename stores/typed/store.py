@@ -4,7 +4,6 @@ Rule of this module: it knows nothing of what the rows of a kind mean. A store w
 everything goes through the transaction and takes effect with its commit.
 """
 
-import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from types import TracebackType
@@ -75,7 +74,7 @@ class Store(ABC, Generic[K, V]):
         for row, data in self._scan_rows(DATA, None):
             try:
                 self._check_row(row, data)
-            except (ValueError, struct.error, CorruptStoreError) as error:
+            except (ValueError, CorruptStoreError) as error:
                 raise CorruptStoreError(
                     f"store {self._name!r} has a damaged row {row!r}: {error}; restore the store"
                 ) from error

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from millpond.errors import SerdeError
+from millpond.errors import CorruptStoreError, SerdeError
 from millpond.stores.keys import DATA
 from millpond.stores.serdes import Serde
 from millpond.stores.times import Instant, to_instant
@@ -64,9 +64,20 @@ def pack_timestamp(timestamp: Instant) -> bytes:
 
 
 def unpack_timestamp(data: bytes) -> int:
-    """The timestamp at the beginning of a stored value."""
-    timestamp: int = _unpack(data)[0]
+    """The timestamp at the beginning of a stored value.
+
+    Raises:
+        CorruptStoreError: there is none.
+    """
+    try:
+        timestamp: int = _unpack(data)[0]
+    except struct.error as error:
+        raise _without_timestamp() from error
     return timestamp
+
+
+def _without_timestamp() -> CorruptStoreError:
+    return CorruptStoreError("a value is too short for the timestamp that its format needs; restore the store")
 
 
 class TimestampedStore(Store[K, ValueAndTimestamp[V]]):
@@ -97,23 +108,33 @@ class ReadOnlyTimestampedKeyValueStore(TimestampedStore[K, V], ReadOnlyKeyValueS
         if key is None:
             raise self._null_key()
         data = self._read(DATA + self._encode_key(key))
-        return None if data is None else _new(ValueAndTimestamp, (self._decode_plain(data[8:]), _unpack(data)[0]))
+        try:
+            return None if data is None else _new(ValueAndTimestamp, (self._decode_plain(data[8:]), _unpack(data)[0]))
+        except struct.error as error:
+            raise _without_timestamp() from error
 
     def get_many(self, keys: Iterable[K]) -> list[ValueAndTimestamp[V] | None]:
         """The value of each key with its timestamp, in the order of ``keys``; None where there is none."""
         decode = self._decode_plain
         rows = [DATA + key for key in self._keys_bytes(keys)]
-        return [
-            None if data is None else _new(ValueAndTimestamp, (decode(data[8:]), _unpack(data)[0]))
-            for data in self._read_many(rows)
-        ]
+        try:
+            return [
+                None if data is None else _new(ValueAndTimestamp, (decode(data[8:]), _unpack(data)[0]))
+                for data in self._read_many(rows)
+            ]
+        except struct.error as error:
+            raise _without_timestamp() from error
 
     def get_value(self, key: K) -> V | None:
         """The value of ``key`` without its timestamp, or None."""
         if key is None:
             raise self._null_key()
         data = self._read(DATA + self._encode_key(key))
-        return None if data is None else self._decode_plain(data[TIMESTAMP_SIZE:])
+        if data is None:
+            return None
+        if len(data) < TIMESTAMP_SIZE:
+            raise _without_timestamp()
+        return self._decode_plain(data[TIMESTAMP_SIZE:])
 
 
 class TimestampedKeyValueStore(ReadOnlyTimestampedKeyValueStore[K, V], WritableStore[K, ValueAndTimestamp[V]]):

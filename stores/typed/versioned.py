@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from millpond.errors import ConfigurationError
+from millpond.errors import ConfigurationError, CorruptStoreError
 from millpond.stores.backend import Entries
 from millpond.stores.keys import (
     DATA,
@@ -118,7 +118,7 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
             return self._record(self._last_row(prefix, end), None)
         time = to_instant(as_of, "as_of")
         row = self._last_row(prefix, prefix + pack_time(time) + _JUST_ABOVE)
-        if row is None or row[1] == _TOMBSTONE:
+        if row is None or _is_tombstone(row[1]):
             return None
         valid_to = self._next_time(row[0], end)
         if valid_to is not None and self._beyond_history(time):
@@ -214,10 +214,8 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
             self._decode_key(unterminated(row[1 + TIME_SIZE :]))
             return
         self._decode_key(unterminated(row[1:-TIME_SIZE]))
-        if data[:1] == _LIVE:
+        if not _is_tombstone(data):
             self._decode_value(data[1:])
-        elif data != _TOMBSTONE:
-            raise ValueError("its value is neither a version nor a tombstone")
         if self._observed.time is None or last_time(row) > self._observed.time:
             raise ValueError(f"it is newer than the observed stream time {self._observed.time}")
 
@@ -238,12 +236,12 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
         return None
 
     def _record(self, row: tuple[bytes, bytes] | None, valid_to: int | None) -> VersionedRecord[V] | None:
-        if row is None or row[1] == _TOMBSTONE:
+        if row is None or _is_tombstone(row[1]):
             return None
         return VersionedRecord(self._decode_value(row[1][1:]), last_time(row[0]), valid_to)
 
     def _value_and_timestamp(self, row: tuple[bytes, bytes] | None) -> ValueAndTimestamp[V] | None:
-        if row is None or row[1] == _TOMBSTONE:
+        if row is None or _is_tombstone(row[1]):
             return None
         return ValueAndTimestamp(self._decode_value(row[1][1:]), last_time(row[0]))
 
@@ -390,6 +388,15 @@ def check_grace(store: str, grace: int, history_retention: int) -> None:
             f"store {store!r}: a grace of {grace} ms is longer than its history retention of {history_retention} ms; "
             "puts would be accepted that nobody can read"
         )
+
+
+def _is_tombstone(data: bytes) -> bool:
+    """Whether a row says that there is no value; else it begins with ``_LIVE``."""
+    if data[:1] == _LIVE:
+        return False
+    if data == _TOMBSTONE:
+        return True
+    raise CorruptStoreError(f"the value {data[:20]!r} is neither a version nor a tombstone; restore the store")
 
 
 def _prefix_of(entry: tuple[bytes, bytes]) -> bytes:

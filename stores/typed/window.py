@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import compress
 from typing import Final
 
+from millpond.errors import CorruptStoreError
 from millpond.stores.backend import Entries
 from millpond.stores.keys import TIME_SIZE, terminated, unpack_time, unterminated
 from millpond.stores.serdes import Serde
@@ -61,6 +62,8 @@ class ReadOnlyWindowStore(SegmentedStore[K, V]):
         self._duplicates = retain_duplicates
         self._rest = 2 * TIME_SIZE if retain_duplicates else TIME_SIZE
         saved = self.get_metadata(_SEQUENCE_NAME) if retain_duplicates else None
+        if saved is not None and len(saved) != _SEQUENCE.size:
+            raise CorruptStoreError(f"store {name!r} has the damaged sequence {saved!r}; restore the store")
         self._sequence = 0 if saved is None else _SEQUENCE.unpack(saved)[0]
         self._saved_sequence = self._sequence
 
