@@ -20,8 +20,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from millpond.errors import SerdeError
 from millpond.processors.runtime.time_order import merge_order, owners_of, reached_by_key, runs_of
 
+_COLUMNS: Final = ["key", "value", "timestamp"]
 _NUMBERS: Any = [(name, pa.int32()) for name in ("task", "input", "split", "chunk")]
 EXCHANGE_SCHEMA: Final[pa.Schema] = pa.schema([*_NUMBERS, ("records", pa.binary())])
 BLOB_BYTES: Final = 96 << 10
@@ -125,15 +127,16 @@ def gather(blobs: Iterable[Blob], keep_order: Collection[int] = ()) -> Iterator[
         blobs: all blobs of the task, in any order.
         keep_order: inputs whose queues keep the order of each key even then: a record that is older than one of its
             key before it comes right behind that.
+
+    Raises:
+        SerdeError: a blob is damaged.
     """
     placed = sorted(blobs, key=_position)
     queues: dict[tuple[int, int], list[pa.Table]] = {}
     for blob in placed:
         if blob.input == COMPLETE:
             continue
-        queues.setdefault((blob.input, blob.split), []).append(
-            pa.ipc.open_stream(pa.py_buffer(blob.records)).read_all()
-        )
+        queues.setdefault((blob.input, blob.split), []).append(_records(blob))
     tables: dict[int, list[pa.Table]] = {}
     for (input_, _), parts in queues.items():
         tables.setdefault(input_, []).extend(parts)
@@ -147,6 +150,23 @@ def gather(blobs: Iterable[Blob], keep_order: Collection[int] = ()) -> Iterator[
             yield from windows(input_, table)
         return
     yield from _interleave(inputs, merge_order(list(map(_timestamps, queues.values()))))
+
+
+def _records(blob: Blob) -> pa.Table:
+    """The records of a blob. Arrow trusts what it reads, and may end the process over what is not valid."""
+    try:
+        records = pa.ipc.open_stream(pa.py_buffer(blob.records)).read_all()
+        records.validate(full=True)
+        if records.column_names != _COLUMNS or records.schema.field("timestamp").type != pa.int64():
+            raise pa.ArrowInvalid(f"its columns are {records.schema}")
+        if not records.num_rows or records["timestamp"].null_count:
+            raise pa.ArrowInvalid("it has no records, or one without a timestamp")
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise SerdeError(
+            f"records for task {blob.task} from part {blob.split} of input {blob.input} are damaged: {error}; restart "
+            "the query, which sends them again"
+        ) from error
+    return records
 
 
 def _position(blob: Blob) -> tuple[int, int, int]:

@@ -83,6 +83,10 @@ class Content(IntEnum):
     """No foreign value either, but that matters only if there is a result."""
 
 
+_INSTRUCTIONS: Final = frozenset(Instruction)
+_CONTENTS: Final = frozenset(Content)
+
+
 class Subscription(NamedTuple):
     """What a row of the left table asks of the foreign side.
 
@@ -106,10 +110,17 @@ class Subscription(NamedTuple):
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "Subscription":
-        version, rest = data[0] & ~_NO_HASH, 2 + (0 if data[0] & _NO_HASH else HASH_SIZE)
+        """The subscription that ``to_bytes`` wrote.
+
+        Raises:
+            SerdeError: it did not, or its version is unknown.
+        """
+        version, rest = _version_and_rest(data)
         if version > 1:
             raise SerdeError(f"a subscription of version {version} cannot be read; this release knows 0 and 1")
         end = len(data) - (_PARTITION.size if version else 0)
+        if end < rest or data[1] not in _INSTRUCTIONS:
+            raise SerdeError(f"{data[:40]!r} is no subscription of a foreign-key join; what wrote it?")
         partition = _PARTITION.unpack_from(data, end)[0] if version else None
         return cls(data[2:rest] or None, Instruction(data[1]), data[rest:end], partition)
 
@@ -133,11 +144,18 @@ class Response(NamedTuple):
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "Response":
-        version, rest = data[0] & ~_NO_HASH, 2 + (0 if data[0] & _NO_HASH else HASH_SIZE)
+        """The response that ``to_bytes`` wrote.
+
+        Raises:
+            SerdeError: it did not, or its version is unknown.
+        """
+        version, rest = _version_and_rest(data)
         if version != _RESPONSE_VERSION:
             raise SerdeError(
                 f"a response of version {version} cannot be read; this release knows {_RESPONSE_VERSION} only"
             )
+        if len(data) < rest or data[1] not in _CONTENTS:
+            raise SerdeError(f"{data[:40]!r} is no response of a foreign-key join; what wrote it?")
         return cls(data[2:rest] or None, Content(data[1]), data[rest:])
 
 
@@ -159,6 +177,13 @@ class LeftRow(NamedTuple):
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "LeftRow":
+        """The row that ``to_bytes`` wrote.
+
+        Raises:
+            SerdeError: it did not.
+        """
+        if len(data) < _LEFT_VALUE or data[:1] not in (_WITH_FOREIGN_KEY, _WITHOUT_FOREIGN_KEY):
+            raise SerdeError(f"{data[:40]!r} is no left row of a foreign-key join; what wrote it?")
         return cls(data[:1] == _WITH_FOREIGN_KEY, data[1:_LEFT_VALUE], data[_LEFT_VALUE:])
 
 
@@ -168,8 +193,22 @@ def combined_key(foreign_key: bytes, primary_key: bytes) -> bytes:
 
 
 def primary_key_of(combined: bytes) -> bytes:
-    """The primary key in a combined key."""
-    return combined[_LENGTH.size + _LENGTH.unpack_from(combined)[0] :]
+    """The primary key in a combined key.
+
+    Raises:
+        SerdeError: it is none.
+    """
+    start = _LENGTH.size + int.from_bytes(combined[: _LENGTH.size])
+    if len(combined) < start:
+        raise SerdeError(f"{combined[:40]!r} is no combined key of a foreign-key join; what wrote it?")
+    return combined[start:]
+
+
+def _version_and_rest(data: bytes) -> tuple[int, int]:
+    """The version of a message, and where it goes on after its hash."""
+    if not data:
+        raise SerdeError("a message of a foreign-key join is empty; what wrote it?")
+    return data[0] & ~_NO_HASH, 2 + (0 if data[0] & _NO_HASH else HASH_SIZE)
 
 
 def murmur3_128(data: bytes) -> bytes:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from millpond.errors import ConfigurationError
+from millpond.errors import ConfigurationError, RecordError
 
 _LOCAL_EPOCH: Final = datetime(1970, 1, 1)
 _EPOCH: Final = _LOCAL_EPOCH.replace(tzinfo=UTC)
@@ -50,7 +50,11 @@ def check_readable(schema: pa.Schema, what: str) -> None:
 
 
 def python_rows(table: pa.Table) -> list[dict[str, Any]]:
-    """Each row as a dict of its columns."""
+    """Each row as a dict of its columns.
+
+    Raises:
+        RecordError: Python cannot hold a value, such as a time after the year 9999.
+    """
     if not table.num_columns:
         return [{} for _ in range(table.num_rows)]
     names = table.column_names
@@ -58,13 +62,26 @@ def python_rows(table: pa.Table) -> list[dict[str, Any]]:
 
 
 def python_keys(table: pa.Table) -> list[Any]:
-    """The value of the only column in each row, or the tuple of all columns' values."""
+    """The value of the only column in each row, or the tuple of all columns' values.
+
+    Raises:
+        RecordError: Python cannot hold a value, such as a time after the year 9999.
+    """
     columns = _python_columns(table)
     return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
 
 
 def _python_columns(table: pa.Table) -> list[list[Any]]:
-    return [_python_column(column) for column in table.columns]
+    columns = []
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        try:
+            columns.append(_python_column(column))
+        except (OverflowError, ValueError) as error:
+            raise RecordError(
+                f"column {name!r} has a value that Python cannot hold ({error}); filter such rows out, or cast the "
+                "column to a string or a number"
+            ) from error
+    return columns
 
 
 def _python_column(column: Any) -> list[Any]:

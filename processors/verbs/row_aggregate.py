@@ -24,6 +24,8 @@ STATE_VERSION: Final = 1
 
 _UNPACKABLE: Final = (TypeError, ValueError, OverflowError, AttributeError)
 _UNREADABLE: Final = (TypeError, ValueError, msgpack.UnpackException)
+_UNUSABLE: Final = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RuntimeError)
+"""What functions raise for states that are MessagePack, but not theirs."""
 
 
 class InputSerde(Serde[tuple[Any, ...]]):
@@ -148,14 +150,17 @@ class RowAggregate:
 
         Raises:
             RecordError: a result leaves its type.
+            SerdeError: ``value`` or ``state`` is not what this aggregation has written.
         """
-        time = value[0]
         number = 0
         try:
+            time = value[0]
             for number, place, add in self._adds:
                 state[number] = add(state[number], value[place], time)
         except OverflowError as error:
             raise self._overflow(number, f"for the key {key!r}", error) from error
+        except _UNUSABLE as error:
+            raise self._damage(number, f"for the key {key!r}", error) from error
         return state
 
     def merger(self, key: Any, left: list[Any], right: list[Any]) -> list[Any]:
@@ -163,6 +168,7 @@ class RowAggregate:
 
         Raises:
             RecordError: a result leaves its type.
+            SerdeError: a state is not what this aggregation has written.
         """
         number = 0
         merged = []
@@ -171,6 +177,8 @@ class RowAggregate:
                 merged.append(function.merge(left[number], right[number]))
         except OverflowError as error:
             raise self._overflow(number, f"for the key {key!r}", error) from error
+        except _UNUSABLE as error:
+            raise self._damage(number, f"for the key {key!r}", error) from error
         return merged
 
     def results(self, states: Sequence[list[Any] | None]) -> pa.Table:
@@ -178,6 +186,7 @@ class RowAggregate:
 
         Raises:
             RecordError: a result leaves its type.
+            SerdeError: a state is not what this aggregation has written.
         """
         columns = [
             from_physical(self._column(number, states), function.type)
@@ -191,6 +200,14 @@ class RowAggregate:
             return [None if state is None else result(state[number]) for state in states]
         except OverflowError as error:
             raise self._overflow(number, "for one of the keys", error) from error
+        except _UNUSABLE as error:
+            raise self._damage(number, "for one of the keys", error) from error
+
+    def _damage(self, number: int, where: str, error: Exception) -> SerdeError:
+        return SerdeError(
+            f"{self._labels[number]}: the state or the row {where} cannot be read: {error}; was it written by another "
+            "aggregation?"
+        )
 
     def _overflow(self, number: int, where: str, error: OverflowError) -> RecordError:
         return RecordError(
