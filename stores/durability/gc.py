@@ -25,15 +25,15 @@ from millpond.errors import DurabilityError
 from millpond.stores.durability.manifest import Manifest, sequence_of
 from millpond.stores.durability.pins import Pin
 from millpond.stores.durability.policy import DurabilityPolicy, garbage_base
-from millpond.stores.durability.storage import Storage
+from millpond.stores.durability.storage import Storage, StoredFile
 
 _log = logging.getLogger(__name__)
 
 
-def collect_garbage(
+def garbage(
     storage: Storage, manifest: Manifest, policy: DurabilityPolicy, run: str = "", now_ms: int | None = None
-) -> int:
-    """Delete the files of a task that no retained manifest can name.
+) -> list[StoredFile]:
+    """The files of a task that no retained manifest can name, pins that nobody renews before them.
 
     Args:
         storage: where they are.
@@ -42,31 +42,40 @@ def collect_garbage(
         run: the caller's run, whose own pins hold nothing back.
         now_ms: the time by the storage's clock.
 
+    Raises:
+        DurabilityError: the storage failed.
+    """
+    own = garbage_base(manifest, policy)
+    if own is None:
+        return []
+    now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    found = storage.list(manifest.directory)
+    pins = [pin for file in found if (pin := Pin.of(file)) is not None]
+    base = min([own, *(pin.base for pin in pins if pin.run != run and pin.alive(policy, now))])
+    ended = [pin.file for pin in pins if (pin.run == run and pin.base < own) or not pin.alive(policy, now)]
+    passed = [file for file in found if (sequence := _sequence(file)) is not None and sequence < base]
+    return [file for file in (*ended, *passed) if file.modified_ms <= now - policy.retained_age_ms]
+
+
+def collect_garbage(
+    storage: Storage, manifest: Manifest, policy: DurabilityPolicy, run: str = "", now_ms: int | None = None
+) -> int:
+    """Delete what ``garbage`` gives, for the same arguments.
+
     Returns:
         How many files were deleted, pins not among them.
 
     Raises:
         DurabilityError: the storage failed. What was deleted until then was garbage anyway.
     """
-    own = garbage_base(manifest, policy)
-    if own is None:
-        return 0
-    now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
-    found = storage.list(manifest.directory)
-    pins = [pin for file in found if (pin := Pin.of(file)) is not None]
-    base = min([own, *(pin.base for pin in pins if pin.run != run and pin.alive(policy, now))])
-    youngest = now - policy.retained_age_ms
-    for pin in pins:
-        superseded = pin.run == run and pin.base < own
-        if pin.file.modified_ms <= youngest and (superseded or not pin.alive(policy, now)):
-            storage.delete(pin.file.path)
-    deleted = 0
-    for file in found:
-        sequence = sequence_of(file.path.rpartition("/")[2])
-        if sequence is not None and sequence < base and file.modified_ms <= youngest:
-            storage.delete(file.path)
-            deleted += 1
-    return deleted
+    files = garbage(storage, manifest, policy, run, now_ms)
+    for file in files:
+        storage.delete(file.path)
+    return sum(_sequence(file) is not None for file in files)
+
+
+def _sequence(file: StoredFile) -> int | None:
+    return sequence_of(file.path.rpartition("/")[2])
 
 
 def try_collect_garbage(storage: Storage, manifest: Manifest, policy: DurabilityPolicy, run: str) -> None:

@@ -15,7 +15,7 @@ from pyarrow import compute
 
 from millpond.errors import CorruptStoreError
 from millpond.stores.formats import FormatVersion
-from millpond.stores.keys import COMMIT_ROW, DATA, TIME_SIZE
+from millpond.stores.keys import BEYOND, COMMIT_ROW, DATA, TIME_SIZE
 from millpond.stores.typed.timestamped_keyvalue import UNKNOWN_TIMESTAMP
 
 Table: TypeAlias = Any
@@ -130,3 +130,30 @@ def parts(keys: Any, values: Any) -> Iterator[tuple[list[bytes], list[bytes | No
 def _column(table: Table, name: str) -> Any:
     column = table.column(name)
     return column.chunk(0) if column.num_chunks else pa.array([], column.type)
+
+
+def fault_in(table: Table, *, deletions: bool) -> str | None:
+    """What is wrong with the rows of one store in one file, as far as can be told without its kind and serdes.
+
+    Args:
+        table: the rows, without the store column.
+        deletions: whether rows may be deleted ones.
+    """
+    columns = table.combine_chunks()
+    keys, values = _column(columns, "key"), _column(columns, "value")
+    stamped, data = _column(columns, "timestamp").is_valid(), pc.starts_with(keys, DATA)
+    faults = {
+        "is the position of a local copy": pc.equal(keys, COMMIT_ROW),
+        "is neither metadata nor data nor index": pc.greater_equal(keys, BEYOND),
+        "is deleted in a snapshot": pc.and_(values.is_null(), not deletions),
+        "has a timestamp although it has no value, or is no data": pc.and_not(
+            stamped, pc.and_(data, values.is_valid())
+        ),
+    }
+    for what, rows in faults.items():
+        if pc.any(rows).as_py():
+            return f"the row {keys.filter(rows)[0].as_py().hex()} {what}"
+    with_value = pc.and_(data, values.is_valid())
+    if pc.any(pc.and_(with_value, stamped)).as_py() and pc.any(pc.and_not(with_value, stamped)).as_py():
+        return "some values have a timestamp, and others have none"
+    return None

@@ -9,17 +9,32 @@ Only as long as no task has written anything, so that no row can have a number y
 """
 
 import re
-from collections.abc import Collection, Mapping
-from typing import Final
+from collections.abc import Collection, Iterator, Mapping
+from typing import Final, NamedTuple
 from zlib import crc32
 
 import pyarrow as pa
 
-from millpond.errors import CorruptFileError, StateConflictError
+from millpond.errors import CorruptFileError, DurabilityError, FormatError, SerdeError, StateConflictError
 from millpond.stores.durability.storage import Storage
 from millpond.stores.rows.schemas import Schemas
 
 _CONTENT: Final = re.compile(rb'\{"crc32":(\d{1,10}),"schemas":(.*)\}', re.DOTALL)
+_NAME: Final = re.compile(r"(.+)-schema-(\d+)\.json")
+
+
+class SchemaFault(NamedTuple):
+    """A file of schemas that is not as it was written.
+
+    Attributes:
+        path: the file.
+        what: what is wrong.
+        newest: whether rows are read with it; the earlier files of a place are only its past.
+    """
+
+    path: str
+    what: str
+    newest: bool
 
 
 def kept_schemas(storage: Storage, application_id: str, place: str) -> Schemas | None:
@@ -65,24 +80,46 @@ def evolve_schemas(
     return after
 
 
+def schema_faults(storage: Storage, application_id: str) -> Iterator[SchemaFault]:
+    """What is wrong with the histories of an application's schemas.
+
+    Raises:
+        DurabilityError: the storage failed.
+    """
+    names = [file.path.rpartition("/")[2] for file in storage.list(application_id)]
+    for place in sorted({match[1] for name in names if (match := _NAME.fullmatch(name))}):
+        newest, *earlier = sorted(_numbers(storage, application_id, place), reverse=True)
+        history: Schemas | None = None
+        for number in (newest, *earlier):
+            path = _path(application_id, place, number)
+            try:
+                found = _read(storage, path)
+            except (DurabilityError, FormatError, SerdeError) as error:
+                yield SchemaFault(path, str(error), number == newest)
+                continue
+            history = history or found
+            if len(found.versions) != number or found.versions != history.versions[:number]:
+                yield SchemaFault(path, f"it does not hold the schemas 1 to {number}", number == newest)
+
+
 def _newest(storage: Storage, application_id: str, place: str) -> Schemas | None:
     numbers = _numbers(storage, application_id, place)
-    if not numbers:
-        return None
-    path = _path(application_id, place, max(numbers))
+    return _read(storage, _path(application_id, place, max(numbers))) if numbers else None
+
+
+def _read(storage: Storage, path: str) -> Schemas:
     content = _CONTENT.fullmatch(storage.read(path))
     if content is None or crc32(content[2]) != int(content[1]):
         raise CorruptFileError(
             f"the file {storage.describe(path)} is damaged, and rows cannot be read without it; put an undamaged copy "
             "back"
         )
-    return Schemas.from_json(content[2].decode())
+    return Schemas.from_json(content[2].decode(errors="surrogateescape"))
 
 
 def _numbers(storage: Storage, application_id: str, place: str) -> list[int]:
-    pattern = re.compile(re.escape(place) + r"-schema-(\d+)\.json")
-    found = [pattern.fullmatch(file.path.rpartition("/")[2]) for file in storage.list(application_id)]
-    return [int(match[1]) for match in found if match is not None]
+    found = [_NAME.fullmatch(file.path.rpartition("/")[2]) for file in storage.list(application_id)]
+    return [int(match[2]) for match in found if match is not None and match[1] == place]
 
 
 def _path(application_id: str, place: str, number: int) -> str:

@@ -30,6 +30,11 @@ DIED: Final = "whoever opened it last died with it open"
 """The one reason that is no damage: there is no seal."""
 
 
+def seal_path(directory: Path) -> Path:
+    """Where the seal of ``directory`` is."""
+    return directory.with_name(f".{directory.name}.seal")
+
+
 class Seal:
     """The seal of ``directory``.
 
@@ -44,7 +49,7 @@ class Seal:
 
     def __init__(self, directory: Path, *, checked_by_engine: bool, limit: int) -> None:
         self._directory = directory
-        self._path = directory.with_name(f".{directory.name}.seal")
+        self._path = seal_path(directory)
         self._checked_by_engine = checked_by_engine
         self._limit = limit
         self.proven = True
@@ -115,7 +120,7 @@ def _parsed(seal: str | None) -> _Files | None:
     """What a seal says; None if it makes no sense."""
     try:
         return {str(name): (int(size), digest) for name, (size, digest) in json.loads(seal or "").items()}
-    except (ValueError, TypeError, AttributeError, RecursionError):
+    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
         return None
 
 

@@ -5,7 +5,7 @@ everything goes through the transaction and takes effect with its commit.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
 
@@ -71,13 +71,18 @@ class Store(ABC, Generic[K, V]):
 
     def check(self) -> None:
         """Read every row, and raise ``CorruptStoreError`` at the first that breaks the layout."""
+        for row, error in self.damaged_rows():
+            raise CorruptStoreError(
+                f"store {self._name!r} has a damaged row {row!r}: {error}; restore the store"
+            ) from error
+
+    def damaged_rows(self) -> Iterator[tuple[bytes, Exception]]:
+        """Read every row, and give each that breaks the layout or cannot be read, with what its reader raised."""
         for row, data in self._scan_rows(DATA, None):
             try:
                 self._check_row(row, data)
-            except (ValueError, CorruptStoreError) as error:
-                raise CorruptStoreError(
-                    f"store {self._name!r} has a damaged row {row!r}: {error}; restore the store"
-                ) from error
+            except Exception as error:  # a user's serde may raise anything
+                yield row, error
 
     @abstractmethod
     def _check_row(self, row: bytes, data: bytes) -> None:
