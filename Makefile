@@ -2,7 +2,8 @@
 # make test   the test suite
 # make lint   ruff and mypy --strict
 #
-# make test-long     what takes longer: the examples on Spark, each in a process of its own, and Spark Connect
+# make test-long     what takes longer: the examples on Spark, each in a process of its own, Spark Connect, and faults
+# make soak          faults at every step of random histories, for as long as one likes                 SECONDS=3600
 # make test-oldest   the tests of stores and of Spark with the oldest versions that pyproject.toml admits, in
 #                    .venv-oldest, which is made from the oldest Python
 #
@@ -13,6 +14,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$p && break; done)
 BACKEND ?= rocksdb
 OUT ?= demo-out/$(firstword $(subst :, ,$(BACKEND)))
+SECONDS ?= 3600
 ARGS ?=
 
 BIN := .venv/bin
@@ -22,7 +24,7 @@ OLDEST := .venv-oldest/bin/python
 OLDEST_TESTS := tests/contract/test_backends.py tests/stores tests/formats tests/durability/test_state.py \
 	tests/durability/test_inspection.py tests/demo/test_command_line.py tests/spark
 
-.PHONY: demo test test-long test-oldest lint clean java
+.PHONY: demo test test-long test-oldest soak lint clean java
 .DELETE_ON_ERROR:
 
 demo: java .venv/demo.stamp
@@ -36,6 +38,9 @@ test-long: java .venv/dev.stamp
 
 test-oldest: java .venv-oldest/stamp
 	$(OLDEST) -m pytest -q -m 'not slow' $(OLDEST_TESTS) $(ARGS)
+
+soak: .venv/dev.stamp
+	MILLPOND_SOAK_SECONDS='$(SECONDS)' $(BIN)/python -m pytest -q -s tests/crash/test_soak.py -k soak_for $(ARGS)
 
 lint: .venv/dev.stamp
 	$(BIN)/ruff check .

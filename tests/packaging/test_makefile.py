@@ -70,6 +70,10 @@ def test_the_demo_keeps_each_backends_outputs_apart(project: Path) -> None:
         assert f"millpond demo --backend '{backend}' --out '{out}'" in done.stdout
 
 
+def test_a_soak_lasts_as_long_as_it_is_told_to(project: Path) -> None:
+    assert "MILLPOND_SOAK_SECONDS='60'" in make(project, "-n", "soak", "SECONDS=60").stdout
+
+
 def test_an_installation_is_used_again_until_pyproject_changes(project: Path) -> None:
     program(project / ".venv" / "bin" / "python", "exit 0")
     stamp = project / ".venv" / "dev.stamp"
