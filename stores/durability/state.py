@@ -7,6 +7,7 @@ from ``open`` to the end of ``commit`` or ``rollback``.
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -224,25 +225,28 @@ class TaskState:
                 away, so that the next ``open`` restores them instead of running into the same damage.
         """
         self._manifest = self._broken = None
-        for store in self._stores.values():
-            store.close()
-        for transaction in self._transactions.values():
-            transaction.close()
-        self._stores, self._transactions = {}, {}
-        if self._lease.held and _is_damage(cause):
-            for copy in self._copies.values():
-                copy.discard()
-        if not self._exclusive:
-            for copy in self._copies.values():
-                copy.release()
-            self._lease.release()
+        # Whatever fails to close, all of it is let go of, and the lease last.
+        with ExitStack() as stack:
+            if not self._exclusive:
+                stack.callback(self._lease.release)
+                for copy in self._copies.values():
+                    stack.callback(copy.release)
+            for store in self._stores.values():
+                store.close()
+            for transaction in self._transactions.values():
+                transaction.close()
+            self._stores, self._transactions = {}, {}
+            if self._lease.held and _is_damage(cause):
+                for copy in self._copies.values():
+                    copy.discard()
 
     def close(self) -> None:
         """Roll back and let go of everything. Closing twice is no error; the object can be opened again."""
-        self.rollback()
-        for copy in self._copies.values():
-            copy.close()
-        self._lease.release()
+        with ExitStack() as stack:
+            stack.callback(self._lease.release)
+            for copy in self._copies.values():
+                stack.callback(copy.close)
+            self.rollback()
 
     def __enter__(self) -> Self:
         return self

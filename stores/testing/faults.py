@@ -189,7 +189,7 @@ class FaultPlan:
 
     def failure(self, step: Step, outcome: str = "not applied") -> str:
         """The message of an error at ``step``."""
-        return f"{step.value!r} number {self.steps[step]} fails because a test asked for it; it was {outcome}"
+        return f"{step.value!r} number {self.steps[step]} fails on demand, {outcome}"
 
     def describe(self) -> str:
         """What has happened, and how to make it happen again."""

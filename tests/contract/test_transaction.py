@@ -38,7 +38,7 @@ def test_a_commit_that_fails_keeps_the_changes_so_that_it_can_be_tried_again(app
     backend = FaultyBackend(MemoryBackend(), plan)
     transaction = Transaction(backend)
     transaction.put(b"a", b"1")
-    with pytest.raises(InjectedFault, match="number 1 fails because a test asked for it"):
+    with pytest.raises(InjectedFault, match="number 1 fails on demand"):
         transaction.commit()
     assert backend.get(b"a") == (b"1" if applied else None)
     assert transaction.get(b"a") == b"1"
