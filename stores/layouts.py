@@ -10,9 +10,10 @@ state is checked as well as a local copy. A number never changes its meaning. An
 is read.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from struct import Struct
-from typing import Final
+from typing import Any, Final
 
 from millpond.errors import ConfigurationError, CorruptStoreError, FormatError
 from millpond.stores.backend import Backend
@@ -28,6 +29,8 @@ class Layout:
     Attributes:
         name: which layout; it never changes.
         version: its number, from 1 on.
+        set_back: ``set_back(store, done)`` does for the times in the rows what ``WritableStore.set_back`` says, and
+            notes it in ``done``, a ``SetBack``; None if there are none. It is no part of what the layout is.
 
     Raises:
         ConfigurationError: the name is empty, or the version is no such number.
@@ -38,6 +41,7 @@ class Layout:
 
     name: str
     version: int
+    set_back: Callable[[Any, Any], None] | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if not self.name or not 0 < self.version < 2**32:

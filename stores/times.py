@@ -89,6 +89,18 @@ def to_instant(time: Instant, what: str = "time") -> int:
     return _integer(time, what, "milliseconds since 1970 as an int, or a datetime")
 
 
+def to_instant_micros(time: Instant, what: str = "time") -> int:
+    """A point in time in microseconds since 1970, exact; an int is milliseconds. ``what`` names it in errors.
+
+    Raises:
+        ConfigurationError: it does not fit into 64 bits, or is not what ``to_instant`` takes.
+    """
+    millis = to_instant(time, what)
+    if isinstance(time, datetime):
+        return (time - _EPOCH) // _MICROSECOND
+    return _fitting(millis * 1000, what, f"{time!r} ms, in microseconds")
+
+
 def to_millis(duration: Duration, what: str = "duration") -> int:
     """A length of time in milliseconds; ``what`` names it in errors.
 

@@ -4,6 +4,7 @@ Rule of this module: it sees options and the session, never rows.
 """
 
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Final, Self
 from uuid import uuid4
 
@@ -14,13 +15,14 @@ from millpond.adapters.spark.unusable import OnError
 from millpond.adapters.spark.worker import StateSettings
 from millpond.errors import ConfigurationError, StateConflictError
 from millpond.processors.distribution.plan import Plan
+from millpond.processors.runtime.stream_time_reset import StreamTimeReset
 from millpond.stores.backend import BackendSupplier
 from millpond.stores.directory import check_plain_name
 from millpond.stores.durability.claim import claim
 from millpond.stores.durability.policy import DurabilityPolicy
 from millpond.stores.durability.storage import Storage
 from millpond.stores.registry import supplier
-from millpond.stores.times import Duration, to_micros
+from millpond.stores.times import Duration, Instant, TimeUnit, to_instant_micros, to_micros
 
 DEFAULT_MAX_AHEAD: Final = "1 day"
 
@@ -46,6 +48,7 @@ class Job:
         on_error: what happens to a record that cannot be processed.
         max_ahead: how far a timestamp may be ahead of the wall clock, in microseconds; None for any distance.
         policy: when to write snapshots and what to retain; None for what the session calls for.
+        reset_stream_time: the moment to which stream time is set back, in microseconds since 1970; None for none.
     """
 
     application_id: str
@@ -56,6 +59,7 @@ class Job:
     on_error: OnError
     max_ahead: int | None
     policy: DurabilityPolicy | None
+    reset_stream_time: int | None
 
     @classmethod
     def of(
@@ -68,6 +72,7 @@ class Job:
         on_error: str | OnError,
         max_ahead: Duration | None,
         policy: DurabilityPolicy | None,
+        reset_stream_time: Instant | str | None,
     ) -> Self:
         """The job with these options.
 
@@ -78,8 +83,8 @@ class Job:
         if partitions is not None and partitions < 1:
             raise ConfigurationError(f"partitions must be 1 or more, not {partitions}")
         storage = Storage.from_uri(state_dir)
-        reaction, distance = _reaction(on_error), _distance(max_ahead)
-        return cls(application_id, storage, local_dir, partitions, backend, reaction, distance, policy)
+        reaction, distance, moment = _reaction(on_error), _distance(max_ahead), _moment(reset_stream_time)
+        return cls(application_id, storage, local_dir, partitions, backend, reaction, distance, policy, moment)
 
     def part(self, name: str) -> Self:
         """A part of the job with state of its own, ``<application_id>.<name>``.
@@ -94,8 +99,13 @@ class Job:
         """How many tasks share the work of each sub-topology."""
         return self.partitions or int(session.conf.get("spark.sql.shuffle.partitions") or 200)
 
-    def settings(self, session: SparkSession, plan: Plan) -> StateSettings:
+    def settings(self, session: SparkSession, plan: Plan, unit: TimeUnit) -> StateSettings:
         """Where the state of the plan's tasks lives, once this job has claimed it.
+
+        Args:
+            session: the session.
+            plan: the plan.
+            unit: what the topology's times count.
 
         Raises:
             ConfigurationError: a backend is unknown, the session cannot run the operator, or the policy retains less
@@ -123,6 +133,7 @@ class Job:
             local_dir=self.local_dir,
             supplier=chosen,
             policy=_retaining(self.policy, int(session.conf.get(RETAINED_BATCHES_CONF) or DEFAULT_RETAINED_BATCHES)),
+            reset=None if self.reset_stream_time is None else StreamTimeReset(self.reset_stream_time // unit, unit),
         )
 
 
@@ -132,6 +143,19 @@ def _distance(max_ahead: Duration | None) -> int | None:
     if micros is not None and micros < 0:
         raise ConfigurationError(f"max_ahead is {max_ahead!r}; it must not be negative. None allows any distance")
     return micros
+
+
+def _moment(reset_stream_time: Instant | str | None) -> int | None:
+    """The moment to which stream time is set back, in microseconds since 1970."""
+    moment = reset_stream_time
+    if isinstance(moment, str):
+        try:
+            moment = datetime.fromisoformat(moment)
+        except ValueError:
+            raise ConfigurationError(
+                f"reset_stream_time is {moment!r}; give a datetime, or text such as '2026-06-01T12:00:00Z'"
+            ) from None
+    return None if moment is None else to_instant_micros(moment, "reset_stream_time")
 
 
 def _retaining(policy: DurabilityPolicy | None, batches: int) -> DurabilityPolicy:

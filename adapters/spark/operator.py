@@ -93,7 +93,7 @@ class TaskOperator(StatefulProcessor):
     def _run_with_state(self, part: Subtopology, partition: int, blobs: Collection[Blob]) -> Iterator[pd.DataFrame]:
         before = self._read_manifest()
         with task_state(self._stage.settings, part, partition) as state:
-            task = Task(part, state.open(before), partition, wall_clock=_now())
+            task = Task(part, state.open(before), partition, wall_clock=_now(), reset=self._stage.settings.reset)
             yield from self._run(task, partition, blobs)
             after = state.commit()
         self._manifest.update((STATE_VERSION, after.to_json()))

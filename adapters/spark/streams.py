@@ -20,7 +20,7 @@ from millpond.processors.distribution.plan import Plan, make_plan
 from millpond.processors.runtime.topology import Topology
 from millpond.stores.backend import BackendSupplier
 from millpond.stores.durability.policy import DurabilityPolicy
-from millpond.stores.times import Duration
+from millpond.stores.times import Duration, Instant, TimeUnit
 
 
 class SparkStreams:
@@ -42,6 +42,8 @@ class SparkStreams:
             for timestamps that do not follow the wall clock.
         policy: when to write snapshots, and how much history of the state to retain; by default as much as the
             session's ``spark.sql.streaming.minBatchesToRetain`` calls for.
+        reset_stream_time: the moment (a datetime, or text such as ``"2026-06-01T12:00:00Z"``) to which stream time is
+            set back where a task's is later, with the first record that the task gets; once for each moment.
 
     Raises:
         ConfigurationError: an option is missing or invalid.
@@ -59,9 +61,20 @@ class SparkStreams:
         on_error: str | OnError = OnError.FAIL,
         max_ahead: Duration | None = DEFAULT_MAX_AHEAD,
         policy: DurabilityPolicy | None = None,
+        reset_stream_time: Instant | str | None = None,
     ) -> None:
         self._topology = topology
-        self._job = Job.of(application_id, state_dir, local_dir, partitions, backend, on_error, max_ahead, policy)
+        self._job = Job.of(
+            application_id,
+            state_dir,
+            local_dir,
+            partitions,
+            backend,
+            on_error,
+            max_ahead,
+            policy,
+            reset_stream_time,
+        )
 
     def transform(
         self, inputs: Mapping[str, DataFrame], *, sink: str | None = None, complete: DataFrame | None = None
@@ -101,7 +114,9 @@ class SparkStreams:
         }
         check_workers(session)
         flow = Dataflow(plan, prepared, output, complete)
-        return flow.with_operators(self._job.settings(session, plan)) if plan.stages else flow.without_operators()
+        if not plan.stages:
+            return flow.without_operators()
+        return flow.with_operators(self._job.settings(session, plan, TimeUnit.MILLISECOND))
 
     def read_store(
         self,

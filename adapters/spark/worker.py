@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from zipimport import zipimporter
 
+from millpond.processors.runtime.stream_time_reset import StreamTimeReset
 from millpond.processors.runtime.subtopology import Subtopology
 from millpond.stores.backend import BackendSupplier
 from millpond.stores.directory import plain_name
@@ -44,6 +45,7 @@ class StateSettings:
         local_dir: where local copies are; None for a directory of the executor's own.
         supplier: the backend of stores that do not name one.
         policy: when to write snapshots and what to retain.
+        reset: the moment to which the tasks' times are set back; None for none.
     """
 
     application_id: str
@@ -54,6 +56,7 @@ class StateSettings:
     local_dir: str | None
     supplier: BackendSupplier
     policy: DurabilityPolicy
+    reset: StreamTimeReset | None
 
 
 class _Entry(NamedTuple):

@@ -13,6 +13,9 @@ from millpond.processors.runtime.kept_time import KeptTime
 from millpond.stores.serdes import MSGPACK, Serde
 from millpond.stores.times import MIN_TIME
 
+COMPLETION: Final = "completion"
+"""What the names of kept times of completions begin with."""
+
 _Place = tuple[bytes, int, int]
 """The bytes of a key, and the start and end of a window."""
 
@@ -34,7 +37,7 @@ class Completion:
         self, store: Any, number: int, encode: Callable[[Any], bytes], value_serde: Serde[Any], *, by_end: bool
     ) -> None:
         self._store = store
-        self._kept_time = KeptTime(store, f"completion-{number}")
+        self._kept_time = KeptTime(store, f"{COMPLETION}-{number}")
         self._name = f"changed-{number}"
         self._encode = encode
         self._serde = value_serde

@@ -22,20 +22,29 @@ from typing import Any, Final, NamedTuple
 
 from millpond.processors.aggregations.aggregate import AggregateSetup, without_nulls
 from millpond.processors.aggregations.closing import Closing, Window
-from millpond.processors.aggregations.completion import Completion
+from millpond.processors.aggregations.completion import COMPLETION, Completion
 from millpond.processors.aggregations.fold import copier, slotter
 from millpond.processors.options.windows import EmitStrategy
 from millpond.processors.runtime.batch import Batch, BatchBuilder
-from millpond.processors.runtime.kept_time import KeptTime, stream_time_of
+from millpond.processors.runtime.kept_time import STREAM_TIME, KeptTime, stream_time_of
 from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.tables.update_cache import UpdateForwarder
 from millpond.stores.layouts import Layout
 from millpond.stores.serdes import Serde
 from millpond.stores.specs import StoreSpec
 from millpond.stores.times import MIN_TIME
+from millpond.stores.typed.set_back import SetBack
 from millpond.stores.typed.windowed import Windowed
 
-WINDOWED_AGGREGATION: Final = Layout("windowed-aggregation", 1)
+
+def _set_back(store: Any, done: SetBack) -> None:
+    """Set the stream times back, and those at which inputs were complete."""
+    for kept in (STREAM_TIME, COMPLETION):
+        for name in store.metadata_names(f"{kept}-"):
+            KeptTime(store, name).set_back(done)
+
+
+WINDOWED_AGGREGATION: Final = Layout("windowed-aggregation", 1, _set_back)
 
 NEVER: Final = MIN_TIME
 """Before all stream time."""

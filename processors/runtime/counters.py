@@ -51,6 +51,12 @@ class CounterName(StrEnum):
     BEYOND_HISTORY_RETENTION = "beyond-history-retention"
     """An as-of lookup for a time before the table's history, which found nothing."""
 
+    SET_BACK = "set-back"
+    """A time that a task keeps, set back to the moment of ``reset_stream_time``."""
+
+    REMOVED_BEYOND_RESET = "removed-beyond-reset"
+    """An entry of a store from after the moment of ``reset_stream_time``."""
+
     @property
     def column(self) -> str:
         return self.value.replace("-", "_")

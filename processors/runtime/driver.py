@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple, Self
 from millpond.errors import TopologyError
 from millpond.processors.runtime.batch import Batch, concatenate
 from millpond.processors.runtime.repartition_topic import Repartition
+from millpond.processors.runtime.stream_time_reset import StreamTimeReset
 from millpond.processors.runtime.task import Task
 from millpond.processors.runtime.time_order import merge
 from millpond.processors.runtime.topology import Topology
@@ -21,6 +22,7 @@ from millpond.stores.backend import Backend, BackendSupplier
 from millpond.stores.place import StorePlace
 from millpond.stores.registry import supplier
 from millpond.stores.specs import StoreSpec
+from millpond.stores.times import Instant, TimeUnit, to_instant
 from millpond.stores.transaction import Transaction
 
 _APPLICATION: Final = "driver"
@@ -51,6 +53,10 @@ class TopologyDriver:
         backend: the backend of stores that name none themselves: a name, a URL or a supplier.
         local_dir: where persistent backends keep their files, for a later driver to find; a temporary directory unless
             given. Use it for one topology only: stores are found by sub-topology and name alone.
+        reset_stream_time: the moment to which stream time is set back where it is later, before the first record; once
+            for each moment.
+
+    Records may be of any time: how far ahead of the wall clock they are is judged on Spark only.
 
     Raises:
         FormatError: a store's directory is in a format version that is unknown, or later than the store's kind.
@@ -73,6 +79,7 @@ class TopologyDriver:
         *,
         backend: str | BackendSupplier = "memory",
         local_dir: str | Path | None = None,
+        reset_stream_time: Instant | None = None,
     ) -> None:
         self._topology = topology
         self._default = supplier(backend)
@@ -88,6 +95,9 @@ class TopologyDriver:
             if topic in topology.internal_topics and topic in part.sources
         }
         self._wall_clock = 0
+        self._reset = None
+        if reset_stream_time is not None:
+            self._reset = StreamTimeReset(to_instant(reset_stream_time, "reset_stream_time"), TimeUnit.MILLISECOND)
         try:
             for part in topology.subtopologies:
                 for spec in part.stores.values():
@@ -109,7 +119,12 @@ class TopologyDriver:
         self._stores = {place: opened.spec.open(opened.transaction) for place, opened in self._opened.items()}
         self._pending: dict[str, list[Batch]] = {topic: [] for topic in self._repartitions}
         self._tasks = [
-            Task(part, {name: self._stores[part.index, name] for name in part.stores}, wall_clock=self._wall_clock)
+            Task(
+                part,
+                {name: self._stores[part.index, name] for name in part.stores},
+                wall_clock=self._wall_clock,
+                reset=self._reset,
+            )
             for part in self._topology.subtopologies
         ]
 

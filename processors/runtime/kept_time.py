@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from millpond.errors import CorruptStoreError, FormatError
 from millpond.stores.keys import TIME_SIZE, pack_time, unpack_time
+from millpond.stores.typed.set_back import SetBack
 
 STREAM_TIME: Final = "stream-time"
 """The name under which a store's only user keeps its stream time."""
@@ -62,3 +63,10 @@ class KeptTime:
     def put(self, time: int) -> None:
         """Keep ``time``, int milliseconds."""
         self._store.put_metadata(self._name, _HEAD + pack_time(time))
+
+    def set_back(self, done: SetBack) -> bool:
+        """Set the time back to the limit; False if it is not beyond it."""
+        beyond = done.moves(self._name, self.get())
+        if beyond:
+            self.put(done.limit)
+        return beyond

@@ -12,6 +12,7 @@ from typing import Any
 
 from millpond.errors import TopologyError
 from millpond.processors.runtime.batch import Batch
+from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.kept_time import KeptTime
 from millpond.processors.runtime.punctuation import Punctuation, PunctuationType, Punctuator, Scheduler
 from millpond.stores.times import Duration, to_millis
@@ -115,7 +116,11 @@ class ProcessorContext:
         store = next(iter(self._stores.values()), None)
         memory = None if store is None else KeptTime(store, f"punctuation-{self.node}-{self._schedules}")
         self._schedules += 1
-        return self._scheduler.schedule(self.node, length, kind, punctuator, memory)
+        scheduler = self._scheduler
+        punctuation = scheduler.schedule(self.node, length, kind, punctuator, memory)
+        if kind is PunctuationType.STREAM_TIME and scheduler.set_back_to is not None:
+            self.count(CounterName.SET_BACK, punctuation.set_back(scheduler.set_back_to))
+        return punctuation
 
     def count(self, what: str, amount: int = 1) -> None:
         """Count an event of this processor: a ``CounterName``, or a name of your own."""

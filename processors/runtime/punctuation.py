@@ -64,6 +64,14 @@ class Punctuation:
         if self._memory is not None:
             self._memory.put(due)
 
+    def set_back(self, limit: int) -> bool:
+        """Fire next at the first point after ``limit``, of the grid that starts at 0; False if that is not earlier."""
+        first = (limit // self.interval + 1) * self.interval
+        beyond = self.due > first
+        if beyond:
+            self.plan(first)
+        return beyond
+
     def advance(self, now: int) -> None:
         """Fire once if the time has come, and plan the next firing on the grid of the interval."""
         if self._punctuator is None or now < self.due:
@@ -77,13 +85,16 @@ class Scheduler:
 
     Args:
         wall_clock: the wall-clock time as the task begins, int milliseconds.
+        set_back_to: the moment to which stream time was set back as the task began; None if it was not.
 
     Attributes:
         wall_clock: as the task was told last.
+        set_back_to: as given.
     """
 
-    def __init__(self, wall_clock: int) -> None:
+    def __init__(self, wall_clock: int, set_back_to: int | None = None) -> None:
         self.wall_clock = wall_clock
+        self.set_back_to = set_back_to
         self._punctuations: list[Punctuation] = []
         self._started = False
 

@@ -9,6 +9,7 @@ from millpond.processors.runtime.batch import Batch
 from millpond.processors.runtime.nodes import Node, ProcessorNode, SinkNode, SourceNode
 from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.runtime.punctuation import PunctuationType, Scheduler
+from millpond.processors.runtime.stream_time_reset import StreamTimeReset
 from millpond.processors.runtime.subtopology import Subtopology
 
 
@@ -40,6 +41,7 @@ class Task:
         stores: its open stores, by name.
         partition: which partition's records it gets.
         wall_clock: the wall-clock time as it begins, int milliseconds; ``punctuate`` advances it.
+        reset: the moment to which the times in the stores are set back first; None for none.
 
     Attributes:
         task_id: ``<sub-topology>_<partition>``.
@@ -47,12 +49,19 @@ class Task:
     """
 
     def __init__(
-        self, subtopology: Subtopology, stores: Mapping[str, Any], partition: int = 0, *, wall_clock: int = 0
+        self,
+        subtopology: Subtopology,
+        stores: Mapping[str, Any],
+        partition: int = 0,
+        *,
+        wall_clock: int = 0,
+        reset: StreamTimeReset | None = None,
     ) -> None:
         self.subtopology = subtopology
         self.task_id = f"{subtopology.index}_{partition}"
         self.counters: Counter[str] = Counter()
-        self._scheduler = Scheduler(wall_clock)
+        fresh = reset is not None and reset.apply(self.task_id, stores, self.counters)
+        self._scheduler = Scheduler(wall_clock, reset.limit if reset is not None and fresh else None)
         self._stream_time = -1
         self._outputs: dict[str, list[Batch]] = {topic: [] for topic in subtopology.sinks}
         self._processors = {name: self._make(node) for name, node in subtopology.nodes.items()}

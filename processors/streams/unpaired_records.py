@@ -23,8 +23,18 @@ from millpond.stores.serdes import BYTES, Serde
 from millpond.stores.specs import StoreKind, StoreSpec
 from millpond.stores.times import MIN_TIME
 from millpond.stores.typed.keyvalue import KeyValueStore
+from millpond.stores.typed.set_back import SetBack
 
-UNPAIRED_RECORDS: Final = Layout("unpaired-records", 1)
+
+def _set_back(store: KeyValueStore[bytes, bytes], done: SetBack) -> None:
+    """Set the stream time back, and remove the records beyond it."""
+    if KeptTime(store, STREAM_TIME).set_back(done):
+        later = [row for row, _ in store.scan() if unpack_time(row, TIME_SIZE) > done.limit]
+        store.put_many(later, [None] * len(later))
+        done.removed += len(later)
+
+
+UNPAIRED_RECORDS: Final = Layout("unpaired-records", 1, _set_back)
 
 _LENGTH: Final = Struct(">I")
 _SIDES: Final = {Side.RIGHT: b"\x00", Side.LEFT: b"\x01"}

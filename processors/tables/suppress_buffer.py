@@ -15,6 +15,7 @@ are counted as in Kafka Streams: those of key and values, and an overhead for th
 
 import struct
 from collections.abc import Iterable
+from dataclasses import replace
 from heapq import heapify, heappop, heappush
 from typing import Any, Final
 
@@ -25,8 +26,7 @@ from millpond.stores.serdes import BYTES, Serde
 from millpond.stores.specs import StoreKind, StoreSpec
 from millpond.stores.times import MAX_TIME
 from millpond.stores.typed.keyvalue import KeyValueStore
-
-SUPPRESS_BUFFER: Final = Layout("suppress-buffer", 1)
+from millpond.stores.typed.set_back import SetBack
 
 _BY_KEY, _BY_TIME, _END = b"k", b"t", b"u"
 _TOTALS = struct.Struct(">qq")
@@ -36,9 +36,34 @@ _FIXED = 8 + 3 * _LENGTH.size
 _TOTALS_NAME = "totals"
 
 
-def suppress_buffer_spec(name: str) -> StoreSpec:
-    """The spec of the store for ``SuppressBuffer``."""
-    return StoreSpec(name, StoreKind.KEY_VALUE, BYTES, BYTES, layout=SUPPRESS_BUFFER)
+def _set_back(store: KeyValueStore[bytes, bytes], done: SetBack) -> None:
+    """Set the stream time back, and the times of updates that wait for time to pass."""
+    if not KeptTime(store, STREAM_TIME).set_back(done):
+        return
+    limit = pack_time(done.limit)
+    for row, data in list(store.scan(_BY_TIME, _END)):
+        time, key = row[1:9], row[9:]
+        if max(time, data[:8]) > limit:
+            store.delete(row)
+            store.put(_BY_TIME + min(time, limit) + key, min(data[:8], limit) + data[8:])
+            store.put(_BY_KEY + key, min(time, limit))
+            done.retimed += 1
+
+
+def _set_final_back(store: KeyValueStore[bytes, bytes], done: SetBack) -> None:
+    """Set the stream time back. What waits for the end of a window goes on waiting for it."""
+    KeptTime(store, STREAM_TIME).set_back(done)
+
+
+SUPPRESS_BUFFER: Final = Layout("suppress-buffer", 1, _set_back)
+FINAL_SUPPRESS_BUFFER: Final = replace(SUPPRESS_BUFFER, set_back=_set_final_back)
+"""The same rows, whose buffer times are the ends of windows."""
+
+
+def suppress_buffer_spec(name: str, *, final: bool = False) -> StoreSpec:
+    """The spec of the store for ``SuppressBuffer``; ``final``: buffer times are the ends of windows."""
+    layout = FINAL_SUPPRESS_BUFFER if final else SUPPRESS_BUFFER
+    return StoreSpec(name, StoreKind.KEY_VALUE, BYTES, BYTES, layout=layout)
 
 
 class Held:

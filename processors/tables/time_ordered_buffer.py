@@ -31,8 +31,18 @@ from millpond.stores.serdes import BYTES, Serde, serde
 from millpond.stores.specs import StoreKind, StoreSpec
 from millpond.stores.times import MAX_TIME, MIN_TIME, Duration, to_millis
 from millpond.stores.typed.keyvalue import KeyValueStore
+from millpond.stores.typed.set_back import SetBack
 
-TIME_ORDERED_BUFFER: Final = Layout("time-ordered-buffer", 1)
+
+def _set_back(store: KeyValueStore[bytes, bytes], done: SetBack) -> None:
+    """Set the stream time back, and remove the records beyond it."""
+    if KeptTime(store, STREAM_TIME).set_back(done):
+        later = [row for row, _ in store.scan(pack_time(done.limit + 1))]
+        store.put_many(later, [None] * len(later))
+        done.removed += len(later)
+
+
+TIME_ORDERED_BUFFER: Final = Layout("time-ordered-buffer", 1, _set_back)
 
 _NONE: Final = b"\x00"
 _SOME: Final = b"\x01"

@@ -26,7 +26,7 @@ from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.runtime.punctuation import PunctuationType
 from millpond.processors.runtime.topology import Topology
 from millpond.processors.tables.time_ordered_buffer import BufferSpec, TimeOrderedBuffer
-from millpond.processors.verbs.key_timers import KeyTimers, TimerClock, keyed_timers_spec
+from millpond.processors.verbs.key_timers import WATERMARK, KeyTimers, TimerClock, keyed_timers_spec
 from millpond.processors.verbs.keyed_processor import KeyedProcessor, TaskScope
 from millpond.processors.verbs.python_values import check_readable, python_keys, python_rows
 from millpond.processors.verbs.rule_run import RuleRun
@@ -40,7 +40,6 @@ SOURCE: Final = "input"
 """The topic that ``apply_topology`` reads."""
 
 _MILLISECOND: Final = 1_000
-_WATERMARK: Final = "watermark"
 
 
 @dataclass(frozen=True)
@@ -144,7 +143,7 @@ class Apply(Processor):
         self._buffer = TimeOrderedBuffer(self._spec.buffer, waiting)
         self._event, self._wall = KeyTimers(timers, TimerClock.EVENT_TIME), KeyTimers(timers, TimerClock.WALL_CLOCK)
         self._scope = TaskScope(state, self._event, self._wall, context.wall_clock * _MILLISECOND)
-        self._kept_watermark = KeptTime(timers, _WATERMARK)
+        self._kept_watermark = KeptTime(timers, WATERMARK)
         kept = self._kept_watermark.get()
         self._watermark = MIN_TIME if kept is None else kept
         self._rule.open()

@@ -19,13 +19,24 @@ from enum import Enum
 from heapq import heapify, heappop, heappush
 from typing import Final, NamedTuple
 
+from millpond.processors.runtime.kept_time import KeptTime
 from millpond.stores.keys import TERMINATOR, TIME_SIZE, pack_time, terminated, unpack_time, unterminated
 from millpond.stores.layouts import Layout
 from millpond.stores.serdes import BYTES
 from millpond.stores.specs import StoreKind, StoreSpec
 from millpond.stores.typed.keyvalue import KeyValueStore
+from millpond.stores.typed.set_back import SetBack
 
-KEYED_TIMERS: Final = Layout("keyed-timers", 1)
+WATERMARK: Final = "watermark"
+"""The name of the kept time."""
+
+
+def _set_back(store: KeyValueStore[bytes, bytes], done: SetBack) -> None:
+    """Set the watermark back. A timer stays: the rule has set it for its own reasons."""
+    KeptTime(store, WATERMARK).set_back(done)
+
+
+KEYED_TIMERS: Final = Layout("keyed-timers", 1, _set_back)
 
 _BY_TIME: Final = b"t"
 _BY_NAME: Final = b"n"

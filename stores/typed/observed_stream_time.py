@@ -1,11 +1,13 @@
 """The observed stream time of a store: the greatest time that it was ever given, over all keys.
 
-It only moves forward, and is kept as metadata, so that a reopened or restored store still knows what is expired.
+It only moves forward, unless it is set back, and is kept as metadata, so that a reopened or restored store still knows
+what is expired.
 """
 
 from typing import Any, Final
 
 from millpond.stores.keys import pack_time, unpack_time
+from millpond.stores.typed.set_back import SetBack
 from millpond.stores.typed.store import Store, WritableStore
 
 METADATA_NAME: Final = "observed_stream_time"
@@ -20,6 +22,13 @@ class ObservedStreamTime:
         data = store.get_metadata(METADATA_NAME)
         self.time: int | None = None if data is None else unpack_time(data)
         self._saved = self.time
+
+    def set_back(self, done: SetBack) -> bool:
+        """Set the time back to the limit; False if it is not beyond it."""
+        beyond = done.moves(METADATA_NAME, self.time)
+        if beyond:
+            self.time = done.limit
+        return beyond
 
     def save(self, store: WritableStore[Any, Any]) -> None:
         """Write the time into the metadata of the store's writing half, if it moved."""

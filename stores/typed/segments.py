@@ -19,6 +19,7 @@ from millpond.stores.serdes import Serde
 from millpond.stores.times import MAX_TIME, MIN_TIME, Duration, to_length
 from millpond.stores.transaction import Transaction
 from millpond.stores.typed.observed_stream_time import ObservedStreamTime
+from millpond.stores.typed.set_back import SetBack
 from millpond.stores.typed.store import K, Store, V, WritableStore
 
 METADATA_NAME: Final = "segment_interval"
@@ -116,6 +117,14 @@ class Segments:
             lambda segment: (segment + first, _above(segment) if end is None else segment + end),
         )
         return (entry for entry in rows if earliest <= unpack_time(entry[0], len(entry[0]) + time_at) <= latest)
+
+    def set_back(self, done: SetBack, rest: int) -> None:
+        """Set the observed time back, and remove the rows beyond it; a row's time is ``rest`` bytes from its end."""
+        if self.observed.set_back(done):
+            for row, _ in self.rows_of_keys(b"", None, done.limit + 1, MAX_TIME, -rest, reverse=False):
+                self._transaction.delete(row)
+                done.removed += 1
+            self._live = set(self._find())
 
     def check(self, row: bytes, rest: int) -> None:
         """Raise ``ValueError`` if ``row`` does not lie where its time belongs, which is ``rest`` bytes from its end."""

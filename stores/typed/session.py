@@ -15,6 +15,7 @@ from millpond.stores.keys import TIME_SIZE, last_time, pack_time, terminated, un
 from millpond.stores.times import MAX_TIME, MIN_TIME, Instant, to_instant
 from millpond.stores.typed.scans import Scan
 from millpond.stores.typed.segments import SegmentedStore, key_part
+from millpond.stores.typed.set_back import SetBack
 from millpond.stores.typed.store import K, V, WritableStore
 from millpond.stores.typed.windowed import Windowed
 
@@ -107,6 +108,9 @@ class WritableSessionStore(ReadOnlySessionStore[K, V], WritableStore[K, V]):
     def flush(self) -> None:
         self._segments.save(self)
         super().flush()
+
+    def _set_back(self, done: SetBack) -> None:
+        self._segments.set_back(done, _REST)
 
     def _put(self, session: Windowed[K], data: bytes | None) -> None:
         encoded = terminated(self._key_bytes(session.key))

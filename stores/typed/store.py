@@ -16,6 +16,7 @@ from millpond.stores.layouts import Layout
 from millpond.stores.serdes import Serde
 from millpond.stores.transaction import Transaction
 from millpond.stores.typed.scans import OpenScans
+from millpond.stores.typed.set_back import SetBack
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -140,9 +141,40 @@ class WritableStore(Store[K, V]):
         """Keep ``data`` beside the entries: it commits with them and is part of the changelog, as they are."""
         self._write(_metadata_row(name), data)
 
+    def metadata_names(self, prefix: str) -> list[str]:
+        """The names that begin with ``prefix`` under which metadata is stored."""
+        rows = self._scan_rows(METADATA + prefix.encode(), DATA)
+        names = [row[len(METADATA) :].decode() for row, _ in rows]
+        return [name for name in names if name.startswith(prefix)]
+
     def keep_layout(self, layout: Layout | None) -> None:
         """Tell with the first change what the rows hold beyond what the kind says; None: nothing."""
         self._layout = layout
+
+    def set_back(self, limit: int) -> SetBack:
+        """Set the times that the store keeps back to ``limit``, where they are later, and remove what lies beyond.
+
+        Entries of a time after ``limit`` are removed, since they would be newer than stream time. Where the time is
+        only the timestamp of a value, it becomes ``limit``. What was forgotten meanwhile does not come back.
+
+        >>> from millpond.stores import STRING, VersionedKeyValueStore
+        >>> from millpond.stores.memory import MemoryBackend
+        >>> prices = VersionedKeyValueStore("prices", Transaction(MemoryBackend()), STRING, STRING, history_retention=9)
+        >>> prices.put("tea", "3.10", 5), prices.put("tea", "9.99", 4102444800000)
+        (-1, -1)
+        >>> prices.set_back(7)
+        SetBack(limit=7, moved={'observed_stream_time': 4102444800000}, retimed=0, removed=1)
+        >>> prices.get_value("tea")
+        '3.10'
+        """
+        done = SetBack(limit)
+        self._set_back(done)
+        if self._layout is not None and self._layout.set_back is not None:
+            self._layout.set_back(self, done)
+        return done
+
+    def _set_back(self, done: SetBack) -> None:
+        """``set_back`` as far as the kind of the store knows its times."""
 
     def flush(self) -> None:
         """Write what the store only remembers (observed stream time, ...) into the transaction, before its commit.

@@ -48,6 +48,15 @@ class SupersededIndex:
             remove(encoded_key, horizon)
         self._first = self._find_first()
 
+    def set_back(self, limit: int) -> None:
+        """Note that no version is superseded after ``limit`` any more."""
+        later = min(limit - limit % self._bucket + self._bucket, MAX_TIME)
+        rows = [row for row, _ in self._transaction.scan(INDEX + pack_time(later), BEYOND)]
+        self._transaction.put_many(dict.fromkeys(rows))
+        for row in rows:
+            self.add(row[1 + TIME_SIZE :], limit)
+        self._first = self._find_first()
+
     def _find_first(self) -> int:
         for row, _ in self._transaction.scan(INDEX, BEYOND):
             return unpack_time(row, 1)

@@ -11,11 +11,12 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from millpond.errors import CorruptStoreError, SerdeError
-from millpond.stores.keys import DATA
+from millpond.stores.keys import DATA, INDEX
 from millpond.stores.serdes import Serde
 from millpond.stores.times import Instant, to_instant
 from millpond.stores.transaction import Transaction
 from millpond.stores.typed.keyvalue import ReadOnlyKeyValueStore
+from millpond.stores.typed.set_back import SetBack
 from millpond.stores.typed.store import K, Store, V, WritableStore
 
 T = TypeVar("T")
@@ -187,3 +188,10 @@ class TimestampedKeyValueStore(ReadOnlyTimestampedKeyValueStore[K, V], WritableS
         if old is not None:
             self._write(DATA + self._encode_key(key), None)
         return old
+
+    def _set_back(self, done: SetBack) -> None:
+        head = pack_timestamp(done.limit)
+        for row, data in self._scan_rows(DATA, INDEX):
+            if unpack_timestamp(data) > done.limit:
+                self._write(row, head + data[TIMESTAMP_SIZE:])
+                done.retimed += 1

@@ -34,6 +34,7 @@ from millpond.stores.times import MAX_TIME, MIN_TIME, Duration, Instant, to_inst
 from millpond.stores.transaction import Transaction
 from millpond.stores.typed.observed_stream_time import ObservedStreamTime
 from millpond.stores.typed.scans import Scan
+from millpond.stores.typed.set_back import SetBack
 from millpond.stores.typed.store import K, Store, V, WritableStore
 from millpond.stores.typed.superseded_index import SupersededIndex
 from millpond.stores.typed.timestamped_keyvalue import ValueAndTimestamp
@@ -363,6 +364,15 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V], WritableStore
     def flush(self) -> None:
         self._observed.save(self)
         super().flush()
+
+    def _set_back(self, done: SetBack) -> None:
+        if not self._observed.set_back(done):
+            return
+        # The index does not lead to all of them: it has forgotten the keys whose latest version is beyond the history.
+        later = [row for row, _ in self._scan_rows(DATA, INDEX) if last_time(row) > done.limit]
+        self._write_many(dict.fromkeys(later))
+        self._superseded.set_back(done.limit)
+        done.removed += len(later)
 
     def _prepare_to_write(self) -> None:
         # Here and not at the first put: a transaction that is scanned after a put has to keep its changes in order.

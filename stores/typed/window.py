@@ -20,6 +20,7 @@ from millpond.stores.times import MAX_TIME, MIN_TIME, Duration, Instant, to_inst
 from millpond.stores.transaction import Transaction
 from millpond.stores.typed.scans import Scan
 from millpond.stores.typed.segments import SegmentedStore, key_part
+from millpond.stores.typed.set_back import SetBack
 from millpond.stores.typed.store import K, V, WritableStore
 from millpond.stores.typed.windowed import Windowed
 
@@ -160,6 +161,9 @@ class WritableWindowStore(ReadOnlyWindowStore[K, V], WritableStore[K, V]):
             self._saved_sequence = self._sequence
         self._segments.save(self)
         super().flush()
+
+    def _set_back(self, done: SetBack) -> None:
+        self._segments.set_back(done, self._rest)
 
     def _put_many(self, keys: Iterable[K], data: Sequence[bytes | None], window_starts: Sequence[int]) -> None:
         if self._duplicates:

@@ -73,6 +73,10 @@ def test_wrong_options_are_refused(streams: Make) -> None:
         streams(on_error="ignore")
     with pytest.raises(ConfigurationError, match="max_ahead is '-1 day'; it must not be negative"):
         streams(max_ahead="-1 day")
+    with pytest.raises(ConfigurationError, match="reset_stream_time is 'noon'; give a datetime, or text such as '2026"):
+        streams(reset_stream_time="noon")
+    with pytest.raises(ConfigurationError, match=r"reset_stream_time datetime.* has no time zone"):
+        streams(reset_stream_time="2026-06-01T12:00:00")
     with pytest.raises(ConfigurationError, match="partitions must be 1 or more, not 0"):
         streams(partitions=0)
     with pytest.raises(ConfigurationError, match="state directory is empty"):

@@ -44,7 +44,7 @@ from millpond.processors.verbs.verb import NullKeys, Verb
 from millpond.stores.backend import BackendSupplier
 from millpond.stores.durability.policy import DurabilityPolicy
 from millpond.stores.serdes import Serde
-from millpond.stores.times import Duration
+from millpond.stores.times import Duration, Instant
 
 _LEFT: Final = "left"
 _RIGHT: Final = "right"
@@ -76,6 +76,8 @@ class Millpond:
             for times that do not follow the wall clock.
         policy: when to write snapshots, and how much history of the state to retain; by default as much as the
             session's ``spark.sql.streaming.minBatchesToRetain`` calls for.
+        reset_stream_time: the moment (a datetime, or text such as ``"2026-06-01T12:00:00Z"``) to which stream time is
+            set back where a task's is later, with the first record that the task gets; once for each moment.
         complete: a streaming DataFrame any row of which says that all inputs are complete: then whatever waits for a
             grace or a window comes out.
 
@@ -94,9 +96,20 @@ class Millpond:
         on_error: str | OnError = OnError.FAIL,
         max_ahead: Duration | None = DEFAULT_MAX_AHEAD,
         policy: DurabilityPolicy | None = None,
+        reset_stream_time: Instant | str | None = None,
         complete: DataFrame | None = None,
     ) -> None:
-        job = Job.of(application_id, state_dir, local_dir, partitions, backend, on_error, max_ahead, policy)
+        job = Job.of(
+            application_id,
+            state_dir,
+            local_dir,
+            partitions,
+            backend,
+            on_error,
+            max_ahead,
+            policy,
+            reset_stream_time,
+        )
         self._runner = VerbRunner(job, complete)
         self._verbs: dict[str, tuple[VerbRun, Verb]] = {}
 

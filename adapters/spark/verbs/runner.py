@@ -154,7 +154,9 @@ class VerbRun:
         flow = Dataflow(plan, sources, sink, self.complete, f"millpond.{self.name}")
         # Static DataFrames start from empty state, so whatever ran before under this name is none of their business.
         job = self.job if self.streaming else self.job.part(f"static-{plan.fingerprint.replace('/', '-')}")
-        rows = to_columns(flow.with_operators(job.settings(self.session, plan)), traveling(columns))
+        rows = to_columns(
+            flow.with_operators(job.settings(self.session, plan, TimeUnit.MICROSECOND)), traveling(columns)
+        )
         return from_months(rows, columns)
 
     def store(self, verb: Verb, name: str, checkpoint: str, batch_id: int | None) -> DataFrame:
