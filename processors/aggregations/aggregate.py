@@ -3,6 +3,10 @@
 Records without a key or a value are dropped and counted. The result's timestamp is the largest of the records that made
 it. A versioned store may refuse a result that is too late; then nothing is forwarded, and it is counted.
 
+A record for which a function fails leaves the aggregate as it was, if such records are to be left out. A change of a
+grouped table that fails is then tried in halves, so that the old value leaves the group even if the new one cannot join
+it: exact as long as adder and subtractor fail for the same values.
+
 As in Kafka Streams, the value before a key's first update is the initializer's, not None (unless updates are cached).
 """
 
@@ -13,10 +17,12 @@ from typing import Any
 from millpond.processors.aggregations.fold import Fold, Update, copier, slotter
 from millpond.processors.runtime.batch import Batch, BatchBuilder
 from millpond.processors.runtime.counters import CounterName
+from millpond.processors.runtime.failures import is_of_record
 from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.tables.config import TableConfig
 from millpond.processors.tables.table_store import TableStore
 from millpond.processors.tables.update_cache import UpdateForwarder
+from millpond.stores.change import Change
 from millpond.stores.serdes import Serde
 from millpond.stores.specs import StoreSpec
 from millpond.stores.typed.timestamped_keyvalue import TimestampedKeyValueStore
@@ -108,30 +114,56 @@ class Aggregate(Processor):
         kept = without_nulls(self.context, batch)
         if not len(kept):
             return
-        updates = self._fold(kept) if self._foldable and len(kept) > 1 else self._one_by_one(kept)
-        self._updates.send(updates)
+        self._updates.send(self._fold_all(kept))
 
     def flush(self) -> None:
         self._updates.flush()
 
+    def _fold_all(self, batch: Batch) -> Batch:
+        if self._foldable and len(batch) > 1:
+            try:
+                return self._fold(batch)
+            except Exception as error:  # a user's code may raise anything
+                if not is_of_record(error):
+                    raise
+                # Nothing was written; below, each record is folded into what the store gives anew.
+        return self._one_by_one(batch)
+
     def _one_by_one(self, batch: Batch) -> Batch:
         out = BatchBuilder(olds=self._config.send_olds)
         for key, value, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True):
-            before = self._table.get(key)
-            if before is None:
-                aggregate = self._initializer()
-                old = None if self._caching else self._copy(aggregate)
-            else:
-                aggregate = before.value
-                timestamp = max(timestamp, before.timestamp)
-                old = self._copy(aggregate) if self._config.send_olds else None
-            new = self._update(key, value, aggregate)
-            valid_to = self._table.put(key, new, timestamp)
-            if valid_to == NOT_PUT:
-                self.context.count(CounterName.DROPPED_EXPIRED)
-            else:
-                out.add(key, new, timestamp, old, valid_to == VALID_TO_UNDEFINED)
+            try:
+                self._fold_one(out, key, value, timestamp)
+            except Exception as error:  # a user's code may raise anything
+                self._fold_halves(out, key, value, timestamp, error)
         return out.build()
+
+    def _fold_halves(self, out: BatchBuilder, key: Any, value: Any, timestamp: int, error: Exception) -> None:
+        """Fold what can be folded of a change that failed as a whole; any other record is left out."""
+        if not (isinstance(value, Change) and value.old is not None and value.new is not None and is_of_record(error)):
+            self.context.leave_out(error, key, value, timestamp)
+            return
+        for half in Change(None, value.old), Change(value.new, None):
+            try:
+                self._fold_one(out, key, half, timestamp)
+            except Exception as again:  # a user's code may raise anything
+                self.context.leave_out(again, key, half, timestamp)
+
+    def _fold_one(self, out: BatchBuilder, key: Any, value: Any, timestamp: int) -> None:
+        before = self._table.get(key)
+        if before is None:
+            aggregate = self._initializer()
+            old = None if self._caching else self._copy(aggregate)
+        else:
+            aggregate = before.value
+            timestamp = max(timestamp, before.timestamp)
+            old = self._copy(aggregate) if self._config.send_olds else None
+        new = self._update(key, value, aggregate)
+        valid_to = self._table.put(key, new, timestamp)
+        if valid_to == NOT_PUT:
+            self.context.count(CounterName.DROPPED_EXPIRED)
+        else:
+            out.add(key, new, timestamp, old, valid_to == VALID_TO_UNDEFINED)
 
     def _fold(self, batch: Batch) -> Batch:
         """As ``_one_by_one``, with one read and one write of the store for each key of the batch."""

@@ -64,6 +64,14 @@ class Completion:
             data = None if before is None else self._serde.serialize(before)
             self._changed.setdefault(self._place(window), data)
 
+    def memory(self) -> dict[_Place, bytes | None]:
+        """What this object remembers besides the store, for ``restore``."""
+        return dict(self._changed)
+
+    def restore(self, memory: dict[_Place, bytes | None]) -> None:
+        """Forget the changes since ``memory``: what caused them has failed."""
+        self._changed = memory
+
     def before(self, window: Window) -> Any:
         """The result of a window that has come out before; None if there is none."""
         data = self._changed.get(self._place(window)) if self._changed else None

@@ -10,6 +10,7 @@ from typing import Any
 
 from millpond.processors.aggregations.aggregate import AggregateSetup
 from millpond.processors.aggregations.closing import Closing, Window
+from millpond.processors.aggregations.fold import IMMUTABLE
 from millpond.processors.aggregations.windowed_processor import NEVER, Closes, WindowedProcessor
 from millpond.processors.options.windowed_serdes import SessionWindowedSerde
 from millpond.processors.options.windows import EmitStrategy, SessionWindows
@@ -81,8 +82,8 @@ class SessionAggregate(WindowedProcessor):
                 found = list(self._store.find_sessions(key, earliest_end, latest_start))
                 sessions = self._touched[id_] = KeySessions(key, id_, self._encode(key), found)
             late += not self._fold_record(sessions, value, timestamp)
-        self.context.count(CounterName.DROPPED_LATE, late)
         self._write()
+        self.context.count(CounterName.DROPPED_LATE, late)
         return self._out.build()
 
     def _advance(self, timestamp: int) -> None:
@@ -133,8 +134,18 @@ class SessionAggregate(WindowedProcessor):
         if self._closing is None and not self._caching:
             self._out.add(Windowed(key, *span), value, span[1], old)
 
+    def _check_values(self) -> None:
+        """Let the serde refuse a value before the first session is written, not in between."""
+        encode = self._setup.spec.value_serde.serialize
+        for sessions in self._touched.values():
+            for span in sessions.changed:
+                value = sessions.values.get(span)
+                if type(value) in IMMUTABLE and value is not None:  # any other value was copied by the serde
+                    encode(value)
+
     def _write(self) -> None:
         """Write what changed, and with caching forward it."""
+        self._check_values()
         for sessions in self._touched.values():
             for span, before in sessions.changed.items():
                 session, value = Windowed(sessions.key, *span), sessions.values.get(span)

@@ -107,8 +107,8 @@ class SlidingWindowAggregate(WindowedProcessor):
                 self._fold_early(self._windows_of(key, id_), value, timestamp)
             else:
                 self._fold_record(self._windows_of(key, id_), value, timestamp)
-        self.context.count(CounterName.DROPPED_LATE, self._late)
         self._write()
+        self.context.count(CounterName.DROPPED_LATE, self._late)
         return self._out.build()
 
     def _windows_of(self, key: Any, id_: Any) -> KeyWindows:

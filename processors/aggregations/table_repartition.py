@@ -1,5 +1,7 @@
 """Grouping a table by another key: each update becomes changes of the groups that it touches (KIP-904).
 
+A row for which the selector fails belongs to no group, if such records are to be left out.
+
 If the group stays the same, one change carries the old and the new value, so that the group never shows a state between
 the two. If it changes, the old value leaves its group first, then the new value joins the other. Groups are the same if
 their keys are equal.
@@ -26,6 +28,8 @@ class TableRepartition(Processor):
         separate: always send two changes, which is what releases before KIP-904 understand.
     """
 
+    repeatable = True
+
     def __init__(self, selector: Selector, *, versioned: bool, separate: bool) -> None:
         self._selector = selector
         self._versioned = versioned
@@ -39,7 +43,7 @@ class TableRepartition(Processor):
             if self._versioned and not batch.latest_at(i):
                 self.context.count(CounterName.DROPPED_OUT_OF_ORDER)
                 continue
-            new, old = self._select(key, value), self._select(key, old_value)
+            new, old = self._select_new(key, value, timestamp), self._select_old(key, old_value)
             if new is not None and old is not None and not self._separate and new[0] == old[0]:
                 out.add(new[0], Change(new[1], old[1]), timestamp)
                 continue
@@ -48,6 +52,20 @@ class TableRepartition(Processor):
             if new is not None:
                 out.add(new[0], Change(new[1], None), timestamp)
         self.context.forward(out.build())
+
+    def _select_new(self, key: Any, value: Any, timestamp: int) -> tuple[Any, Any] | None:
+        try:
+            return self._select(key, value)
+        except Exception as error:  # a user's code may raise anything
+            self.context.leave_out(error, key, value, timestamp)
+            return None
+
+    def _select_old(self, key: Any, value: Any) -> tuple[Any, Any] | None:
+        try:
+            return self._select(key, value)
+        except Exception as error:  # a user's code may raise anything
+            self.context.check(error)
+            return None
 
     def _select(self, key: Any, value: Any) -> tuple[Any, Any] | None:
         """The group and the value in it, or None where there is none."""

@@ -68,6 +68,7 @@ class WindowedAggregate(WindowedProcessor):
             updates = self._fold_updates(placed, states)
         values, timestamps = [state[0] for state in states.values()], [state[1] for state in states.values()]
         self._store.put_many(slots.values(), values, timestamps, starts)
+        self.context.count(CounterName.DROPPED_LATE, self._late)
         return updates
 
     def _place(self, batch: Batch) -> _Placed:
@@ -86,7 +87,7 @@ class WindowedAggregate(WindowedProcessor):
         ids, keys, values, timestamps, times = columns
         slots: list[Slot] = list(zip(ids, starts, strict=True))
         is_open = [start + size > time - grace for start, time in zip(starts, times, strict=True)]
-        self.context.count(CounterName.DROPPED_LATE, is_open.count(False))
+        self._late = is_open.count(False)
         return self._forget(_Placed(slots, keys, values, timestamps, times).select(is_open))
 
     def _forget(self, placed: _Placed) -> _Placed:

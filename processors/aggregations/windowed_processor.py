@@ -110,13 +110,25 @@ class WindowedProcessor(Processor):
 
     def process(self, batch: Batch) -> None:
         kept = without_nulls(self.context, batch)
-        if not len(kept):
-            return
-        self._updates.send(self.fold(kept))
+        if len(kept):
+            self.context.attempt(self._fold, kept)
+
+    def _fold(self, batch: Batch) -> None:
+        stream_time, changed = self._stream_time, self._completion.memory()
+        try:
+            updates = self.fold(batch)
+        except Exception:  # a user's code may raise anything
+            self._stream_time = stream_time
+            self._completion.restore(changed)
+            raise
+        self._updates.send(updates)
 
     @abstractmethod
     def fold(self, batch: Batch) -> Batch:
-        """Fold in records, all with keys and values, write the store, and return the updates or final results."""
+        """Fold in records, all with keys and values, write the store, and return the updates or final results.
+
+        If it raises, it has neither written nor counted anything.
+        """
 
     def flush(self) -> None:
         if self._stream_time != self._saved_time:

@@ -120,5 +120,11 @@ class BatchBuilder:
         self.values.append(value)
         self.timestamps.append(timestamp)
 
+    def truncate(self, size: int) -> None:
+        """Forget all but the first ``size`` records."""
+        for column in (self.keys, self.values, self.timestamps, self.olds, self.latest):
+            if column is not None:
+                del column[size:]
+
     def build(self) -> Batch:
         return Batch(self.keys, self.values, self.timestamps, self.olds, self.latest)

@@ -45,6 +45,9 @@ class CounterName(StrEnum):
     DROPPED_STALE_RESPONSE = "dropped-stale-response"
     """An answer of a foreign-key join to a left row that has changed since; another answer is on its way."""
 
+    DROPPED_USER_ERROR = "dropped-user-error"
+    """A record for which a user's function failed, at the operator that called it; or a punctuation that failed."""
+
     PASSED_LATE = "passed-late"
     """A record that came after its grace period; it was not put in order, but went on at once."""
 

@@ -12,7 +12,9 @@ from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
 from millpond.errors import TopologyError
+from millpond.processors.options.on_error import OnError
 from millpond.processors.runtime.batch import Batch, concatenate
+from millpond.processors.runtime.failures import DeadLetter, FailurePolicy
 from millpond.processors.runtime.repartition_topic import Repartition
 from millpond.processors.runtime.stream_time_reset import StreamTimeReset
 from millpond.processors.runtime.task import Task
@@ -53,12 +55,18 @@ class TopologyDriver:
         backend: the backend of stores that name none themselves: a name, a URL or a supplier.
         local_dir: where persistent backends keep their files, for a later driver to find; a temporary directory unless
             given. Use it for one topology only: stores are found by sub-topology and name alone.
+        on_error: what happens to a record for which a user's function fails: ``"fail"``, ``"skip"`` or
+            ``"dead-letter"``.
         reset_stream_time: the moment to which stream time is set back where it is later, before the first record; once
             for each moment.
+
+    Attributes:
+        dead_letters: with ``"dead-letter"`` the records that were left out so far, in order.
 
     Records may be of any time: how far ahead of the wall clock they are is judged on Spark only.
 
     Raises:
+        ConfigurationError: there is no such policy.
         FormatError: a store's directory is in a format version that is unknown, or later than the store's kind.
         BackendInUseError: another driver has the stores open, and the engine does not share them.
 
@@ -79,9 +87,14 @@ class TopologyDriver:
         *,
         backend: str | BackendSupplier = "memory",
         local_dir: str | Path | None = None,
+        on_error: str | OnError = OnError.FAIL,
         reset_stream_time: Instant | None = None,
     ) -> None:
         self._topology = topology
+        chosen = OnError.of(on_error)
+        self.dead_letters: list[DeadLetter] = []
+        self._buried: list[DeadLetter] = []
+        self._policy = FailurePolicy(chosen, self._buried.append if chosen is OnError.DEAD_LETTER else None)
         self._default = supplier(backend)
         self._temporary = tempfile.TemporaryDirectory(prefix="millpond-") if local_dir is None else None
         self._directory = Path(self._temporary.name if self._temporary is not None else str(local_dir))
@@ -123,6 +136,7 @@ class TopologyDriver:
                 part,
                 {name: self._stores[part.index, name] for name in part.stores},
                 wall_clock=self._wall_clock,
+                policy=self._policy,
                 reset=self._reset,
             )
             for part in self._topology.subtopologies
@@ -261,10 +275,13 @@ class TopologyDriver:
         except BaseException:
             for opened in self._opened.values():
                 opened.transaction.rollback()
+            self._buried.clear()
             self._start()
             raise
         for opened in self._opened.values():
             opened.transaction.commit()
+        self.dead_letters += self._buried
+        self._buried.clear()
         for topic, batches in outputs.items():
             self._outputs[topic].extend(batches)
 

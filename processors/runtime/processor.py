@@ -7,15 +7,21 @@ part of the changelog and comes back after a restart.
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Final, NoReturn
 
 from millpond.errors import TopologyError
 from millpond.processors.runtime.batch import Batch
 from millpond.processors.runtime.counters import CounterName
+from millpond.processors.runtime.failures import FailurePolicy, Place, failure, is_of_record
 from millpond.processors.runtime.kept_time import KeptTime
 from millpond.processors.runtime.punctuation import Punctuation, PunctuationType, Punctuator, Scheduler
 from millpond.stores.times import Duration, to_millis
+
+_NOT_ALONE: Final = (
+    "correct it and restart; on_error cannot leave out single records here, because what had been done with them when "
+    "it failed is not known: give a RecordProcessor, or set repeatable = True if nothing had"
+)
 
 
 class ProcessorContext:
@@ -38,6 +44,8 @@ class ProcessorContext:
         separable: bool,
         counters: Counter[str],
         scheduler: Scheduler,
+        topics: Sequence[str],
+        policy: FailurePolicy,
     ) -> None:
         self.node = node
         self.task_id = task_id
@@ -46,8 +54,11 @@ class ProcessorContext:
         self._stores = stores
         self._children = [child.process for _, child in children]
         self._by_name = {name: child.process for name, child in children}
+        self._owners = {child.process: child for _, child in children}
         self._scheduler = scheduler
         self._schedules = 0
+        self._place = Place(node, task_id, tuple(topics))
+        self._policy = policy
 
     @property
     def wall_clock(self) -> int:
@@ -77,13 +88,13 @@ class ProcessorContext:
         size = len(batch.keys)
         if size == 0:
             return
-        if size == 1 or self.separable:
+        parts: Iterable[Batch] = (batch,) if size == 1 or self.separable else batch.rows()
+        for part in parts:
             for process in self._children:
-                process(batch)
-        else:
-            for row in batch.rows():
-                for process in self._children:
-                    process(row)
+                try:
+                    process(part)
+                except Exception as error:  # a user's code may raise anything
+                    self._owners[process].context.recover(self._owners[process], part, error)
 
     def forward_to(self, child: str, batch: Batch) -> None:
         """Pass records only to the child called ``child``.
@@ -98,7 +109,88 @@ class ProcessorContext:
                 f"processor {self.node!r} forwards to {child!r}, but its children are {sorted(self._by_name) or 'none'}"
             ) from None
         if len(batch):
+            try:
+                process(batch)
+            except Exception as error:  # a user's code may raise anything
+                self._owners[process].context.recover(self._owners[process], batch, error)
+
+    @property
+    def leaves_out(self) -> bool:
+        """Whether a record for which a user's function fails is left out, so that the others can go on."""
+        return self._policy.leaves_out
+
+    def attempt(self, process: Callable[[Batch], None], batch: Batch) -> None:
+        """Hand records to a part of this processor that calls users' functions, and one by one if that fails.
+
+        Args:
+            process: changes and forwards nothing if it raises.
+            batch: the records.
+
+        Raises:
+            UserFunctionError: it fails for a record, and the policy is not to leave such records out.
+        """
+        try:
             process(batch)
+        except Exception as error:  # a user's code may raise anything
+            self._one_by_one(process, batch, error)
+
+    def leave_out(self, error: Exception, key: Any, value: Any, timestamp: int, step: str = "") -> None:
+        """Fail because of a record for which a user's function failed, or count it: the caller goes on without it.
+
+        Args:
+            error: what was raised.
+            key, value, timestamp: the record's.
+            step: more about what was done with it, for messages.
+
+        Raises:
+            UserFunctionError: the policy is to fail.
+            Exception: the error itself, if it is that of a store and not of a user's function.
+        """
+        self._policy.leave_out(self._place, error, key, value, timestamp, step)
+        self.count(CounterName.DROPPED_USER_ERROR)
+
+    def check(self, error: Exception) -> None:
+        """Raise an error again unless it is that of a record which the policy leaves out.
+
+        For calls that repeat what has failed, and has been counted, for another record before.
+        """
+        self._policy.check(error)
+
+    def fail(self, error: Exception, step: str) -> NoReturn:
+        """Raise the error that tells in which processor ``step`` failed, which handles no single record."""
+        if not is_of_record(error):
+            raise error
+        raise failure(self._place, error, "no single record", step, "correct it and restart")
+
+    def recover(self, processor: "Processor", batch: Batch, error: Exception) -> None:
+        """Process records again, one by one, after ``processor``, whose context this is, failed for all of them.
+
+        Raises:
+            UserFunctionError: it fails for a record, and the policy or the processor allows to leave none out.
+        """
+        if processor.repeatable:
+            self._one_by_one(processor.process, batch, error)
+            return
+        if not is_of_record(error):
+            raise error
+        first, last = batch.timestamps[0], batch.timestamps[-1]
+        records = (
+            f"one of {len(batch)} records, the first with key {batch.keys[0]!r:.200} and timestamp {first}, the last "
+            f"with key {batch.keys[-1]!r:.200} and timestamp {last}"
+        )
+        raise failure(self._place, error, records, remedy=_NOT_ALONE)
+
+    def _one_by_one(self, process: Callable[[Batch], None], batch: Batch, error: Exception) -> None:
+        if not is_of_record(error):
+            raise error
+        if len(batch) == 1:
+            self.leave_out(error, batch.keys[0], batch.values[0], batch.timestamps[0])
+            return
+        for row in batch.rows():
+            try:
+                process(row)
+            except Exception as again:  # a user's code may raise anything
+                self.leave_out(again, row.keys[0], row.values[0], row.timestamps[0])
 
     def schedule(self, interval: Duration, kind: PunctuationType, punctuator: Punctuator) -> Punctuation:
         """Call ``punctuator`` every ``interval`` of ``kind``.
@@ -116,8 +208,15 @@ class ProcessorContext:
         store = next(iter(self._stores.values()), None)
         memory = None if store is None else KeptTime(store, f"punctuation-{self.node}-{self._schedules}")
         self._schedules += 1
+
+        def punctuate(now: int) -> None:
+            try:
+                punctuator(now)
+            except Exception as error:  # a user's code may raise anything
+                self.leave_out(error, None, None, now, "punctuation")
+
         scheduler = self._scheduler
-        punctuation = scheduler.schedule(self.node, length, kind, punctuator, memory)
+        punctuation = scheduler.schedule(self.node, length, kind, punctuate, memory)
         if kind is PunctuationType.STREAM_TIME and scheduler.set_back_to is not None:
             self.count(CounterName.SET_BACK, punctuation.set_back(scheduler.set_back_to))
         return punctuation
@@ -130,6 +229,14 @@ class ProcessorContext:
 
 class Processor(ABC):
     """One step of a sub-topology, made anew for each task."""
+
+    repeatable: ClassVar[bool] = False
+    """Whether ``process`` has changed and forwarded nothing when it raises, neither stores nor its own attributes.
+
+    Then a batch for which it fails is processed again record by record, and those for which it fails again are left out
+    if the job's ``on_error`` says so. Without that promise a failure ends the job, because what had been done is not
+    known. To keep it, compute first, then write to stores, then forward.
+    """
 
     context: ProcessorContext
 

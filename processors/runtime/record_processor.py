@@ -1,6 +1,9 @@
 """``RecordProcessor``: a base class for processors of your own that see one record at a time.
 
 What they forward is collected and passed on in batches, so that the operators after them stay fast.
+
+A record for which ``process_record`` fails forwards nothing, and a punctuation that fails neither, if such records are
+to be left out. What they had put into stores before they failed stays, as in Kafka Streams: check first, then put.
 """
 
 from abc import abstractmethod
@@ -39,10 +42,12 @@ class RecordProcessor(Processor):
 
     _out: BatchBuilder
     _to: str | None = None
+    _full: list[tuple[BatchBuilder, str | None]]
+    """What has been forwarded before ``_out``, each for another child than the next, and to which."""
 
     def init(self, context: ProcessorContext) -> None:
         super().init(context)
-        self._out = BatchBuilder()
+        self._out, self._full = BatchBuilder(), []
         self.open()
 
     def open(self) -> None:
@@ -58,31 +63,66 @@ class RecordProcessor(Processor):
     def forward(self, key: Any, value: Any, timestamp: int, *, to: str | None = None) -> None:
         """Pass a record to all children, or with ``to`` only to the child of that name."""
         if to != self._to:
-            self._forward_collected()
-            self._to = to
+            self._full.append((self._out, self._to))
+            self._out, self._to = BatchBuilder(), to
         self._out.add(key, value, timestamp)
 
     def schedule(self, interval: Duration, kind: PunctuationType, punctuator: Punctuator) -> Punctuation:
         """Call ``punctuator`` every ``interval`` of ``kind``, as ``ProcessorContext.schedule`` says; it may forward."""
 
         def punctuate(now: int) -> None:
-            punctuator(now)
+            mark = self._mark()
+            try:
+                punctuator(now)
+            except Exception:  # a user's code may raise anything
+                self._take_back(*mark)
+                raise
             self._forward_collected()
 
         return self.context.schedule(interval, kind, punctuate)
 
     def process(self, batch: Batch) -> None:
-        for key, value, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True):
-            self.process_record(key, value, timestamp)
+        if self.context.leaves_out:
+            self._process_each(batch)
+        else:
+            self._process_all(batch)
         self._forward_collected()
+
+    def _process_all(self, batch: Batch) -> None:
+        key, value, timestamp = None, None, batch.timestamps[0]
+        try:
+            for key, value, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True):
+                self.process_record(key, value, timestamp)
+        except Exception as error:  # a user's code may raise anything
+            self.context.leave_out(error, key, value, timestamp)
+
+    def _process_each(self, batch: Batch) -> None:
+        for key, value, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True):
+            mark = self._mark()
+            try:
+                self.process_record(key, value, timestamp)
+            except Exception as error:  # a user's code may raise anything
+                self._take_back(*mark)
+                self.context.leave_out(error, key, value, timestamp)
 
     def complete(self) -> None:
         self.process_completion()
         self._forward_collected()
 
+    def _mark(self) -> tuple[int, BatchBuilder, int, str | None]:
+        """How far what is forwarded has come, for ``_take_back``."""
+        return len(self._full), self._out, len(self._out.keys), self._to
+
+    def _take_back(self, full: int, out: BatchBuilder, size: int, to: str | None) -> None:
+        """Forget what has been forwarded since a mark."""
+        del self._full[full:]
+        out.truncate(size)
+        self._out, self._to = out, to
+
     def _forward_collected(self) -> None:
-        batch, self._out = self._out.build(), BatchBuilder()
-        if self._to is None:
-            self.context.forward(batch)
-        else:
-            self.context.forward_to(self._to, batch)
+        collected, self._full, self._out = [*self._full, (self._out, self._to)], [], BatchBuilder()
+        for out, to in collected:
+            if to is None:
+                self.context.forward(out.build())
+            else:
+                self.context.forward_to(to, out.build())

@@ -1,11 +1,12 @@
 """A task: one sub-topology over the records of one partition. It is what drivers run."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from millpond.errors import TopologyError
 from millpond.processors.runtime.batch import Batch
+from millpond.processors.runtime.failures import FailurePolicy
 from millpond.processors.runtime.nodes import Node, ProcessorNode, SinkNode, SourceNode
 from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.runtime.punctuation import PunctuationType, Scheduler
@@ -41,6 +42,7 @@ class Task:
         stores: its open stores, by name.
         partition: which partition's records it gets.
         wall_clock: the wall-clock time as it begins, int milliseconds; ``punctuate`` advances it.
+        policy: what happens to records for which a user's function fails; by default they fail the task.
         reset: the moment to which the times in the stores are set back first; None for none.
 
     Attributes:
@@ -55,6 +57,7 @@ class Task:
         partition: int = 0,
         *,
         wall_clock: int = 0,
+        policy: FailurePolicy | None = None,
         reset: StreamTimeReset | None = None,
     ) -> None:
         self.subtopology = subtopology
@@ -62,6 +65,7 @@ class Task:
         self.counters: Counter[str] = Counter()
         fresh = reset is not None and reset.apply(self.task_id, stores, self.counters)
         self._scheduler = Scheduler(wall_clock, reset.limit if reset is not None and fresh else None)
+        self._policy = policy or FailurePolicy()
         self._stream_time = -1
         self._outputs: dict[str, list[Batch]] = {topic: [] for topic in subtopology.sinks}
         self._processors = {name: self._make(node) for name, node in subtopology.nodes.items()}
@@ -87,6 +91,8 @@ class Task:
             self.subtopology.separable(node.name),
             self.counters,
             self._scheduler,
+            tuple(self.subtopology.sources),
+            self._policy,
         )
 
     def process(self, topic: str, batch: Batch) -> None:
@@ -135,13 +141,13 @@ class Task:
         """
         for processor in self._processors.values():
             # What a parent held back until its flush has to be there before a child lets everything go.
-            processor.flush()
-            processor.complete()
+            _step(processor, processor.flush)
+            _step(processor, processor.complete)
 
     def flush(self) -> None:
         """Let every processor forward what it held back; called before the stores are committed."""
         for processor in self._processors.values():
-            processor.flush()
+            _step(processor, processor.flush)
 
     def take(self) -> dict[str, list[Batch]]:
         """The records written to each sink topic since the last call, in order."""
@@ -153,3 +159,15 @@ class Task:
     def close(self) -> None:
         for processor in self._processors.values():
             processor.close()
+
+
+def _step(processor: Processor, step: Callable[[], None]) -> None:
+    """Take a step that handles no record, whose error then tells the processor.
+
+    Raises:
+        UserFunctionError: the processor is a user's, and failed.
+    """
+    try:
+        step()
+    except Exception as error:  # a user's code may raise anything
+        processor.context.fail(error, step.__name__)

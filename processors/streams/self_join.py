@@ -37,14 +37,19 @@ class StreamSelfJoin(Processor):
         for key, value, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True):
             if key is None or value is None:
                 self.context.count(CounterName.DROPPED_NULL)
-            else:
+                continue
+            size = len(out.keys)
+            try:
                 self._process_one(out, key, value, timestamp)
+            except Exception as error:  # a user's code may raise anything
+                out.truncate(size)
+                self.context.leave_out(error, key, value, timestamp)
         self.context.forward(out.build())
 
     def _process_one(self, out: BatchBuilder, key: Any, value: Any, timestamp: int) -> None:
-        before, after, join = self._windows.before, self._windows.after, self._joiner
+        before, after = self._windows.before, self._windows.after
         for time, other in self._store.fetch_range(key, timestamp - before, timestamp + after):
-            out.add(key, join(key, value, other), max(timestamp, time))
+            self._join(out, key, (value, other), (timestamp, time))
         partners = [
             (time, other) for time, other in self._store.fetch_range(key, timestamp - after, timestamp + before)
         ]
@@ -52,8 +57,16 @@ class StreamSelfJoin(Processor):
         if self._meets_itself(timestamp):
             partners.insert(earlier, (timestamp, value))
         for time, other in partners:
-            out.add(key, join(key, other, value), max(timestamp, time))
+            self._join(out, key, (other, value), (time, timestamp))
         self._store.put(key, value, timestamp)
+
+    def _join(self, out: BatchBuilder, key: Any, values: tuple[Any, Any], times: tuple[int, int]) -> None:
+        """Add the result of a pair, left and right; a pair for which the joiner fails may be left out."""
+        try:
+            out.add(key, self._joiner(key, *values), max(times))
+        except Exception as error:  # a user's code may raise anything
+            pair = f"joined with {values[1]!r:.200}, timestamp {times[1]}"
+            self.context.leave_out(error, key, values[0], times[0], pair)
 
     def _meets_itself(self, timestamp: int) -> bool:
         observed = self._store.observed_stream_time

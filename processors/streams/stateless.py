@@ -1,4 +1,7 @@
-"""Stream operators that keep nothing: each record's results depend on that record alone."""
+"""Stream operators that keep nothing: each record's results depend on that record alone.
+
+Rule of this module: users' functions are called before anything is forwarded.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -15,6 +18,8 @@ Predicate = Callable[[Any, Any], bool]
 class StreamFilter(Processor):
     """Passes on the records for which ``predicate(key, value)`` is ``wanted``."""
 
+    repeatable = True
+
     def __init__(self, predicate: Predicate, wanted: bool = True) -> None:
         self._predicate = predicate
         self._wanted = wanted
@@ -27,6 +32,8 @@ class StreamFilter(Processor):
 class StreamMap(Processor):
     """Replaces each record with the pair ``mapper(key, value)``."""
 
+    repeatable = True
+
     def __init__(self, mapper: Callable[[Any, Any], tuple[Any, Any]]) -> None:
         self._mapper = mapper
 
@@ -37,6 +44,8 @@ class StreamMap(Processor):
 
 class StreamMapValues(Processor):
     """Replaces each value with ``mapper(value)`` or ``mapper(key, value)``; called for None too, unlike on a table."""
+
+    repeatable = True
 
     def __init__(self, mapper: Callable[..., Any]) -> None:
         self._mapper = mapper
@@ -49,6 +58,8 @@ class StreamMapValues(Processor):
 
 class StreamFlatMap(Processor):
     """Replaces each record with the pairs of ``mapper(key, value)``, all at the record's time."""
+
+    repeatable = True
 
     def __init__(self, mapper: Callable[[Any, Any], Iterable[tuple[Any, Any]]]) -> None:
         self._mapper = mapper
@@ -67,6 +78,8 @@ class StreamFlatMap(Processor):
 
 class StreamFlatMapValues(Processor):
     """Replaces each record with one for each of the values in ``mapper(value)`` or ``mapper(key, value)``."""
+
+    repeatable = True
 
     def __init__(self, mapper: Callable[..., Iterable[Any]]) -> None:
         self._mapper = mapper
@@ -87,6 +100,8 @@ class StreamFlatMapValues(Processor):
 class StreamSelectKey(Processor):
     """Replaces each key with ``selector(key, value)``."""
 
+    repeatable = True
+
     def __init__(self, selector: Callable[[Any, Any], Any]) -> None:
         self._selector = selector
 
@@ -96,6 +111,8 @@ class StreamSelectKey(Processor):
 
 class StreamPeek(Processor):
     """Shows each record to ``action(key, value)`` and passes it on as it is."""
+
+    repeatable = True
 
     def __init__(self, action: Callable[[Any, Any], object]) -> None:
         self._action = action
@@ -119,6 +136,8 @@ class StreamBranch(Processor):
     Args:
         branches: predicates and the names of the children, in the order in which they are tried.
     """
+
+    repeatable = True
 
     def __init__(self, branches: Sequence[tuple[Predicate, str]]) -> None:
         self._branches = branches

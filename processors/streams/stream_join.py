@@ -3,6 +3,9 @@
 A record first looks up the other side and is then kept for it, so the later of two records makes their result, at the
 larger of their timestamps. A record with a null value is dropped. One with a null key has no partner (KIP-962): it is
 dropped too, except on a side whose records come out without a partner, where it comes out alone.
+
+A pair for which the joiner fails has no result, if failing records are left out. Both records have met nevertheless, so
+neither spoils the other's pairs with others.
 """
 
 from collections.abc import Callable
@@ -77,10 +80,14 @@ class StreamStreamJoin(Processor):
                     self._emit_waiting(out, record)
             if value is None or (key is None and not self._emits_unmatched):
                 self.context.count(CounterName.DROPPED_NULL)
-            elif key is None:
-                out.add(key, self._join(key, value, None), timestamp)
-            else:
-                self._process_one(out, key, value, timestamp)
+                continue
+            try:
+                if key is None:
+                    out.add(key, self._join(key, value, None), timestamp)
+                else:
+                    self._process_one(out, key, value, timestamp)
+            except Exception as error:  # a user's code may raise anything
+                self.context.leave_out(error, key, value, timestamp)
         if waiting is not None:
             waiting.end()
         self.context.forward(out.build())
@@ -95,16 +102,21 @@ class StreamStreamJoin(Processor):
             self.context.forward(out.build())
 
     def _process_one(self, out: BatchBuilder, key: Any, value: Any, timestamp: int) -> None:
+        # A serde that refuses the record has to do so before anything else has changed.
+        self._store.put(key, value, timestamp)
         back, ahead = self._plan.reach(self._side)
         matches = list(self._other.fetch_range(key, timestamp - back, timestamp + ahead))
         for other_timestamp, other_value in matches:
             if self._waiting is not None and self._other_emits_unmatched:
                 close = self._plan.close(self._other_side, other_timestamp)
                 self._waiting.remove(close, other_timestamp, self._other_side, key)
-            out.add(key, self._join(key, value, other_value), max(timestamp, other_timestamp))
+            try:
+                out.add(key, self._join(key, value, other_value), max(timestamp, other_timestamp))
+            except Exception as error:  # a user's code may raise anything
+                pair = f"joined with {other_value!r:.200} of the other side, timestamp {other_timestamp}"
+                self.context.leave_out(error, key, value, timestamp, pair)
         if not matches and self._emits_unmatched:
             self._handle_unmatched(out, key, value, timestamp)
-        self._store.put(key, value, timestamp)
 
     def _handle_unmatched(self, out: BatchBuilder, key: Any, value: Any, timestamp: int) -> None:
         """Let a record without a match wait for one, or emit it at once if it came too late or the join is eager."""
@@ -119,4 +131,7 @@ class StreamStreamJoin(Processor):
 
     def _emit_waiting(self, out: BatchBuilder, record: Waiting) -> None:
         left, right = (record.value, None) if record.side is Side.LEFT else (None, record.value)
-        out.add(record.key, self._plan.joiner(record.key, left, right), record.timestamp)
+        try:
+            out.add(record.key, self._plan.joiner(record.key, left, right), record.timestamp)
+        except Exception as error:  # a user's code may raise anything
+            self.context.leave_out(error, record.key, record.value, record.timestamp)

@@ -33,6 +33,8 @@ class StreamTableJoin(Processor):
         buffer: where records wait for late table records (KIP-923).
     """
 
+    repeatable = True
+
     def __init__(
         self,
         table: ValueGetterFactory,
@@ -57,33 +59,32 @@ class StreamTableJoin(Processor):
 
     def process(self, batch: Batch) -> None:
         kept = self._usable(batch)
-        self.context.count(CounterName.DROPPED_NULL, len(batch) - len(kept))
+        dropped = len(batch) - len(kept)
         if self._buffer is not None and len(kept):
             kept, late = self._buffer.pass_through(kept)
             self.context.count(CounterName.PASSED_LATE, late)
-        self._join(kept)
+        self.context.count(CounterName.DROPPED_NULL, dropped)
+        self.context.attempt(self._join, kept)
 
     def complete(self) -> None:
         if self._buffer is not None:
-            self._join(self._buffer.drain())
+            self.context.attempt(self._join, self._buffer.drain())
 
     def _join(self, kept: Batch) -> None:
         """Join usable records whose time has come."""
         if not len(kept):
             return
-        found = self._look_up(kept)
+        found, missed = self._look_up(kept)
         joiner = self._joiner
         if not self._left:
             matched = [entry is not None for entry in found]
             kept, found = kept.select(matched), [entry for entry in found if entry is not None]
-        self.context.forward(
-            kept.with_values(
-                [
-                    joiner(key, value, None if entry is None else entry.value)
-                    for key, value, entry in zip(kept.keys, kept.values, found, strict=True)
-                ]
-            )
-        )
+        joined = [
+            joiner(key, value, None if entry is None else entry.value)
+            for key, value, entry in zip(kept.keys, kept.values, found, strict=True)
+        ]
+        self._count_beyond_history(missed)
+        self.context.forward(kept.with_values(joined))
 
     def _usable(self, batch: Batch) -> Batch:
         """The records that can have a result."""
@@ -100,25 +101,26 @@ class StreamTableJoin(Processor):
         """The keys to look up."""
         return batch.keys if self._selector is None else list(map(self._selector, batch.keys, batch.values))
 
-    def _look_up(self, batch: Batch) -> list[Any]:
+    def _look_up(self, batch: Batch) -> tuple[list[Any], int]:
+        """What the table has for each record, and for how many of them it lies beyond the history."""
         wanted = self._lookup_keys(batch)
         if None not in wanted:
             return self._get(wanted, batch.timestamps)
         present = [i for i, key in enumerate(wanted) if key is not None]
-        entries = iter(self._get([wanted[i] for i in present], [batch.timestamps[i] for i in present]))
-        return [None if key is None else next(entries) for key in wanted]
+        found, missed = self._get([wanted[i] for i in present], [batch.timestamps[i] for i in present])
+        entries = iter(found)
+        return [None if key is None else next(entries) for key in wanted], missed
 
-    def _get(self, keys: list[Any], timestamps: list[int]) -> list[Any]:
+    def _get(self, keys: list[Any], timestamps: list[int]) -> tuple[list[Any], int]:
         if not self._getter.versioned:
-            return self._getter.get_many(keys)
+            return self._getter.get_many(keys), 0
         found = self._getter.get_many_as_of(keys, timestamps)
         horizon = self._getter.horizon()
-        if horizon is not None and timestamps and min(timestamps) < horizon:
-            missed = sum(
-                entry is None and timestamp < horizon for entry, timestamp in zip(found, timestamps, strict=True)
-            )
-            self._count_beyond_history(missed)
-        return found
+        if horizon is None or not timestamps or min(timestamps) >= horizon:
+            return found, 0
+        return found, sum(
+            entry is None and timestamp < horizon for entry, timestamp in zip(found, timestamps, strict=True)
+        )
 
     def _count_beyond_history(self, missed: int) -> None:
         self.context.count(CounterName.BEYOND_HISTORY_RETENTION, missed)

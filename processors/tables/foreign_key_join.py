@@ -44,6 +44,15 @@ def latest_only(context: ProcessorContext, batch: Batch, versioned: bool) -> Bat
     return kept
 
 
+def joined_or_none(context: ProcessorContext, joiner: Joiner, key: Any, left: Any, foreign: Any, timestamp: int) -> Any:
+    """The result of the joiner; None if it fails and such records are to be left out, so that there is no row."""
+    try:
+        return joiner(key, left, foreign)
+    except Exception as error:  # a user's code may raise anything
+        context.leave_out(error, key, left, timestamp)
+        return None
+
+
 class LatestOnly(Processor):
     """Passes on a table's latest rows, for a copy of the table elsewhere."""
 
@@ -57,6 +66,8 @@ class LatestOnly(Processor):
 class SubscriptionSend(Processor):
     """In the left task: turns each changed row into subscriptions, and sends its value to the result task.
 
+    A row for which ``extract`` fails counts as deleted, if such records are to be left out.
+
     Args:
         extract: ``extract(key, value)`` returns the foreign key.
         serdes: of the left keys, the left values and the foreign keys.
@@ -64,6 +75,8 @@ class SubscriptionSend(Processor):
         versioned: whether the left table is versioned.
         subscriptions, rows: the sinks of the two kinds of messages.
     """
+
+    repeatable = True
 
     def __init__(
         self,
@@ -83,14 +96,15 @@ class SubscriptionSend(Processor):
         self._rows = rows
 
     def process(self, batch: Batch) -> None:
-        batch = latest_only(self.context, batch, self._versioned)
+        self.context.attempt(self._send, latest_only(self.context, batch, self._versioned))
+
+    def _send(self, batch: Batch) -> None:
         messages, rows = BatchBuilder(), BatchBuilder()
         olds = batch.olds or [None] * len(batch)
-        for key, new, old, timestamp in zip(batch.keys, batch.values, olds, batch.timestamps, strict=True):
-            data = None if new is None else self._value_serde.serialize(new)
+        for key, value, old, timestamp in zip(batch.keys, batch.values, olds, batch.timestamps, strict=True):
+            old_key = self._old_key(key, old)
+            new, new_key, data = self._row(key, value, timestamp)
             hash_ = None if data is None else murmur3_128(data)
-            old_key = None if old is None else self._extract(key, old)
-            new_key = None if new is None else self._extract(key, new)
             for foreign_key, instruction in self._instructions(old_key, new_key, new is None):
                 subscription = Subscription(hash_, instruction, self._key_serde.serialize(key))
                 messages.add(foreign_key, subscription.to_bytes(), timestamp)
@@ -100,6 +114,23 @@ class SubscriptionSend(Processor):
             rows.add(key, row, timestamp)
         self.context.forward_to(self._rows, rows.build())
         self.context.forward_to(self._subscriptions, messages.build())
+
+    def _old_key(self, key: Any, old: Any) -> Any:
+        try:
+            return None if old is None else self._extract(key, old)
+        except Exception as error:  # a user's code may raise anything
+            self.context.check(error)
+            return None
+
+    def _row(self, key: Any, value: Any, timestamp: int) -> tuple[Any, Any, bytes | None]:
+        """The row's value, its foreign key and its bytes; nothing of one that fails."""
+        if value is None:
+            return None, None, None
+        try:
+            return value, self._extract(key, value), self._value_serde.serialize(value)
+        except Exception as error:  # a user's code may raise anything
+            self.context.leave_out(error, key, value, timestamp)
+            return None, None, None
 
     def _instructions(self, old_key: Any, new_key: Any, deleted: bool) -> list[tuple[Any, Instruction]]:
         """Foreign keys and what to tell each; exactly one message asks for an answer if a result may have to change."""
@@ -227,7 +258,8 @@ class UnjoinedRows(Processor):
         for key, new, old, timestamp in zip(batch.keys, batch.values, olds, batch.timestamps, strict=True):
             row = None if new is None else LeftRow.from_bytes(new)
             if row is not None and not row.names_foreign:
-                out.add(key, self._joiner(key, self._value_serde.deserialize(row.value), None), timestamp)
+                left = self._value_serde.deserialize(row.value)
+                out.add(key, joined_or_none(self.context, self._joiner, key, left, None, timestamp), timestamp)
             elif row is None and old is not None and not LeftRow.from_bytes(old).names_foreign:
                 out.add(key, None, timestamp)
         self.context.forward(out.build())
@@ -276,11 +308,12 @@ class ResponseJoin(Processor):
                     out = BatchBuilder()
                     if self._results.get(key) is None:
                         continue
-                result = self._join(key, row, response)
-                out.add(key, result, timestamp if stored is None else max(timestamp, stored.timestamp))
+                if stored is not None:
+                    timestamp = max(timestamp, stored.timestamp)
+                out.add(key, self._join(key, row, response, timestamp), timestamp)
         self.context.forward(out.build())
 
-    def _join(self, key: Any, row: LeftRow | None, response: Response) -> Any:
+    def _join(self, key: Any, row: LeftRow | None, response: Response, timestamp: int) -> Any:
         if row is None:
             return None
         foreign = None
@@ -288,4 +321,5 @@ class ResponseJoin(Processor):
             foreign = self._foreign_serde.deserialize(response.foreign_value)
         elif self._inner:
             return None
-        return self._joiner(key, self._left_serde.deserialize(row.value), foreign)
+        left = self._left_serde.deserialize(row.value)
+        return joined_or_none(self.context, self._joiner, key, left, foreign, timestamp)

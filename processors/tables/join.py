@@ -1,5 +1,7 @@
 """Table-table join: each update of one side looks up the other's latest value (KIP-77).
 
+A row for which the joiner fails is not in the joined table, if such records are to be left out.
+
 The result's timestamp is the larger of the two. A row that has no result and had none gets no tombstone. KIP-914: an
 update of a versioned side that is not its key's latest makes no result; each side may be versioned or not.
 """
@@ -13,6 +15,7 @@ from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.tables.config import TableConfig
 from millpond.processors.tables.value_getters import ValueGetter, ValueGetterFactory
+from millpond.processors.tables.value_operator import readable
 from millpond.processors.tables.writer import TableProcessor
 from millpond.stores.typed.timestamped_keyvalue import ValueAndTimestamp
 
@@ -58,6 +61,9 @@ class TableTableJoin(Processor):
             kept = batch.select(batch.latest)
             self.context.count(CounterName.DROPPED_OUT_OF_ORDER, len(batch) - len(kept))
             batch = kept
+        self.context.attempt(self._join_all, batch)
+
+    def _join_all(self, batch: Batch) -> None:
         out = BatchBuilder(olds=self._result.send_olds)
         olds = batch.olds or [None] * len(batch)
         found = self._getter.get_many(batch.keys)
@@ -70,9 +76,21 @@ class TableTableJoin(Processor):
             else:
                 value = other.value
                 timestamp = max(timestamp, other.timestamp)
-            before = self._join(key, old, value) if out.olds is not None else None
-            out.add(key, self._join(key, new, value), timestamp, before, batch.latest_at(i))
+            before = self._joined_before(key, old, value) if out.olds is not None else None
+            try:
+                result = self._join(key, new, value)
+            except Exception as error:  # a user's code may raise anything
+                self.context.leave_out(error, key, new, batch.timestamps[i])
+                result = None
+            out.add(key, result, timestamp, before, batch.latest_at(i))
         self.context.forward(out.build())
+
+    def _joined_before(self, key: Any, old: Any, other: Any) -> Any:
+        try:
+            return self._join(key, old, other)
+        except Exception as error:  # a user's code may raise anything
+            self.context.check(error)
+            return None
 
     def _may_lack_other(self) -> bool:
         return self._join_type.keeps(self._side)
@@ -85,6 +103,8 @@ class TableTableJoin(Processor):
 class JoinedTable(TableProcessor):
     """Where the results of both sides come together; puts them into the store if the joined table has one."""
 
+    repeatable = True
+
     def process(self, batch: Batch) -> None:
         self._output.write(batch)
 
@@ -92,16 +112,19 @@ class JoinedTable(TableProcessor):
 class JoinGetter(ValueGetter):
     """Reads a joined table without a store through its two sides. It is never versioned (KIP-914)."""
 
-    def __init__(self, left: ValueGetter, right: ValueGetter, joiner: Joiner, join_type: JoinType) -> None:
+    def __init__(
+        self, left: ValueGetter, right: ValueGetter, joiner: Joiner, join_type: JoinType, context: ProcessorContext
+    ) -> None:
         self._left = left
         self._right = right
         self._joiner = joiner
         self._join_type = join_type
+        self._joined = readable(self._join, context)
 
     def get(self, key: Any) -> ValueAndTimestamp[Any] | None:
         return self._joined(key, self._left.get(key), self._right.get(key))
 
-    def _joined(self, key: Any, *sides: ValueAndTimestamp[Any] | None) -> ValueAndTimestamp[Any] | None:
+    def _join(self, key: Any, *sides: ValueAndTimestamp[Any] | None) -> ValueAndTimestamp[Any] | None:
         left, right = (None if side is None else side.value for side in sides)
         if not self._join_type.joins(left, right):
             return None

@@ -31,6 +31,8 @@ class TableHistoryJoin(Processor):
         side: which side this is.
     """
 
+    repeatable = True
+
     def __init__(
         self, this: ValueGetterFactory, other: ValueGetterFactory, joiner: Joiner, join_type: JoinType, *, side: Side
     ) -> None:
@@ -60,14 +62,27 @@ class TableHistoryJoin(Processor):
         result = None
         steps = self._other.steps(key, start, until)
         for i, (time, other) in enumerate(steps):
-            before, result = result, self._result(key, value, None if other is None else other.value)
+            before, result = result, self._new_result(key, value, None if other is None else other.value, timestamp)
             if result is not None or before is not None or self._may_have_stood(other):
                 out.add(key, result, time, None, until is None and i == len(steps) - 1)
         if until is not None and result is not None:
             at_end = self._other.steps(key, until, until + 1)[0][1]
-            following_result = self._result(key, *(None if found is None else found.value for found in (next_, at_end)))
-            if following_result is None:
+            if not self._has_result(key, *(None if found is None else found.value for found in (next_, at_end))):
                 out.add(key, None, until, None, False)
+
+    def _new_result(self, key: Any, this: Any, other: Any, timestamp: int) -> Any:
+        try:
+            return self._result(key, this, other)
+        except Exception as error:  # a user's code may raise anything
+            self.context.leave_out(error, key, this, timestamp)
+            return None
+
+    def _has_result(self, key: Any, this: Any, other: Any) -> bool:
+        try:
+            return self._result(key, this, other) is not None
+        except Exception as error:  # a user's code may raise anything
+            self.context.check(error)
+            return False
 
     def _sides(self, this: Any, other: Any) -> tuple[Any, Any]:
         return (this, other) if self._side is Side.LEFT else (other, this)

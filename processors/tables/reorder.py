@@ -13,6 +13,8 @@ from millpond.processors.tables.time_ordered_buffer import BufferSpec, TimeOrder
 class TableReorder(Processor):
     """Holds the records of a table's topic back until the grace period after their timestamp is over."""
 
+    repeatable = True
+
     def __init__(self, spec: BufferSpec) -> None:
         self._spec = spec
 
@@ -22,8 +24,8 @@ class TableReorder(Processor):
 
     def process(self, batch: Batch) -> None:
         kept = batch.select([key is not None for key in batch.keys]) if None in batch.keys else batch
-        self.context.count(CounterName.DROPPED_NULL_KEY, len(batch) - len(kept))
         released, late = self._buffer.pass_through(kept)
+        self.context.count(CounterName.DROPPED_NULL_KEY, len(batch) - len(kept))
         self.context.count(CounterName.PASSED_LATE, late)
         self.context.forward(released)
 

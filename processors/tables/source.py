@@ -8,8 +8,10 @@ from millpond.processors.tables.writer import TableProcessor
 class TableSource(TableProcessor):
     """Turns each record into an update of its key; records without a key are dropped and counted."""
 
+    repeatable = True
+
     def process(self, batch: Batch) -> None:
         kept = batch.select([key is not None for key in batch.keys]) if None in batch.keys else batch
-        self.context.count(CounterName.DROPPED_NULL_KEY, len(batch) - len(kept))
         # Only the new values of another table's updates count: this table has its own old values and latest updates.
         self._output.write(kept.with_values(kept.values))
+        self.context.count(CounterName.DROPPED_NULL_KEY, len(batch) - len(kept))

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Any, Final
 
-from millpond.errors import TopologyError
+from millpond.errors import SerdeError, TopologyError
 from millpond.processors.options.serdes import SerdeLike
 from millpond.processors.runtime.batch import Batch, BatchBuilder
 from millpond.processors.runtime.kept_time import STREAM_TIME, KeptTime
@@ -101,21 +101,35 @@ class TimeOrderedBuffer:
         self._sequence = 0 if sequence is None else int.from_bytes(sequence)
 
     def pass_through(self, batch: Batch) -> tuple[Batch, int]:
-        """Buffer records; returns those that leave, in order, and how many of them were late."""
-        late = 0
-        with self._store.scan() as stored:
-            passage = _Passage(self, stored)
-            for key, value, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True):
-                if self._time is not None and timestamp < self._time - self._grace:
-                    passage.out.add(key, value, timestamp)
-                    late += 1
-                    continue
-                passage.hold(key, value, timestamp)
-                if self._time is None or timestamp > self._time:
-                    self._time = timestamp
-                passage.release(self._time - self._grace)
-        self._save(passage)
+        """Buffer records; returns those that leave, in order, and how many of them were late.
+
+        Raises:
+            SerdeError: a record cannot be kept; then nothing has changed.
+        """
+        time, sequence = self._time, self._sequence
+        try:
+            with self._store.scan() as stored:
+                passage = _Passage(self, stored)
+                late = self._take_in(passage, batch)
+            self._save(passage)
+        except SerdeError:
+            self._time, self._sequence = time, sequence
+            raise
         return passage.out.build(), late
+
+    def _take_in(self, passage: "_Passage", batch: Batch) -> int:
+        """Let records into the buffer, and out what is due; returns how many were late."""
+        late = 0
+        for key, value, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True):
+            if self._time is not None and timestamp < self._time - self._grace:
+                passage.out.add(key, value, timestamp)
+                late += 1
+                continue
+            passage.hold(key, value, timestamp)
+            if self._time is None or timestamp > self._time:
+                self._time = timestamp
+            passage.release(self._time - self._grace)
+        return late
 
     @property
     def stream_time(self) -> int | None:

@@ -2,13 +2,17 @@
 
 Such a table has a store only if it asks for one. Without one it is read through its parent: the operation is applied to
 what the parent's value getter finds.
+
+A row for which the operation fails is not in the new table, if such records are to be left out. So it makes no
+difference whether the new table has a store, and no reader sees a value that its parent has no longer.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from millpond.processors.runtime.batch import Batch
+from millpond.processors.runtime.processor import ProcessorContext
 from millpond.processors.tables.config import TableConfig
 from millpond.processors.tables.value_getters import ValueGetter
 from millpond.processors.tables.writer import TableProcessor
@@ -35,9 +39,9 @@ class TableOperation(ABC):
 class OperationGetter(ValueGetter):
     """Reads a table without a store through its parent."""
 
-    def __init__(self, parent: ValueGetter, operation: TableOperation) -> None:
+    def __init__(self, parent: ValueGetter, operation: TableOperation, context: ProcessorContext) -> None:
         self._parent = parent
-        self._read = operation.read
+        self._read = readable(operation.read, context)
         self.versioned = parent.versioned
 
     def get(self, key: Any) -> Found:
@@ -59,6 +63,21 @@ class OperationGetter(ValueGetter):
         return self._parent.horizon()
 
 
+def readable(read: Callable[..., Found], context: ProcessorContext) -> Callable[..., Found]:
+    """``read``, which finds nothing where it fails, if records that fail are left out; they were counted before."""
+    if not context.leaves_out:
+        return read
+
+    def read_or_nothing(*arguments: Any) -> Found:
+        try:
+            return read(*arguments)
+        except Exception as error:  # a user's code may raise anything
+            context.check(error)
+            return None
+
+    return read_or_nothing
+
+
 class TableOperator(TableProcessor):
     """Applies an operation to each update, new value and old, and puts the results into the store if there is one.
 
@@ -68,20 +87,51 @@ class TableOperator(TableProcessor):
         versioned_parent: whether the parent is versioned; then every tombstone is kept (KIP-914).
     """
 
+    repeatable = True
+
     def __init__(self, operation: TableOperation, config: TableConfig, *, versioned_parent: bool) -> None:
         super().__init__(config)
         self._operation = operation
         self._drop = operation.drops_repeated_tombstones and not versioned_parent
 
     def process(self, batch: Batch) -> None:
-        values = self._operation.apply(batch.keys, batch.values)
+        values = self._news(batch)
         if self._config.store is not None:
             updates = batch.with_values(values)
         else:
             updates = Batch(batch.keys, values, batch.timestamps, self._olds(batch), batch.latest)
+        # What fails in there has been counted, so that nothing above is done again.
+        self.context.attempt(self._write, updates)
+
+    def _write(self, updates: Batch) -> None:
         self._output.write(updates, drop_repeated_tombstones=self._drop)
+
+    def _news(self, batch: Batch) -> list[Any]:
+        try:
+            return self._operation.apply(batch.keys, batch.values)
+        except Exception:  # a user's code may raise anything
+            rows = zip(batch.keys, batch.values, batch.timestamps, strict=True)
+            return [self._new(key, value, timestamp) for key, value, timestamp in rows]
+
+    def _new(self, key: Any, value: Any, timestamp: int) -> Any:
+        try:
+            return self._operation.apply([key], [value])[0]
+        except Exception as error:  # a user's code may raise anything
+            self.context.leave_out(error, key, value, timestamp)
+            return None
 
     def _olds(self, batch: Batch) -> list[Any] | None:
         if not self._config.send_olds:
             return None
-        return self._operation.apply(batch.keys, batch.olds or [None] * len(batch))
+        olds = batch.olds or [None] * len(batch)
+        try:
+            return self._operation.apply(batch.keys, olds)
+        except Exception:  # a user's code may raise anything
+            return list(map(self._old, batch.keys, olds))
+
+    def _old(self, key: Any, value: Any) -> Any:
+        try:
+            return self._operation.apply([key], [value])[0]
+        except Exception as error:  # a user's code may raise anything
+            self.context.check(error)
+            return None

@@ -70,10 +70,14 @@ class TableWriter:
         out = BatchBuilder(olds=send_olds)
         expired = 0
         for i, (key, value, timestamp) in enumerate(zip(batch.keys, batch.values, batch.timestamps, strict=True)):
-            old = None if not send_olds else self._value_before(key) if batch.olds is None else batch.olds[i]
-            if drop_repeated_tombstones and send_olds and value is None and old is None:
+            try:
+                old = None if not send_olds else self._value_before(key) if batch.olds is None else batch.olds[i]
+                if drop_repeated_tombstones and send_olds and value is None and old is None:
+                    continue
+                valid_to = table.put(key, value, timestamp)
+            except Exception as error:  # a user's serde may raise anything
+                self._context.leave_out(error, key, value, timestamp)
                 continue
-            valid_to = table.put(key, value, timestamp)
             if valid_to == NOT_PUT:
                 expired += 1
                 continue

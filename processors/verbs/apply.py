@@ -14,9 +14,9 @@ written in ``keyed_processor``. Times are in microseconds.
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from itertools import accumulate, islice
-from typing import Final
+from typing import Any, Final
 
-from millpond.errors import ConfigurationError
+from millpond.errors import ConfigurationError, RecordError
 from millpond.processors.dsl.builder import StreamsBuilder
 from millpond.processors.options.records import Consumed, Produced
 from millpond.processors.runtime.batch import Batch
@@ -191,7 +191,7 @@ class Apply(Processor):
             last: whether no record will follow.
         """
         run = self._new_run({*records.keys, *self._event.load(before)})
-        rows = python_rows(self._spec.rows.unpack(records.values))
+        records, rows = self._readable(records)
         for key, row, time in zip(records.keys, rows, records.timestamps, strict=True):
             run.fire(self._event, time)
             run.record(key, row, time)
@@ -199,6 +199,23 @@ class Apply(Processor):
         run.fire(self._event, before)
         self._scope.input_complete = False
         self._finish(run)
+
+    def _readable(self, records: Batch) -> tuple[Batch, list[dict[str, Any]]]:
+        """The records with rows that Python can hold, and these rows."""
+        unpack = self._spec.rows.unpack
+        try:
+            return records, python_rows(unpack(records.values))
+        except RecordError:
+            rows: list[dict[str, Any]] = []
+            kept = []
+            for key, value, time in zip(records.keys, records.values, records.timestamps, strict=True):
+                try:
+                    rows += python_rows(unpack([value]))
+                    kept.append(True)
+                except RecordError as error:
+                    self.context.leave_out(error, key, value, time)
+                    kept.append(False)
+            return records.select(kept), rows
 
     def _punctuate(self, now: int) -> None:
         """Fire the wall-clock timers that are due; ``now`` is in milliseconds."""
@@ -211,7 +228,7 @@ class Apply(Processor):
     def _new_run(self, keys: set[bytes]) -> RuleRun:
         packed = list(keys)
         unpacked = python_keys(self._spec.keys.unpack(packed))
-        return RuleRun(self._spec.name, self._rule, self._scope, dict(zip(packed, unpacked, strict=True)))
+        return RuleRun(self.context, self._rule, self._scope, dict(zip(packed, unpacked, strict=True)))
 
     def _finish(self, run: RuleRun) -> None:
         """Keep what has changed, and forward the results."""

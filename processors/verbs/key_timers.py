@@ -132,6 +132,18 @@ class KeyTimers:
         self._look_up(key, name)
         self._now[key, name] = None
 
+    def now(self, key: bytes, name: bytes) -> int | None:
+        """For when a timer is set; None if it is not."""
+        self._look_up(key, name)
+        return self._now[key, name]
+
+    def reset(self, key: bytes, name: bytes, time: int | None) -> None:
+        """Make a timer again what ``now`` said."""
+        if time is None:
+            self.cancel(key, name)
+        else:
+            self.set(key, name, time)
+
     def save(self) -> None:
         """Write what has changed since ``load``."""
         changes: dict[bytes, bytes | None] = {}

@@ -5,7 +5,7 @@ It does not know tasks, batches or bytes. Which records there are and when timer
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -26,6 +26,8 @@ class TaskScope:
         event_timers, wall_timers: the timers by event time, and by the wall clock.
         wall_clock: in microseconds.
         input_complete: whether the last record has been processed.
+        undo: takes back what the call of the rule that is running has changed, the last change first; None if nobody
+            is going to.
     """
 
     state: KeyValueStore[bytes, Any]
@@ -33,6 +35,21 @@ class TaskScope:
     wall_timers: KeyTimers
     wall_clock: int
     input_complete: bool = False
+    undo: list[Callable[[], None]] | None = None
+
+    def put_state(self, key: bytes, value: Any) -> None:
+        """Set the state of a key."""
+        if self.undo is not None:
+            before = self.state.get(key)
+            self.undo.append(lambda: self.state.put(key, before))
+        self.state.put(key, value)
+
+    def set_timer(self, timers: KeyTimers, key: bytes, name: bytes, time: int | None) -> None:
+        """Set a timer; without a time, cancel it."""
+        if self.undo is not None:
+            before = timers.now(key, name)
+            self.undo.append(lambda: timers.reset(key, name, before))
+        timers.reset(key, name, time)
 
 
 class KeyState:
@@ -41,15 +58,15 @@ class KeyState:
     What is got is a copy: a change of it counts as soon as it is ``set``, and not before. Tuples come back as lists.
     """
 
-    __slots__ = ("_key", "_store")
+    __slots__ = ("_key", "_scope")
 
-    def __init__(self, store: KeyValueStore[bytes, Any], key: bytes) -> None:
-        self._store = store
+    def __init__(self, scope: TaskScope, key: bytes) -> None:
+        self._scope = scope
         self._key = key
 
     def get(self, default: Any = None) -> Any:
         """The value, or ``default`` if there is none."""
-        value = self._store.get(self._key)
+        value = self._scope.state.get(self._key)
         return default if value is None else value
 
     def set(self, value: Any) -> None:
@@ -58,11 +75,11 @@ class KeyState:
         Raises:
             SerdeError: MessagePack cannot carry it.
         """
-        self._store.put(self._key, value)
+        self._scope.put_state(self._key, value)
 
     def delete(self) -> None:
         """Forget the value, if there is one."""
-        self._store.put(self._key, None)
+        self._scope.put_state(self._key, None)
 
 
 class KeyContext:
@@ -94,7 +111,7 @@ class KeyContext:
     @property
     def state(self) -> KeyState:
         """The value that is kept for the key."""
-        return KeyState(self._scope.state, self._key)
+        return KeyState(self._scope, self._key)
 
     def set_timer(self, when: datetime | timedelta | str, name: str = "") -> None:
         """Set an event-time timer of this key; one of the same name is replaced.
@@ -111,11 +128,11 @@ class KeyContext:
         """
         time = _micros(when, self._time)
         earliest = self._time if self._clock is TimerClock.EVENT_TIME else time
-        self._scope.event_timers.set(self._key, _name(name), max(time, earliest))
+        self._scope.set_timer(self._scope.event_timers, self._key, _name(name), max(time, earliest))
 
     def cancel_timer(self, name: str = "") -> None:
         """Cancel the event-time timer of that name, if there is such a one."""
-        self._scope.event_timers.cancel(self._key, _name(name))
+        self._scope.set_timer(self._scope.event_timers, self._key, _name(name), None)
 
     def set_wall_clock_timer(self, when: datetime | timedelta | str, name: str = "") -> None:
         """Set a timer by the clock of the machine; one of the same name is replaced.
@@ -130,11 +147,12 @@ class KeyContext:
         Raises:
             ConfigurationError: as for ``set_timer``.
         """
-        self._scope.wall_timers.set(self._key, _name(name), _micros(when, self._scope.wall_clock))
+        time = _micros(when, self._scope.wall_clock)
+        self._scope.set_timer(self._scope.wall_timers, self._key, _name(name), time)
 
     def cancel_wall_clock_timer(self, name: str = "") -> None:
         """Cancel the wall-clock timer of that name, if there is such a one."""
-        self._scope.wall_timers.cancel(self._key, _name(name))
+        self._scope.set_timer(self._scope.wall_timers, self._key, _name(name), None)
 
 
 class KeyedProcessor(ABC):
@@ -146,6 +164,9 @@ class KeyedProcessor(ABC):
     lateness: not on other keys, the number of tasks, or the bounds of micro-batches. What depends on more is only what
     asks for it: ``context.wall_clock``, ``context.input_complete``, and timers that set themselves without end, which
     fire as long as their task's time moves.
+
+    If it raises, the micro-batch fails and nothing of it is kept. Where the job's ``on_error`` leaves failing records
+    out, that record or timer alone has no effect: no results, and no changes of state and timers.
 
     Every task has a copy of its own, made anew for each micro-batch on Spark. So attributes are configuration and
     connections; what must last from record to record is ``context.state``.

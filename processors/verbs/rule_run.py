@@ -1,20 +1,23 @@
 """One run of a rule over the records and timers of a task: each call, what comes of it, and what may go wrong in it.
 
-Rule of this module: in which order records and timers come is the operator's business; whatever a user's code raises
-leaves as a ``RecordError`` that names the rule, the key and the time.
+Rule of this module: in which order records and timers come is the operator's business. A call that raises fails the
+task with an error that names the rule, the key and the time; or it has no effect, where failing records are left out.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from millpond.errors import RecordError
 from millpond.processors.runtime.batch import BatchBuilder
+from millpond.processors.runtime.processor import ProcessorContext
 from millpond.processors.verbs.key_timers import Due, KeyTimers, Timer, TimerClock
 from millpond.processors.verbs.keyed_processor import KeyContext, KeyedProcessor, TaskScope
 from millpond.processors.verbs.python_values import to_datetime
+
+Results: TypeAlias = Iterable[Mapping[str, Any]] | None
 
 ENDLESS: Final = 10_000
 """More often than that the timers of a key do not fire at one moment, nor after the end of the input."""
@@ -24,7 +27,7 @@ class RuleRun:
     """Calls a rule and collects its results.
 
     Args:
-        name: of the ``apply``.
+        context: of the operator; its name is that of the ``apply``.
         rule: the rule.
         scope: what the contexts of all keys share.
         keys: the key's value by its bytes, for all keys of the run.
@@ -33,9 +36,11 @@ class RuleRun:
         out: the results, with packed keys.
     """
 
-    def __init__(self, name: str, rule: KeyedProcessor, scope: TaskScope, keys: Mapping[bytes, Any]) -> None:
+    def __init__(
+        self, context: ProcessorContext, rule: KeyedProcessor, scope: TaskScope, keys: Mapping[bytes, Any]
+    ) -> None:
         self.out = BatchBuilder()
-        self._name = name
+        self._context = context
         self._rule = rule
         self._scope = scope
         self._keys = keys
@@ -45,30 +50,47 @@ class RuleRun:
         """Process a record.
 
         Raises:
-            RecordError: the rule failed.
+            UserFunctionError: the rule failed, and records that fail are not left out.
         """
         context = KeyContext(self._scope, key, time, TimerClock.EVENT_TIME)
-        try:
-            self._collect(key, time, self._rule.process(self._keys[key], row, context))
-        except Exception as error:  # a user's code may raise anything
-            raise self._failure("process", key, time, error) from error
+        self._call("process", key, time, row, lambda: self._rule.process(self._keys[key], row, context))
 
     def fire(self, timers: KeyTimers, before: int) -> None:
         """Fire the timers for times before ``before``, also those that are set meanwhile, in order.
 
         Raises:
-            RecordError: the rule failed, or sets timers without end.
+            UserFunctionError: the rule failed, and timers that fail are not left out.
+            RecordError: the rule sets timers without end.
         """
         while (due := timers.pop(before)) is not None:
             self._count(due)
-            context = KeyContext(self._scope, due.key, due.time, timers.clock)
-            try:
-                timer = Timer(due.name.decode(), to_datetime(due.time), timers.clock)
-                self._collect(due.key, due.time, self._rule.on_timer(self._keys[due.key], timer, context))
-            except Exception as error:  # a user's code may raise anything
-                raise self._failure("on_timer", due.key, due.time, error) from error
+            self._fire(due, timers.clock)
 
-    def _collect(self, key: bytes, time: int, results: Iterable[Mapping[str, Any]] | None) -> None:
+    def _fire(self, due: Due, clock: TimerClock) -> None:
+        context = KeyContext(self._scope, due.key, due.time, clock)
+
+        def call() -> Results:
+            timer = Timer(due.name.decode(), to_datetime(due.time), clock)
+            return self._rule.on_timer(self._keys[due.key], timer, context)
+
+        self._call("on_timer", due.key, due.time, {"timer": due.name.decode()}, call)
+
+    def _call(self, method: str, key: bytes, time: int, value: Any, call: Callable[[], Results]) -> None:
+        """Call the rule; nothing comes of a call that fails."""
+        size = len(self.out.keys)
+        self._scope.undo = [] if self._context.leaves_out else None
+        try:
+            self._collect(key, time, call())
+        except Exception as error:  # a user's code may raise anything
+            for take_back in reversed(self._scope.undo or []):
+                take_back()
+            self.out.truncate(size)
+            step = f"{method} of {type(self._rule).__name__} at {_shown(time)}"
+            self._context.leave_out(error, self._keys[key], value, time, step)
+        finally:
+            self._scope.undo = None
+
+    def _collect(self, key: bytes, time: int, results: Results) -> None:
         if results is None:
             return
         if isinstance(results, Mapping):
@@ -88,19 +110,11 @@ class RuleRun:
                 if complete
                 else (f"at {_shown(due.time)}", "set them for a later time than context.time")
             )
+            called = f"{type(self._rule).__name__} in apply {self._context.node!r}"
             raise RecordError(
-                f"the timers of key {self._keys[due.key]!r} of {self._called()} fired {ENDLESS} times {when}, the last "
+                f"the timers of key {self._keys[due.key]!r} of {called} fired {ENDLESS} times {when}, the last "
                 f"one with the name {due.name.decode()!r}: they would never end; {remedy}"
             )
-
-    def _failure(self, method: str, key: bytes, time: int, error: Exception) -> RecordError:
-        return RecordError(
-            f"{method} of {self._called()} failed for key {self._keys[key]!r} at {_shown(time)}: "
-            f"{type(error).__name__}: {error}; correct it and restart, nothing of this micro-batch was kept"
-        )
-
-    def _called(self) -> str:
-        return f"{type(self._rule).__name__} in apply {self._name!r}"
 
 
 def _shown(time: int) -> str:

@@ -24,6 +24,7 @@ A message says what went wrong, where, and what to do about it. Late records are
     │   ├── CorruptFileError              a file that a manifest names fails its checksum
     │   └── StateConflictError            the state directory belongs to another topology or application
     └── RecordError (ValueError)          a record that the task cannot process: null key, wrong type, bad timestamp
+        └── UserFunctionError             a user's function failed for it; what that raised is the cause
 
 What works, but not well, is a warning: ``PerformanceWarning`` (UserWarning).
 """
@@ -103,6 +104,13 @@ class StateConflictError(DurabilityError):
 
 class RecordError(MillpondError, ValueError):
     """A record that a task cannot process."""
+
+
+class UserFunctionError(RecordError):
+    """A user's function, serde or processor failed for a record; what it raised is the cause.
+
+    The first line of the message names operator, task, topics and record, and what was raised.
+    """
 
 
 class PerformanceWarning(UserWarning):

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from millpond.errors import UserFunctionError
 from millpond.processors import (
     EmitStrategy,
     Grouped,
@@ -370,7 +371,7 @@ def test_a_completion_that_fails_leaves_everything_waiting() -> None:
 
     with driver_of(lambda builder: reordered(builder).to_stream().map_values(fail_once)) as driver:
         pipe(driver, [("in", "a", "x", 3)])
-        with pytest.raises(ZeroDivisionError):
+        with pytest.raises(UserFunctionError):
             driver.complete()
         broken.clear()
         assert complete(driver) == [Record("a", "x", 3)]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from millpond.errors import FormatError, SerdeError
+from millpond.errors import FormatError, SerdeError, UserFunctionError
 from millpond.processors import (
     Batch,
     Consumed,
@@ -121,7 +121,7 @@ def test_a_micro_batch_that_fails_leaves_no_trace(backend: str) -> None:
     counts.to_stream().map_values(lambda count: fragile("bad" if count == 3 else count)).to("checked")
     with TopologyDriver(builder.build(), backend=backend) as driver:
         driver.pipe("in", "a", "x", 1)
-        with pytest.raises(ZeroDivisionError):
+        with pytest.raises(UserFunctionError):
             driver.pipe_all("in", [("a", "x", 2), ("a", "x", 3)])
         assert driver.store("counts").get("a").value == 1
         assert _values(driver) == [1]

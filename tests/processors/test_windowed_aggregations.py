@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from millpond.errors import SerdeError, TopologyError
+from millpond.errors import SerdeError, TopologyError, UserFunctionError
 from millpond.processors import (
     EmitStrategy,
     Grouped,
@@ -247,7 +247,7 @@ def test_a_micro_batch_that_fails_moves_neither_windows_nor_stream_time(kind: st
     records = random_records(4, 100)
     with TopologyDriver(builder.build()) as driver:
         driver.pipe_all("in", [record[1:] for record in records[:50]])
-        with pytest.raises(RuntimeError):
+        with pytest.raises(UserFunctionError):
             driver.pipe_all("in", [("a", "x", 5_000), ("a", "x", 6_000), ("b", "bad", 9_000)])
         driver.pipe_all("in", [record[1:] for record in records[50:]])
         assert driver.read("out") == drive(build, records)

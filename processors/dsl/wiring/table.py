@@ -16,6 +16,7 @@ from millpond.processors.dsl.wiring.stream import StreamHandle
 from millpond.processors.options.functions import keyed_mapper
 from millpond.processors.options.materialized import Materialized
 from millpond.processors.options.serdes import SerdeLike
+from millpond.processors.runtime.processor import ProcessorContext
 from millpond.processors.tables.config import TableConfig
 from millpond.processors.tables.filter import FilterTable
 from millpond.processors.tables.latest_changes import LatestChanges
@@ -23,7 +24,7 @@ from millpond.processors.tables.map_values import MapTableValues, TransformTable
 from millpond.processors.tables.reorder import TableReorder
 from millpond.processors.tables.source import TableSource
 from millpond.processors.tables.time_ordered_buffer import buffer_spec
-from millpond.processors.tables.value_getters import ValueGetterFactory, store_getter, windowed_getter
+from millpond.processors.tables.value_getters import ValueGetter, ValueGetterFactory, store_getter, windowed_getter
 from millpond.processors.tables.value_operator import OperationGetter, TableOperation, TableOperator
 from millpond.stores.specs import StoreKind, StoreSpec
 from millpond.stores.times import Duration, to_length
@@ -141,7 +142,11 @@ class DerivedTable(StoredTable):
         if self.config.store is not None:
             return super().value_getter()
         parent, operation = self.parent.value_getter(), self.operation
-        return ValueGetterFactory(parent.stores, lambda context: OperationGetter(parent.make(context), operation))
+
+        def make(context: ProcessorContext) -> ValueGetter:
+            return OperationGetter(parent.make(context), operation, context)
+
+        return ValueGetterFactory(parent.stores, make)
 
     def send_olds(self, *, force: bool) -> bool:
         if self.config.store is not None or self.parent.send_olds(force=force):

@@ -44,7 +44,7 @@ class TableTableResult(StoredTable):
         getter = JoinHistoryGetter if self.complete else JoinGetter
 
         def make(context: ProcessorContext) -> ValueGetter:
-            return getter(left.make(context), right.make(context), joiner, join_type)
+            return getter(left.make(context), right.make(context), joiner, join_type, context)
 
         return ValueGetterFactory((*left.stores, *right.stores), make)
 

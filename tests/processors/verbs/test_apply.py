@@ -415,7 +415,8 @@ def test_what_goes_wrong_in_a_rule_names_the_rule_the_key_and_the_time_and_keeps
 
     with started(Calling(process)) as driver:
         expected = (
-            r"process of Calling in apply 'out' failed for key 'b' at 1970-01-01T00:00:00.000007 UTC: KeyError: 'p"
+            r"^operator 'out' of task 0_0 .*, process of Calling at 1970-01-01T00:00:00.000007 UTC: KeyError: 'price' "
+            r"\(key 'b', timestamp 7, "
         )
         with pytest.raises(RecordError, match=expected) as caught:
             driver.pipe_all("input", packed([Arrival("a", 6), Arrival("b", 7)]))

@@ -1,0 +1,32 @@
+"""``OnError``: what becomes of a record that cannot be processed."""
+
+from enum import StrEnum
+from typing import Self
+
+from millpond.errors import ConfigurationError
+
+
+class OnError(StrEnum):
+    """What happens to a record that cannot be processed: one that is unusable, or for which a user's function fails."""
+
+    FAIL = "fail"
+    """The micro-batch fails with an error that names the record; nothing of it is committed."""
+
+    SKIP = "skip"
+    """The record is left out and counted."""
+
+    DEAD_LETTER = "dead-letter"
+    """The record is left out and counted, and kept with the reason among the dead letters."""
+
+    @classmethod
+    def of(cls, on_error: "str | OnError") -> Self:
+        """The policy of that name.
+
+        Raises:
+            ConfigurationError: there is none.
+        """
+        try:
+            return cls(on_error)
+        except ValueError:
+            known = ", ".join(repr(policy.value) for policy in cls)
+            raise ConfigurationError(f"on_error is {on_error!r}; give one of {known}") from None
