@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from millpond.processors.runtime.counters import CounterName
@@ -42,10 +42,17 @@ def report_counts(rows: DataFrame, name: str, totals: Iterable[CounterName] = ()
     Args:
         rows: what workers sent back.
         name: the name of the metrics.
-        totals: counts that also become a metric each, under the name of their column; ``tasks`` has all counts, one map
-            per worker.
+        totals: counts that also become a metric each, under the name of their column and over all nodes; ``tasks`` has
+            all counts, one map per worker.
     """
     counts = F.from_json(_COLUMN, _PARSED)
-    numbers = [F.coalesce(F.sum(F.element_at(counts, total.value)), F.lit(0)).alias(total.column) for total in totals]
+    numbers = [F.coalesce(F.sum(_total(counts, total)), F.lit(0)).alias(total.column) for total in totals]
     observed = rows.observe(name, F.collect_list(counts).alias("tasks"), *numbers)
     return observed.where(f"{_COLUMN} is null").drop(_COLUMN)
+
+
+def _total(counts: Column, name: CounterName) -> Column:
+    """What is counted under a name, or under the name of a node and it; null in the rows that count nothing."""
+    named = F.map_filter(counts, lambda key, _: F.substring_index(key, ":", -1) == name.value)
+    summed = F.aggregate(F.map_values(named), F.lit(0).cast("long"), lambda total, amount: total + amount)
+    return F.when(F.col(_COLUMN).isNotNull(), summed)

@@ -21,6 +21,7 @@ from millpond.adapters.spark.worker import StateSettings
 from millpond.processors.distribution.execution import Decoder
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.distribution.router import Route, Router
+from millpond.processors.runtime.counters import CounterName
 
 
 @dataclass(frozen=True)
@@ -100,5 +101,5 @@ class Dataflow:
             ddl = EXCHANGE_DDL if stage.sink is None else stage.sink.ddl
             groups = frames.groupBy("task")
             rows = groups.transformWithStateInPandas(TaskOperator(stage), counting_ddl(ddl), "Append", "None")
-            flow = [report_counts(rows, f"{self.metrics}.operator.{level}")]
+            flow = [report_counts(rows, f"{self.metrics}.operator.{level}", [CounterName.WAITING])]
         return flow[0]

@@ -44,6 +44,7 @@ class Completion:
         self._by_end = by_end
         kept = self._kept_time.get()
         self._time = MIN_TIME if kept is None else kept
+        self._returned = 0
         self._saved = store.get_metadata(self._name) or _NO_CHANGES
         self._changed: dict[_Place, bytes | None] = {
             (raw, start, end): before for raw, start, end, before in MSGPACK.deserialize(self._saved)
@@ -60,9 +61,14 @@ class Completion:
 
     def change(self, window: Window, before: Any) -> None:
         """Note that a window is about to change; ``before`` is its value, None if it is new."""
-        if self._includes(window):
-            data = None if before is None else self._serde.serialize(before)
-            self._changed.setdefault(self._place(window), data)
+        if self._includes(window) and (place := self._place(window)) not in self._changed:
+            self._returned += before is not None
+            self._changed[place] = None if before is None else self._serde.serialize(before)
+
+    def take_returned(self) -> int:
+        """How many windows that had come out have changed since the last call, and so will come out again."""
+        returned, self._returned = self._returned, 0
+        return returned
 
     def memory(self) -> dict[_Place, bytes | None]:
         """What this object remembers besides the store, for ``restore``."""
@@ -71,6 +77,7 @@ class Completion:
     def restore(self, memory: dict[_Place, bytes | None]) -> None:
         """Forget the changes since ``memory``: what caused them has failed."""
         self._changed = memory
+        self._returned = 0
 
     def before(self, window: Window) -> Any:
         """The result of a window that has come out before; None if there is none."""

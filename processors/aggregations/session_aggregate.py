@@ -6,6 +6,7 @@ Sessions that the store has forgotten are no longer merged.
 """
 
 from bisect import bisect_left, insort
+from collections.abc import Iterator
 from typing import Any
 
 from millpond.processors.aggregations.aggregate import AggregateSetup
@@ -73,6 +74,7 @@ class SessionAggregate(WindowedProcessor):
         self._newest, late = self.newest(), 0
         self._out = BatchBuilder(olds=self._config.send_olds)
         self._closing = self.load_closing(max(batch.timestamps)) if self._final else None
+        closed = self._closed
         earliest_end, latest_start = min(batch.timestamps) - self._gap, max(batch.timestamps) + self._gap
         rows = zip(batch.keys, self._slots(batch.keys), batch.values, batch.timestamps, strict=True)
         for key, id_, value, timestamp in rows:
@@ -83,6 +85,8 @@ class SessionAggregate(WindowedProcessor):
                 sessions = self._touched[id_] = KeySessions(key, id_, self._encode(key), found)
             late += not self._fold_record(sessions, value, timestamp)
         self._write()
+        if self._closing is not None:
+            self.note_changes(self._closing, closed, self._changes())
         self.context.count(CounterName.DROPPED_LATE, late)
         return self._out.build()
 
@@ -133,6 +137,11 @@ class SessionAggregate(WindowedProcessor):
     def _forward(self, key: Any, span: Span, value: Any, old: Any) -> None:
         if self._closing is None and not self._caching:
             self._out.add(Windowed(key, *span), value, span[1], old)
+
+    def _changes(self) -> Iterator[tuple[Window, bool, bool]]:
+        for sessions in self._touched.values():
+            for span, before in sessions.changed.items():
+                yield Window(sessions.id, *span, sessions.key), before is not None, span in sessions.values
 
     def _check_values(self) -> None:
         """Let the serde refuse a value before the first session is written, not in between."""

@@ -7,6 +7,7 @@ record before it. Records from 1970 on whose left window would begin before 1970
 """
 
 from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from millpond.processors.aggregations.aggregate import AggregateSetup
@@ -32,10 +33,11 @@ class KeyWindows:
     Attributes:
         key, id, raw: the key, what tells it from others, and its bytes.
         states: by start.
+        stored: the starts of those that were there before the batch.
         changed: by start, the value of each changed window before its first change, and the last change's timestamp.
     """
 
-    __slots__ = ("_starts", "changed", "id", "key", "raw", "states")
+    __slots__ = ("_starts", "changed", "id", "key", "raw", "states", "stored")
 
     def __init__(self, key: Any, id_: Any, raw: bytes, windows: list[tuple[int, Any]]) -> None:
         self.key = key
@@ -44,6 +46,7 @@ class KeyWindows:
         self.states = {start: State(*state) for start, state in windows}
         self.changed: dict[int, tuple[Any, int]] = {}
         self._starts = list(self.states)
+        self.stored = frozenset(self.states)
 
     def between(self, first: int, last: int) -> list[int]:
         """The starts from ``first`` to ``last``, both included, ascending."""
@@ -97,6 +100,7 @@ class SlidingWindowAggregate(WindowedProcessor):
         self._newest, self._late = self.newest(), 0
         self._out = BatchBuilder(olds=self._config.send_olds)
         self._closing = self.load_closing(max(batch.timestamps)) if self._final else None
+        closed = self._closed
         self._span = min(batch.timestamps) - 2 * self._difference, max(batch.timestamps) + 1
         rows = zip(batch.keys, self._slots(batch.keys), batch.values, batch.timestamps, strict=True)
         for key, id_, value, timestamp in rows:
@@ -108,6 +112,8 @@ class SlidingWindowAggregate(WindowedProcessor):
             else:
                 self._fold_record(self._windows_of(key, id_), value, timestamp)
         self._write()
+        if self._closing is not None:
+            self.note_changes(self._closing, closed, self._changes())
         self.context.count(CounterName.DROPPED_LATE, self._late)
         return self._out.build()
 
@@ -236,6 +242,11 @@ class SlidingWindowAggregate(WindowedProcessor):
 
     def _windowed(self, windows: KeyWindows, start: int) -> Windowed[Any]:
         return Windowed(windows.key, start, start + self._difference)
+
+    def _changes(self) -> Iterator[tuple[Window, bool, bool]]:
+        for windows in self._touched.values():
+            for start in windows.changed:
+                yield self._window(windows, start), start in windows.stored, start in windows.states
 
     def _write(self) -> None:
         """Write what changed, and with caching forward it."""

@@ -52,6 +52,7 @@ class WindowedAggregate(WindowedProcessor):
 
     def fold(self, batch: Batch) -> Batch:
         closing = self.load_closing(max(batch.timestamps)) if self._final else None
+        closed = self._closed
         placed = self._place(batch)
         slots = dict(zip(placed.slots, placed.keys, strict=True))
         starts = [slot[1] for slot in slots]
@@ -68,6 +69,12 @@ class WindowedAggregate(WindowedProcessor):
             updates = self._fold_updates(placed, states)
         values, timestamps = [state[0] for state in states.values()], [state[1] for state in states.values()]
         self._store.put_many(slots.values(), values, timestamps, starts)
+        if closing is not None:
+            changes = (
+                (self._window(slot[0], slot[1], key), was is not None, states[slot][0] is not None)
+                for (slot, key), was in zip(slots.items(), before, strict=True)
+            )
+            self.note_changes(closing, closed, changes)
         self.context.count(CounterName.DROPPED_LATE, self._late)
         return updates
 

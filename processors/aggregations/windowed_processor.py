@@ -13,6 +13,8 @@ processors on the store::
     "completion-<n>"     a ``KeptTime``: the stream time at which its input was complete, for final results
     "changed-<n>"        MessagePack: ``[key, start, end, value that has come out]`` of each window up to that time that
                          has changed since and has not come out again
+    "waiting-<n>"        ``WaitingCounts``, for final results: how many windows will still come out, as of the time up
+                         to which windows have closed
 """
 
 from abc import abstractmethod
@@ -26,8 +28,10 @@ from millpond.processors.aggregations.completion import COMPLETION, Completion
 from millpond.processors.aggregations.fold import copier, slotter
 from millpond.processors.options.windows import EmitStrategy
 from millpond.processors.runtime.batch import Batch, BatchBuilder
+from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.kept_time import STREAM_TIME, KeptTime, stream_time_of
 from millpond.processors.runtime.processor import Processor, ProcessorContext
+from millpond.processors.runtime.waiting_counts import WaitingCounts, waiting_of
 from millpond.processors.tables.update_cache import UpdateForwarder
 from millpond.stores.layouts import Layout
 from millpond.stores.serdes import Serde
@@ -107,6 +111,19 @@ class WindowedProcessor(Processor):
         self._completion = Completion(
             self._store, setup.number, self._encode, setup.spec.value_serde, by_end=self._closes.by_end
         )
+        if self._final:
+            self._kept_count = WaitingCounts(self._store, waiting_of(setup.number), 1, self._scan_waiting)
+            (self._waiting,) = self._kept_count.bring_up(None if saved is None else self._closed)
+            self._saved_waiting = self._waiting
+            context.level(CounterName.WAITING, lambda: self._waiting)
+
+    @property
+    def _closed(self) -> int:
+        """The time up to which windows have closed; results in those after it wait."""
+        return max(self._stream_time - self._closes.reach, NEVER)
+
+    def _scan_waiting(self) -> list[int]:
+        return [len(self.load_closing(self._stream_time + self._closes.reach).stored)]
 
     def process(self, batch: Batch) -> None:
         kept = without_nulls(self.context, batch)
@@ -131,7 +148,11 @@ class WindowedProcessor(Processor):
         """
 
     def flush(self) -> None:
-        if self._stream_time != self._saved_time:
+        moved = self._stream_time != self._saved_time
+        if self._final and (moved or self._waiting != self._saved_waiting):
+            self._kept_count.put(self._closed, [self._waiting])
+            self._saved_waiting = self._waiting
+        if moved:
             self._kept_time.put(self._stream_time)
             self._saved_time = self._stream_time
         self._completion.save(closed=self._stream_time - self._closes.reach)
@@ -146,6 +167,7 @@ class WindowedProcessor(Processor):
         for window in closing.due(closing.last):
             self.emit(out, window, closing.stored[window[:3]])
         self._completion.let_out_all(self._stream_time)
+        self._waiting -= len(closing.stored)
         self._updates.send(out.build())
 
     def load_closing(self, newest: int) -> Closing:
@@ -168,6 +190,23 @@ class WindowedProcessor(Processor):
         if result is not None:
             windowed = Windowed(window.key, window.start, window.end)
             out.add(windowed, *result, self._completion.before(window))
+
+    def note_changes(self, closing: Closing, closed: int, changes: Iterable[tuple[Window, bool, bool]]) -> None:
+        """Keep up the number of windows that wait, once the records of a batch are folded in.
+
+        Args:
+            closing: what closed within the batch.
+            closed: the time up to which windows had closed before it.
+            changes: each window that a record changed, whether it was there before, and whether it is there now.
+        """
+        gone = set(closing.stored)
+        waiting = self._waiting + self._completion.take_returned()
+        for window, was_there, is_there in changes:
+            time = window.end if self._closes.by_end else window.start
+            gone.discard(window[:3])
+            waiting -= was_there and time > closed and not self._completion.has_let_out(window)
+            waiting += is_there and time > self._closed
+        self._waiting = waiting - len(gone)
 
     @abstractmethod
     def closes(self) -> Closes:

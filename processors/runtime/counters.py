@@ -1,8 +1,8 @@
 """The names of what processors count rather than raise.
 
 Rule of this module: one name for one meaning, whoever counts it. A name begins with what became of the record:
-``dropped`` records had no effect, ``passed`` records went on. docs/counters.md lists who counts what, and what to do
-about it.
+``dropped`` records had no effect, ``passed`` records went on. ``waiting`` is a level: how much there is, not how often
+something happened. docs/counters.md lists who counts what, and what to do about it.
 """
 
 from enum import StrEnum
@@ -53,6 +53,9 @@ class CounterName(StrEnum):
 
     BEYOND_HISTORY_RETENTION = "beyond-history-retention"
     """An as-of lookup for a time before the table's history, which found nothing."""
+
+    WAITING = "waiting"
+    """A level: the records or results that an operator holds back, for a grace period or the end of a window."""
 
     SET_BACK = "set-back"
     """A time that a task keeps, set back to the moment of ``reset_stream_time``."""

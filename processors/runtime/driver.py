@@ -229,7 +229,7 @@ class TopologyDriver:
 
     @property
     def counters(self) -> Mapping[str, int]:
-        """What all tasks have counted so far, by ``<node>:<counter>``."""
+        """What all tasks have counted so far, and what waits in them now, by ``<node>:<counter>``."""
         return {name: amount for task in self._tasks for name, amount in task.counters.items()}
 
     def close(self) -> None:

@@ -44,25 +44,12 @@ class KeptTime:
             FormatError: it was written in a version that this release does not know.
             CorruptStoreError: the bytes are not those of a time.
         """
-        data: bytes | None = self._store.get_metadata(self._name)
-        if data is None:
-            return None
-        # Eight bytes are a time without a version, whatever the first of them is.
-        version = 0 if len(data) == TIME_SIZE else data[0] if data else None
-        if version is not None and version != _VERSION:
-            raise FormatError(
-                f"store {self._store.name!r} keeps {self._name!r} in version {version}, but this release reads version "
-                f"{_VERSION}; run the release that wrote it or a newer one, and delete nothing"
-            )
-        if version is None or len(data) != 1 + TIME_SIZE:
-            raise CorruptStoreError(
-                f"store {self._store.name!r} has the damaged time {self._name!r}: {data!r}; restore the store"
-            )
-        return unpack_time(data, 1)
+        data = read_versioned(self._store, self._name, TIME_SIZE, "time")
+        return None if data is None else unpack_time(data)
 
     def put(self, time: int) -> None:
         """Keep ``time``, int milliseconds."""
-        self._store.put_metadata(self._name, _HEAD + pack_time(time))
+        put_versioned(self._store, self._name, pack_time(time))
 
     def set_back(self, done: SetBack) -> bool:
         """Set the time back to the limit; False if it is not beyond it."""
@@ -70,3 +57,36 @@ class KeptTime:
         if beyond:
             self.put(done.limit)
         return beyond
+
+
+def read_versioned(store: Any, name: str, size: int, what: str) -> bytes | None:
+    """The bytes behind the version in a store's metadata; None if there are none.
+
+    Args:
+        store: the store.
+        name: the name of the metadata.
+        size: how many bytes there must be.
+        what: what they are called in messages.
+
+    Raises:
+        FormatError: they were written in a version that this release does not know.
+        CorruptStoreError: they are more or fewer.
+    """
+    data: bytes | None = store.get_metadata(name)
+    if data is None:
+        return None
+    # As many bytes as there are without a version are just that, whatever the first of them is.
+    version = 0 if len(data) == size else data[0] if data else None
+    if version is not None and version != _VERSION:
+        raise FormatError(
+            f"store {store.name!r} keeps {name!r} in version {version}, but this release reads version {_VERSION}; run "
+            "the release that wrote it or a newer one, and delete nothing"
+        )
+    if version is None or len(data) != 1 + size:
+        raise CorruptStoreError(f"store {store.name!r} has the damaged {what} {name!r}: {data!r}; restore the store")
+    return data[1:]
+
+
+def put_versioned(store: Any, name: str, data: bytes) -> None:
+    """Keep bytes in a store's metadata, behind the version."""
+    store.put_metadata(name, _HEAD + data)

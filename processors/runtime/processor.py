@@ -43,6 +43,7 @@ class ProcessorContext:
         children: Sequence[tuple[str, "Processor"]],
         separable: bool,
         counters: Counter[str],
+        levels: dict[str, Callable[[], int]],
         scheduler: Scheduler,
         topics: Sequence[str],
         policy: FailurePolicy,
@@ -50,6 +51,7 @@ class ProcessorContext:
         self.node = node
         self.task_id = task_id
         self.counters = counters
+        self._levels = levels
         self.separable = separable
         self._stores = stores
         self._children = [child.process for _, child in children]
@@ -225,6 +227,17 @@ class ProcessorContext:
         """Count an event of this processor: a ``CounterName``, or a name of your own."""
         if amount:
             self.counters[f"{self.node}:{what}"] += amount
+
+    def level(self, what: str, read: Callable[[], int]) -> None:
+        """Show how much there is of something, beside what is counted; called in ``init``.
+
+        A count says how often something happened, and adds up. A level is what there is at the moment, 0 included.
+
+        Args:
+            what: a ``CounterName``, or a name of your own.
+            read: returns the level; called whenever somebody reads the task's counters, so it must be quick.
+        """
+        self._levels[f"{self.node}:{what}"] = read
 
 
 class Processor(ABC):

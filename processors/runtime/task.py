@@ -47,7 +47,6 @@ class Task:
 
     Attributes:
         task_id: ``<sub-topology>_<partition>``.
-        counters: what the processors have counted, by ``<node>:<counter>``.
     """
 
     def __init__(
@@ -62,8 +61,9 @@ class Task:
     ) -> None:
         self.subtopology = subtopology
         self.task_id = f"{subtopology.index}_{partition}"
-        self.counters: Counter[str] = Counter()
-        fresh = reset is not None and reset.apply(self.task_id, stores, self.counters)
+        self._counts: Counter[str] = Counter()
+        self._levels: dict[str, Callable[[], int]] = {}
+        fresh = reset is not None and reset.apply(self.task_id, stores, self._counts)
         self._scheduler = Scheduler(wall_clock, reset.limit if reset is not None and fresh else None)
         self._policy = policy or FailurePolicy()
         self._stream_time = -1
@@ -89,11 +89,17 @@ class Task:
             {name: stores[name] for name in node.stores},
             [(child, self._processors[child]) for child in node.children],
             self.subtopology.separable(node.name),
-            self.counters,
+            self._counts,
+            self._levels,
             self._scheduler,
             tuple(self.subtopology.sources),
             self._policy,
         )
+
+    @property
+    def counters(self) -> Mapping[str, int]:
+        """What the processors have counted, and the levels as they are now, by ``<node>:<counter>``."""
+        return {**self._counts, **{name: read() for name, read in self._levels.items()}}
 
     def process(self, topic: str, batch: Batch) -> None:
         """Process records of a source topic, with all effects of one before those of the next.

@@ -67,7 +67,9 @@ class StreamStreamJoin(Processor):
         self._waiting: WaitingRecords | None = None
         if plan.waiting is not None:
             serdes = {side: store.value_serde for side, store in stores.items()}
-            self._waiting = WaitingRecords(context.store(plan.waiting), self._store.key_serde, serdes)
+            waiting = self._waiting = WaitingRecords(context.store(plan.waiting), self._store.key_serde, serdes)
+            if self._emits_unmatched:
+                context.level(CounterName.WAITING, lambda: waiting.count(self._side))
 
     def process(self, batch: Batch) -> None:
         out = BatchBuilder()

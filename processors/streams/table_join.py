@@ -54,8 +54,10 @@ class StreamTableJoin(Processor):
         super().init(context)
         self._getter = self._factory.make(context)
         self._warned = False
-        spec = self._buffer_spec
-        self._buffer = None if spec is None else TimeOrderedBuffer(spec, context.store(spec.store))
+        self._buffer: TimeOrderedBuffer | None = None
+        if self._buffer_spec is not None:
+            buffer = self._buffer = TimeOrderedBuffer(self._buffer_spec, context.store(self._buffer_spec.store))
+            context.level(CounterName.WAITING, lambda: buffer.waiting)
 
     def process(self, batch: Batch) -> None:
         kept = self._usable(batch)

@@ -5,6 +5,7 @@ One key-value store serves both sides of the join, and its metadata holds the ti
     key       closing time, record time (8 bytes each), side (0x00 right, 0x01 left), key
     value     for each record: length of the value (4 bytes, big-endian), value
     metadata  "stream-time", a ``KeptTime``: the largest timestamp of either side
+              "waiting": how many records of the right side and of the left, ``WaitingCounts`` as of the stream time
 
 A window that closes at ``c`` is over when stream time has passed ``c``. So after each record the store holds no row
 that closes before stream time, and a batch only has to look at rows that close before its own largest timestamp.
@@ -17,6 +18,7 @@ from typing import Any, Final, NamedTuple
 
 from millpond.processors.options.joins import Side
 from millpond.processors.runtime.kept_time import STREAM_TIME, KeptTime
+from millpond.processors.runtime.waiting_counts import WAITING, WaitingCounts
 from millpond.stores.keys import TIME_SIZE, pack_time, unpack_time
 from millpond.stores.layouts import Layout
 from millpond.stores.serdes import BYTES, Serde
@@ -40,6 +42,7 @@ _LENGTH: Final = Struct(">I")
 _SIDES: Final = {Side.RIGHT: b"\x00", Side.LEFT: b"\x01"}
 """Orders records of the same time: the right ones come out first."""
 _SIDE_OF: Final = {data: side for side, data in _SIDES.items()}
+_NUMBERS: Final = {side: number for number, side in enumerate(_SIDES)}
 
 
 def unpaired_records_spec(name: str, backend: str | None = None) -> StoreSpec:
@@ -75,13 +78,19 @@ class WaitingRecords:
         self._key_serde = key_serde
         self._value_serdes = value_serdes
         self._due: list[tuple[int, bytes]] = []
+        self._changes = dict.fromkeys(_SIDES, 0)
         self.stream_time = MIN_TIME
+        self._counts = WaitingCounts(store, WAITING, len(_SIDES), self._scan_counts)
+        self._counts.bring_up(self._kept_time.get())
+
+    def count(self, side: Side) -> int:
+        """How many records of that side wait, as of the last ``end``."""
+        return self._counts.bring_up(self._kept_time.get())[_NUMBERS[side]]
 
     def begin(self, until: int) -> None:
         """Read the stream time from the store, and find what closes before ``until``, the batch's largest timestamp."""
-        kept = self._kept_time.get()
-        self.stream_time = MIN_TIME if kept is None else kept
-        self._before = self.stream_time
+        self._before = self._kept_time.get()
+        self.stream_time = MIN_TIME if self._before is None else self._before
         self._until = until
         self._due = []
         if self.stream_time < until:
@@ -89,8 +98,13 @@ class WaitingRecords:
                 self._due = [(unpack_time(row), row) for row, _ in rows]
 
     def end(self) -> None:
-        """Write the stream time to the store."""
-        if self.stream_time > self._before:
+        """Write the stream time and what has changed of the counts to the store."""
+        changes, self._changes = self._changes, dict.fromkeys(_SIDES, 0)
+        moved = self._before is None or self.stream_time > self._before
+        if moved or any(changes.values()):
+            counts = self._counts.bring_up(self._before)
+            self._counts.put(self.stream_time, [sum(pair) for pair in zip(counts, changes.values(), strict=True)])
+        if moved:
             self._kept_time.put(self.stream_time)
 
     def advance(self, timestamp: int) -> list[Waiting]:
@@ -104,13 +118,19 @@ class WaitingRecords:
             values = self._store.delete(row)
             if values is not None:
                 over.append((row, values))
-        return self._in_order(over)
+        records = self._in_order(over)
+        for record in records:
+            self._changes[record.side] -= 1
+        return records
 
     def drain(self) -> list[Waiting]:
         """Remove and return all records; stream time stays what it is."""
         with self._store.scan() as rows:
             waiting = list(rows)
         self._store.put_many([row for row, _ in waiting], [None] * len(waiting))
+        time = self._kept_time.get()
+        if time is not None:
+            self._counts.put(time, [0] * len(_SIDES))
         return self._in_order(waiting)
 
     def add(self, close: int, timestamp: int, side: Side, key: Any, value: Any) -> None:
@@ -118,13 +138,23 @@ class WaitingRecords:
         row = self._row(close, timestamp, side, key)
         data = self._value_serdes[side].serialize(value)
         self._store.put(row, (self._store.get(row) or b"") + _LENGTH.pack(len(data)) + data)
+        self._changes[side] += 1
         if close < self._until:
             heappush(self._due, (close, row))
 
     def remove(self, close: int, timestamp: int, side: Side, key: Any) -> None:
         """Forget the records of ``key`` with this time and side: they have found a partner."""
         if close >= self.stream_time:
-            self._store.delete(self._row(close, timestamp, side, key))
+            values = self._store.delete(self._row(close, timestamp, side, key))
+            if values is not None:
+                self._changes[side] -= sum(1 for _ in _parts(values))
+
+    def _scan_counts(self) -> list[int]:
+        counts = [0] * len(_SIDES)
+        with self._store.scan() as rows:
+            for row, values in rows:
+                counts[_NUMBERS[_side_of(row)]] += sum(1 for _ in _parts(values))
+        return counts
 
     def _in_order(self, rows: list[tuple[bytes, bytes]]) -> list[Waiting]:
         """The records in the rows by time, then side, then key."""
@@ -135,11 +165,21 @@ class WaitingRecords:
         return pack_time(close) + pack_time(timestamp) + _SIDES[side] + self._key_serde.serialize(key)
 
     def _records(self, row: bytes, values: bytes) -> Iterator[Waiting]:
-        side = _SIDE_OF[row[2 * TIME_SIZE : 2 * TIME_SIZE + 1]]
+        side = _side_of(row)
         key = self._key_serde.deserialize(row[2 * TIME_SIZE + 1 :])
         decode = self._value_serdes[side].deserialize
-        offset = 0
-        while offset < len(values):
-            start = offset + _LENGTH.size
-            offset = start + _LENGTH.unpack_from(values, offset)[0]
-            yield Waiting(unpack_time(row, TIME_SIZE), side, key, decode(values[start:offset]))
+        for part in _parts(values):
+            yield Waiting(unpack_time(row, TIME_SIZE), side, key, decode(part))
+
+
+def _side_of(row: bytes) -> Side:
+    return _SIDE_OF[row[2 * TIME_SIZE : 2 * TIME_SIZE + 1]]
+
+
+def _parts(values: bytes) -> Iterator[bytes]:
+    """The value of each record in a row."""
+    offset = 0
+    while offset < len(values):
+        start = offset + _LENGTH.size
+        offset = start + _LENGTH.unpack_from(values, offset)[0]
+        yield values[start:offset]

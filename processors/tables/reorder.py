@@ -21,6 +21,7 @@ class TableReorder(Processor):
     def init(self, context: ProcessorContext) -> None:
         super().init(context)
         self._buffer = TimeOrderedBuffer(self._spec, context.store(self._spec.store))
+        context.level(CounterName.WAITING, lambda: self._buffer.waiting)
 
     def process(self, batch: Batch) -> None:
         kept = batch.select([key is not None for key in batch.keys]) if None in batch.keys else batch

@@ -9,6 +9,7 @@ from typing import Any
 from millpond.errors import StoreFullError
 from millpond.processors.options.suppressed import Suppressed
 from millpond.processors.runtime.batch import Batch, BatchBuilder
+from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.tables.config import TableConfig
 from millpond.processors.tables.suppress_buffer import SuppressBuffer
@@ -54,6 +55,7 @@ class Suppress(Processor):
         measure = self._suppressed.max_bytes is not None
         store = context.store(self._store)
         self._buffer = SuppressBuffer(store, self._value_serde, measure=measure, overhead=self._overhead)
+        context.level(CounterName.WAITING, lambda: self._buffer.records)
 
     def process(self, batch: Batch) -> None:
         buffer, delay, final = self._buffer, self._delay, self._final

@@ -12,6 +12,7 @@ The layout in its key-value store, ``TIME_ORDERED_BUFFER``::
     key       timestamp (time), 0x01 key (terminated), sequence  any other
     value     0x00 for None, or 0x01 value
     metadata  "stream-time", a ``KeptTime``; "sequence": the last sequence number (8 bytes)
+              "waiting": how many records, ``WaitingCounts`` as of the stream time
 
 So the buffer is part of the changelog, and commits together with the effects of its records.
 """
@@ -25,6 +26,7 @@ from millpond.errors import SerdeError, TopologyError
 from millpond.processors.options.serdes import SerdeLike
 from millpond.processors.runtime.batch import Batch, BatchBuilder
 from millpond.processors.runtime.kept_time import STREAM_TIME, KeptTime
+from millpond.processors.runtime.waiting_counts import WAITING, WaitingCounts
 from millpond.stores.keys import pack_time, terminated, unpack_time, unterminated
 from millpond.stores.layouts import Layout
 from millpond.stores.serdes import BYTES, Serde, serde
@@ -88,7 +90,11 @@ def buffer_spec(
 
 
 class TimeOrderedBuffer:
-    """The buffer over its store."""
+    """The buffer over its store.
+
+    Attributes:
+        waiting: how many records are held back.
+    """
 
     def __init__(self, spec: BufferSpec, store: KeyValueStore[bytes, bytes]) -> None:
         self._store = store
@@ -99,6 +105,8 @@ class TimeOrderedBuffer:
         self._time = self._kept_time.get()
         sequence = store.get_metadata(_SEQUENCE)
         self._sequence = 0 if sequence is None else int.from_bytes(sequence)
+        self._kept_count = WaitingCounts(store, WAITING, 1, self._count)
+        (self.waiting,) = self._kept_count.bring_up(self._time)
 
     def pass_through(self, batch: Batch) -> tuple[Batch, int]:
         """Buffer records; returns those that leave, in order, and how many of them were late.
@@ -161,9 +169,15 @@ class TimeOrderedBuffer:
         data = [_NONE if value is None else _SOME + self._value_serde.serialize(value) for _, (_, value, _) in held]
         rows = [row for row, _ in held]
         self._store.put_many([*passage.gone, *rows], [*([None] * len(passage.gone)), *data])
+        self.waiting += len(rows) - len(passage.gone)
         if self._time is not None:
+            self._kept_count.put(self._time, [self.waiting])
             self._kept_time.put(self._time)
             self._store.put_metadata(_SEQUENCE, self._sequence.to_bytes(8))
+
+    def _count(self) -> list[int]:
+        with self._store.scan() as rows:
+            return [sum(1 for _ in rows)]
 
 
 class _Passage:

@@ -141,6 +141,7 @@ class Apply(Processor):
         super().init(context)
         waiting, timers, state = (context.store(spec.name) for spec in self._spec.stores)
         self._buffer = TimeOrderedBuffer(self._spec.buffer, waiting)
+        context.level(CounterName.WAITING, lambda: self._buffer.waiting)
         self._event, self._wall = KeyTimers(timers, TimerClock.EVENT_TIME), KeyTimers(timers, TimerClock.WALL_CLOCK)
         self._scope = TaskScope(state, self._event, self._wall, context.wall_clock * _MILLISECOND)
         self._kept_watermark = KeptTime(timers, WATERMARK)

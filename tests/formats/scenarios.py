@@ -73,7 +73,9 @@ class Scenario:
         results: what comes out for ``after``, as key, value and timestamp.
         store: the directory of the store that the layout is about.
         layout: of that store; None where the number stands in the metadata row ``versioned``.
-        versioned: the name of a kept time.
+        versioned: the name of a kept time, or of the counts of what waits.
+        counted: whether its golden file has the counts of what waits. The older ones do not: a release that opens them
+            counts once.
     """
 
     name: str
@@ -84,6 +86,7 @@ class Scenario:
     store: str
     layout: Layout | None = None
     versioned: str = ""
+    counted: bool = False
 
     @property
     def version(self) -> int:
@@ -202,6 +205,12 @@ def _in_windows(builder: StreamsBuilder) -> None:
 def _final(builder: StreamsBuilder) -> None:
     windowed = builder.stream("in", Consumed("string", "string")).group_by_key().windowed_by(TimeWindows(10, grace=5))
     windowed.emit_strategy(EmitStrategy.ON_WINDOW_CLOSE).count(Materialized("visits")).to("out")
+
+
+def _waiting(builder: StreamsBuilder) -> None:
+    _pairs(builder)
+    _buffered(builder)
+    _final(builder)
 
 
 class _Ticker(RecordProcessor):
@@ -356,6 +365,31 @@ SCENARIOS = [
         [("tick", "250", 250)],
         "marks",
         versioned="punctuation-ticker-0",
+    ),
+    Scenario(
+        "waiting",
+        _waiting,
+        [
+            ("left", "a", "one", 100),
+            ("left", "a", "two", 100),
+            ("right", "b", "three", 105),
+            ("updates", "a", "one", 30),
+            ("updates", "a", None, 25),
+            ("sums", "a", "three", 26),
+            ("in", "a", "x", 100),
+            ("in", "b", "x", 101),
+        ],
+        [("right", "c", "four", 117), ("sums", "a", "five", 36), ("in", "c", "x", 115)],
+        [
+            ("a", "one-None", 100),
+            ("a", "two-None", 100),
+            ("a", "three-None", 26),
+            (Windowed("a", 100, 110), 1, 100),
+            (Windowed("b", 100, 110), 1, 101),
+        ],
+        "pairs-waiting",
+        versioned="waiting",
+        counted=True,
     ),
 ]
 

@@ -247,7 +247,7 @@ def test_stream_time_stays_so_records_in_time_are_not_late_afterwards() -> None:
         complete(driver)
         pipe(driver, [("in", "b", "x", 8)])
         assert far_record(driver) == [Record(Windowed("b", 5, 10), 1, 8)]
-        assert not driver.counters
+        assert not [name for name in driver.counters if "dropped" in name]
 
 
 class TestChains:

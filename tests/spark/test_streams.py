@@ -18,7 +18,16 @@ from pyspark.sql import DataFrame, SparkSession
 
 from millpond.adapters.spark import SparkStreams
 from millpond.errors import ConfigurationError
-from millpond.processors import Consumed, Materialized, Produced, StreamsBuilder, TimeWindows, Topology, TopologyDriver
+from millpond.processors import (
+    Consumed,
+    JoinWindows,
+    Materialized,
+    Produced,
+    StreamsBuilder,
+    TimeWindows,
+    Topology,
+    TopologyDriver,
+)
 from tests.spark.orders import (
     SCHEMAS,
     Event,
@@ -247,6 +256,31 @@ def test_windowed_results_show_their_window_and_late_records_are_reported(spark:
     reported = json.loads(query.recentProgress[0].json)["observedMetrics"]["millpond.operator.0"]["tasks"]
     assert [list(counts.values()) for counts in reported] == [[1]]
     assert all("late" in name for counts in reported for name in counts)
+
+
+def test_every_progress_says_what_waits_until_nothing_does(spark: SparkSession, tmp_path: Path) -> None:
+    builder = StreamsBuilder(key_serde="string", value_serde="string")
+    windows = JoinWindows.of(10)
+    pairs = builder.stream("left").left_join(builder.stream("right"), "{}-{}".format, windows=windows)
+    pairs.to("pairs", Produced(schema="key string, value string"))
+    (tmp_path / "in").mkdir()
+    batches = [[("left", "a", 100), ("left", "b", 101)], [("right", "a", 102)], [("right", "z", 200)]]
+    for number, records in enumerate(batches):
+        rows = [{"topic": topic, "key": key, "value": topic, "timestamp": time} for topic, key, time in records]
+        file = tmp_path / "in" / f"{number}.json"
+        file.write_text("\n".join(map(json.dumps, rows)))
+        os.utime(file, (number, number))
+    schema = "topic string, key string, value string, timestamp long"
+    arriving = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).json(str(tmp_path / "in"))
+    inputs = {topic: arriving.where(f"topic = '{topic}'").drop("topic") for topic in ("left", "right")}
+    streams = SparkStreams(builder.build(), application_id="wait", state_dir=str(tmp_path / "state"), partitions=1)
+    writer = streams.transform(inputs).writeStream.format("memory").queryName("pairs")
+    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
+    query.awaitTermination()
+    assert sorted(map(tuple, spark.table("pairs").collect())) == [("a", "left-right"), ("b", "left-None")]
+    reported = [json.loads(one.json)["observedMetrics"]["millpond.operator.0"] for one in query.recentProgress]
+    assert [progress["waiting"] for progress in reported] == [2, 1, 0]
+    assert [list(counts.values()) for progress in reported for counts in progress["tasks"]] == [[2], [1], [0]]
 
 
 def test_changes_of_a_key_are_in_the_order_of_their_sequence_also_after_a_restart(

@@ -28,6 +28,7 @@ from millpond.stores.rows.tuple_keys import KeyCodec
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 KEYS = KeyCodec(pa.schema([("key", pa.string())]))
 LATENESS = 10
+WAITING = f"out:{CounterName.WAITING}"
 
 Row = Mapping[str, Any]
 
@@ -233,14 +234,14 @@ def test_a_record_that_is_later_than_the_lateness_is_dropped_and_counted() -> No
         driver.pipe_all("input", packed([Arrival("a", 8), Arrival("b", 9)]))
         driver.complete()
         assert by_key(driver.read("out")) == {"a": Oracle().run([Arrival("a", 10), Arrival("a", 20)])}
-        assert driver.counters == {f"out:{CounterName.DROPPED_LATE}": 3}
+        assert driver.counters == {f"out:{CounterName.DROPPED_LATE}": 3, WAITING: 0}
 
 
 def test_without_lateness_records_come_in_order_or_are_late() -> None:
     with TopologyDriver(topology(Obedient(), lateness=0)) as driver:
         driver.pipe_all("input", packed([Arrival("a", 20), Arrival("a", 20), Arrival("b", 19), Arrival("b", 21)]))
         assert [record.timestamp for record in driver.read("out")] == [20, 20, 21]
-        assert driver.counters == {f"out:{CounterName.DROPPED_LATE}": 1}
+        assert driver.counters == {f"out:{CounterName.DROPPED_LATE}": 1, WAITING: 0}
 
 
 def test_a_timer_fires_after_the_records_of_its_time_and_before_later_ones() -> None:
@@ -284,7 +285,7 @@ def test_what_comes_after_the_end_of_the_input_goes_on_from_there_and_nothing_co
         driver.complete()
         assert driver.read("out") == []
         driver.pipe_all("input", packed([Arrival("a", 19), Arrival("a", 20), Arrival("a", 25)]))
-        assert driver.counters == {f"out:{CounterName.DROPPED_LATE}": 1}
+        assert driver.counters == {f"out:{CounterName.DROPPED_LATE}": 1, WAITING: 2}
         driver.complete()
         assert [record.timestamp for record in driver.read("out")] == [20, 25]
 
@@ -294,7 +295,8 @@ def test_a_longer_lateness_does_not_bring_back_what_was_too_late_before(tmp_path
         with TopologyDriver(topology(Obedient(), lateness), backend="lmdb", local_dir=tmp_path) as driver:
             driver.pipe_all("input", packed([Arrival("a", time) for time in times]))
             assert [record.timestamp for record in driver.read("out")] == [20] * (not lateness)
-            assert driver.counters == ({f"out:{CounterName.DROPPED_LATE}": 1} if lateness else {})
+            late = {f"out:{CounterName.DROPPED_LATE}": 1} if lateness else {}
+            assert driver.counters == {**late, WAITING: 1 if lateness else 0}
 
 
 class Calling(KeyedProcessor):

@@ -1,0 +1,62 @@
+"""How much waits in a store, kept in its metadata, so that nobody has to scan the store to know.
+
+The bytes::
+
+    0x01, time (8 bytes), then each count (8 bytes, big-endian)
+
+The first byte is the version of these bytes. The time is the one by which what is in the store waits, such as its
+stream time. Whoever moves that time or changes what waits puts both anew. So counts that were kept at another time than
+the store's own are not those of its rows: somebody who does not keep counts has written the store since.
+"""
+
+from collections.abc import Callable, Sequence
+from struct import Struct
+from typing import Any, Final
+
+from millpond.processors.runtime.kept_time import put_versioned, read_versioned
+from millpond.stores.keys import TIME_SIZE, pack_time, unpack_time
+
+WAITING: Final = "waiting"
+"""The name under which a store's only user keeps its counts."""
+
+
+def waiting_of(number: int) -> str:
+    """The name under which processor ``number`` of those that share a store keeps its counts."""
+    return f"{WAITING}-{number}"
+
+
+class WaitingCounts:
+    """The counts of what waits in a store, one or several.
+
+    Args:
+        store: the store.
+        name: the name of the metadata.
+        size: how many counts there are.
+        scan: counts what is in the store, which may take long.
+    """
+
+    def __init__(self, store: Any, name: str, size: int, scan: Callable[[], Sequence[int]]) -> None:
+        self._store = store
+        self._name = name
+        self._counts = Struct(f">{size}Q")
+        self._scan = scan
+
+    def bring_up(self, time: int | None) -> list[int]:
+        """The counts as of ``time``, None if nothing was ever put; they are found by a scan and kept if need be.
+
+        Raises:
+            FormatError: they were written in a version that this release does not know.
+            CorruptStoreError: the bytes are not those of counts.
+        """
+        if time is None:
+            return [0] * (self._counts.size // 8)
+        data = read_versioned(self._store, self._name, TIME_SIZE + self._counts.size, "counts")
+        if data is not None and unpack_time(data) == time:
+            return list(self._counts.unpack_from(data, TIME_SIZE))
+        counts = list(self._scan())
+        self.put(time, counts)
+        return counts
+
+    def put(self, time: int, counts: Sequence[int]) -> None:
+        """Keep the counts as of ``time``."""
+        put_versioned(self._store, self._name, pack_time(time) + self._counts.pack(*counts))
