@@ -19,6 +19,7 @@ from dataclasses import replace
 from heapq import heapify, heappop, heappush
 from typing import Any, Final
 
+from millpond.errors import CorruptStoreError
 from millpond.processors.runtime.kept_time import STREAM_TIME, KeptTime
 from millpond.stores.keys import pack_time, unpack_time
 from millpond.stores.layouts import Layout
@@ -115,6 +116,8 @@ class SuppressBuffer:
         self._kept_time = KeptTime(store, STREAM_TIME)
         self._saved_time = self.stream_time = self._kept_time.get()
         self._saved_totals = store.get_metadata(_TOTALS_NAME) or _TOTALS.pack(0, 0)
+        if len(self._saved_totals) != _TOTALS.size:
+            raise self._damage(f"the totals {self._saved_totals!r}")
         self.records, self.bytes = _TOTALS.unpack(self._saved_totals)
         self._held: dict[bytes, Held] = {}
         self._stored: dict[bytes, Held] = {}
@@ -207,20 +210,29 @@ class SuppressBuffer:
         return b"".join(parts)
 
     def _decode(self, row: bytes, data: bytes | None) -> Held:
-        assert data is not None, "a key's row has no counterpart in time order"
+        if data is None:
+            raise self._damage(f"no update in the row {row!r}, which another row names")
         values: list[Any] = []
         offset = 8
-        for _ in range(3):
-            (length,) = _LENGTH.unpack_from(data, offset)
-            offset += 4
-            if length < 0:
-                values.append(values[-1] if length == _SAME else None)
-            else:
-                values.append(self._serde.deserialize(data[offset : offset + length]))
-                offset += length
+        try:
+            for _ in range(3):
+                (length,) = _LENGTH.unpack_from(data, offset)
+                offset += 4
+                if length < 0:
+                    values.append(values[-1] if length == _SAME else None)
+                else:
+                    values.append(self._serde.deserialize(data[offset : offset + length]))
+                    offset += length
+        except (struct.error, IndexError) as error:
+            raise self._damage(f"the row {row!r}: {data!r}") from error
+        if offset != len(data) or length < _SAME:
+            raise self._damage(f"the row {row!r}: {data!r}")
         value, old, prior = values
         size = self._size(row[9:], data)
         return Held(unpack_time(row, 1), unpack_time(data), value, old, prior, first=length == _SAME, size=size)
+
+    def _damage(self, what: str) -> CorruptStoreError:
+        return CorruptStoreError(f"store {self._store.name!r} has damaged updates: {what}; restore the store")
 
     def _size(self, key: bytes, data: bytes) -> int:
         return self._overhead + len(key) + len(data) - _FIXED

@@ -19,6 +19,7 @@ from enum import Enum
 from heapq import heapify, heappop, heappush
 from typing import Final, NamedTuple
 
+from millpond.errors import CorruptStoreError
 from millpond.processors.runtime.kept_time import KeptTime
 from millpond.stores.keys import TERMINATOR, TIME_SIZE, pack_time, terminated, unpack_time, unterminated
 from millpond.stores.layouts import Layout
@@ -169,5 +170,8 @@ class KeyTimers:
 def _due(row: bytes) -> Due:
     """The timer of a row by time. A terminator cannot be met within an escaped key."""
     start = _HEAD + TIME_SIZE
-    stop = row.index(TERMINATOR, start) + len(TERMINATOR)
+    found = row.find(TERMINATOR, start)
+    if found < 0:
+        raise CorruptStoreError(f"the timer {row!r} has no key that ends; restore the store")
+    stop = found + len(TERMINATOR)
     return Due(unpack_time(row, _HEAD), unterminated(row[start:stop]), row[stop:])

@@ -300,7 +300,7 @@ def _blaming(storage: Storage, manifest: Manifest, file: DurableFile) -> Iterato
     path = manifest.path(file)
     try:
         yield
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, pa.ArrowException, LookupError, ValueError) as error:  # Arrow's own, for names and columns
         storage.probe(path)
         raise _corrupt_file(storage, manifest, file, error) from error
 

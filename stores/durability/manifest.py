@@ -26,6 +26,7 @@ from uuid import uuid4
 from zlib import crc32
 
 from millpond.errors import FormatError
+from millpond.stores.directory import check_plain_name
 
 MANIFEST_VERSION: Final = 2
 _UNCHECKED: Final = 1
@@ -169,7 +170,7 @@ class Manifest:
         """
         content = _parsed(text)
         version = content.get("millpond")
-        if version not in (_UNCHECKED, MANIFEST_VERSION):
+        if type(version) is not int or version not in (_UNCHECKED, MANIFEST_VERSION):
             raise FormatError(
                 f"a manifest has version {version!r}, but this release of Millpond knows versions {_UNCHECKED} to "
                 f"{MANIFEST_VERSION}; run the release that wrote it, or a newer one"
@@ -179,12 +180,12 @@ class Manifest:
                 _check_text(text)
             snapshot = content["snapshot"]
             manifest = cls(
-                application_id=_text(content["application"]),
-                task_id=_text(content["task"]),
+                application_id=_name(content["application"]),
+                task_id=_name(content["task"]),
                 fingerprint=_text(content["fingerprint"]),
                 lineage=_id(content["lineage"]),
-                snapshot=None if snapshot is None else _file(FileKind.SNAPSHOT, snapshot),
-                deltas=tuple(_file(FileKind.DELTA, delta) for delta in content["deltas"]),
+                snapshot=None if snapshot is None else durable_file(FileKind.SNAPSHOT, snapshot),
+                deltas=tuple(durable_file(FileKind.DELTA, delta) for delta in content["deltas"]),
                 bases=tuple(map(_number, content["bases"])),
             )
             manifest._check_chain()
@@ -205,7 +206,12 @@ def _check_text(text: str) -> None:
         raise ValueError("it fails its checksum")
 
 
-def _file(kind: FileKind, fields: Any) -> DurableFile:
+def durable_file(kind: FileKind, fields: Any) -> DurableFile:
+    """The file of which JSON has all but the kind.
+
+    Raises:
+        TypeError, ValueError: it has something else.
+    """
     sequence, commit, rows, size, checksum = fields
     return DurableFile(kind, _number(sequence), _id(commit), _number(rows), _number(size), _number(checksum))
 
@@ -214,6 +220,12 @@ def _id(value: Any) -> str:
     """An id as ``new_commit_id`` makes them: part of a path, so nothing else may stand there."""
     if not _ID.fullmatch(_text(value)):
         raise ValueError(f"{value!r} is no id")
+    return _text(value)
+
+
+def _name(value: Any) -> str:
+    """A name of which a directory is made, so it must not lead out of the state directory."""
+    check_plain_name("the name", value)
     return _text(value)
 
 

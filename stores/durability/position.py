@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from uuid import uuid4
 
 from millpond.stores.backend import Backend
-from millpond.stores.durability.manifest import NO_COMMIT, DurableFile, FileKind, Manifest
+from millpond.stores.durability.manifest import NO_COMMIT, DurableFile, FileKind, Manifest, durable_file
 from millpond.stores.keys import COMMIT_ROW
 
 _LINUX_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
@@ -81,8 +81,8 @@ def position_of(backend: Backend) -> Position | None:
 
 def _decoded(row: bytes) -> Position | None:
     try:
-        content = json.loads(row)
-        file = DurableFile(FileKind(content["kind"]), *content["file"])
+        content = json.loads(row.decode())
+        file = durable_file(FileKind(content["kind"]), content["file"])
         return Position(file, content["parent"]) if content["boot"] == boot_id() else None
     except (ValueError, KeyError, TypeError, RecursionError):
         return None

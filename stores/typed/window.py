@@ -26,6 +26,8 @@ from millpond.stores.typed.windowed import Windowed
 
 _SEQUENCE: Final = struct.Struct(">Q")
 _SEQUENCE_NAME: Final = "sequence"
+_LARGEST_BYTE: Final = 0x7F
+"""Nobody has counted further than what begins with this byte, so there is room for every put to come."""
 
 
 class ReadOnlyWindowStore(SegmentedStore[K, V]):
@@ -63,7 +65,7 @@ class ReadOnlyWindowStore(SegmentedStore[K, V]):
         self._duplicates = retain_duplicates
         self._rest = 2 * TIME_SIZE if retain_duplicates else TIME_SIZE
         saved = self.get_metadata(_SEQUENCE_NAME) if retain_duplicates else None
-        if saved is not None and len(saved) != _SEQUENCE.size:
+        if saved is not None and (len(saved) != _SEQUENCE.size or saved[0] > _LARGEST_BYTE):
             raise CorruptStoreError(f"store {name!r} has the damaged sequence {saved!r}; restore the store")
         self._sequence = 0 if saved is None else _SEQUENCE.unpack(saved)[0]
         self._saved_sequence = self._sequence
