@@ -2,8 +2,10 @@
 # make test   the test suite
 # make lint   ruff and mypy --strict
 #
-# make test-long     what takes longer: the examples on Spark, each in a process of its own, Spark Connect, and faults
+# make test-long     what takes longer: the examples on Spark, each in a process of its own, Spark Connect, faults, and a
+#                    minute of fuzzing
 # make soak          faults at every step of random histories, for as long as one likes                 SECONDS=3600
+# make fuzz          bytes of an attacker's making for everything that reads, guided by coverage        SECONDS=3600
 # make test-oldest   the tests of stores and of Spark with the oldest versions that pyproject.toml admits, in
 #                    .venv-oldest, which is made from the oldest Python
 #
@@ -24,7 +26,7 @@ OLDEST := .venv-oldest/bin/python
 OLDEST_TESTS := tests/contract/test_backends.py tests/stores tests/formats tests/durability/test_state.py \
 	tests/durability/test_inspection.py tests/demo/test_command_line.py tests/spark
 
-.PHONY: demo test test-long test-oldest soak lint clean java
+.PHONY: demo test test-long test-oldest soak fuzz lint clean java
 .DELETE_ON_ERROR:
 
 demo: java .venv/demo.stamp
@@ -41,6 +43,9 @@ test-oldest: java .venv-oldest/stamp
 
 soak: .venv/dev.stamp
 	MILLPOND_SOAK_SECONDS='$(SECONDS)' $(BIN)/python -m pytest -q -s tests/crash/test_soak.py -k soak_for $(ARGS)
+
+fuzz: .venv/dev.stamp
+	$(BIN)/python -m tests.fuzz.fuzzer --seconds '$(SECONDS)' $(ARGS)
 
 lint: .venv/dev.stamp
 	$(BIN)/ruff check .
