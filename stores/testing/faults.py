@@ -51,6 +51,7 @@ class Step(StrEnum):
     BACKEND_GET = "get"
     BACKEND_SCAN = "scan"
     BACKEND_WRITE = "write to the backend"
+    BACKEND_WRITTEN = "have written to the backend"
     BACKEND_LOAD = "load the backend"
     BACKEND_FLUSH = "flush the backend"
     BACKEND_CLOSE = "close the backend"
@@ -70,6 +71,7 @@ POSSIBLE: Final[dict[Step, frozenset[Fault]]] = {
     Step.BACKEND_GET: frozenset(_ENGINE),
     Step.BACKEND_SCAN: frozenset(_ENGINE),
     Step.BACKEND_WRITE: frozenset(_ENGINE | {Fault.APPLIED}),
+    Step.BACKEND_WRITTEN: frozenset({Fault.DELAY, Fault.DEATH}),
     Step.BACKEND_LOAD: frozenset(_ENGINE),
     Step.BACKEND_FLUSH: frozenset(_ENGINE),
     Step.BACKEND_CLOSE: frozenset({Fault.APPLIED, Fault.DELAY, Fault.DEATH}),

@@ -53,6 +53,7 @@ class FaultyBackend(Backend):
     def write(self, changes: Changes) -> None:
         applied = self._meet(Step.BACKEND_WRITE)
         self._backend.write(changes)
+        self._plan.meet(Step.BACKEND_WRITTEN)
         if applied:
             self._fail_after(Step.BACKEND_WRITE)
 

@@ -29,7 +29,7 @@ def test_a_commit_is_one_write_and_an_empty_commit_is_none() -> None:
     transaction.put_many({b"a": b"1", b"b": b"2"})
     transaction.commit()
     transaction.commit()
-    assert plan.steps == {Step.BACKEND_WRITE: 1}
+    assert plan.steps[Step.BACKEND_WRITE] == 1
 
 
 @pytest.mark.parametrize("applied", [False, True])

@@ -35,6 +35,7 @@ WRITING = (
     Step.FILE_DELETE,
     Step.BACKEND_LOAD,
     Step.BACKEND_WRITE,
+    Step.BACKEND_WRITTEN,
     Step.BACKEND_FLUSH,
     Step.BACKEND_CLOSE,
 )
