@@ -38,7 +38,7 @@ class WaitingCounts:
     def __init__(self, store: Any, name: str, size: int, scan: Callable[[], Sequence[int]]) -> None:
         self._store = store
         self._name = name
-        self._counts = Struct(f">{size}Q")
+        self._counts = Struct(f">{size}q")
         self._scan = scan
 
     def bring_up(self, time: int | None) -> list[int]:
