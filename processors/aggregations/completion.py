@@ -8,6 +8,7 @@ the metadata of the aggregation's store, see ``windowed_processor``.
 from collections.abc import Callable
 from typing import Any, Final
 
+from millpond.errors import CorruptStoreError
 from millpond.processors.aggregations.closing import Window
 from millpond.processors.runtime.kept_time import KeptTime
 from millpond.stores.serdes import MSGPACK, Serde
@@ -46,9 +47,7 @@ class Completion:
         self._time = MIN_TIME if kept is None else kept
         self._returned = 0
         self._saved = store.get_metadata(self._name) or _NO_CHANGES
-        self._changed: dict[_Place, bytes | None] = {
-            (raw, start, end): before for raw, start, end, before in MSGPACK.deserialize(self._saved)
-        }
+        self._changed = self._read(store.name)
 
     @property
     def happened(self) -> bool:
@@ -103,6 +102,23 @@ class Completion:
         if data != self._saved:
             self._store.put_metadata(self._name, data)
             self._saved = data
+
+    def _read(self, store: str) -> dict[_Place, bytes | None]:
+        """What is kept as bytes."""
+        changes = MSGPACK.deserialize(self._saved)
+        try:
+            found = {(raw, start, end): before for raw, start, end, before in changes}
+        except (TypeError, ValueError) as error:
+            raise self._damage(store) from error
+        for (raw, start, end), before in found.items():
+            if (type(raw), type(start), type(end)) != (bytes, int, int) or not isinstance(before, bytes | None):
+                raise self._damage(store)
+        return found
+
+    def _damage(self, store: str) -> CorruptStoreError:
+        return CorruptStoreError(
+            f"store {store!r} keeps damaged windows under {self._name!r}: {self._saved[:40]!r}; restore the store"
+        )
 
     def _includes(self, window: Window) -> bool:
         return (window.end if self._by_end else window.start) <= self._time

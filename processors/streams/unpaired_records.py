@@ -16,6 +16,7 @@ from heapq import heappop, heappush
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
+from millpond.errors import CorruptStoreError
 from millpond.processors.options.joins import Side
 from millpond.processors.runtime.kept_time import STREAM_TIME, KeptTime
 from millpond.processors.runtime.waiting_counts import WAITING, WaitingCounts
@@ -173,7 +174,10 @@ class WaitingRecords:
 
 
 def _side_of(row: bytes) -> Side:
-    return _SIDE_OF[row[2 * TIME_SIZE : 2 * TIME_SIZE + 1]]
+    side = _SIDE_OF.get(row[2 * TIME_SIZE : 2 * TIME_SIZE + 1])
+    if side is None:
+        raise CorruptStoreError(f"a row of records that wait has no side: {row!r}; restore the store")
+    return side
 
 
 def _parts(values: bytes) -> Iterator[bytes]:
@@ -181,5 +185,7 @@ def _parts(values: bytes) -> Iterator[bytes]:
     offset = 0
     while offset < len(values):
         start = offset + _LENGTH.size
-        offset = start + _LENGTH.unpack_from(values, offset)[0]
+        offset = start + int.from_bytes(values[offset:start])
+        if offset > len(values):
+            raise CorruptStoreError(f"records that wait end too early: {values[:40]!r}; restore the store")
         yield values[start:offset]

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Any, Final
 
-from millpond.errors import SerdeError, TopologyError
+from millpond.errors import CorruptStoreError, SerdeError, TopologyError
 from millpond.processors.options.serdes import SerdeLike
 from millpond.processors.runtime.batch import Batch, BatchBuilder
 from millpond.processors.runtime.kept_time import STREAM_TIME, KeptTime
@@ -49,6 +49,9 @@ TIME_ORDERED_BUFFER: Final = Layout("time-ordered-buffer", 1, _set_back)
 _NONE: Final = b"\x00"
 _SOME: Final = b"\x01"
 _SEQUENCE: Final = "sequence"
+_SEQUENCE_SIZE: Final = 8
+_LARGEST_BYTE: Final = 0x7F
+"""Nobody has counted further than what begins with this byte, so there is room for every record to come."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +107,8 @@ class TimeOrderedBuffer:
         self._kept_time = KeptTime(store, STREAM_TIME)
         self._time = self._kept_time.get()
         sequence = store.get_metadata(_SEQUENCE)
+        if sequence is not None and (len(sequence) != _SEQUENCE_SIZE or sequence[0] > _LARGEST_BYTE):
+            raise CorruptStoreError(f"store {store.name!r} has the damaged sequence {sequence!r}; restore the store")
         self._sequence = 0 if sequence is None else int.from_bytes(sequence)
         self._kept_count = WaitingCounts(store, WAITING, 1, self._count)
         (self.waiting,) = self._kept_count.bring_up(self._time)
@@ -161,6 +166,8 @@ class TimeOrderedBuffer:
     def read(self, row: bytes, data: bytes) -> tuple[Any, Any, int]:
         """Key, value and timestamp of a stored record."""
         raw = row[8:-8]
+        if (raw != _NONE and raw[:1] != _SOME) or (data != _NONE and data[:1] != _SOME):
+            raise CorruptStoreError(f"the buffer has a damaged row {row!r}: {data[:40]!r}; restore the store")
         key = None if raw == _NONE else self._key_serde.deserialize(unterminated(raw[1:]))
         return key, None if data == _NONE else self._value_serde.deserialize(data[1:]), unpack_time(row)
 
