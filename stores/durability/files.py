@@ -8,8 +8,10 @@ part proves each part before a row of it is used. The file's metadata is::
     millpond.format    2
     millpond.commit    the commit that wrote it, so that a file under the wrong name is detected
     millpond.ranges    [[bytes, CRC-32], ...] from the beginning of the file to its footer, as JSON
+    millpond.stores    [name, ...] of the store of each row group, as JSON
 
-Format 1 has no ranges, but a checksum in each page; it is read, and no longer written.
+Format 1 has neither, but a checksum in each page; it is read, and no longer written. What Arrow tells of columns in the
+footer is never asked for: where a footer contradicts itself, asking ends the process.
 """
 
 import json
@@ -39,6 +41,7 @@ _PAGE_CHECKSUMS: Final = 1
 _FORMAT_KEY: Final = b"millpond.format"
 _COMMIT_KEY: Final = b"millpond.commit"
 _RANGES_KEY: Final = b"millpond.ranges"
+_STORES_KEY: Final = b"millpond.stores"
 _FOOTER_LENGTH = 4
 _FOOTER_END = 8
 """A Parquet file ends with its footer, the footer's length, and four bytes of magic."""
@@ -64,17 +67,23 @@ def write_file(
     """
     rows = 0
     ranges: list[_Range] = []
+    stores: list[str] = []
     with storage.writing(f"{directory}/{file_name(kind, sequence, commit)}") as stream:
         sink = _Sink(stream)
         with _writer(sink, commit) as writer:
             for table in tables:
                 writer.write_table(table, row_group_size=max(1, table.num_rows))
                 rows += table.num_rows
+                stores.append(table.column("store")[0].as_py())
                 ranges.append(sink.end_range())
             ranges = ranges or [sink.end_range()]
-            writer.add_key_value_metadata({_RANGES_KEY: json.dumps(ranges, separators=(",", ":"))})
+            writer.add_key_value_metadata({_RANGES_KEY: _json(ranges), _STORES_KEY: _json(stores)})
         footer = sink.end_range()
     return DurableFile(kind, sequence, commit, rows, sum(one.size for one in ranges) + footer.size, footer.checksum)
+
+
+def _json(content: Sequence[Any]) -> str:
+    return json.dumps(content, separators=(",", ":"))
 
 
 class _Sink(RawIOBase):
@@ -136,11 +145,12 @@ def _groups(storage: Storage, manifest: Manifest, file: DurableFile, wanted: str
     """The row groups of one store, or of all of them, each with its store's name."""
     last: dict[str, bytes] = {}
     with _opened(storage, manifest, file) as parquet:
-        for group in range(parquet.num_row_groups):
+        with _blaming(storage, manifest, file):
+            stores = _stores_of(parquet)
+        for group, store in enumerate(stores):
+            if wanted not in (store, None):
+                continue
             with _blaming(storage, manifest, file):
-                store = _store_of(parquet, group)
-                if wanted not in (store, None):
-                    continue
                 table = parquet.read_row_group(group, columns=_LOCAL_COLUMNS, use_threads=False)
                 last[store] = _checked_keys(table, last.get(store, b""))
             yield store, table
@@ -273,11 +283,27 @@ class _Proven(RawIOBase):
         self._start, self._content = start, memoryview(content)
 
 
-def _store_of(parquet: Any, group: int) -> str:
-    statistics = parquet.metadata.row_group(group).column(0).statistics
-    if statistics is None or not isinstance(statistics.min, str) or statistics.min != statistics.max:
+def _stores_of(parquet: Any) -> list[str]:
+    """The store of each row group."""
+    named = (parquet.metadata.metadata or {}).get(_STORES_KEY)
+    if named is None:
+        return [_store_in(parquet, group) for group in range(parquet.num_row_groups)]
+    try:
+        stores = json.loads(named)
+    except RecursionError as error:
+        raise pa.ArrowInvalid("its footer names no stores") from error
+    if not isinstance(stores, list) or [type(store) for store in stores] != [str] * parquet.num_row_groups:
+        raise pa.ArrowInvalid("its footer does not name the store of each row group")
+    return stores
+
+
+def _store_in(parquet: Any, group: int) -> str:
+    """The only store that a row group has rows of."""
+    table = parquet.read_row_group(group, columns=["store"], use_threads=False)
+    stores = pc.unique(table.column("store")).to_pylist()
+    if len(stores) != 1 or not isinstance(stores[0], str):
         raise pa.ArrowInvalid(f"its row group {group} does not have the rows of one store")
-    return statistics.min
+    return stores[0]
 
 
 def _checked_keys(table: Table, last: bytes) -> bytes:

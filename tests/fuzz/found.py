@@ -8,14 +8,17 @@ from typing import Any, Final
 
 import msgpack
 import pyarrow as pa
+from pyarrow import parquet as pq
 
 from millpond.processors.distribution.exchange import to_ipc
 from millpond.processors.streams.unpaired_records import UNPAIRED_RECORDS
 from millpond.processors.tables.suppress_buffer import SUPPRESS_BUFFER
 from millpond.processors.tables.time_ordered_buffer import TIME_ORDERED_BUFFER
 from millpond.processors.verbs.key_timers import KEYED_TIMERS
+from millpond.stores.durability.rows import SCHEMA
 from millpond.stores.keys import DATA, LAYOUT_ROW, METADATA, pack_time
 from millpond.stores.layouts import Layout
+from tests.fuzz.durable_readers import COMMIT
 from tests.fuzz.reader import framed
 from tests.fuzz.store_readers import COLUMNS
 
@@ -64,6 +67,22 @@ def _manifest(application: bytes, task: bytes) -> bytes:
         b'{"millpond":2,"application":"%b","task":"%b","fingerprint":"","lineage":"%b","snapshot":null,"deltas":[],'
         b'"bases":[],"crc32":0}' % (application, task, b"a" * 32)
     )
+
+
+def durable_file(schema: pa.Schema = SCHEMA) -> bytes:
+    """A durable file of format 1, of columns with the types of ``SCHEMA``."""
+    metadata = {"millpond.format": "1", "millpond.commit": COMMIT}
+    columns: Any = [["s"], [b"\1a"], [None], [b"v"]]
+    rows = pa.table(columns, schema=schema.with_metadata(metadata))
+    sink = pa.BufferOutputStream()
+    pq.write_table(rows, sink)
+    return sink.getvalue().to_pybytes()
+
+
+def _contradicting_file() -> bytes:
+    """Its footer has statistics of a column that may be null, but the column's nullability is none that exists."""
+    optional, unknown = b"%\x02\x18\x05store", b"%\x0a\x18\x05store"
+    return durable_file().replace(optional, unknown)
 
 
 def _damaged_blob() -> bytes:
@@ -137,5 +156,6 @@ FOUND: Final[tuple[tuple[str, bytes], ...]] = (
     ("manifest", _manifest(b"..", b"0_0")),
     ("manifest", _manifest(b"app", b"a/b")),
     ("position", b"\0\0\0[\0\0"),
+    ("durable file", _contradicting_file()),
     ("seal", b'{"data.mdb":[Infinity,null]}'),
 )

@@ -6,12 +6,15 @@
 import pickle
 import subprocess
 import sys
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from millpond.stores.durability.rows import SCHEMA
 from millpond.stores.serdes import serde
 from tests.fuzz.canary import Executed, nothing_executes
-from tests.fuzz.found import FOUND
+from tests.fuzz.found import FOUND, durable_file
 from tests.fuzz.fuzzer import ROOT
 from tests.fuzz.reader import Reader
 from tests.fuzz.readers import all_readers
@@ -51,8 +54,13 @@ def test_every_reader_reads_its_seeds_and_all_that_was_found_belongs_to_a_reader
 
 
 def test_nothing_unpickles_unless_the_user_has_named_pickle() -> None:
-    for reader in all_readers().values():
+    readers = all_readers()
+    for reader in readers.values():
         watched(reader)(BOMB)
+    # What Arrow before 14.0.1 unpickled as soon as a file was opened.
+    type_: Any = {"ARROW:extension:name": "arrow.py_extension_type", "ARROW:extension:metadata": BOMB}
+    schema = pa.schema([field.with_metadata(type_) for field in SCHEMA])
+    watched(readers["durable file"])(durable_file(schema))
     with pytest.raises(Executed, match="pickle"), nothing_executes():
         serde("pickle").deserialize(BOMB)
 
