@@ -8,9 +8,10 @@ for _package, _module in (("pyspark[sql]", "pyspark"), ("pandas", "pandas"), ("p
     if find_spec(_module) is None:
         raise ConfigurationError(f"running on Spark needs the package {_package}: pip install 'millpond[spark]'")
 
+from millpond.adapters.spark.checkpoint import Checkpoint  # noqa: E402
 from millpond.adapters.spark.session import configure  # noqa: E402
 from millpond.adapters.spark.streams import SparkStreams  # noqa: E402
 from millpond.adapters.spark.unusable import OnError  # noqa: E402
 from millpond.adapters.spark.verbs.pond import Millpond  # noqa: E402
 
-__all__ = ["Millpond", "OnError", "SparkStreams", "configure"]
+__all__ = ["Checkpoint", "Millpond", "OnError", "SparkStreams", "configure"]

@@ -9,14 +9,13 @@ from base64 import b64encode
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, NoReturn, Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
-from millpond.adapters.spark.operator import STATE_NAME
+from millpond.adapters.spark.checkpoint import Checkpoint
 from millpond.adapters.spark.sink import Sink
 from millpond.errors import ConfigurationError
 from millpond.processors.distribution.plan import Plan
@@ -107,7 +106,8 @@ class CommittedStore:
 
     def _manifests(self, session: SparkSession) -> list[Manifest]:
         """The manifests of all tasks of this application that the checkpoint has."""
-        found = _manifests(session, self.checkpoint, self.batch_id)
+        checkpoint = Checkpoint(session, self.checkpoint)
+        found = checkpoint.manifests(self.batch_id)
         mine = [
             one
             for one in found
@@ -115,8 +115,8 @@ class CommittedStore:
             and _topology(one.fingerprint) == _topology(self.plan.fingerprint)
         ]
         if found and not mine:
-            raise _of_another_query(
-                self.checkpoint, f"it holds the state of a topology of application {found[0].application_id!r}"
+            raise checkpoint.of_another_query(
+                f"it holds the state of a topology of application {found[0].application_id!r}"
             )
         return mine
 
@@ -167,73 +167,6 @@ def _shown(reader: Serde[Any]) -> Serde[Any]:
     return TextSerde() if pa.types.is_binary(column.type) and reader.name != BYTES.name else reader
 
 
-def _manifests(session: SparkSession, checkpoint: str, batch_id: int | None) -> list[Manifest]:
-    """The manifests of all tasks of all operators of the query.
-
-    Raises:
-        ConfigurationError: the checkpoint has none for that micro-batch, or those of another query.
-    """
-    if not _files(session, f"{checkpoint}/metadata"):  # asked first: some releases of Spark make what they do not find
-        raise ConfigurationError(
-            f"there is no checkpoint at {checkpoint}; give the query's checkpointLocation, and start the query first"
-        )
-    found: list[Manifest] = []
-    try:
-        for operator in _operators(session, checkpoint):
-            reader = session.read.format("statestore").option("stateVarName", STATE_NAME).option("operatorId", operator)
-            if batch_id is not None:
-                reader = reader.option("batchId", batch_id)
-            rows = reader.load(checkpoint).select("value.manifest").collect()
-            found.extend(Manifest.from_json(row.manifest) for row in rows)
-    except PySparkException as error:
-        _refuse(session, checkpoint, batch_id, f"Spark says: {error}".splitlines()[0], error)
-    if not found:
-        _refuse(session, checkpoint, batch_id, "it holds no state of Python tasks", None)
-    return found
-
-
-def _operators(session: SparkSession, checkpoint: str) -> list[int]:
-    """The operators for Python state of the query; several applications may share a query."""
-    known = session.read.format("state-metadata").load(checkpoint)
-    names = known.select("operatorId", "operatorName").distinct().collect()
-    return sorted(row.operatorId for row in names if row.operatorName.startswith("transformWithState"))
-
-
 def _topology(fingerprint: str) -> str:
     """The fingerprint without the number of partitions, which need not be known to read."""
     return fingerprint.partition("/")[0]
-
-
-def _refuse(
-    session: SparkSession, checkpoint: str, batch_id: int | None, reason: str, error: PySparkException | None
-) -> NoReturn:
-    """Say why there is nothing to read, as far as the checkpoint's files tell it."""
-    batches = sorted(int(name) for name in _files(session, f"{checkpoint}/commits") if name.isdecimal())
-    if not batches:
-        raise ConfigurationError(
-            f"the query with the checkpoint {checkpoint} has not committed a micro-batch yet; its stores can be read "
-            "after the first one"
-        ) from error
-    if batch_id is not None and batch_id not in batches:
-        raise ConfigurationError(
-            f"the checkpoint {checkpoint} has no micro-batch {batch_id}, only {batches[0]} to {batches[-1]}; Spark "
-            "retains as many as spark.sql.streaming.minBatchesToRetain says"
-        ) from error
-    raise _of_another_query(checkpoint, reason) from error
-
-
-def _of_another_query(checkpoint: str, reason: str) -> ConfigurationError:
-    return ConfigurationError(
-        f"the checkpoint {checkpoint} is not that of a query of this topology, application id and sink ({reason}); "
-        "give the checkpointLocation of the query that transform built with them"
-    )
-
-
-def _files(session: SparkSession, place: str) -> list[str]:
-    """The names of the files there; empty if there is no such place."""
-    try:
-        return [path.rpartition("/")[2] for path in session.read.text(place).inputFiles()]
-    except PySparkException as error:
-        if error.getCondition() != "PATH_NOT_FOUND":
-            raise
-        return []

@@ -4,8 +4,12 @@ A command imports what it needs when it runs, so that ``millpond --help`` answer
 """
 
 import sys
+from contextlib import contextmanager
+from importlib import import_module
 from importlib.metadata import version
+from json import dumps
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,13 +17,27 @@ import typer
 from millpond.errors import ConfigurationError, MillpondError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from millpond.adapters.spark.upkeep import QueryState
+    from millpond.processors import Topology
     from millpond.stores.specs import StoreKind
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 bench = typer.Typer(no_args_is_help=True, help="Measure, always beside a peer in the same run.")
 app.add_typer(bench, name="bench")
+state = typer.Typer(no_args_is_help=True, help="Look after the state of a query on Spark.")
+app.add_typer(state, name="state")
 
 JsonFile = Annotated[Path | None, typer.Option("--json", help="also write the figures to this file")]
+CheckpointPlace = Annotated[str, typer.Argument(help="the query's checkpointLocation")]
+StateDir = Annotated[str, typer.Option(help="the job's state_dir, a path or URL")]
+LocalDir = Annotated[Path | None, typer.Option(help="the job's local_dir, to compare the local copies of this machine")]
+BatchNumber = Annotated[int | None, typer.Option(help="the state after this micro-batch; the last one by default")]
+Workers = Annotated[int, typer.Option(min=1, help="files that are read at the same time")]
+TopologyName = Annotated[
+    str | None, typer.Option(help="MODULE:NAME of a topology whose stores' rows are to be read with their serdes")
+]
 
 
 def main() -> None:
@@ -166,6 +184,94 @@ def bench_spark(
     spark.print_results(console, figures)
     if json is not None:
         report.write_json(json, "spark", figures)
+
+
+@state.command("verify")
+def state_verify(
+    checkpoint: CheckpointPlace,
+    state_dir: StateDir,
+    local_dir: LocalDir = None,
+    batch: BatchNumber = None,
+    topology: TopologyName = None,
+    workers: Workers = 4,
+    json: Annotated[Path | None, typer.Option(help="also write the report to this file")] = None,
+) -> None:
+    """Verify durable state, and local copies, to the last byte and row. Changes nothing; the query may be running.
+
+    Exit code 1: something has to be done.
+    """
+    with _query_state(checkpoint, state_dir, local_dir, workers) as query:
+        report = query.verify(batch, _topology(topology))
+    for line in report.lines():
+        typer.echo(line)
+    if json is not None:
+        json.write_text(dumps(report.to_dict(), indent=1) + "\n")
+    if not report.sound:
+        raise typer.Exit(1)
+
+
+@state.command("repair")
+def state_repair(
+    checkpoint: CheckpointPlace,
+    state_dir: StateDir,
+    local_dir: LocalDir = None,
+    batch: BatchNumber = None,
+    topology: TopologyName = None,
+    workers: Workers = 4,
+    orphans: Annotated[bool, typer.Option(help="also delete durable files that no retained micro-batch needs")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="do it; without, it is only said")] = False,
+) -> None:
+    """Verify, say what can be done, and do it with --yes: delete local copies that do not hold, and garbage.
+
+    For durable files that are broken, it says to which micro-batch the query can go back, and how. Exit code 1:
+    something remains to be done.
+    """
+    with _query_state(checkpoint, state_dir, local_dir, workers) as query:
+        report = query.verify(batch, _topology(topology))
+        for line in report.lines():
+            typer.echo(line)
+        for repair in query.repairs(report, orphans=orphans):
+            typer.echo(f"{'doing' if yes else 'with --yes'}: {repair.what}")
+            if yes:
+                repair.do()
+        broken = not report.intact
+        if broken:
+            typer.echo(query.way_back(batch))
+    if broken or not (yes or report.sound):
+        raise typer.Exit(1)
+
+
+@contextmanager
+def _query_state(checkpoint: str, state_dir: str, local_dir: Path | None, workers: int) -> "Iterator[QueryState]":
+    """The state of a query, with a Spark on this machine to read the checkpoint."""
+    from millpond.demo import session
+
+    with TemporaryDirectory(prefix="millpond-") as directory:
+        spark = session.start("millpond state", Path(directory), partitions=1)
+
+        from millpond.adapters.spark.checkpoint import Checkpoint
+        from millpond.adapters.spark.upkeep import QueryState
+        from millpond.stores.durability import Storage
+
+        yield QueryState(Checkpoint(spark, checkpoint), Storage.from_uri(state_dir), local_dir, workers)
+
+
+def _topology(name: str | None) -> "Topology | None":
+    if name is None:
+        return None
+    from millpond.processors import Topology
+
+    module, _, attribute = name.partition(":")
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        found = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigurationError(
+            f"there is no topology {name!r}: {error}; give MODULE:NAME, as in jobs:flights"
+        ) from error
+    if not isinstance(found, Topology):
+        raise ConfigurationError(f"{name!r} is of type {type(found).__name__}; give what StreamsBuilder.build returned")
+    return found
 
 
 def _kind(name: str) -> "StoreKind":

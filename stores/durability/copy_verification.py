@@ -6,13 +6,14 @@ process. No configuration is needed, because the paths of a copy tell backend, s
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from shutil import copyfile, copytree
+from shutil import copyfile, copytree, rmtree
 from tempfile import TemporaryDirectory
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 from millpond.errors import (
     BackendError,
@@ -27,7 +28,6 @@ from millpond.stores.backend import Backend, BackendSupplier
 from millpond.stores.durability.findings import Finding, Severity, Subject
 from millpond.stores.durability.lease import Lease
 from millpond.stores.durability.manifest import FileKind, Manifest
-from millpond.stores.durability.policy import DurabilityPolicy
 from millpond.stores.durability.position import NOWHERE, Position, position_of
 from millpond.stores.durability.restore import entries
 from millpond.stores.durability.seal import DIED, Seal, seal_path
@@ -37,11 +37,16 @@ from millpond.stores.keys import COMMIT_ROW
 from millpond.stores.registry import open_backend, supplier
 
 _DIRECTORY: Final = re.compile(r"(.+?)(?:-v(\d+))?")
+_NEVER_SEALED: Final = 0
+_PATIENCE: Final = 60.0
+"""Seconds to wait for a micro-batch to let go of a copy that is to be deleted."""
+
 _SHOWN: Final = 3
 _SHOWN_BYTES: Final = 32
 
 _Row: TypeAlias = tuple[bytes, bytes]
 _Verdict: TypeAlias = tuple[Severity, Subject, str]
+_Look: TypeAlias = Callable[[str, FormatVersion, Backend], _Verdict | None]
 
 
 @dataclass(frozen=True)
@@ -86,13 +91,13 @@ class CopyPlace:
 
 
 def copies_of(local_dir: Path, manifest: Manifest) -> list[CopyPlace]:
-    """The local copies of the stores of a manifest's task."""
+    """The local copies of the stores of a manifest's task below ``local_dir``."""
     found = (local_dir / manifest.application_id / manifest.task_id).glob("[!.]*/[!.]*")
     return [CopyPlace(directory) for directory in sorted(found) if directory.is_dir()]
 
 
 def verify_copies(
-    storage: Storage, manifest: Manifest, places: Iterable[CopyPlace], policy: DurabilityPolicy
+    storage: Storage, manifest: Manifest, places: Iterable[CopyPlace], newest: Callable[[], Manifest | None]
 ) -> list[Finding]:
     """What is wrong with local copies of the stores of one task, which may be in use.
 
@@ -100,21 +105,21 @@ def verify_copies(
         storage: where the durable files are.
         manifest: the newest one of the task.
         places: the copies.
-        policy: that of the job; it says up to which size copies are sealed.
+        newest: gives the newest one by now, for a copy that a job has moved on meanwhile.
 
     Raises:
         StoreError: a local directory cannot be used, or has no room for a duplicate of a copy.
     """
     findings = []
     for place in places:  # one after the other: there is one lease for all of them
-        verdict = _verdict(storage, manifest, place, policy)
+        verdict = _verdict(place, partial(_content_verdict, storage, manifest, newest))
         if verdict is not None:
             where = str(place.directory)
             findings.append(Finding(*verdict[:2], manifest.application_id, manifest.task_id, where, verdict[2]))
     return findings
 
 
-def _verdict(storage: Storage, manifest: Manifest, place: CopyPlace, policy: DurabilityPolicy) -> _Verdict | None:
+def _verdict(place: CopyPlace, look: _Look) -> _Verdict | None:
     try:
         opener, version = supplier(place.backend), place.version
     except (ConfigurationError, ValueError) as error:
@@ -123,10 +128,10 @@ def _verdict(storage: Storage, manifest: Manifest, place: CopyPlace, policy: Dur
         with _duplicated(place) as duplicate:
             if not duplicate.exists():
                 return None
-            reason = Seal(duplicate, checked_by_engine=opener.checksums, limit=policy.sealed_bytes).fault()
+            reason = Seal(duplicate, checked_by_engine=opener.checksums, limit=_NEVER_SEALED).fault()
             if reason is not None:
                 return _untrusted(reason) if reason == DIED else _broken(reason)
-            return _opened_verdict(storage, manifest, _Copy(opener, duplicate, place.store, version))
+            return _opened_verdict(opener, duplicate, partial(look, place.store, version))
     except BackendInUseError as error:
         return _unchecked(str(error))
 
@@ -152,37 +157,37 @@ def _duplicated(place: CopyPlace) -> Iterator[Path]:
         yield duplicate
 
 
-class _Copy(NamedTuple):
-    """A copy that may be opened."""
-
-    supplier: BackendSupplier
-    directory: Path
-    store: str
-    version: FormatVersion
-
-
-def _opened_verdict(storage: Storage, manifest: Manifest, copy: _Copy) -> _Verdict | None:
+def _opened_verdict(
+    opener: BackendSupplier, directory: Path, look: Callable[[Backend], _Verdict | None]
+) -> _Verdict | None:
     try:
-        with open_backend(copy.supplier, copy.directory) as backend:
-            return _content_verdict(storage, manifest, copy, backend)
+        with open_backend(opener, directory) as backend:
+            return look(backend)
     except StoreFullError:
         raise
     except BackendError as error:
         return _broken(str(error))
 
 
-def _content_verdict(storage: Storage, manifest: Manifest, copy: _Copy, backend: Backend) -> _Verdict | None:
+def _content_verdict(
+    storage: Storage,
+    manifest: Manifest,
+    newest: Callable[[], Manifest | None],
+    store: str,
+    version: FormatVersion,
+    backend: Backend,
+) -> _Verdict | None:
     position = position_of(backend)
     if position == NOWHERE:
         return None
     if position is None:
         return _untrusted("it is of another boot of the machine, or has no position")
-    wanted = _version_at(manifest, position)
+    wanted = _version_at(manifest, position) or _version_at(newest() or manifest, position)
     if wanted is None:
         return _untrusted(f"it is at no commit of the manifest ({manifest.commit}), but at {position.commit}")
     held = (row for row in backend.scan() if row[0] != COMMIT_ROW)
     try:
-        count, first = _differences(held, entries(storage, wanted, copy.store, copy.version))
+        count, first = _differences(held, entries(storage, wanted, store, version))
     except (DurabilityError, FormatError) as error:
         return _unchecked(f"its files are as they were sealed, but there is nothing to compare its rows with: {error}")
     if not count:
@@ -241,3 +246,25 @@ def _untrusted(what: str) -> _Verdict:
 
 def _unchecked(what: str) -> _Verdict:
     return Severity.HARMLESS, Subject.UNCHECKED_COPY, what
+
+
+def discard_copy(directory: Path) -> None:
+    """Delete a local copy, and its seal; the next start restores it.
+
+    Args:
+        directory: where it is, as a finding names it.
+
+    Raises:
+        BackendInUseError: a job has it open.
+        StoreError: it cannot be deleted.
+    """
+    lease = Lease(CopyPlace(directory).task, _PATIENCE)
+    lease.acquire()
+    try:
+        seal_path(directory).unlink(missing_ok=True)
+        with suppress(FileNotFoundError):
+            rmtree(directory)
+    except OSError as error:
+        raise StoreError(f"the local copy in {directory} cannot be deleted: {error}; delete it by hand") from error
+    finally:
+        lease.release()

@@ -107,7 +107,7 @@ class Report:
         copies: how many local copies were compared with them.
         unnamed: files in the tasks' lineages that no given manifest names: earlier micro-batches need them, or they
             are of attempts that lost, or garbage.
-        garbage: those of them that nobody can need any more.
+        garbage: those of them that are beyond the retention, so that nobody can need them.
         other_lineages: files of the same tasks in other lineages: of other sinks' checkpoints, or of deleted ones.
     """
 
@@ -124,6 +124,11 @@ class Report:
         """Whether nothing has to be done."""
         return all(finding.severity is Severity.HARMLESS for finding in self.findings)
 
+    @property
+    def intact(self) -> bool:
+        """Whether the durable state is as it should be."""
+        return not self.of(Severity.BROKEN)
+
     def of(self, severity: Severity) -> list[Finding]:
         """The findings of that severity."""
         return [finding for finding in self.findings if finding.severity is severity]
@@ -134,7 +139,7 @@ class Report:
             yield str(finding)
             yield f"    to do: {finding.cure}"
         yield f"{self.tasks} tasks: {_told(self.read)} read to the end, {self.copies} local copies compared"
-        yield f"not named here: {_told(self.unnamed)}, of which {_told(self.garbage)} are garbage"
+        yield f"not named here: {_told(self.unnamed)}, of which {_told(self.garbage)} are beyond the retention"
         if self.other_lineages.files:
             yield f"of other lineages: {_told(self.other_lineages)}; delete them only if their checkpoint is deleted"
         counts = ", ".join(f"{len(self.of(severity))} {severity}" for severity in reversed(Severity))

@@ -50,10 +50,10 @@ def verify(
     Args:
         storage: where the durable files are.
         manifests: gives the manifests to verify, of one version of each task or of several. It is called again if files
-            have gone meanwhile; then it leaves out those that nobody may open any more.
+            have gone or local copies have moved on meanwhile, and then gives those that may be opened by now.
         specs: the stores whose rows are to be read: ``{application_id: topology.stores}``.
         local_dirs: where local copies may be; they are compared with the newest manifest of their task.
-        policy: that of the job: it says what is garbage, and how copies are sealed.
+        policy: that of the job; what is garbage depends on it.
         workers: how many files and stores are read at the same time; 1 is the least burden.
 
     Raises:
@@ -63,13 +63,17 @@ def verify(
     given, chosen = manifests(), policy or DurabilityPolicy()
     tasks, lineages = _newest(given, _task), _newest(given, _lineage)
     copies = {(local, task): copies_of(local, manifest) for local in local_dirs for task, manifest in tasks.items()}
+
+    def newest(task: str) -> Manifest | None:
+        return _newest(manifests(), _task).get(task)
+
     with ThreadPoolExecutor(workers, "millpond-verify") as pool:
         files = _verified(pool, storage, given)
         found = [
             [finding for file in files.values() for finding in file.findings],
             [finding for manifest in given for finding in _chain_findings(storage, manifest)],
             *pool.map(lambda rows: _row_findings(storage, *rows), _readable(given, files, specs or {})),
-            *pool.map(lambda one: verify_copies(storage, tasks[one[1]], copies[one], chosen), copies),
+            *pool.map(lambda at: verify_copies(storage, tasks[at[1]], copies[at], partial(newest, at[1])), copies),
             *pool.map(partial(_schema_findings, storage), sorted({manifest.application_id for manifest in given})),
         ]
         strays = list(pool.map(partial(_strays, storage, chosen, given), lineages.values()))

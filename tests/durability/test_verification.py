@@ -210,6 +210,21 @@ def test_garbage_that_is_collected_meanwhile_is_no_finding(tmp_path: Path) -> No
     state.close()
 
 
+def test_copies_that_a_job_moves_on_meanwhile_are_compared_where_they_stand(tmp_path: Path) -> None:
+    manifests = committed(tmp_path, "lmdb")
+
+    def given() -> list[Manifest]:
+        found = manifests[-1:]
+        if len(manifests) == 3:
+            with task(tmp_path, "lmdb") as state:
+                for number in range(3, 7):
+                    manifests.append(commit(state, manifests[-1], number))
+        return found
+
+    report = verify(Storage.from_uri(tmp_path / "state"), given, specs=SPECS, local_dirs=[tmp_path / "local"])
+    assert (report.findings, report.copies, len(manifests)) == ((), 2, 7)
+
+
 @pytest.mark.parametrize("backend", PERSISTENT)
 def test_a_copy_that_differs_under_a_right_seal_is_found(tmp_path: Path, backend: str) -> None:
     manifest = committed(tmp_path, backend)[-1]

@@ -1,0 +1,99 @@
+"""A query's checkpoint: its micro-batches, and the manifests that it keeps for them.
+
+Rule of this module: it reads what Spark has committed and changes nothing, so the query may keep running.
+"""
+
+from dataclasses import dataclass
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from millpond.adapters.spark.operator import STATE_NAME
+from millpond.adapters.spark.session import start_coordinator
+from millpond.errors import ConfigurationError
+from millpond.stores.durability.manifest import Manifest
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The checkpoint of a query.
+
+    Attributes:
+        session: reads it.
+        location: the query's ``checkpointLocation``.
+    """
+
+    session: SparkSession
+    location: str
+
+    def batches(self) -> list[int]:
+        """The micro-batches that were committed and are retained, the first one first."""
+        return sorted(int(name) for name in self._files("commits") if name.isdecimal())
+
+    def manifests(self, batch_id: int | None = None) -> list[Manifest]:
+        """The manifests of all tasks of all operators of the query, of all its applications.
+
+        Args:
+            batch_id: after which micro-batch; None for the last one.
+
+        Raises:
+            ConfigurationError: the checkpoint has none for that micro-batch, or those of another query.
+            FormatError: a manifest is damaged, or of a later release.
+        """
+        if not self._files("metadata"):  # asked first: some releases of Spark make what they do not find
+            raise ConfigurationError(
+                f"there is no checkpoint at {self.location}; give the query's checkpointLocation, and start the query "
+                "first"
+            )
+        start_coordinator(self.session)
+        found: list[Manifest] = []
+        try:
+            for operator in self._operators():
+                reader = self.session.read.format("statestore").option("stateVarName", STATE_NAME)
+                if batch_id is not None:
+                    reader = reader.option("batchId", batch_id)
+                rows = reader.option("operatorId", operator).load(self.location).select("value.manifest").collect()
+                found.extend(Manifest.from_json(row.manifest) for row in rows)
+        except PySparkException as error:
+            raise self._refusal(batch_id, f"Spark says: {error}".splitlines()[0]) from error
+        if not found:
+            raise self._refusal(batch_id, "it holds no state of Python tasks")
+        return found
+
+    def of_another_query(self, reason: str) -> ConfigurationError:
+        """The error for a checkpoint that has other state than what is looked for."""
+        return ConfigurationError(
+            f"the checkpoint {self.location} is not that of a query of this topology, application id and sink "
+            f"({reason}); give the checkpointLocation of the query that transform built with them"
+        )
+
+    def _operators(self) -> list[int]:
+        """The operators for Python state of the query; several applications may share a query."""
+        known = self.session.read.format("state-metadata").load(self.location)
+        names = known.select("operatorId", "operatorName").distinct().collect()
+        return sorted(row.operatorId for row in names if row.operatorName.startswith("transformWithState"))
+
+    def _refusal(self, batch_id: int | None, reason: str) -> ConfigurationError:
+        """Why there is nothing to read, as far as the checkpoint's files tell it."""
+        batches = self.batches()
+        if not batches:
+            return ConfigurationError(
+                f"the query with the checkpoint {self.location} has not committed a micro-batch yet; its stores can be "
+                "read after the first one"
+            )
+        if batch_id is not None and batch_id not in batches:
+            return ConfigurationError(
+                f"the checkpoint {self.location} has no micro-batch {batch_id}, only {batches[0]} to {batches[-1]}; "
+                "Spark retains as many as spark.sql.streaming.minBatchesToRetain says"
+            )
+        return self.of_another_query(reason)
+
+    def _files(self, part: str) -> list[str]:
+        """The names of the files there; empty if there is no such place."""
+        try:
+            files = self.session.read.text(f"{self.location}/{part}").inputFiles()
+        except PySparkException as error:
+            if error.getCondition() != "PATH_NOT_FOUND":
+                raise
+            return []
+        return [path.rpartition("/")[2] for path in files]

@@ -1,0 +1,124 @@
+"""The upkeep of a query's state: verify it, repair it, and go back to an earlier micro-batch.
+
+Rule of this module: it knows where a job on Spark keeps what; what is verified and repaired is up to
+``millpond.stores.durability``.
+"""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from millpond.adapters.spark.checkpoint import Checkpoint
+from millpond.errors import ConfigurationError, FormatError
+from millpond.processors.runtime.topology import Topology
+from millpond.stores.durability.findings import Report
+from millpond.stores.durability.manifest import Manifest
+from millpond.stores.durability.policy import DurabilityPolicy
+from millpond.stores.durability.repair import Repair, repairs_of_copies, repairs_of_garbage
+from millpond.stores.durability.storage import Storage
+from millpond.stores.durability.verification import DEFAULT_WORKERS, Specs, newest_sound, verify
+
+
+@dataclass(frozen=True)
+class QueryState:
+    """The state of one query.
+
+    Attributes:
+        checkpoint: the query's.
+        storage: where its durable files are.
+        local_dir: the job's ``local_dir``, on this machine; None if local copies are none of our business.
+        workers: how many files are read at the same time.
+    """
+
+    checkpoint: Checkpoint
+    storage: Storage
+    local_dir: Path | None = None
+    workers: int = DEFAULT_WORKERS
+
+    def verify(self, batch_id: int | None = None, topology: Topology | None = None) -> Report:
+        """Verify the state after a micro-batch; None for the last one, the only one to which local copies belong.
+
+        Raises:
+            ConfigurationError: there is no such micro-batch, or the state is that of another topology.
+        """
+        return verify(
+            self.storage,
+            partial(self.checkpoint.manifests, batch_id),
+            specs={} if topology is None else self._specs(topology, batch_id),
+            local_dirs=self._local_dirs() if batch_id is None else (),
+            workers=self.workers,
+        )
+
+    def _specs(self, topology: Topology, batch_id: int | None) -> Specs:
+        """The stores of the applications that run the topology."""
+        found = {
+            manifest.application_id: topology.stores
+            for manifest in self.checkpoint.manifests(batch_id)
+            if manifest.fingerprint.partition("/")[0] == topology.fingerprint
+        }
+        if not found:
+            raise self.checkpoint.of_another_query("it holds no state of this topology")
+        return found
+
+    def _local_dirs(self) -> Collection[Path]:
+        """Where tasks have their local copies: a directory for each sink."""
+        if self.local_dir is None or not self.local_dir.is_dir():
+            return ()
+        return sorted(path for path in self.local_dir.iterdir() if path.is_dir() and not path.name.startswith("."))
+
+    def way_back(self, batch_id: int | None = None) -> str:
+        """To which micro-batch before that one, or before the last one, the query can go back, and how."""
+        batches = self.checkpoint.batches()
+        last = batches[-1] if batch_id is None else batch_id
+        earlier = [batch for batch in reversed(batches) if batch < last]
+        sound = newest_sound(self.storage, self._versions(earlier), workers=self.workers)
+        if sound is None:
+            return (
+                "No earlier micro-batch that the checkpoint retains is whole: put undamaged copies of the files back, "
+                "or start anew with another application id and checkpoint."
+            )
+        return self._way_back_to(sound, batches[-1])
+
+    def _versions(self, batches: Collection[int]) -> Iterator[tuple[int, list[Manifest]]]:
+        for batch in batches:
+            try:
+                manifests = self.checkpoint.manifests(batch)
+            except (ConfigurationError, FormatError):
+                continue  # nobody can go back to what Spark cannot read
+            yield batch, manifests
+
+    def _way_back_to(self, batch_id: int, last: int) -> str:
+        first = batch_id + 1
+        return f"""\
+To go back to micro-batch {batch_id}, whose files are all whole:
+ 1. Stop the query, and keep a copy of {self.checkpoint.location}.
+ 2. There, delete the files of later micro-batches: offsets/<n> and commits/<n> for n from {first} on, and below state/
+    every file whose name begins with a number above {first}, such as {first + 1}.changelog or {first + 1}.zip. On a
+    local disk, delete the hidden files beside them as well, such as offsets/.{first}.crc.
+ 3. Set the output back to micro-batch {batch_id}, or write to a new place: the rows of micro-batches {first} to {last}
+    come again, cut into micro-batches anew. Spark's file sink, Delta Lake and others that go by the number of a
+    micro-batch would leave out rows of numbers that they have.
+ 4. Start the query with the same checkpoint."""
+
+    def repairs(self, report: Report, *, orphans: bool) -> Iterator[Repair]:
+        """What can be done by itself about what was found.
+
+        Args:
+            report: what was found.
+            orphans: also delete durable files that no micro-batch can need to which Spark can go back.
+
+        Raises:
+            ConfigurationError: the checkpoint cannot be read.
+        """
+        yield from repairs_of_copies(report)
+        if orphans:
+            newest = self.checkpoint.manifests()
+            yield from repairs_of_garbage(self.storage, newest, self._retention(newest))
+
+    def _retention(self, newest: Collection[Manifest]) -> DurabilityPolicy:
+        """What a job retains by default, and all that the first of the checkpoint's micro-batches names."""
+        first = {one.directory: one.files for one in self.checkpoint.manifests(self.checkpoint.batches()[0])}
+        policy = DurabilityPolicy()
+        spans = [one.sequence - (files[0].sequence if (files := first.get(one.directory)) else 0) for one in newest]
+        return replace(policy, retained_commits=max([policy.retained_commits, *spans]))

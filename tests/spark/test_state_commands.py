@@ -1,0 +1,135 @@
+"""``millpond state``: what it says of a query's state, what it repairs, and the way back that it tells is one."""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from pyspark.sql import SparkSession
+
+from millpond.adapters.spark import SparkStreams
+from millpond.cli import main
+from millpond.processors import Consumed, Materialized, Produced, StreamsBuilder
+
+pytestmark = pytest.mark.spark
+
+DDL = "key string, value long, timestamp long"
+BATCHES = 3
+
+builder = StreamsBuilder()
+_numbers = builder.stream("numbers", Consumed("string", "int64"))
+_counted = _numbers.group_by_key().count(Materialized("counts"))
+_counted.to_stream().to("totals", Produced(schema="key string, value long"))
+topology = builder.build()
+del builder
+
+
+class Query:
+    """A query of one task, each of whose micro-batches counts one more record of every key."""
+
+    def __init__(self, spark: SparkSession, directory: Path) -> None:
+        self._spark = spark
+        self.directory = directory
+        self.checkpoint = directory / "checkpoint"
+        self.streams = SparkStreams(
+            topology,
+            application_id="job",
+            state_dir=str(directory / "state"),
+            local_dir=str(directory / "local"),
+            partitions=1,
+            backend="lmdb",
+        )
+        for batch in range(BATCHES):
+            rows = spark.createDataFrame([(f"key {key}", key, batch) for key in range(10)], DDL)
+            rows.coalesce(1).write.mode("append").parquet(str(directory / "in"))
+
+    def run(self) -> None:
+        """All micro-batches that there are to run."""
+        files = self._spark.readStream.schema(DDL).option("maxFilesPerTrigger", 1).parquet(str(self.directory / "in"))
+        output = self.streams.transform({"numbers": files}).writeStream.format("noop")
+        output.option("checkpointLocation", str(self.checkpoint)).trigger(availableNow=True).start().awaitTermination()
+
+    def counts(self) -> set[int]:
+        rows = self.streams.read_store("counts", str(self.checkpoint)).collect()
+        assert len(rows) == 10
+        return {row.value for row in rows}
+
+
+@pytest.fixture
+def query(spark: SparkSession, tmp_path: Path) -> Iterator[Query]:
+    partitions = spark.conf.get("spark.sql.shuffle.partitions")
+    query = Query(spark, tmp_path)
+    query.run()
+    yield query
+    spark.conf.set("spark.sql.shuffle.partitions", str(partitions))
+
+
+def test_damage_is_named_local_copies_are_repaired_and_the_query_goes_back_to_the_micro_batch_that_is_told(
+    query: Query, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory, checkpoint = query.directory, query.checkpoint
+
+    def state(command: str, *options: str, place: Path = checkpoint) -> tuple[int, str]:
+        places = [str(place), "--state-dir", str(directory / "state"), "--local-dir", str(directory / "local")]
+        monkeypatch.setattr(sys, "argv", ["millpond", "state", command, *places, *options])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return int(ended.value.code or 0), "".join(capsys.readouterr())
+
+    for options, place, message in (
+        ([], directory / "elsewhere", "there is no checkpoint at"),
+        (["--batch", "17"], checkpoint, f"no micro-batch 17, only 0 to {BATCHES - 1}"),
+        (["--topology", "no_such_module:it"], checkpoint, "there is no topology"),
+        (["--topology", f"{__name__}:DDL"], checkpoint, "is of type str; give what"),
+    ):
+        code, said = state("verify", *options, place=place)
+        assert code == 2
+        assert message in said
+
+    report = directory / "report.json"
+    code, said = state("verify", "--topology", f"{__name__}:topology", "--json", str(report))
+    assert code == 0
+    assert "\nsound: 0 broken, 0 healable, 0 harmless findings\n" in said
+    written: Any = json.loads(report.read_text())
+    assert (written["tasks"], written["read"]["files"], written["copies"]) == (1, BATCHES, 1)
+
+    (copy,) = (directory / "local").rglob("counts-v2")
+    with (copy / "data.mdb").open("ab") as file:
+        file.write(b"more")
+    for command in ("verify", "repair"):
+        code, said = state(command)
+        assert code == 1
+        assert f"healable: local copy of task '0_0' of 'job', {copy}: its file data.mdb has" in said
+    assert f"with --yes: delete the local copy {copy}" in said
+    assert copy.exists()
+    assert state("repair", "--yes", "--orphans")[0] == 0
+    assert not copy.exists()
+
+    newest = max((directory / "state").rglob("*.parquet"))
+    data = bytearray(newest.read_bytes())
+    data[len(data) // 3] ^= 1
+    newest.write_bytes(data)
+    code, said = state("repair", "--yes")
+    assert code == 1
+    assert f"broken: durable file of task '0_0' of 'job', {newest}: " in said
+    assert f"To go back to micro-batch {BATCHES - 2}, whose files are all whole" in said
+
+    first = BATCHES - 1
+    assert f"offsets/<n> and commits/<n> for n from {first} on, and below state/" in said
+    assert f"every file whose name begins with a number above {first}, " in said
+    for part, last in (("offsets", first - 1), ("commits", first - 1), ("state", first)):
+        for path in list((checkpoint / part).rglob("*")):
+            number = path.name.removeprefix(".").partition(".")[0]
+            if path.is_file() and number.isdecimal() and int(number) > last:
+                path.unlink()
+    assert query.counts() == {BATCHES - 1}
+    query.run()
+    assert query.counts() == {BATCHES}
+    code, said = state("verify")
+    assert code == 0
+    assert "not named here: 1 files" in said
