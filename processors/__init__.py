@@ -15,6 +15,7 @@ from millpond.processors.dsl.wiring.global_table import GlobalKTable
 from millpond.processors.options.join_windows import JoinWindows
 from millpond.processors.options.joins import Joined, StreamJoined
 from millpond.processors.options.materialized import Materialized
+from millpond.processors.options.on_error import OnError
 from millpond.processors.options.records import Consumed, Grouped, Produced, Repartitioned
 from millpond.processors.options.suppressed import Suppressed
 from millpond.processors.options.windowed_serdes import SessionWindowedSerde, TimeWindowedSerde
@@ -22,6 +23,7 @@ from millpond.processors.options.windows import EmitStrategy, SessionWindows, Sl
 from millpond.processors.runtime.batch import Batch
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.driver import Record, TopologyDriver
+from millpond.processors.runtime.failures import DeadLetter
 from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.runtime.punctuation import Punctuation, PunctuationType
 from millpond.processors.runtime.record_processor import RecordProcessor
@@ -36,6 +38,7 @@ __all__ = [
     "CogroupedKStream",
     "Consumed",
     "CounterName",
+    "DeadLetter",
     "EmitStrategy",
     "GlobalKTable",
     "Grouped",
@@ -46,6 +49,7 @@ __all__ = [
     "KStream",
     "KTable",
     "Materialized",
+    "OnError",
     "Processor",
     "ProcessorContext",
     "Produced",

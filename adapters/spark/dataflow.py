@@ -11,6 +11,7 @@ from functools import cached_property, reduce
 from pyspark.sql import DataFrame
 
 from millpond.adapters.spark.counters import counting_ddl, report_counts
+from millpond.adapters.spark.dead_letters import ErrorHandling
 from millpond.adapters.spark.group_keys import group_keys
 from millpond.adapters.spark.map_side import ProcessAndSend, ProcessToSink, SendCompletion, SendToTasks
 from millpond.adapters.spark.operator import EXCHANGE_DDL, Stage, TaskOperator
@@ -32,6 +33,7 @@ class Dataflow:
         plan: what runs where.
         inputs: for each topic, its prepared rows and how they are read.
         sink: the rows that come out.
+        handling: what happens to records that cannot be processed.
         completion: a DataFrame any row of which says that the inputs are complete; None if nothing ever does.
         metrics: the first part of the names of the query's metrics.
     """
@@ -39,6 +41,7 @@ class Dataflow:
     plan: Plan
     inputs: Mapping[str, tuple[DataFrame, TopicSource]]
     sink: SinkColumns
+    handling: ErrorHandling
     completion: DataFrame | None = None
     metrics: str = "millpond"
 
@@ -63,7 +66,7 @@ class Dataflow:
 
     def _map_only(self, frame: DataFrame, source: TopicSource) -> DataFrame:
         assert isinstance(source, Source)
-        process = ProcessToSink(self.plan.readers[source.topic], source, self.sink)
+        process = ProcessToSink(self.plan.readers[source.topic], source, self.sink, self.handling)
         rows = frame.mapInArrow(process, counting_ddl(self.sink.ddl))
         return report_counts(rows, f"{self.metrics}.{source.topic}", SKIP_REASONS)
 
@@ -74,9 +77,9 @@ class Dataflow:
         send: SendToTasks | ProcessAndSend
         if plan.is_map_side(part):
             assert isinstance(source, Source)
-            send = ProcessAndSend(part, source, Router(plan, part, self._numbers))
+            send = ProcessAndSend(part, source, Router(plan, part, self._numbers), self.handling)
         else:
-            send = SendToTasks(source, Route(plan, source.topic, self._numbers))
+            send = SendToTasks(source, Route(plan, source.topic, self._numbers), self.handling)
         blobs = frame.mapInArrow(send, counting_ddl(EXCHANGE_DDL))
         level = min(map(plan.entry_level, plan.all_readers(source.topic)))
         return level, report_counts(blobs, f"{self.metrics}.{source.topic}", SKIP_REASONS)
@@ -89,7 +92,7 @@ class Dataflow:
             decoders[topic] = Decoder.of_repartition_topic(topic, consumed)
         sinks: list[SinkColumns | None] = [None] * (len(plan.stages) - 1) + [self.sink]
         return [
-            Stage(plan, self._numbers, {part.index: part for part in parts}, decoders, sink, settings)
+            Stage(plan, self._numbers, {part.index: part for part in parts}, decoders, sink, settings, self.handling)
             for parts, sink in zip(plan.stages, sinks, strict=True)
         ]
 

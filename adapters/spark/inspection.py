@@ -4,8 +4,6 @@ Rule of this module: it reads what a query has committed and changes nothing, so
 would write as the bytes of a serde is meant to be looked at here, and is shown as text.
 """
 
-import json
-from base64 import b64encode
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -17,6 +15,7 @@ from pyspark.sql import types as T
 
 from millpond.adapters.spark.checkpoint import Checkpoint
 from millpond.adapters.spark.sink import Sink
+from millpond.adapters.spark.text import TextSerde
 from millpond.errors import ConfigurationError
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.options.records import Produced
@@ -119,32 +118,6 @@ class CommittedStore:
                 f"it holds the state of a topology of application {found[0].application_id!r}"
             )
         return mine
-
-
-class TextSerde(Serde[Any]):
-    """Values of any type as text: as JSON as far as they have a form in it, with bytes in base64, or else as ``str``.
-
-    It has the name of the JSON serde because its columns are those of JSON.
-    """
-
-    name = "json"
-
-    def serialize(self, value: Any) -> bytes:
-        try:
-            text = _encode(value)
-        except (TypeError, ValueError, RecursionError):
-            text = str(value)
-        return text.encode(errors="backslashreplace")
-
-    def deserialize(self, data: bytes) -> Any:
-        return data.decode()
-
-
-def _without_json(value: object) -> str:
-    return b64encode(value).decode() if isinstance(value, bytes | bytearray | memoryview) else str(value)
-
-
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_without_json).encode
 
 
 def plain_rows(spec: StoreSpec, schema: str | None, optional: Collection[str]) -> Sink:

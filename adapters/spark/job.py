@@ -8,13 +8,14 @@ from datetime import datetime
 from typing import Final, Self
 from uuid import uuid4
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
+from millpond.adapters.spark.dead_letters import ErrorHandling, read_dead_letters
 from millpond.adapters.spark.session import check_operator, start_coordinator
-from millpond.adapters.spark.unusable import OnError
 from millpond.adapters.spark.worker import StateSettings
 from millpond.errors import ConfigurationError, StateConflictError
 from millpond.processors.distribution.plan import Plan
+from millpond.processors.options.on_error import OnError
 from millpond.processors.runtime.stream_time_reset import StreamTimeReset
 from millpond.stores.backend import BackendSupplier
 from millpond.stores.directory import check_plain_name
@@ -83,7 +84,7 @@ class Job:
         if partitions is not None and partitions < 1:
             raise ConfigurationError(f"partitions must be 1 or more, not {partitions}")
         storage = Storage.from_uri(state_dir)
-        reaction, distance, moment = _reaction(on_error), _distance(max_ahead), _moment(reset_stream_time)
+        reaction, distance, moment = OnError.of(on_error), _distance(max_ahead), _moment(reset_stream_time)
         return cls(application_id, storage, local_dir, partitions, backend, reaction, distance, policy, moment)
 
     def part(self, name: str) -> Self:
@@ -94,6 +95,27 @@ class Job:
         """
         check_plain_name("name", name)
         return replace(self, application_id=f"{self.application_id}.{name}")
+
+    def handling(self, name: str, unit: TimeUnit) -> ErrorHandling:
+        """What a query of the sink or verb ``name`` does about records that it cannot process.
+
+        Args:
+            name: of the sink or the verb.
+            unit: what their timestamps count.
+        """
+        return ErrorHandling(self.on_error, self.storage, self.application_id, name, uuid4().hex, unit)
+
+    def dead_letters(self, name: str | None) -> DataFrame:
+        """The dead letters of the sink or verb ``name``, or of all.
+
+        Raises:
+            ConfigurationError: no session is active.
+            DurabilityError: the storage failed.
+        """
+        session = SparkSession.getActiveSession()
+        if session is None:
+            raise ConfigurationError("no Spark session is active in this thread; start one before reading dead letters")
+        return read_dead_letters(session, self.storage, self.application_id, name)
 
     def partition_count(self, session: SparkSession) -> int:
         """How many tasks share the work of each sub-topology."""
@@ -171,12 +193,3 @@ def _retaining(policy: DurabilityPolicy | None, batches: int) -> DurabilityPolic
             f"{needed} or more, or lower that setting"
         )
     return policy
-
-
-def _reaction(on_error: str | OnError) -> OnError:
-    try:
-        return OnError(on_error)
-    except ValueError:
-        raise ConfigurationError(
-            f"on_error is {on_error!r}; give one of {', '.join(repr(policy.value) for policy in OnError)}"
-        ) from None

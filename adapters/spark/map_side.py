@@ -13,10 +13,11 @@ import pyarrow as pa
 from pyspark.taskcontext import TaskContext
 
 from millpond.adapters.spark.counters import counts_row, without_counts
+from millpond.adapters.spark.dead_letters import ErrorHandling
 from millpond.adapters.spark.records import Source
 from millpond.adapters.spark.sink import SinkColumns, SinkRows
 from millpond.adapters.spark.unusable import TopicSource
-from millpond.adapters.spark.worker import tune_worker
+from millpond.adapters.spark.worker import short_errors, tune_worker
 from millpond.processors.distribution.exchange import (
     EXCHANGE_SCHEMA,
     WINDOW_ROWS,
@@ -36,18 +37,25 @@ _CHUNK_BYTES: Final = 8 << 20
 class SendToTasks:
     """Sends the records of one source topic to the tasks that read it."""
 
-    def __init__(self, source: TopicSource, route: Route) -> None:
+    def __init__(self, source: TopicSource, route: Route, handling: ErrorHandling) -> None:
         self._source = source
         self._route = route
+        self._handling = handling
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         tune_worker()
+        with short_errors():
+            yield from self._send(batches)
+
+    def _send(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         split = _split()
         writer = BlobWriter(split)
-        reader = self._source.reader(split)
+        box = self._handling.box(f"{self._source.topic}-{split}")
+        reader = self._source.reader(split, box.bury)
         for chunk in _chunks(batches):
             records, keys = reader.rows(chunk)
             yield from _blob_rows(self._route.send(records, keys, writer))
+        box.write()
         yield from _counted(EXCHANGE_SCHEMA, reader.skipped)
 
 
@@ -65,16 +73,17 @@ class SendCompletion:
 class ProcessAndSend:
     """Runs one source topic through a sub-topology that keeps nothing, and sends what comes out to other tasks."""
 
-    def __init__(self, part: Subtopology, source: Source, router: Router) -> None:
+    def __init__(self, part: Subtopology, source: Source, router: Router, handling: ErrorHandling) -> None:
         self._part = part
         self._source = source
         self._router = router
+        self._handling = handling
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         split = _split()
         writer = BlobWriter(split)
         counts: Counter[str] = Counter()
-        for outputs in _process(self._part, self._source, split, batches, counts):
+        for outputs in _process(self._part, self._source, self._handling, batches, counts):
             yield from _blob_rows(self._router.send(outputs, writer))
         yield from _counted(EXCHANGE_SCHEMA, counts)
 
@@ -82,15 +91,16 @@ class ProcessAndSend:
 class ProcessToSink:
     """Runs one source topic through a sub-topology that keeps nothing, straight into the sink."""
 
-    def __init__(self, part: Subtopology, source: Source, sink: SinkColumns) -> None:
+    def __init__(self, part: Subtopology, source: Source, sink: SinkColumns, handling: ErrorHandling) -> None:
         self._part = part
         self._source = source
         self._sink = sink
+        self._handling = handling
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         counts: Counter[str] = Counter()
         rows = SinkRows(self._sink)
-        for outputs in _process(self._part, self._source, _split(), batches, counts):
+        for outputs in _process(self._part, self._source, self._handling, batches, counts):
             for table in rows.to_tables(outputs, WINDOW_ROWS):
                 yield from without_counts(table).to_batches()
         yield from _counted(self._sink.schema, counts)
@@ -117,13 +127,21 @@ def _chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 def _process(
-    part: Subtopology, source: Source, split: int, batches: Iterator[pa.RecordBatch], counts: Counter[str]
+    part: Subtopology,
+    source: Source,
+    handling: ErrorHandling,
+    batches: Iterator[pa.RecordBatch],
+    counts: Counter[str],
 ) -> Iterator[Outputs]:
     """What the sub-topology makes of the rows; at the end ``counts`` holds what was skipped and what it counted."""
     tune_worker()
-    reader = source.reader(split)
-    task = Task(part, {}, split)
-    yield from run_split(task, source.topic, chain.from_iterable(map(reader.batches, _chunks(batches))))
+    split = _split()
+    box = handling.box(f"{source.topic}-{split}")
+    reader = source.reader(split, box.bury)
+    with short_errors():
+        task = Task(part, {}, split, policy=box.policy)
+        yield from run_split(task, source.topic, chain.from_iterable(map(reader.batches, _chunks(batches))))
+    box.write()
     counts.update(reader.skipped)
     counts.update(task.counters)
 

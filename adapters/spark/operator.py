@@ -6,7 +6,7 @@ anywhere leaves only files that no manifest names.
 """
 
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -16,8 +16,9 @@ import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from millpond.adapters.spark.counters import counts_row, without_counts
+from millpond.adapters.spark.dead_letters import ErrorHandling
 from millpond.adapters.spark.sink import SinkColumns, SinkRows
-from millpond.adapters.spark.worker import StateSettings, task_state, tune_worker
+from millpond.adapters.spark.worker import StateSettings, short_errors, task_state, tune_worker
 from millpond.errors import FormatError
 from millpond.processors.distribution.exchange import (
     EXCHANGE_SCHEMA,
@@ -53,6 +54,7 @@ class Stage:
         decoders: how the records of each topic that they read are decoded.
         sink: the sink's rows, if this operator is the one that writes them; None where its output goes to others.
         settings: where state lives.
+        handling: what happens to records for which a user's function fails.
     """
 
     plan: Plan
@@ -61,6 +63,7 @@ class Stage:
     decoders: dict[str, Decoder]
     sink: SinkColumns | None
     settings: StateSettings
+    handling: ErrorHandling
 
     @cached_property
     def tasks(self) -> dict[int, tuple[int, int]]:
@@ -79,22 +82,24 @@ class TaskOperator(StatefulProcessor):
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[pd.DataFrame]:
         tune_worker()
-        number = int(key[0])
+        with short_errors():
+            yield from self._handle(int(key[0]), rows)
+
+    def _handle(self, number: int, rows: Iterator[Any]) -> Iterator[pd.DataFrame]:
         index, partition = self._stage.tasks[number]
         part = self._stage.parts.get(index)
         blobs = _blobs(number, rows)
         if part is None:
             yield _frame(pa.Table.from_batches([to_record_batch(blobs)]))
         elif not part.stores:
-            yield from self._run(Task(part, {}, partition, wall_clock=_now()), partition, blobs)
+            yield from self._run(part, {}, partition, blobs)
         else:
             yield from self._run_with_state(part, partition, blobs)
 
     def _run_with_state(self, part: Subtopology, partition: int, blobs: Collection[Blob]) -> Iterator[pd.DataFrame]:
         before = self._read_manifest()
         with task_state(self._stage.settings, part, partition) as state:
-            task = Task(part, state.open(before), partition, wall_clock=_now(), reset=self._stage.settings.reset)
-            yield from self._run(task, partition, blobs)
+            yield from self._run(part, state.open(before), partition, blobs)
             after = state.commit()
         self._manifest.update((STATE_VERSION, after.to_json()))
 
@@ -110,9 +115,14 @@ class TaskOperator(StatefulProcessor):
             )
         return Manifest.from_json(text)
 
-    def _run(self, task: Task, partition: int, blobs: Collection[Blob]) -> Iterator[pd.DataFrame]:
+    def _run(
+        self, part: Subtopology, stores: Mapping[str, Any], partition: int, blobs: Collection[Blob]
+    ) -> Iterator[pd.DataFrame]:
         """Everything that comes out of the task, in frames of a good size."""
         stage = self._stage
+        box = stage.handling.box(f"task-{part.index}_{partition}")
+        reset = stage.settings.reset
+        task = Task(part, stores, partition, wall_clock=_now(), policy=box.policy, reset=reset)
         router = Router(stage.plan, task.subtopology, stage.group_keys)
         writer = BlobWriter(partition)
         rows = None if stage.sink is None else SinkRows(stage.sink)
@@ -121,6 +131,7 @@ class TaskOperator(StatefulProcessor):
                 yield from _to_tasks(outputs, router, writer)
             else:
                 yield from map(_frame, rows.to_tables(outputs, WINDOW_ROWS))
+        box.write()
         if task.counters:
             schema = EXCHANGE_SCHEMA if stage.sink is None else stage.sink.schema
             yield _pandas(counts_row(schema, task.counters))

@@ -15,10 +15,11 @@ import pyarrow.compute as pc
 
 from millpond.adapters.spark.changes import changing
 from millpond.adapters.spark.event_times import EventTimes
-from millpond.adapters.spark.unusable import REMEDY, OnError, Unusable, positions
+from millpond.adapters.spark.unusable import REMEDY, Bury, Unusable, positions
 from millpond.errors import SerdeError
 from millpond.processors.distribution.exchange import Run, windows
 from millpond.processors.distribution.execution import Decoder
+from millpond.processors.options.on_error import OnError
 from millpond.processors.runtime.batch import Batch
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.verbs.change_feed import Change
@@ -57,9 +58,9 @@ class Source:
         key_serde = self.key_serde if self.decode_key else None
         return Decoder(self.topic, key_serde, self.value_serde, self.key, self.value, REMEDY)
 
-    def reader(self, split: int) -> "RecordReader":
-        """A reader for one split."""
-        return RecordReader(self, split)
+    def reader(self, split: int, bury: Bury | None = None) -> "RecordReader":
+        """A reader for one split; ``bury`` takes the records that it leaves out, if they are to be kept."""
+        return RecordReader(self, split, bury)
 
 
 class RecordReader:
@@ -69,10 +70,10 @@ class RecordReader:
         skipped: how many records were left out so far, by reason.
     """
 
-    def __init__(self, source: Source, split: int) -> None:
+    def __init__(self, source: Source, split: int, bury: Bury | None = None) -> None:
         self._source = source
-        self._unusable = Unusable(source.topic, source.on_error, split)
-        self._judges = source.on_error is OnError.SKIP
+        self._unusable = Unusable(source.topic, source.on_error, split, bury)
+        self._judges = source.on_error is not OnError.FAIL
 
     @property
     def skipped(self) -> Counter[str]:

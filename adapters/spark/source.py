@@ -16,8 +16,8 @@ from millpond.adapters.spark.column_types import check_leaf_types, check_operati
 from millpond.adapters.spark.event_times import EventTimes
 from millpond.adapters.spark.names import named
 from millpond.adapters.spark.records import Source
-from millpond.adapters.spark.unusable import OnError
 from millpond.errors import ConfigurationError
+from millpond.processors.options.on_error import OnError
 from millpond.processors.options.records import Consumed
 from millpond.stores.serdes import BYTES, JSON, MSGPACK, Serde, serde
 from millpond.stores.times import TimeUnit

@@ -14,9 +14,9 @@ from millpond.adapters.spark.job import DEFAULT_MAX_AHEAD, Job
 from millpond.adapters.spark.session import check_workers, start_coordinator
 from millpond.adapters.spark.sink import Sink
 from millpond.adapters.spark.source import select_source
-from millpond.adapters.spark.unusable import OnError
 from millpond.errors import ConfigurationError
 from millpond.processors.distribution.plan import Plan, make_plan
+from millpond.processors.options.on_error import OnError
 from millpond.processors.runtime.topology import Topology
 from millpond.stores.backend import BackendSupplier
 from millpond.stores.durability.policy import DurabilityPolicy
@@ -36,7 +36,8 @@ class SparkStreams:
             It is part of the state and cannot be changed later. Ideally a multiple of the shuffle partitions.
         backend: the backend of stores that do not name one: a name, a URL or a supplier; by default the session's
             ``spark.millpond.backend``, or else ``rocksdb``.
-        on_error: what happens to a record that cannot be processed: ``"fail"`` or ``"skip"``.
+        on_error: what happens to a record that cannot be processed, or for which a function of yours fails: ``"fail"``,
+            ``"skip"`` or ``"dead-letter"``.
         max_ahead: how far a timestamp may be ahead of the clock of the worker that reads it; one that is further ahead
             cannot be processed (``on_error``), because it would move stream time for all. None, or a longer time, is
             for timestamps that do not follow the wall clock.
@@ -113,7 +114,8 @@ class SparkStreams:
             for topic, node in plan.topics.items()
         }
         check_workers(session)
-        flow = Dataflow(plan, prepared, output, complete)
+        handling = self._job.handling(plan.sink, TimeUnit.MILLISECOND)
+        flow = Dataflow(plan, prepared, output, handling, complete)
         if not plan.stages:
             return flow.without_operators()
         return flow.with_operators(self._job.settings(session, plan, TimeUnit.MILLISECOND))
@@ -156,6 +158,23 @@ class SparkStreams:
         found = CommittedStore(plan, self._job.application_id, self._job.storage, store, checkpoint, batch_id)
         rows = plain_rows(found.spec, schema, optional)
         return found.frame(session, rows, rows.ddl)
+
+    def dead_letters(self, name: str | None = None) -> DataFrame:
+        """The records that ``on_error="dead-letter"`` has left out, with what is known of each.
+
+        The columns are ``failed_at`` (timestamp), ``application``, ``name`` (of the sink), ``topic``, ``operator``
+        (null for an unusable input record), ``task``, ``query``, ``batch_id`` (bigint), ``reason`` (a counter),
+        ``error``, ``key`` and ``value`` (text), ``timestamp`` (the record's), ``key_bytes`` and ``value_bytes``
+        (binary, where the record has bytes). The query may be running: the DataFrame has the files of when it is made.
+
+        Args:
+            name: of the sink; by default all.
+
+        Raises:
+            ConfigurationError: no session is active.
+            DurabilityError: the storage failed.
+        """
+        return self._job.dead_letters(name)
 
 
 def _session(inputs: Mapping[str, DataFrame]) -> SparkSession:

@@ -5,8 +5,7 @@ Rule of this module: nothing is left out without being counted, and an error tel
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from enum import StrEnum
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +14,9 @@ import pyarrow.compute as pc
 from millpond.adapters.spark.event_times import EventTimes
 from millpond.errors import RecordError
 from millpond.processors.distribution.execution import Decoder, shown
+from millpond.processors.options.on_error import OnError
 from millpond.processors.runtime.counters import CounterName
+from millpond.processors.runtime.failures import DeadLetter
 
 SKIP_REASONS: Final = (
     CounterName.DROPPED_NULL_KEY,
@@ -26,18 +27,10 @@ SKIP_REASONS: Final = (
 )
 """Why a record is unusable."""
 
+Bury: TypeAlias = Callable[[DeadLetter], None]
+"""Takes dead letters."""
 
-REMEDY: Final = "clean the input, or set on_error='skip' to leave such records out and count them"
-
-
-class OnError(StrEnum):
-    """What happens to a record that cannot be processed."""
-
-    FAIL = "fail"
-    """The query fails with an error that names topic, column and row; nothing of the micro-batch is committed."""
-
-    SKIP = "skip"
-    """The record is left out and counted in the query's progress, under ``observedMetrics``."""
+REMEDY: Final = "clean the input, or leave such records out with on_error='skip' or 'dead-letter'"
 
 
 class SplitReader(Protocol):
@@ -62,8 +55,8 @@ class TopicSource(Protocol):
     def decoder(self) -> Decoder:
         """How what travels becomes what processors see."""
 
-    def reader(self, split: int) -> SplitReader:
-        """A reader for one split."""
+    def reader(self, split: int, bury: Bury | None = None) -> SplitReader:
+        """A reader for one split; ``bury`` takes the records that it leaves out, if they are to be kept."""
 
 
 class Unusable:
@@ -74,8 +67,9 @@ class Unusable:
         seen: how many rows came before those that are read now.
     """
 
-    def __init__(self, topic: str, on_error: OnError, split: int) -> None:
+    def __init__(self, topic: str, on_error: OnError, split: int, bury: Bury | None = None) -> None:
         self.skipped: Counter[str] = Counter()
+        self._bury = bury
         self.seen = 0
         self._topic = topic
         self._on_error = on_error
@@ -90,7 +84,7 @@ class Unusable:
         if not refused:
             return table
         names = table.column_names
-        self.refuse(refused, reason, column, lambda row: {name: table[name][row].as_py() for name in names}, detail)
+        self.refuse(refused, reason, column, lambda row: {name: _entry(table[name], row) for name in names}, detail)
         mask = np.ones(table.num_rows, dtype=bool)
         mask[refused] = False
         return table.filter(pa.array(mask))
@@ -131,14 +125,41 @@ class Unusable:
             return
         if self._on_error is not OnError.FAIL:
             self.skipped[reason.value] += len(refused)
+            for row in refused if self._bury is not None else ():
+                self._bury_row(row, reason, column, entries_of(row), detail)
             return
         entries = shown(entries_of(refused[0]))
+        fault = self._fault(refused[0], reason, column)
+        raise RecordError(f"topic {self._topic!r}: {fault} ({entries}){detail and f': {detail}'}; {REMEDY}")
+
+    def _fault(self, row: int, reason: CounterName, column: str) -> str:
         fault = reason.removeprefix("dropped-").replace("-", " ")
-        raise RecordError(
-            f"topic {self._topic!r}: column {column!r}: {fault} in row "
-            f"{self.seen + refused[0]} of Spark partition {self._split} ({entries}){detail and f': {detail}'}; "
-            f"{REMEDY}"
+        return f"column {column!r}: {fault} in row {self.seen + row} of Spark partition {self._split}"
+
+    def _bury_row(self, row: int, reason: CounterName, column: str, entries: Mapping[str, Any], detail: str) -> None:
+        """Keep an unusable row; what is neither its key nor its time is its value."""
+        assert self._bury is not None
+        rest = {name: entry for name, entry in entries.items() if name not in ("key", "timestamp")}
+        self._bury(
+            DeadLetter(
+                operator="",
+                task_id=f"split-{self._split}",
+                topics=(self._topic,),
+                reason=reason.value,
+                error=f"{self._fault(row, reason, column)}{detail and f': {detail}'}",
+                key=entries.get("key"),
+                value=rest["value"] if list(rest) == ["value"] else rest,
+                timestamp=entries.get("timestamp"),
+            )
         )
+
+
+def _entry(column: Any, row: int) -> Any:
+    """An entry as a Python object, or as text if Python has none for it, such as a time after the year 9999."""
+    try:
+        return column[row].as_py()
+    except (ValueError, OverflowError, pa.ArrowException):
+        return str(column.slice(row, 1))
 
 
 def positions(mask: Any) -> list[int]:

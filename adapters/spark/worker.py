@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from zipimport import zipimporter
 
+from millpond.errors import RecordError
 from millpond.processors.runtime.stream_time_reset import StreamTimeReset
 from millpond.processors.runtime.subtopology import Subtopology
 from millpond.stores.backend import BackendSupplier
@@ -80,6 +81,19 @@ def tune_worker() -> None:
     for place, finder in list(sys.path_importer_cache.items()):
         if isinstance(finder, zipimporter):
             del sys.path_importer_cache[place]
+
+
+@contextmanager
+def short_errors() -> Iterator[None]:
+    """Have Spark report the error of a record by its message alone, without the 8 KB of a worker's stack before it.
+
+    The message says where the function failed. A worker ends after an error, so nothing else is reported like that.
+    """
+    try:
+        yield
+    except RecordError:
+        os.environ["SPARK_HIDE_TRACEBACK"] = "1"
+        raise
 
 
 @contextmanager

@@ -73,11 +73,15 @@ def table(builder: StreamsBuilder, topic: str = "in", *, versioned: bool = False
     return builder.table(topic, Consumed(TEXT, MSGPACK), materialized)
 
 
-def windowed(builder: StreamsBuilder, windows: Any, emit: EmitStrategy = EmitStrategy.ON_WINDOW_UPDATE) -> KStream:
-    windows_of = stream(builder).group_by_key().windowed_by(windows).emit_strategy(emit)
+def windowed(
+    builder: StreamsBuilder,
+    windows: TimeWindows | SlidingWindows | SessionWindows,
+    emit: EmitStrategy = EmitStrategy.ON_WINDOW_UPDATE,
+) -> KStream:
+    grouped = stream(builder).group_by_key()
     if isinstance(windows, SessionWindows):
-        return windows_of.aggregate(list, added, merged).to_stream()
-    return windows_of.aggregate(list, added).to_stream()
+        return grouped.windowed_by(windows).emit_strategy(emit).aggregate(list, added, merged).to_stream()
+    return grouped.windowed_by(windows).emit_strategy(emit).aggregate(list, added).to_stream()
 
 
 class Doubling(RecordProcessor):

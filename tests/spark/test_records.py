@@ -1,25 +1,31 @@
 """What becomes of the rows of a Spark partition: no worker and no session is needed to tell."""
 
+import os
 import time
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 pytest.importorskip("pyspark")
 
 from millpond.adapters.spark import OnError
+from millpond.adapters.spark.dead_letters import ErrorHandling
 from millpond.adapters.spark.event_times import EventTimes
 from millpond.adapters.spark.map_side import ProcessAndSend, ProcessToSink, SendToTasks
 from millpond.adapters.spark.records import RecordReader, Source
 from millpond.adapters.spark.sink import Sink
+from millpond.adapters.spark.worker import short_errors
 from millpond.errors import RecordError, SerdeError
 from millpond.processors import Consumed, Produced, StreamsBuilder
 from millpond.processors.distribution.exchange import EXCHANGE_SCHEMA, Blob, gather, windows
 from millpond.processors.distribution.plan import make_plan
 from millpond.processors.distribution.router import Route, Router
+from millpond.stores.durability.storage import Storage
 from millpond.stores.serdes import Serde
 from millpond.stores.times import MAX_TIME, TimeUnit
 
@@ -67,6 +73,10 @@ def source(keys: CountingSerde, values: CountingSerde) -> Callable[..., Source]:
     return make
 
 
+def handling(on_error: str, uri: str = "") -> ErrorHandling:
+    return ErrorHandling(OnError(on_error), Storage(uri), "app", "out", "run", TimeUnit.MILLISECOND)
+
+
 def rows(*records: tuple[bytes | None, bytes | None, int | None]) -> pa.RecordBatch:
     columns: Any = zip(*records, strict=True)
     types = (pa.binary(), pa.binary(), pa.int64())
@@ -94,7 +104,7 @@ def test_on_the_map_side_each_key_and_value_is_read_once(
     )
     (part,) = builder.build().subtopologies
     sink = Sink("out", "value string", pa.schema([("value", pa.string())]), None, None)
-    process = ProcessToSink(part, source("skip"), sink)
+    process = ProcessToSink(part, source("skip"), sink, handling("skip"))
     came_out = pa.Table.from_batches(process(iter([rows(*MIXED)])))
     assert came_out["value"].to_pylist() == [*(f"V{i}" for i in range(100)), None, None]
     assert (
@@ -113,7 +123,7 @@ def test_records_sent_on_from_the_map_side_were_read_once(
     words.group_by_key().count().to("counts")
     plan = make_plan(builder.build(), None, 2)
     (part,) = plan.map_side
-    send = ProcessAndSend(part, source("fail"), Router(plan, part, NUMBERS))
+    send = ProcessAndSend(part, source("fail"), Router(plan, part, NUMBERS), handling("fail"))
     assert sum(batch.num_rows for batch in send(iter([rows(*GOOD[:50]), rows(*GOOD[50:])]))) == 2
     assert set(keys.read.values()) == set(values.read.values()) == {1}
 
@@ -124,7 +134,7 @@ def test_records_sent_as_they_are_are_read_by_their_task_alone(
     builder = StreamsBuilder()
     builder.stream("words", Consumed(keys, values)).group_by_key().count().to("counts", Produced(schema="value long"))
     plan = make_plan(builder.build(), None, 2)
-    send = SendToTasks(source("fail"), Route(plan, "words", NUMBERS))
+    send = SendToTasks(source("fail"), Route(plan, "words", NUMBERS), handling("fail"))
     blobs = pa.Table.from_batches(send(iter([rows(*GOOD)])))
     assert not keys.read
     assert not values.read
@@ -159,7 +169,7 @@ def test_records_sent_as_they_are_are_judged_where_unusable_ones_are_skipped(
     builder = StreamsBuilder()
     builder.stream("words", Consumed(keys, values)).group_by_key().count().to("counts", Produced(schema="value long"))
     plan = make_plan(builder.build(), None, 2)
-    send = SendToTasks(source("skip"), Route(plan, "words", NUMBERS))
+    send = SendToTasks(source("skip"), Route(plan, "words", NUMBERS), handling("skip"))
     came_out = pa.Table.from_batches(send(iter([rows(*MIXED)])))
     counted = '{"dropped-null-key": 1, "dropped-bad-timestamp": 1, "dropped-bad-value": 2, "dropped-bad-key": 1}'
     assert came_out["millpond_counters"].to_pylist() == [None, None, counted]
@@ -223,7 +233,7 @@ def test_a_timestamp_far_ahead_of_the_wall_clock_fails_and_says_what_to_do(
     message = (
         r"topic 'words': column 'at': future timestamp in row 100 of Spark partition 7 \(.*timestamp=4102444800000\): "
         r"2100-01-01T00:00:00\+00:00 is more than 1 day, 0:00:00 \(max_ahead\) ahead of the wall clock, 20\d\d-.*; "
-        r"if .* set max_ahead=None or a longer one; clean the input, or set on_error='skip'"
+        r"if .* set max_ahead=None or a longer one; clean the input, or leave such records out with"
     )
     with pytest.raises(RecordError, match=message):
         reader.rows(table) if sent else list(reader.batches(table))
@@ -239,3 +249,45 @@ def test_timestamps_too_far_ahead_are_skipped_and_counted_and_none_is_without_a_
     assert reader.rows(table)[0].num_rows == 1
     assert reader.skipped == {"dropped-future-timestamp": 3}
     assert RecordReader(source("fail", None), 0).rows(table)[0].num_rows == 4
+
+
+def test_what_is_left_out_is_kept_with_the_reason_and_once_however_often_it_is_read(
+    source: Callable[..., Source], keys: CountingSerde, values: CountingSerde, tmp_path: Path
+) -> None:
+    builder = StreamsBuilder()
+    builder.stream("words", Consumed(keys, values)).map_values(int, name="number").to(
+        "out", Produced(schema="value long")
+    )
+    (part,) = builder.build().subtopologies
+    sink = Sink("out", "value long", pa.schema([("value", pa.int64())]), None, None)
+    process = ProcessToSink(part, source("dead-letter"), sink, handling("dead-letter", str(tmp_path)))
+    for _ in range(2):
+        came_out = process(iter([rows((b"a", b"1", 1), (b"b", b"x", 2), (b"c", b"bad\xff", 3), (b"d", b"2", -4))]))
+        assert pa.Table.from_batches(came_out)["value"].to_pylist() == [1, None]
+    (file,) = (tmp_path / "app" / "dead-letters" / "out").iterdir()
+    assert file.name == "run-static-words-0.parquet"
+    letters = pq.read_table(file)
+    assert set(zip(*letters.select(["name", "topic", "query", "batch_id"]).to_pydict().values(), strict=True)) == {
+        ("out", "words", "run", None)
+    }
+    assert list(zip(*letters.drop_columns(["failed_at", "error", "timestamp"]).to_pydict().values(), strict=True)) == [
+        ("app", "out", "words", None, "split-0", "run", None, "dropped-bad-timestamp", "d", "2", b"d", b"2"),
+        ("app", "out", "words", None, "split-0", "run", None, "dropped-bad-value", "c", "YmFk/w==", b"c", b"bad\xff"),
+        ("app", "out", "words", "number", "0_0", "run", None, "dropped-user-error", "b", "x", None, None),
+    ]
+    assert [str(error).partition(":")[0] for error in letters["error"].to_pylist()] == [
+        "column 'at'",
+        "column 'v'",
+        "ValueError",
+    ]
+    assert letters["timestamp"].cast(pa.int64()).to_pylist() == [-4_000, 3_000, 2_000]
+
+
+def test_an_error_of_a_record_is_reported_by_its_message_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SPARK_HIDE_TRACEBACK", raising=False)
+    with pytest.raises(OSError, match="disk"), short_errors():
+        raise OSError("disk")
+    assert "SPARK_HIDE_TRACEBACK" not in os.environ
+    with pytest.raises(RecordError), short_errors():
+        raise RecordError("one record")
+    assert os.environ["SPARK_HIDE_TRACEBACK"]

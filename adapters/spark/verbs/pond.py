@@ -11,7 +11,6 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import types as T
 
 from millpond.adapters.spark.job import DEFAULT_MAX_AHEAD, Job
-from millpond.adapters.spark.unusable import OnError
 from millpond.adapters.spark.verbs.arguments import (
     INPUT,
     On,
@@ -31,6 +30,7 @@ from millpond.adapters.spark.verbs.sink import announced_columns
 from millpond.adapters.spark.verbs.tolerance import Timed, within
 from millpond.errors import ConfigurationError
 from millpond.processors.options.joins import JoinType
+from millpond.processors.options.on_error import OnError
 from millpond.processors.verbs.aggregate import WINDOW, AggregatedRows, Windows, aggregate
 from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.processors.verbs.apply import apply_topology
@@ -69,8 +69,8 @@ class Millpond:
         partitions: how many tasks share the work of each verb; by default ``spark.sql.shuffle.partitions``. It is part
             of the state and cannot be changed later.
         backend: a name, a URL or a supplier; by default the session's ``spark.millpond.backend``, or else ``rocksdb``.
-        on_error: what happens to a row that cannot be processed (no key, no time, an unknown operation): ``"fail"`` or
-            ``"skip"``.
+        on_error: what happens to a row that cannot be processed (no key, no time, an unknown operation), or for which a
+            processor fails: ``"fail"``, ``"skip"`` or ``"dead-letter"``.
         max_ahead: how far a time may be ahead of the clock of the worker that reads it; one that is further ahead
             cannot be processed (``on_error``), because it would move stream time for all. None, or a longer time, is
             for times that do not follow the wall clock.
@@ -420,6 +420,20 @@ class Millpond:
             raise ConfigurationError(f"no verb of this Millpond is called {verb!r}, only {sorted(self._verbs)}")
         run, made = self._verbs[verb]
         return run.store(made, store, checkpoint, batch_id)
+
+    def dead_letters(self, name: str | None = None) -> DataFrame:
+        """The rows that ``on_error="dead-letter"`` has left out, with what is known of each.
+
+        The columns are those of ``SparkStreams.dead_letters``.
+
+        Args:
+            name: of a verb; by default all verbs.
+
+        Raises:
+            ConfigurationError: no session is active.
+            DurabilityError: the storage failed.
+        """
+        return self._runner.job.dead_letters(name)
 
     def _result(
         self,

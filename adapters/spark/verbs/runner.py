@@ -13,6 +13,7 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from millpond.adapters.spark.dataflow import Dataflow
+from millpond.adapters.spark.dead_letters import ErrorHandling
 from millpond.adapters.spark.event_times import EventTimes
 from millpond.adapters.spark.inspection import CommittedStore
 from millpond.adapters.spark.job import Job
@@ -78,7 +79,8 @@ class VerbRunner:
         session = inputs[0].frame.sparkSession
         check_workers(session)
         complete = self.complete if streaming else session.range(1)
-        return VerbRun(self.job.part(name), name, session, list(inputs), evolution, complete, streaming)
+        handling = self.job.handling(name, TimeUnit.MICROSECOND)
+        return VerbRun(self.job.part(name), name, session, list(inputs), evolution, handling, complete, streaming)
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,7 @@ class VerbRun:
     session: SparkSession
     inputs: Sequence[RowInput]
     evolution: Evolution
+    handling: ErrorHandling
     complete: DataFrame | None
     streaming: bool
 
@@ -151,7 +154,7 @@ class VerbRun:
         columns = columns or self._columns(verb.schema)
         sources = {rows.role: (rows.selected(), self._source(rows, verb, value_serde)) for rows in self.inputs}
         sink = row_sink(verb.name, traveling(columns), verb.parts)
-        flow = Dataflow(plan, sources, sink, self.complete, f"millpond.{self.name}")
+        flow = Dataflow(plan, sources, sink, self.handling, self.complete, f"millpond.{self.name}")
         # Static DataFrames start from empty state, so whatever ran before under this name is none of their business.
         job = self.job if self.streaming else self.job.part(f"static-{plan.fingerprint.replace('/', '-')}")
         rows = to_columns(

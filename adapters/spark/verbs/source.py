@@ -11,8 +11,9 @@ import pyarrow as pa
 
 from millpond.adapters.spark.changes import changing
 from millpond.adapters.spark.event_times import EventTimes
-from millpond.adapters.spark.unusable import REMEDY, OnError, Unusable
+from millpond.adapters.spark.unusable import REMEDY, Bury, Unusable
 from millpond.processors.distribution.execution import Decoder
+from millpond.processors.options.on_error import OnError
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.verbs.verb import Input
 from millpond.stores.serdes import Serde
@@ -48,17 +49,17 @@ class RowSource:
         """How what travels becomes what processors see."""
         return Decoder(self.topic, None, self.value_serde, self.key, "value", REMEDY)
 
-    def reader(self, split: int) -> "RowReader":
-        """A reader for one split."""
-        return RowReader(self, split)
+    def reader(self, split: int, bury: Bury | None = None) -> "RowReader":
+        """A reader for one split; ``bury`` takes the rows that it leaves out, if they are to be kept."""
+        return RowReader(self, split, bury)
 
 
 class RowReader:
     """Reads the rows of one split, applying the policy for unusable ones."""
 
-    def __init__(self, source: RowSource, split: int) -> None:
+    def __init__(self, source: RowSource, split: int, bury: Bury | None = None) -> None:
         self._source = source
-        self._unusable = Unusable(source.topic, source.on_error, split)
+        self._unusable = Unusable(source.topic, source.on_error, split, bury)
 
     @property
     def skipped(self) -> Counter[str]:
