@@ -186,6 +186,26 @@ def bench_spark(
         report.write_json(json, "spark", figures)
 
 
+@bench.command("damage")
+def bench_damage(
+    backend: Annotated[list[str] | None, typer.Option(help="may be repeated; lmdb and rocksdb by default")] = None,
+    flips: Annotated[int, typer.Option(help="at most so many in each file; 0 flips every bit")] = 200,
+    directory: Annotated[Path | None, typer.Option(help="where the files go")] = None,
+    json: JsonFile = None,
+) -> None:
+    """What becomes of single-bit flips in every file of a small state: harmless, healed, refused or silent."""
+    from rich.console import Console
+
+    from millpond.bench import damage, report
+
+    figures = damage.run(backend or ["lmdb", "rocksdb"], flips, directory=directory)
+    damage.print_results(Console(width=max(Console().width, 110)), figures)
+    if json is not None:
+        report.write_json(json, "damage", figures)
+    if any(row.get("silent") for row in figures["files"]):
+        raise typer.Exit(1)
+
+
 @state.command("verify")
 def state_verify(
     checkpoint: CheckpointPlace,
