@@ -427,6 +427,43 @@ def test_what_goes_wrong_in_a_rule_names_the_rule_the_key_and_the_time_and_keeps
         assert [record.value for record in driver.read("out")] == [{"calls": 1}, {"calls": 2}]
 
 
+def test_a_record_or_timer_that_fails_has_no_effect_where_such_are_left_out() -> None:
+    def process(context: KeyContext) -> Iterator[Row]:
+        time = micros(context.time)
+        context.state.set([*context.state.get([]), time])
+        yield {"states": context.state.get()}
+        if time == 5:
+            context.set_timer(timedelta(microseconds=10), "kept")
+            context.set_timer(timedelta(microseconds=20), "moved")
+        if time == 7:
+            context.cancel_timer("kept")
+            context.set_timer(timedelta(microseconds=1), "moved")
+            context.set_timer(timedelta(microseconds=1), "new")
+            raise KeyError("price")
+
+    class Rule(Calling):
+        def on_timer(self, key: Any, timer: Timer, context: KeyContext) -> Any:
+            context.state.delete()
+            if timer.name == "kept":
+                raise ValueError("timer")
+            return [{"timer": timer.name, "at": micros(context.time)}]
+
+    with TopologyDriver(topology(Rule(process), lateness=0), on_error="dead-letter") as driver:
+        driver.pipe_all("input", packed([Arrival("a", time) for time in (5, 7, 9)]))
+        driver.pipe_all("input", packed([Arrival("b", 40)]))
+        assert [record.value for record in driver.read("out")] == [
+            {"states": [5]},
+            {"states": [5, 9]},
+            {"timer": "moved", "at": 25},
+            {"states": [40]},
+        ]
+        assert driver.counters["out:dropped-user-error"] == 2
+        assert [(letter.key, letter.timestamp, letter.error) for letter in driver.dead_letters] == [
+            ("a", 7, "process of Rule at 1970-01-01T00:00:00.000007 UTC: KeyError: 'price'"),
+            ("a", 15, "on_timer of Rule at 1970-01-01T00:00:00.000015 UTC: ValueError: timer"),
+        ]
+
+
 def test_a_row_counts_as_it_was_when_it_was_yielded() -> None:
     def process(context: KeyContext) -> Iterator[Row]:
         row = {}
