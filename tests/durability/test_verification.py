@@ -12,6 +12,7 @@ import pytest
 from millpond.stores.durability import DurabilityPolicy, Manifest, Report, Severity, Storage, Subject, TaskState, verify
 from millpond.stores.durability.files import write_file
 from millpond.stores.durability.manifest import FileKind, new_commit_id
+from millpond.stores.durability.repair import repairs_of_copies, repairs_of_garbage
 from millpond.stores.durability.rows import SCHEMA
 from millpond.stores.durability.schema_log import evolve_schemas
 from millpond.stores.durability.seal import Seal
@@ -300,6 +301,41 @@ def test_a_copy_of_a_backend_that_is_not_installed_cannot_be_checked(tmp_path: P
     report = verified(tmp_path, manifest)
     assert {finding.subject for finding in report.findings} == {Subject.UNCHECKED_COPY}
     assert "there is no backend 'elsewhere'" in report.findings[0].what
+
+
+@pytest.mark.parametrize("backend", PERSISTENT)
+def test_a_copy_that_must_not_be_used_is_deleted_and_restored(tmp_path: Path, backend: str) -> None:
+    manifest = committed(tmp_path, backend)[-1]
+    wrong, right = copy_of(tmp_path), copy_of(tmp_path, "times-v2")
+    (wrong / {"lmdb": "data.mdb", "rocksdb": "CURRENT"}[backend]).write_bytes(b"rubbish")
+    (repair,) = repairs_of_copies(verified(tmp_path, manifest))
+    assert repair.what == f"delete the local copy {wrong}; the next start restores it"
+    repair.do()
+    assert (wrong.exists(), right.exists()) == (False, True)
+    with task(tmp_path, backend) as state:
+        counts: Any = state.open(manifest)["counts"]
+        assert dict(counts.scan()) == {f"key {key:04d}": key + 2 for key in range(30)}
+    assert verified(tmp_path, manifest).findings == ()
+
+
+def test_garbage_is_told_and_deleted_and_nothing_else(tmp_path: Path) -> None:
+    storage = Storage.from_uri(tmp_path / "state")
+    manifests: list[Manifest] = []
+    with task(tmp_path, policy=DurabilityPolicy(max_deltas=2, retained_commits=4)) as state:
+        for number in range(12):
+            manifests.append(commit(state, manifests[-1] if manifests else None, number, rows=2))
+    assert list(repairs_of_garbage(storage, manifests[-1:], DurabilityPolicy())) == []
+    policy = DurabilityPolicy(retained_commits=4, retained_age=0, retained_forks=0)
+    before = verified(tmp_path, manifests[-1], policy=policy)
+    assert 0 < before.garbage.files < before.unnamed.files
+    (repair,) = repairs_of_garbage(storage, manifests[-1:], policy)
+    assert "beyond the retention" in repair.what
+    assert verified(tmp_path, manifests[-1], policy=policy) == before
+    repair.do()
+    after = verified(tmp_path, *manifests[-5:], policy=policy)
+    assert (after.findings, after.garbage.files) == ((), 0)
+    left = verified(tmp_path, manifests[-1], policy=policy).unnamed.files
+    assert left == before.unnamed.files - before.garbage.files
 
 
 def test_histories_of_schemas_are_checked(tmp_path: Path) -> None:
