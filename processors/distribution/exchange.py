@@ -140,7 +140,7 @@ def gather(blobs: Iterable[Blob], keep_order: Collection[int] = ()) -> Iterator[
     tables: dict[int, list[pa.Table]] = {}
     for (input_, _), parts in queues.items():
         tables.setdefault(input_, []).extend(parts)
-    inputs = {i: pa.concat_tables(parts) for i, parts in tables.items()}
+    inputs = {i: _joined(i, parts) for i, parts in tables.items()}
     if queues and is_complete(placed):
         times = [_times_to_go_by(queue, input_ in keep_order) for (input_, _), queue in queues.items()]
         yield from _interleave(inputs, np.concatenate(times).argsort(kind="stable"))
@@ -167,6 +167,17 @@ def _records(blob: Blob) -> pa.Table:
             "the query, which sends them again"
         ) from error
     return records
+
+
+def _joined(input_: int, parts: Sequence[pa.Table]) -> pa.Table:
+    """The records of an input, which all have the same columns."""
+    try:
+        return pa.concat_tables(parts)
+    except pa.ArrowException as error:
+        raise SerdeError(
+            f"records of input {input_} have other columns than the rest: {error}; restart the query, which sends them "
+            "again"
+        ) from error
 
 
 def _position(blob: Blob) -> tuple[int, int, int]:

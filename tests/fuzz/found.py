@@ -92,6 +92,12 @@ def _damaged_blob() -> bytes:
     return before + struct.pack("<i", 1 << 30) + after
 
 
+def _blobs_that_differ() -> bytes:
+    return b"".join(
+        _blob(key=pa.array([key]), value=pa.array([b"v"]), timestamp=pa.array([5])) for key in (b"binary", "string")
+    )
+
+
 FOUND: Final[tuple[tuple[str, bytes], ...]] = (
     ("terminated key", b""),
     ("terminated key", b"a\0b\0\0"),
@@ -152,6 +158,7 @@ FOUND: Final[tuple[tuple[str, bytes], ...]] = (
         "blobs between tasks",
         _blob(key=pa.array([], pa.binary()), value=pa.array([]), timestamp=pa.array([], pa.int64())),
     ),
+    ("blobs between tasks", _blobs_that_differ()),
     ("manifest", b'{"millpond":true}'),
     ("manifest", _manifest(b"..", b"0_0")),
     ("manifest", _manifest(b"app", b"a/b")),
