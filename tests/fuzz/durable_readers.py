@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory
 from typing import Final
 from unittest.mock import patch
 
@@ -71,7 +71,8 @@ class _Directory:
     """What is read from files, in a directory of its own: one file after the other has the same name."""
 
     def __init__(self) -> None:
-        self._root = Path(mkdtemp(prefix="millpond-fuzz-"))
+        self._removed_with_this = TemporaryDirectory(prefix="millpond-fuzz-")
+        self._root = Path(self._removed_with_this.name)
         self._storage = Storage.from_uri(self._root)
         self._copy = self._root / "copy"
         self._copy.mkdir()
