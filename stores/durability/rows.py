@@ -145,7 +145,7 @@ def fault_in(table: Table, *, deletions: bool) -> str | None:
     faults = {
         "is the position of a local copy": pc.equal(keys, COMMIT_ROW),
         "is neither metadata nor data nor index": pc.greater_equal(keys, BEYOND),
-        "is deleted in a snapshot": pc.and_(values.is_null(), not deletions),
+        "is deleted in a snapshot": pc.and_(values.is_null(), pa.scalar(not deletions)),
         "has a timestamp although it has no value, or is no data": pc.and_not(
             stamped, pc.and_(data, values.is_valid())
         ),
