@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from millpond.adapters.spark.dataflow import Dataflow
 from millpond.adapters.spark.inspection import CommittedStore, plain_rows
 from millpond.adapters.spark.job import DEFAULT_MAX_AHEAD, Job
-from millpond.adapters.spark.session import check_workers, start_coordinator
+from millpond.adapters.spark.session import check_workers
 from millpond.adapters.spark.sink import Sink
 from millpond.adapters.spark.source import select_source
 from millpond.errors import ConfigurationError
@@ -154,7 +154,6 @@ class SparkStreams:
             raise ConfigurationError("no Spark session is active in this thread; start one before reading a store")
         plan = make_plan(self._topology, sink, self._job.partition_count(session))
         check_workers(session)
-        start_coordinator(session)
         found = CommittedStore(plan, self._job.application_id, self._job.storage, store, checkpoint, batch_id)
         rows = plain_rows(found.spec, schema, optional)
         return found.frame(session, rows, rows.ddl)

@@ -18,7 +18,7 @@ from millpond.adapters.spark.event_times import EventTimes
 from millpond.adapters.spark.inspection import CommittedStore
 from millpond.adapters.spark.job import Job
 from millpond.adapters.spark.names import did_you_mean
-from millpond.adapters.spark.session import check_workers, start_coordinator
+from millpond.adapters.spark.session import check_workers
 from millpond.adapters.spark.sink import arrow_schema
 from millpond.adapters.spark.verbs.inputs import RowInput
 from millpond.adapters.spark.verbs.intervals import MONTHS, from_months, traveling
@@ -171,7 +171,6 @@ class VerbRun:
         if name not in verb.stores:
             raise ConfigurationError(f"the verb {self.name!r} shows the stores {sorted(verb.stores)}, not {name!r}")
         plan = make_plan(verb.topology, verb.name, self.job.partition_count(self.session))
-        start_coordinator(self.session)
         parts = verb.stores[name]
         columns = self._columns(schema_of(parts))
         found = CommittedStore(plan, self.job.application_id, self.job.storage, name, checkpoint, batch_id)
