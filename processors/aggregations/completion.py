@@ -13,6 +13,7 @@ from millpond.processors.aggregations.closing import Window
 from millpond.processors.runtime.kept_time import KeptTime
 from millpond.stores.serdes import MSGPACK, Serde
 from millpond.stores.times import MIN_TIME
+from millpond.stores.typed.store import reading
 
 COMPLETION: Final = "completion"
 """What the names of kept times of completions begin with."""
@@ -42,6 +43,7 @@ class Completion:
         self._name = f"changed-{number}"
         self._encode = encode
         self._serde = value_serde
+        self._decode = reading(store.name, "result", value_serde)
         self._by_end = by_end
         kept = self._kept_time.get()
         self._time = MIN_TIME if kept is None else kept
@@ -81,7 +83,7 @@ class Completion:
     def before(self, window: Window) -> Any:
         """The result of a window that has come out before; None if there is none."""
         data = self._changed.get(self._place(window)) if self._changed else None
-        return None if data is None else self._serde.deserialize(data)
+        return None if data is None else self._decode(data)
 
     def let_out_all(self, time: int) -> None:
         """Note that all windows up to ``time`` have come out."""

@@ -15,6 +15,7 @@ from millpond.errors import (
     MillpondError,
     RecordError,
     SerdeError,
+    UnreadableRowError,
     UserFunctionError,
 )
 from millpond.processors.options.on_error import OnError
@@ -113,7 +114,7 @@ class FailurePolicy:
 
 def is_of_record(error: Exception) -> bool:
     """Whether an error that left an operator is that of a user's function, or of a serde, and so of one record."""
-    if isinstance(error, UserFunctionError | MemoryError):
+    if isinstance(error, UserFunctionError | UnreadableRowError | MemoryError):
         return False
     if isinstance(error, MillpondError):
         # A plain ConfigurationError is one of a wrong argument that a function has made of its record.

@@ -27,6 +27,7 @@ from millpond.stores.specs import StoreKind, StoreSpec
 from millpond.stores.times import MIN_TIME
 from millpond.stores.typed.keyvalue import KeyValueStore
 from millpond.stores.typed.set_back import SetBack
+from millpond.stores.typed.store import reading
 
 
 def _set_back(store: KeyValueStore[bytes, bytes], done: SetBack) -> None:
@@ -78,6 +79,8 @@ class WaitingRecords:
         self._kept_time = KeptTime(store, STREAM_TIME)
         self._key_serde = key_serde
         self._value_serdes = value_serdes
+        self._read_key = reading(store.name, "key", key_serde)
+        self._read_value = {side: reading(store.name, "value", serde) for side, serde in value_serdes.items()}
         self._due: list[tuple[int, bytes]] = []
         self._changes = dict.fromkeys(_SIDES, 0)
         self.stream_time = MIN_TIME
@@ -167,8 +170,8 @@ class WaitingRecords:
 
     def _records(self, row: bytes, values: bytes) -> Iterator[Waiting]:
         side = _side_of(row)
-        key = self._key_serde.deserialize(row[2 * TIME_SIZE + 1 :])
-        decode = self._value_serdes[side].deserialize
+        key = self._read_key(row[2 * TIME_SIZE + 1 :])
+        decode = self._read_value[side]
         for part in _parts(values):
             yield Waiting(unpack_time(row, TIME_SIZE), side, key, decode(part))
 

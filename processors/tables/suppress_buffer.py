@@ -28,6 +28,7 @@ from millpond.stores.specs import StoreKind, StoreSpec
 from millpond.stores.times import MAX_TIME
 from millpond.stores.typed.keyvalue import KeyValueStore
 from millpond.stores.typed.set_back import SetBack
+from millpond.stores.typed.store import reading
 
 _BY_KEY, _BY_TIME, _END = b"k", b"t", b"u"
 _TOTALS = struct.Struct(">qq")
@@ -112,6 +113,7 @@ class SuppressBuffer:
         self._store = store
         self._overhead = overhead
         self._serde = value_serde
+        self._read_value = reading(store.name, "value", value_serde)
         self._measure = measure
         self._kept_time = KeptTime(store, STREAM_TIME)
         self._saved_time = self.stream_time = self._kept_time.get()
@@ -221,7 +223,7 @@ class SuppressBuffer:
                 if length < 0:
                     values.append(values[-1] if length == _SAME else None)
                 else:
-                    values.append(self._serde.deserialize(data[offset : offset + length]))
+                    values.append(self._read_value(data[offset : offset + length]))
                     offset += length
         except (struct.error, IndexError) as error:
             raise self._damage(f"the row {row!r}: {data!r}") from error

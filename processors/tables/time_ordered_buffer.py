@@ -34,6 +34,7 @@ from millpond.stores.specs import StoreKind, StoreSpec
 from millpond.stores.times import MAX_TIME, MIN_TIME, Duration, to_millis
 from millpond.stores.typed.keyvalue import KeyValueStore
 from millpond.stores.typed.set_back import SetBack
+from millpond.stores.typed.store import reading
 
 
 def _set_back(store: KeyValueStore[bytes, bytes], done: SetBack) -> None:
@@ -104,6 +105,8 @@ class TimeOrderedBuffer:
         self._grace = spec.grace
         self._key_serde = spec.key_serde
         self._value_serde = spec.value_serde
+        self._read_key = reading(store.name, "key", spec.key_serde)
+        self._read_value = reading(store.name, "value", spec.value_serde)
         self._kept_time = KeptTime(store, STREAM_TIME)
         self._time = self._kept_time.get()
         sequence = store.get_metadata(_SEQUENCE)
@@ -168,8 +171,8 @@ class TimeOrderedBuffer:
         raw = row[8:-8]
         if (raw != _NONE and raw[:1] != _SOME) or (data != _NONE and data[:1] != _SOME):
             raise CorruptStoreError(f"the buffer has a damaged row {row!r}: {data[:40]!r}; restore the store")
-        key = None if raw == _NONE else self._key_serde.deserialize(unterminated(raw[1:]))
-        return key, None if data == _NONE else self._value_serde.deserialize(data[1:]), unpack_time(row)
+        key = None if raw == _NONE else self._read_key(unterminated(raw[1:]))
+        return key, None if data == _NONE else self._read_value(data[1:]), unpack_time(row)
 
     def _save(self, passage: "_Passage") -> None:
         held = [(row, passage.held[row]) for row in passage.waiting]

@@ -86,6 +86,10 @@ class SerdeError(MillpondError, ValueError):
     """A value could not be serialized, or bytes could not be read back."""
 
 
+class UnreadableRowError(CorruptStoreError, SerdeError):
+    """A stored key or value cannot be read: its bytes are damaged, or another serde wrote them."""
+
+
 class DurabilityError(MillpondError):
     """Durable state (deltas, snapshots, manifests) could not be written or read."""
 

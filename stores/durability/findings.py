@@ -86,7 +86,8 @@ class Finding:
 
     def __str__(self) -> str:
         owner = f"task {self.task_id!r} of {self.application_id!r}" if self.task_id else repr(self.application_id)
-        return f"{self.severity}: {self.subject} of {owner}, {self.where}: {self.what}"
+        where = "" if self.where in self.what else f", {self.where}"
+        return f"{self.severity}: {self.subject} of {owner}{where}: {self.what}"
 
 
 class Tally(NamedTuple):
@@ -134,10 +135,10 @@ class Report:
         return [finding for finding in self.findings if finding.severity is severity]
 
     def lines(self) -> Iterator[str]:
-        """The report as text: a line for each finding, with what can be done, and the numbers."""
-        for finding in self.findings:
-            yield str(finding)
-            yield f"    to do: {finding.cure}"
+        """The report as text: a line for each finding, what can be done about each subject, and the numbers."""
+        yield from map(str, self.findings)
+        for subject in dict.fromkeys(finding.subject for finding in self.findings):
+            yield f"about a {subject}: {_CURES[subject]}"
         yield f"{self.tasks} tasks: {_told(self.read)} read to the end, {self.copies} local copies compared"
         yield f"not named here: {_told(self.unnamed)}, of which {_told(self.garbage)} are beyond the retention"
         if self.other_lineages.files:

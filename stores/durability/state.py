@@ -20,8 +20,6 @@ from millpond.errors import (
     CorruptStoreError,
     DurabilityError,
     MissingFileError,
-    RecordError,
-    SerdeError,
     StoreClosedError,
 )
 from millpond.stores.backend import BackendSupplier
@@ -221,8 +219,8 @@ class TaskState:
         """Forget the changes since ``open`` and end the batch: the stores are closed. Without a batch, do nothing.
 
         Args:
-            cause: why. After a ``CorruptStoreError``, or a ``SerdeError`` at a stored row, the local copies are thrown
-                away, so that the next ``open`` restores them instead of running into the same damage.
+            cause: why. After a ``CorruptStoreError`` the local copies are thrown away, so that the next ``open``
+                restores them instead of running into the same damage.
         """
         self._manifest = self._broken = None
         # Whatever fails to close, all of it is let go of, and the lease last.
@@ -259,11 +257,7 @@ class TaskState:
 
 
 def _is_damage(cause: BaseException | None) -> bool:
-    """Whether the error, or one that led to it, may come from rows that are not as they were written.
-
-    An engine reports damage that it finds. What it does not find shows itself where a stored row cannot be read. A
-    record that cannot be read is the record's fault.
-    """
-    while cause is not None and not isinstance(cause, CorruptStoreError | SerdeError | RecordError):
+    """Whether the error, or one that led to it, reports damage, found by the engine or where a row is read."""
+    while cause is not None and not isinstance(cause, CorruptStoreError):
         cause = cause.__cause__ or cause.__context__
-    return isinstance(cause, CorruptStoreError | SerdeError)
+    return cause is not None

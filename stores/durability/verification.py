@@ -84,7 +84,7 @@ def verify(
     return Report(
         findings=tuple(sorted(findings, key=_rank)),
         tasks=len(tasks),
-        read=Tally(len(files), sum(file.size for file in files.values())),
+        read=_sum(Tally(1, file.size) for file in files.values() if file.whole),
         copies=sum(map(len, copies.values())),
         unnamed=_sum(unnamed for unnamed, _ in strays),
         garbage=_sum(expendable for _, expendable in strays),
@@ -119,6 +119,11 @@ class _Verified(NamedTuple):
     size: int
     findings: list[Finding]
     missing: bool = False
+
+    @property
+    def whole(self) -> bool:
+        """Whether it is what was written."""
+        return all(finding.subject is not Subject.FILE for finding in self.findings)
 
 
 def _verified(

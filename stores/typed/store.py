@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
 
-from millpond.errors import ConfigurationError, CorruptStoreError, InvalidKeyError
+from millpond.errors import ConfigurationError, CorruptStoreError, InvalidKeyError, SerdeError, UnreadableRowError
 from millpond.stores.closed import Closed
 from millpond.stores.keys import COMMIT_ROW, DATA, LAYOUT_ROW, METADATA
 from millpond.stores.layouts import Layout
@@ -20,6 +20,23 @@ from millpond.stores.typed.set_back import SetBack
 
 K = TypeVar("K")
 V = TypeVar("V")
+T = TypeVar("T")
+
+
+def reading(store: str, what: str, serde: Serde[T]) -> Callable[[bytes], T]:
+    """The serde's ``deserialize`` for stored bytes: what it cannot read is no record's fault, but the store's."""
+    deserialize = serde.deserialize
+
+    def decode(data: bytes) -> T:
+        try:
+            return deserialize(data)
+        except SerdeError as error:
+            raise UnreadableRowError(
+                f"store {store!r} holds a {what} that cannot be read: {error}; unless another serde wrote it, the row "
+                "is damaged, and the store has to be restored"
+            ) from error
+
+    return decode
 
 
 class Store(ABC, Generic[K, V]):
@@ -42,9 +59,9 @@ class Store(ABC, Generic[K, V]):
         self._value_serde: Serde[Any] = value_serde
         self._encode_key = key_serde.serialize
         self._encode_keys = key_serde.column_serialize
-        self._decode_key = key_serde.deserialize
+        self._decode_key = reading(name, "key", key_serde)
         self._encode_value: Callable[[V], bytes] = value_serde.serialize
-        self._decode_value: Callable[[bytes], V] = value_serde.deserialize
+        self._decode_value = reading(name, "value", value_serde)
         self._scans = OpenScans(f"store {name!r}")
         self._read = transaction.get
         self._read_many = transaction.get_many

@@ -17,7 +17,7 @@ from millpond.stores.times import Instant, to_instant
 from millpond.stores.transaction import Transaction
 from millpond.stores.typed.keyvalue import ReadOnlyKeyValueStore
 from millpond.stores.typed.set_back import SetBack
-from millpond.stores.typed.store import K, Store, V, WritableStore
+from millpond.stores.typed.store import K, Store, V, WritableStore, reading
 
 T = TypeVar("T")
 
@@ -98,7 +98,7 @@ class TimestampedStore(Store[K, ValueAndTimestamp[V]]):
         super().__init__(name, transaction, key_serde, ValueAndTimestampSerde(value_serde), **limits)
         self._value_serde = value_serde
         self._encode_plain = value_serde.serialize
-        self._decode_plain = value_serde.deserialize
+        self._decode_plain = reading(name, "value", value_serde)
 
 
 class ReadOnlyTimestampedKeyValueStore(TimestampedStore[K, V], ReadOnlyKeyValueStore[K, ValueAndTimestamp[V]]):

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from millpond.errors import CorruptFileError, DurabilityError, MissingFileError, SerdeError
+from millpond.errors import CorruptFileError, DurabilityError, MissingFileError, UnreadableRowError
 from millpond.stores.durability import DurabilityPolicy, Manifest, Storage, TaskState, read_rows
 from millpond.stores.keys import DATA
 from millpond.stores.memory import MemoryBackend, MemorySupplier
@@ -277,7 +277,7 @@ def test_a_stored_row_that_cannot_be_read_makes_the_next_open_restore(
         store: Any = state.open(manifest)["counts"]
         engine: Any = next(iter(state._transactions.values())).backend
         engine.write({_row(engine, b"key 007"): b"short"})
-        with pytest.raises(SerdeError) as caught:
+        with pytest.raises(UnreadableRowError, match="'counts' holds a value that cannot be read") as caught:
             store.get("key 007")
         state.rollback(caught.value)
         assert content(state, manifest) == expected()

@@ -361,4 +361,7 @@ def test_a_report_is_data(tmp_path: Path) -> None:
     assert not written["sound"]
     assert [finding["subject"] for finding in written["findings"]] == ["durable file"] * 3
     assert written["findings"][0]["cure"] == report.findings[0].cure
-    assert list(report.lines())[-1] == "NOT SOUND: 3 broken, 0 healable, 0 harmless findings"
+    first, *_, numbers, _, verdict = report.lines()
+    assert first.startswith(f"broken: durable file of task '0_0' of 'app': the file {report.findings[0].where} is gone")
+    assert numbers == "1 tasks: 0 files (0 bytes) read to the end, 0 local copies compared"
+    assert verdict == "NOT SOUND: 3 broken, 0 healable, 0 harmless findings"

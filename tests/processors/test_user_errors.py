@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from millpond.errors import BackendError, UserFunctionError
+from millpond.errors import BackendError, SerdeError, UnreadableRowError, UserFunctionError
 from millpond.processors import (
     Consumed,
     EmitStrategy,
@@ -31,7 +31,7 @@ from millpond.processors import (
 from millpond.processors.runtime.batch import Batch
 from millpond.processors.runtime.driver import Record
 from millpond.processors.runtime.failures import DeadLetter
-from millpond.stores.serdes import MSGPACK
+from millpond.stores.serdes import INT64, MSGPACK, Serde
 
 Arrival = tuple[str, str, Any, int]
 """Topic, key, value and timestamp."""
@@ -345,3 +345,29 @@ def test_a_self_join_leaves_out_the_pairs_that_fail(optimize: bool) -> None:
             return driver.read("out")
 
     assert outcome([1, BAD, 3]) == outcome([1, 0, 3])
+
+
+class Rotting(Serde[int]):
+    """Reads back what it wrote as long as nothing has rotted."""
+
+    name = "rotting"
+    rotten = False
+
+    def serialize(self, value: int) -> bytes:
+        return INT64.serialize(value)
+
+    def deserialize(self, data: bytes) -> int:
+        if self.rotten:
+            raise SerdeError("these bytes are no number")
+        return INT64.deserialize(data)
+
+
+def test_a_stored_row_that_cannot_be_read_is_no_fault_of_the_record() -> None:
+    serde, builder = Rotting(), StreamsBuilder()
+    grouped = stream(builder).group_by_key(Grouped(TEXT, MSGPACK))
+    grouped.aggregate(lambda: 0, lambda key, value, total: total + value, Materialized(value_serde=serde)).to_stream()
+    with TopologyDriver(builder.build(), on_error="skip") as driver:
+        driver.pipe_inputs({"in": Batch(["a"], [1], [1])})
+        serde.rotten = True
+        with pytest.raises(UnreadableRowError, match="holds a value that cannot be read: these bytes are no number"):
+            driver.pipe_inputs({"in": Batch(["a"], [2], [2])})
