@@ -146,7 +146,7 @@ class FaultPlan:
         seed: int | None = None,
         *,
         rate: float = 0.02,
-        faults: Collection[Fault] = frozenset(Fault) - {Fault.DEATH},
+        faults: Collection[Fault] = tuple(fault for fault in Fault if fault is not Fault.DEATH),
     ) -> Self:
         """Faults by chance: at each step with the probability ``rate``, one of ``faults`` that are possible there.
 
