@@ -138,7 +138,7 @@ class Report:
         """The report as text: a line for each finding, what can be done about each subject, and the numbers."""
         yield from map(str, self.findings)
         for subject in dict.fromkeys(finding.subject for finding in self.findings):
-            yield f"about a {subject}: {_CURES[subject]}"
+            yield f"to do ({subject}): {_CURES[subject]}"
         yield f"{self.tasks} tasks: {_told(self.read)} read to the end, {self.copies} local copies compared"
         yield f"not named here: {_told(self.unnamed)}, of which {_told(self.garbage)} are beyond the retention"
         if self.other_lineages.files:

@@ -192,7 +192,8 @@ def _row_findings(storage: Storage, manifest: Manifest, spec: StoreSpec) -> list
         return []  # all files were whole a moment ago, so this one has been collected
     except (DurabilityError, FormatError, CorruptStoreError) as error:
         return [_broken(manifest, Subject.ROWS, where, f"store {spec.name!r} cannot be read: {error}")]
-    what = f"{count} rows of store {spec.name!r} cannot be read; the first is {row.hex()}: {reason!r}"
+    why = f"{type(reason).__name__}: {reason}"
+    what = f"{count} rows of store {spec.name!r} cannot be read; the first is {row.hex()}: {why}"
     return [_broken(manifest, Subject.ROWS, storage.describe(manifest.path(file)), what)]
 
 

@@ -172,7 +172,7 @@ def test_rows_that_a_serde_cannot_read_are_named_with_key_and_file(tmp_path: Pat
     assert (finding.severity, finding.subject) == (Severity.BROKEN, Subject.ROWS)
     assert finding.where == str(path_of(tmp_path, manifest))
     first = b"\x01key 0003".hex()
-    assert f"2 rows of store 'counts' cannot be read; the first is {first}: SerdeError" in finding.what
+    assert f"2 rows of store 'counts' cannot be read; the first is {first}: " in finding.what
 
 
 def test_what_the_manifests_do_not_name_is_counted(tmp_path: Path) -> None:

@@ -116,7 +116,7 @@ def test_damage_is_named_local_copies_are_repaired_and_the_query_goes_back_to_th
     newest.write_bytes(data)
     code, said = state("repair", "--yes")
     assert code == 1
-    assert f"broken: durable file of task '0_0' of 'job', {newest}: " in said
+    assert f"broken: durable file of task '0_0' of 'job': the file {newest} " in said
     assert f"To go back to micro-batch {BATCHES - 2}, whose files are all whole" in said
 
     first = BATCHES - 1
