@@ -19,6 +19,9 @@ from millpond.errors import CorruptFileError, DurabilityError, FormatError, Serd
 from millpond.stores.durability.storage import Storage
 from millpond.stores.rows.schemas import Schemas
 
+_TASK: Final = re.compile(r"\d+_\d+")
+"""The names of tasks; other directories hold no rows."""
+
 _CONTENT: Final = re.compile(rb'\{"crc32":(\d{1,10}),"schemas":(.*)\}', re.DOTALL)
 _NAME: Final = re.compile(r"(.+)-schema-(\d+)\.json")
 
@@ -44,7 +47,8 @@ def kept_schemas(storage: Storage, application_id: str, place: str) -> Schemas |
         FormatError: it was written by a later release.
         CorruptFileError: its file is not as it was written.
     """
-    return _newest(storage, application_id, place) if storage.directories(application_id) else None
+    tasks = filter(_TASK.fullmatch, storage.directories(application_id))
+    return _newest(storage, application_id, place) if any(tasks) else None
 
 
 def evolve_schemas(
