@@ -5,6 +5,7 @@ copy is checked against the manifest each time it is opened.
 """
 
 import gc
+import logging
 import os
 import sys
 import tempfile
@@ -18,12 +19,15 @@ from zipimport import zipimporter
 
 from millpond.errors import RecordError
 from millpond.processors.runtime.stream_time_reset import StreamTimeReset
+from millpond.errors import MillpondError
 from millpond.processors.runtime.subtopology import Subtopology
 from millpond.stores.backend import BackendSupplier
 from millpond.stores.directory import plain_name
 from millpond.stores.durability.policy import DurabilityPolicy
 from millpond.stores.durability.state import TaskState
 from millpond.stores.durability.storage import Storage
+
+_log = logging.getLogger(__name__)
 
 IDLE_SECONDS: Final = 600.0
 """How long a worker remembers a task that has moved elsewhere."""
@@ -108,7 +112,10 @@ def task_state(settings: StateSettings, part: Subtopology, partition: int) -> It
     try:
         yield entry.state
     except BaseException as error:
-        entry.state.rollback(error)
+        try:
+            entry.state.rollback(error)
+        except MillpondError as another:  # the user has to see the first
+            _log.warning("task %s did not roll back as it should: %s", task_id, another)
         raise
     entry.state.rollback()
 
