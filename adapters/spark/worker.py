@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from zipimport import zipimporter
 
-from millpond.errors import RecordError
+from millpond.errors import MillpondError, RecordError
 from millpond.processors.runtime.stream_time_reset import StreamTimeReset
-from millpond.errors import MillpondError
 from millpond.processors.runtime.subtopology import Subtopology
 from millpond.stores.backend import BackendSupplier
 from millpond.stores.directory import plain_name
