@@ -36,14 +36,14 @@ class Keeper:
                 # Every batch is run by a process of its own, as it were: it knows nothing of earlier syncs.
                 with task(self.disk.root, "memory", local="../local") as state:
                     self.kept.append(commit(state, self.kept[-1] if self.kept else None, number))
-                self.cut_power()
+                self.cut_power(RETAINED)
 
-    def cut_power(self) -> None:
-        """Go on after a loss of power from each of the retained manifests, whatever it has left."""
+    def cut_power(self, manifests: int = 1) -> None:
+        """Go on after a loss of power from each of the last manifests, whatever it has left."""
         self.cuts += 1
         for name, survives in OUTCOMES.items():
             self.disk.after_power_cut(self._after, survives)
-            for number in range(max(0, len(self.kept) - RETAINED), len(self.kept)):
+            for number in range(max(0, len(self.kept) - manifests), len(self.kept)):
                 with task(self._after, "memory") as state:
                     self._go_on(state, number, name)
             shutil.rmtree(self._after)
