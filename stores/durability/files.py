@@ -172,7 +172,9 @@ def _opened(storage: Storage, manifest: Manifest, file: DurableFile) -> Iterator
 
 
 def broken_file(storage: Storage, manifest: Manifest) -> MissingFileError | CorruptFileError | None:
-    """The error for the first file of ``manifest`` that is gone or has another size, found out by one listing.
+    """The error for the first file of ``manifest`` that is gone or has another size.
+
+    One listing shows that all is well. A listing may lag behind, so what it lacks is looked for by name.
 
     Raises:
         DurabilityError: the storage failed.
@@ -181,8 +183,13 @@ def broken_file(storage: Storage, manifest: Manifest) -> MissingFileError | Corr
         return None
     sizes = {file.path: file.size for file in storage.list(manifest.directory)}
     for file in manifest.files:
-        size = sizes.get(manifest.path(file))
-        if size is None:
+        path = manifest.path(file)
+        if sizes.get(path) == file.size:
+            continue
+        try:
+            with storage.reading(path) as source:
+                size = source.size()
+        except MissingFileError:
             return _missing_file(storage, manifest, file)
         if size != file.size:
             return _corrupt_file(storage, manifest, file, f"it has {size} bytes instead of {file.size}")
