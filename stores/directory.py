@@ -8,10 +8,11 @@
 
 from hashlib import sha256
 from pathlib import Path
+from shutil import rmtree
 from typing import Final
 from urllib.parse import quote
 
-from millpond.errors import ConfigurationError
+from millpond.errors import ConfigurationError, StoreError
 from millpond.stores.specs import StoreSpec
 
 LONGEST_NAME: Final = 200
@@ -56,3 +57,17 @@ def store_directory(local_dir: Path, application_id: str, task_id: str, backend_
     for what, part in (("application id", application_id), ("task id", task_id), ("backend name", backend_name)):
         check_plain_name(what, part)
     return local_dir / application_id / task_id / backend_name / spec.directory_name
+
+
+def delete_local_copy(directory: Path) -> None:
+    """Delete the files of a store, if there are any.
+
+    Raises:
+        StoreError: they cannot be deleted.
+    """
+    try:
+        rmtree(directory)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise StoreError(f"the local copy in {directory} cannot be deleted: {error}; delete it by hand") from error

@@ -11,7 +11,7 @@ from uuid import uuid4
 from pyspark.sql import DataFrame, SparkSession
 
 from millpond.adapters.spark.dead_letters import ErrorHandling, read_dead_letters
-from millpond.adapters.spark.session import check_operator, start_coordinator
+from millpond.adapters.spark.session import active_session, check_operator, start_coordinator
 from millpond.adapters.spark.worker import StateSettings
 from millpond.errors import ConfigurationError, StateConflictError
 from millpond.processors.distribution.plan import Plan
@@ -112,9 +112,7 @@ class Job:
             ConfigurationError: no session is active.
             DurabilityError: the storage failed.
         """
-        session = SparkSession.getActiveSession()
-        if session is None:
-            raise ConfigurationError("no Spark session is active in this thread; start one before reading dead letters")
+        session = active_session("reading dead letters")
         return read_dead_letters(session, self.storage, self.application_id, name)
 
     def partition_count(self, session: SparkSession) -> int:

@@ -69,6 +69,18 @@ def configure(session: Configured) -> Configured:
     return session
 
 
+def active_session(purpose: str) -> SparkSession:
+    """The session of this thread.
+
+    Raises:
+        ConfigurationError: there is none, to do ``purpose`` with.
+    """
+    session = SparkSession.getActiveSession()
+    if session is None:
+        raise ConfigurationError(f"no Spark session is active in this thread; start one before {purpose}")
+    return session
+
+
 def check_workers(session: SparkSession) -> None:
     """Check that the workers' Python, which need not be this one, can import what runs in a worker.
 

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from millpond.adapters.spark.dataflow import Dataflow
 from millpond.adapters.spark.inspection import CommittedStore, plain_rows
 from millpond.adapters.spark.job import DEFAULT_MAX_AHEAD, Job
-from millpond.adapters.spark.session import check_workers
+from millpond.adapters.spark.session import active_session, check_workers
 from millpond.adapters.spark.sink import Sink
 from millpond.adapters.spark.source import select_source
 from millpond.errors import ConfigurationError
@@ -149,9 +149,7 @@ class SparkStreams:
             ConfigurationError: the query has no such store, there is no checkpoint, it is that of another query, it has
                 no commit (yet) or not that micro-batch (any more), or no session is active.
         """
-        session = SparkSession.getActiveSession()
-        if session is None:
-            raise ConfigurationError("no Spark session is active in this thread; start one before reading a store")
+        session = active_session("reading a store")
         plan = make_plan(self._topology, sink, self._job.partition_count(session))
         check_workers(session)
         found = CommittedStore(plan, self._job.application_id, self._job.storage, store, checkpoint, batch_id)

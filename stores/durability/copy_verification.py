@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from shutil import copyfile, copytree, rmtree
+from shutil import copyfile, copytree
 from tempfile import TemporaryDirectory
 from typing import Final, TypeAlias
 
@@ -25,9 +25,10 @@ from millpond.errors import (
     StoreFullError,
 )
 from millpond.stores.backend import Backend, BackendSupplier
+from millpond.stores.directory import delete_local_copy
 from millpond.stores.durability.findings import Finding, Severity, Subject
 from millpond.stores.durability.lease import Lease
-from millpond.stores.durability.manifest import FileKind, Manifest
+from millpond.stores.durability.manifest import Manifest
 from millpond.stores.durability.position import NOWHERE, Position, position_of
 from millpond.stores.durability.restore import entries
 from millpond.stores.durability.seal import DIED, Seal, seal_path
@@ -199,10 +200,8 @@ def _version_at(manifest: Manifest, position: Position) -> Manifest | None:
     """The version that a copy at ``position`` holds; None if ``manifest`` does not lead there."""
     if manifest.after(position.commit) is not None:
         return manifest.up_to(position.commit)
-    file, parent = position
-    if file is None or parent is None or file.kind is not FileKind.DELTA or manifest.after(parent) is None:
-        return None
-    return manifest.up_to(parent).with_delta(file)
+    before = position.branched_from(manifest)
+    return None if before is None or position.file is None else before.with_delta(position.file)
 
 
 def _differences(held: Iterator[_Row], durable: Iterator[_Row]) -> tuple[int, list[str]]:
@@ -261,10 +260,7 @@ def discard_copy(directory: Path) -> None:
     lease = Lease(CopyPlace(directory).task, _PATIENCE)
     lease.acquire()
     try:
+        delete_local_copy(directory)
         seal_path(directory).unlink(missing_ok=True)
-        with suppress(FileNotFoundError):
-            rmtree(directory)
-    except OSError as error:
-        raise StoreError(f"the local copy in {directory} cannot be deleted: {error}; delete it by hand") from error
     finally:
         lease.release()

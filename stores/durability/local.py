@@ -8,7 +8,6 @@ caller holds the lease on the task's directory.
 
 import logging
 from collections.abc import Iterator
-from shutil import rmtree
 
 from millpond.errors import (
     BackendError,
@@ -16,11 +15,11 @@ from millpond.errors import (
     CorruptFileError,
     CorruptStoreError,
     MissingFileError,
-    StoreError,
     StoreFullError,
 )
 from millpond.stores.backend import Backend
-from millpond.stores.durability.manifest import FileKind, Manifest
+from millpond.stores.directory import delete_local_copy
+from millpond.stores.durability.manifest import Manifest
 from millpond.stores.durability.position import NOWHERE, Position, encode_position, position_of
 from millpond.stores.durability.restore import entries, replay, restore, undo
 from millpond.stores.durability.rows import Table, tables_of_changes, tables_of_entries
@@ -87,12 +86,11 @@ class LocalCopy:
 
     def _undone(self, backend: Backend, manifest: Manifest, position: Position) -> Position | None:
         """Where the copy stands once its last commit is undone; None if that cannot be."""
-        file, parent = position
-        if file is None or parent is None or file.kind is not FileKind.DELTA or manifest.after(parent) is None:
+        before = position.branched_from(manifest)
+        if before is None or position.file is None:
             return None
-        before = manifest.up_to(parent)
         try:
-            undo(backend, self._storage, before, file, self.spec.name, self.spec.format_version)
+            undo(backend, self._storage, before, position.file, self.spec.name, self.spec.format_version)
         except (MissingFileError, CorruptFileError) as error:
             _log.info("restoring store %r, because its last commit cannot be undone: %s", self.spec.name, error)
             return None
@@ -157,11 +155,4 @@ class LocalCopy:
         if not self._place.supplier.persistent:
             return
         for directory in self._place.directories():
-            try:
-                rmtree(directory)
-            except FileNotFoundError:
-                continue
-            except OSError as error:
-                raise StoreError(
-                    f"the local copy in {directory} cannot be deleted: {error}; delete it by hand"
-                ) from error
+            delete_local_copy(directory)

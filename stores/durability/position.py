@@ -44,6 +44,12 @@ class Position(NamedTuple):
     def commit(self) -> str:
         return NO_COMMIT if self.file is None else self.file.commit
 
+    def branched_from(self, manifest: Manifest) -> Manifest | None:
+        """The version of which the last commit is one delta, if ``manifest`` leads there, too."""
+        if self.file is None or self.parent is None or self.file.kind is not FileKind.DELTA:
+            return None
+        return None if manifest.after(self.parent) is None else manifest.up_to(self.parent)
+
 
 NOWHERE: Final = Position(None, None)
 """The position of an empty copy."""
