@@ -45,7 +45,8 @@ _SPECS: Final = (
     StoreSpec("counts", StoreKind.TIMESTAMPED_KEY_VALUE, STRING, INT64),
     StoreSpec("rates", StoreKind.VERSIONED, STRING, INT64, history_retention=1000),
 )
-_FLIPS_PER_JOB: Final = 4000
+_FLIPS_PER_JOB: Final = 200, 4000
+"""The fewest and the most: a job begins with a second of work of its own, and the last ones are waited for."""
 _WHOLE_WAY: Final = 1009
 """Every so many flips go the whole way; odd, so that each bit of a byte has its turn."""
 _TEXT: Final = re.compile(r"/(LOG|OPTIONS)[^/]*$")
@@ -263,20 +264,32 @@ def run(backends: list[str], flips: int, *, directory: Path | None = None) -> Ma
     for backend in backends:
         with tempfile.TemporaryDirectory(dir=directory) as home, _pool() as pool:
             state = _made(backend, Path(home))
-            for name, role in _files(state):
-                if role != "local" and backend != backends[0]:
-                    continue
+            files = [(name, role) for name, role in _files(state) if role == "local" or backend == backends[0]]
+            flipped = {file: _flipped(state.directory / file[0], flips) for file in files}
+            jobs = {
+                (name, role): [pool.submit(_outcomes, state, name, role, part) for part in _parts(bits)]
+                for (name, role), bits in flipped.items()
+            }
+            for (name, role), bits in flipped.items():
                 size = (state.directory / name).stat().st_size * 8
-                wanted = min(flips or size, _FLIPS_OF_TEXT if _TEXT.search(name) else size)
-                bits = range(0, size, max(1, size // wanted))
-                jobs = [
-                    pool.submit(_outcomes, state, name, role, bits[start : start + _FLIPS_PER_JOB])
-                    for start in range(0, len(bits), _FLIPS_PER_JOB)
-                ]
-                counts = sum((job.result() for job in jobs), Counter[str]())
+                counts = sum((job.result() for job in jobs[name, role]), Counter[str]())
                 kind = backend if role == "local" else role
                 results.append({"kind": kind, "file": _kind_of(name), "bits": size, "flips": len(bits), **counts})
     return {"seconds": round(time.monotonic() - started, 1), "files": results}
+
+
+def _flipped(path: Path, flips: int) -> range:
+    """Which bits of a file are flipped."""
+    size = path.stat().st_size * 8
+    wanted = min(flips or size, _FLIPS_OF_TEXT if _TEXT.search(str(path)) else size)
+    return range(0, size, max(1, size // wanted))
+
+
+def _parts(bits: range) -> Iterator[range]:
+    """The bits of each job, so that all processes have work to the end."""
+    fewest, most = _FLIPS_PER_JOB
+    step = min(most, max(fewest, len(bits) // (4 * (cpu_count() or 1))))
+    return (bits[start : start + step] for start in range(0, len(bits), step))
 
 
 def _pool() -> ProcessPoolExecutor:
