@@ -36,6 +36,10 @@ class Change(NamedTuple, Generic[T]):
     old: T | None
     is_latest: bool = True
 
+    def halves(self) -> "tuple[Change[T], Change[T]]":
+        """The same as two changes: the old value goes, the new one comes."""
+        return Change(None, self.old, self.is_latest), Change(self.new, None, self.is_latest)
+
 
 class ChangeSerde(Serde[Change[T]]):
     r"""Changes of values that ``value_serde`` writes.

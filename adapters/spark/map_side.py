@@ -20,7 +20,6 @@ from millpond.adapters.spark.unusable import TopicSource
 from millpond.adapters.spark.worker import short_errors, tune_worker
 from millpond.processors.distribution.exchange import (
     EXCHANGE_SCHEMA,
-    WINDOW_ROWS,
     Blob,
     BlobWriter,
     completion_blobs,
@@ -101,7 +100,7 @@ class ProcessToSink:
         counts: Counter[str] = Counter()
         rows = SinkRows(self._sink)
         for outputs in _process(self._part, self._source, self._handling, batches, counts):
-            for table in rows.to_tables(outputs, WINDOW_ROWS):
+            for table in rows.to_tables(outputs):
                 yield from without_counts(table).to_batches()
         yield from _counted(self._sink.schema, counts)
 

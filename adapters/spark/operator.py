@@ -22,7 +22,6 @@ from millpond.adapters.spark.worker import StateSettings, short_errors, task_sta
 from millpond.errors import FormatError
 from millpond.processors.distribution.exchange import (
     EXCHANGE_SCHEMA,
-    WINDOW_ROWS,
     Blob,
     BlobWriter,
     to_record_batch,
@@ -130,7 +129,7 @@ class TaskOperator(StatefulProcessor):
             if rows is None:
                 yield from _to_tasks(outputs, router, writer)
             else:
-                yield from map(_frame, rows.to_tables(outputs, WINDOW_ROWS))
+                yield from map(_frame, rows.to_tables(outputs))
         box.write()
         if task.counters:
             schema = EXCHANGE_SCHEMA if stage.sink is None else stage.sink.schema

@@ -11,6 +11,7 @@ A query's sink has two more columns, if the schema names them and the value has 
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from inspect import signature
 from operator import attrgetter
 from types import NoneType
@@ -25,6 +26,7 @@ from millpond.adapters.spark.column_values import ColumnValues, paths
 from millpond.adapters.spark.maps import with_pairs
 from millpond.adapters.spark.names import did_you_mean
 from millpond.errors import RecordError, TopologyError
+from millpond.processors.distribution.exchange import WINDOW_ROWS
 from millpond.processors.distribution.execution import Outputs
 from millpond.processors.options.records import Produced
 from millpond.processors.options.windowed_serdes import SessionWindowedSerde, TimeWindowedSerde
@@ -174,18 +176,16 @@ class SinkRows:
         self._sink = sink
         self._next = int(number or 0) << 32
 
-    def to_tables(self, outputs: Outputs, most: int) -> Iterator[pa.Table]:
+    def to_tables(self, outputs: Outputs, most: int = WINDOW_ROWS) -> Iterator[pa.Table]:
         """The sink's rows among a task's output, at most so many in a table.
 
         Raises:
-            RecordError: a value does not fit its column, or lacks its entry.
+            UserFunctionError: a value does not fit its column, or lacks its entry, and the policy is not to leave such
+                records out.
         """
-        if self._sink.topic not in outputs:
-            return
-        batch = outputs[self._sink.topic]
-        for start in range(0, len(batch), most):
-            part = batch.slice(start, start + most)
-            yield self._sink.to_table(part, self._next)
+        topic = self._sink.topic
+        for part in outputs.parts(topic, most):
+            yield outputs.written(topic, part, partial(self._sink.to_table, first=self._next))
             self._next += len(part)
 
 

@@ -143,7 +143,7 @@ class Aggregate(Processor):
         if not (isinstance(value, Change) and value.old is not None and value.new is not None and is_of_record(error)):
             self.context.leave_out(error, key, value, timestamp)
             return
-        for half in Change(None, value.old), Change(value.new, None):
+        for half in value.halves():
             try:
                 self._fold_one(out, key, half, timestamp)
             except Exception as again:  # a user's code may raise anything

@@ -6,7 +6,7 @@ afterward.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Self, TypeAlias
+from typing import Any, Self, TypeVar
 
 from millpond.errors import RecordError, SerdeError
 from millpond.processors.distribution.exchange import WINDOW_ROWS, Blob, Run, gather, is_complete
@@ -15,8 +15,37 @@ from millpond.processors.runtime.batch import Batch, concatenate
 from millpond.processors.runtime.task import Task
 from millpond.stores.serdes import BYTES, Serde, serde
 
-Outputs: TypeAlias = dict[str, Batch]
-"""The output, by sink topic."""
+_Written = TypeVar("_Written")
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """What a task has written to its sink topics.
+
+    Attributes:
+        batches: the records by topic.
+    """
+
+    batches: Mapping[str, Batch]
+    _task: Task
+
+    @classmethod
+    def of(cls, task: Task) -> Self:
+        """What the task has written since somebody asked last."""
+        return cls({topic: concatenate(batches) for topic, batches in task.take().items()}, task)
+
+    def parts(self, topic: str, most: int = WINDOW_ROWS) -> Iterator[Batch]:
+        """The records of a topic, at most so many at a time."""
+        if topic in self.batches:
+            yield from self.batches[topic].parts(most)
+
+    def written(self, topic: str, part: Batch, write: Callable[[Batch], _Written]) -> _Written:
+        """What ``write`` makes of a part of a topic's records, without those for which it fails.
+
+        Raises:
+            UserFunctionError: it fails for a record, and the policy is not to leave such records out.
+        """
+        return self._task.written(topic, part, write)
 
 
 @dataclass(frozen=True)
@@ -86,9 +115,9 @@ def run_split(task: Task, topic: str, batches: Iterable[Batch]) -> Iterator[Outp
     """Run a stateless task over a split of one source topic, and close it; yields the output of each batch."""
     for batch in batches:
         task.process(topic, batch)
-        yield _outputs(task)
+        yield Outputs.of(task)
     task.flush()
-    yield _outputs(task)
+    yield Outputs.of(task)
     task.close()
 
 
@@ -116,14 +145,10 @@ def run_blobs(
         waiting += len(run.keys)
         if waiting >= WINDOW_ROWS:
             waiting = 0
-            yield _outputs(task)
+            yield Outputs.of(task)
     task.punctuate(clock())
     if is_complete(arrived):
         task.complete()
     task.flush()
-    yield _outputs(task)
+    yield Outputs.of(task)
     task.close()
-
-
-def _outputs(task: Task) -> Outputs:
-    return {topic: concatenate(batches) for topic, batches in task.take().items()}

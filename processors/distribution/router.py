@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 import pyarrow as pa
 
 from millpond.processors.distribution.exchange import Blob, BlobWriter
+from millpond.processors.distribution.execution import Outputs
 from millpond.processors.distribution.partitions import partitions_of
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.runtime.batch import Batch
@@ -57,6 +58,17 @@ class _Repartition(NamedTuple):
     value_bytes: Callable[[Any], bytes]
     route: Route
 
+    def write(self, batch: Batch) -> tuple[pa.Table, list[bytes]]:
+        """The records as they travel, and the keys that decide their partitions."""
+        keys = [None if key is None else self.key_bytes(key) for key in batch.keys]
+        values = [None if value is None else self.value_bytes(value) for value in batch.values]
+        columns: dict[str, Any] = {
+            "key": pa.array(keys, pa.binary()),
+            "value": pa.array(values, pa.binary()),
+            "timestamp": pa.array(batch.timestamps, pa.int64()),
+        }
+        return pa.table(columns), [key or b"" for key in keys]
+
 
 class Router:
     """Sends what a sub-topology writes to repartition topics to the tasks that read them."""
@@ -72,18 +84,13 @@ class Router:
             if topic in plan.topology.internal_topics and topic in plan.readers
         }
 
-    def send(self, outputs: Mapping[str, Batch], writer: BlobWriter) -> Iterator[Blob]:
-        """The output as blobs; what nobody reads is dropped."""
-        for topic, (key_bytes, value_bytes, route) in self._topics.items():
-            if topic in outputs:
-                batch = outputs[topic]
-                keys = [None if key is None else key_bytes(key) for key in batch.keys]
-                values = [None if value is None else value_bytes(value) for value in batch.values]
-                records = pa.table(
-                    {
-                        "key": pa.array(keys, pa.binary()),
-                        "value": pa.array(values, pa.binary()),
-                        "timestamp": pa.array(batch.timestamps, pa.int64()),
-                    }
-                )
-                yield from route.send(records, [key or b"" for key in keys], writer)
+    def send(self, outputs: Outputs, writer: BlobWriter) -> Iterator[Blob]:
+        """The output as blobs; what nobody reads is dropped.
+
+        Raises:
+            UserFunctionError: a serde fails for a record, and the policy is not to leave such records out.
+        """
+        for topic, repartition in self._topics.items():
+            for part in outputs.parts(topic):
+                records, keys = outputs.written(topic, part, repartition.write)
+                yield from repartition.route.send(records, keys, writer)

@@ -76,6 +76,14 @@ class Batch:
             None if self.latest is None else self.latest[start:stop],
         )
 
+    def parts(self, most: int) -> Iterator["Batch"]:
+        """The same records, at most so many in a batch."""
+        if len(self) <= most:
+            yield self
+            return
+        for start in range(0, len(self), most):
+            yield self.slice(start, start + most)
+
     def with_values(self, values: list[Any]) -> "Batch":
         """The same keys and times with other values; a plain stream batch."""
         return Batch(self.keys, values, self.timestamps)

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from millpond.errors import TopologyError
 from millpond.processors.runtime.batch import Batch
@@ -12,6 +12,9 @@ from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.runtime.punctuation import PunctuationType, Scheduler
 from millpond.processors.runtime.stream_time_reset import StreamTimeReset
 from millpond.processors.runtime.subtopology import Subtopology
+from millpond.processors.runtime.written import written
+
+_Written = TypeVar("_Written")
 
 
 class _Forwarder(Processor):
@@ -161,6 +164,19 @@ class Task:
         for batches in self._outputs.values():
             batches.clear()
         return taken
+
+    def written(self, topic: str, batch: Batch, write: Callable[[Batch], _Written]) -> _Written:
+        """What ``write`` makes of records taken from a sink topic; one for which it fails is a failure of the sink.
+
+        Args:
+            topic: the sink topic.
+            batch: the records.
+            write: turns them into bytes or columns, and changes nothing.
+
+        Raises:
+            UserFunctionError: it fails for a record, and the policy is not to leave such records out.
+        """
+        return written(self._processors[self.subtopology.sinks[topic].name].context, batch, write)
 
     def close(self) -> None:
         for processor in self._processors.values():

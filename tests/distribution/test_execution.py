@@ -115,8 +115,8 @@ def all_records(results: Iterable[Outputs], topic: str) -> list[tuple[Any, Any, 
     return [
         record
         for outputs in results
-        if topic in outputs
-        for record in zip(outputs[topic].keys, outputs[topic].values, outputs[topic].timestamps, strict=True)
+        for part in outputs.parts(topic)
+        for record in zip(part.keys, part.values, part.timestamps, strict=True)
     ]
 
 
@@ -135,7 +135,7 @@ def test_a_chain_of_stages_gives_what_the_driver_gives() -> None:
     with TopologyDriver(update_counts()) as driver:
         driver.pipe_all("lines", lines)
         expected = last_values(driver.read_batches("updates"))
-    assert last_values(outputs["updates"] for outputs in results if outputs) == expected
+    assert last_values(part for outputs in results for part in outputs.parts("updates")) == expected
     assert sum(expected.values()) == 800
 
 

@@ -17,9 +17,13 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql import types as T
 
 from millpond.adapters.spark.sink import Sink, SinkRows, arrow_schema
-from millpond.errors import RecordError, TopologyError
-from millpond.processors import Produced
+from millpond.errors import RecordError, TopologyError, UserFunctionError
+from millpond.processors import Produced, StreamsBuilder
+from millpond.processors.distribution.execution import Outputs
+from millpond.processors.options.on_error import OnError
 from millpond.processors.runtime.batch import Batch
+from millpond.processors.runtime.failures import DeadLetter, FailurePolicy
+from millpond.processors.runtime.task import Task
 from millpond.stores.typed.windowed import Windowed
 
 NOON = datetime(2013, 1, 1, 12, tzinfo=UTC)
@@ -279,6 +283,16 @@ def test_optional_columns_are_those_of_the_schema(spark: SparkSession) -> None:
         Sink.of("out", Produced("string", "string", optional=["amount"]))
 
 
+def outputs_of(batch: Batch, policy: FailurePolicy | None = None) -> Outputs:
+    """What a task has written that was given these records."""
+    builder = StreamsBuilder(key_serde="string", value_serde="msgpack")
+    builder.stream("in").to("out")
+    (part,) = builder.build().subtopologies
+    task = Task(part, {}, policy=policy)
+    task.process("in", batch)
+    return Outputs.of(task)
+
+
 CHANGES = records(None, {"a": None}, {"a": 1, "op": "theirs", "sequence": 7})
 
 
@@ -290,8 +304,23 @@ def test_a_delete_and_a_row_of_nulls_differ_in_their_op() -> None:
 
 def test_rows_are_numbered_through_all_tables_of_a_task_unless_they_have_a_number() -> None:
     rows = SinkRows(sink(sequence="bigint"))
-    tables = [*rows.to_tables({"out": CHANGES}, 2), *rows.to_tables({}, 2), *rows.to_tables({"out": CHANGES}, 9)]
+    outputs = outputs_of(CHANGES)
+    tables = [*rows.to_tables(outputs, 2), *rows.to_tables(outputs_of(records()), 2), *rows.to_tables(outputs, 9)]
     assert [table["sequence"].to_pylist() for table in tables] == [[0, 1], [7], [3, 4, 7]]
+
+
+def test_a_record_that_does_not_fit_its_column_is_one_that_fails_at_the_sink() -> None:
+    misfits = records({"a": 1}, {"a": "one"}, {"b": 2}, {"a": 3})
+    rows, letters = SinkRows(sink(a="bigint", sequence="bigint")), list[DeadLetter]()
+    with pytest.raises(
+        UserFunctionError,
+        match=r"^operator 'KSTREAM-SINK-0000000001' of task 0_0 \(reads 'in'\): RecordError: sink 'out'",
+    ):
+        list(rows.to_tables(outputs_of(misfits)))
+    outputs = outputs_of(misfits, FailurePolicy(OnError.DEAD_LETTER, letters.append))
+    assert [table.to_pydict() for table in rows.to_tables(outputs)] == [{"a": [1, 3], "sequence": [0, 1]}]
+    assert [letter.value for letter in letters] == [{"a": "one"}, {"b": 2}]
+    assert {letter.operator for letter in letters} == {"KSTREAM-SINK-0000000001"}
 
 
 def test_columns_of_changes_are_plain_entries_in_a_content_and_under_other_types() -> None:

@@ -1,0 +1,52 @@
+"""Records that leave a task as bytes or columns, without those for which that fails.
+
+Rule of this module: ``write`` changes nothing, so that it can be tried again for each record alone.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+from millpond.processors.runtime.batch import Batch, concatenate
+from millpond.processors.runtime.failures import is_of_record
+from millpond.processors.runtime.processor import ProcessorContext
+from millpond.stores.change import Change
+
+_Written = TypeVar("_Written")
+
+
+def written(context: ProcessorContext, batch: Batch, write: Callable[[Batch], _Written]) -> _Written:
+    """What ``write`` makes of records.
+
+    Args:
+        context: of the sink that they leave by.
+        batch: the records.
+        write: turns them into bytes or columns.
+
+    Raises:
+        UserFunctionError: it fails for a record, and the policy is not to leave such records out.
+    """
+    try:
+        return write(batch)
+    except Exception as error:  # a user's serde may raise anything
+        if not is_of_record(error):
+            raise
+    return write(concatenate([kept for row in batch.rows() for kept in _kept(context, row, write)]))
+
+
+def _kept(context: ProcessorContext, row: Batch, write: Callable[[Batch], object]) -> Iterator[Batch]:
+    """What can be written of a record: all or nothing, or one half of a table's change."""
+    value = row.values[0]
+    change = value if isinstance(value, Change) else Change(value, None)
+    try:
+        write(row)
+    except Exception as error:  # a user's serde may raise anything
+        if change.old is None or not context.leaves_out:
+            context.leave_out(error, row.keys[0], change.new, row.timestamps[0])
+        elif change.new is None:
+            # It was left out when it was new, so it need not be taken back.
+            context.check(error)
+        else:
+            for half in change.halves():
+                yield from _kept(context, row.with_values([half]), write)
+    else:
+        yield row
