@@ -214,6 +214,9 @@ class PickleSerde(_BuiltInSerde[Any]):
 BYTES: Final = BytesSerde()
 STRING: Final = StringSerde()
 INT64: Final = Int64Serde()
+PLAIN_KEYS: Final = (BYTES, STRING, INT64)
+"""Serdes whose equal keys have equal bytes and can be looked up in a dict."""
+
 FLOAT64: Final = Float64Serde()
 JSON: Final = JsonSerde()
 MSGPACK: Final = MsgpackSerde()

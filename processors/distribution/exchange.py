@@ -12,9 +12,9 @@ So the order in which a split's records arrived survives a shuffle that keeps no
 has no records (empty bytes): it tells the task that its inputs are complete.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import accumulate
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -116,7 +116,14 @@ def is_complete(blobs: Iterable[Blob]) -> bool:
     return any(blob.input == COMPLETE for blob in blobs)
 
 
-def gather(blobs: Iterable[Blob], keep_order: Collection[int] = ()) -> Iterator[Run]:
+Regroup: TypeAlias = Callable[
+    [Sequence[int], npt.NDArray[np.intp], npt.NDArray[np.int64], Callable[[], npt.NDArray[np.int64]]],
+    npt.NDArray[np.intp],
+]
+"""Gives inputs longer runs where that changes nothing; see ``LookupOrder.regroup``."""
+
+
+def gather(blobs: Iterable[Blob], keep_order: Collection[int] = (), regroup: Regroup | None = None) -> Iterator[Run]:
     """The records of one task in the order in which it must see them, in runs of a limited size.
 
     Each split of each input is a queue in arrival order; queues are ordered by input, then by split, which decides ties
@@ -127,6 +134,7 @@ def gather(blobs: Iterable[Blob], keep_order: Collection[int] = ()) -> Iterator[
         blobs: all blobs of the task, in any order.
         keep_order: inputs whose queues keep the order of each key even then: a record that is older than one of its
             key before it comes right behind that.
+        regroup: makes runs longer.
 
     Raises:
         SerdeError: a blob is damaged.
@@ -143,13 +151,13 @@ def gather(blobs: Iterable[Blob], keep_order: Collection[int] = ()) -> Iterator[
     inputs = {i: _joined(i, parts) for i, parts in tables.items()}
     if queues and is_complete(placed):
         times = [_times_to_go_by(queue, input_ in keep_order) for (input_, _), queue in queues.items()]
-        yield from _interleave(inputs, np.concatenate(times).argsort(kind="stable"))
+        yield from _interleave(inputs, np.concatenate(times).argsort(kind="stable"), regroup)
         return
     if len(queues) < 2:
         for input_, table in inputs.items():
             yield from windows(input_, table)
         return
-    yield from _interleave(inputs, merge_order(list(map(_timestamps, queues.values()))))
+    yield from _interleave(inputs, merge_order(list(map(_timestamps, queues.values()))), regroup)
 
 
 def _records(blob: Blob) -> pa.Table:
@@ -193,12 +201,21 @@ def _times_to_go_by(queue: Sequence[pa.Table], keep_order: bool) -> npt.NDArray[
     times = _timestamps(queue)
     if not keep_order:
         return times
-    keys: Any = pa.concat_tables(queue).column("key").dictionary_encode(null_encoding="encode")
-    return reached_by_key(times, np.concatenate([chunk.indices.to_numpy() for chunk in keys.chunks]))
+    return reached_by_key(times, _numbers_of_keys(queue))
 
 
-def _interleave(tables: dict[int, pa.Table], order: npt.NDArray[np.int64]) -> Iterator[Run]:
-    """Each input's records in their merged order, cut wherever another input comes between."""
+def _numbers_of_keys(tables: Iterable[pa.Table]) -> npt.NDArray[np.int64]:
+    """A number for each key; one for all if they are of several types, and so may be equal."""
+    columns = [table.column("key") for table in tables]
+    if len({column.type for column in columns}) > 1:
+        return np.zeros(sum(map(len, columns)), np.int64)
+    column: Any = pa.chunked_array([chunk for column in columns for chunk in column.chunks])
+    keys = column.dictionary_encode(null_encoding="encode")
+    return np.concatenate([chunk.indices.to_numpy() for chunk in keys.chunks]).astype(np.int64)
+
+
+def _interleave(tables: dict[int, pa.Table], order: npt.NDArray[np.int64], regroup: Regroup | None) -> Iterator[Run]:
+    """Each input's records in their merged order, cut wherever another input has to come between."""
     sizes = [table.num_rows for table in tables.values()]
     owners = owners_of(order, sizes)
     starts = accumulate(sizes, initial=0)
@@ -206,6 +223,9 @@ def _interleave(tables: dict[int, pa.Table], order: npt.NDArray[np.int64]) -> It
         _Cursor(windows(input_, table.take(pa.array(order[owners == place] - start))))
         for place, (start, (input_, table)) in enumerate(zip(starts, tables.items(), strict=False))
     ]
+    if regroup is not None:
+        times = _timestamps(tables.values())[order]
+        owners = regroup(list(tables), owners, times, lambda: _numbers_of_keys(tables.values())[order])
     for owner, count in runs_of(owners):
         yield from cursors[owner].take(count)
 

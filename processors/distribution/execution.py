@@ -139,7 +139,9 @@ def run_blobs(
     derived = [i for i, topic in enumerate(topics) if topic in task.subtopology.derived_topics]
     arrived = list(blobs)
     waiting = 0
-    for run in gather(arrived, derived):
+    regroup = task.regroup
+    longer = None if regroup is None else lambda inputs, *order: regroup([topics[i] for i in inputs], *order)
+    for run in gather(arrived, derived, longer):
         topic = topics[run.input]
         task.process(topic, decoders[topic].decode(run))
         waiting += len(run.keys)

@@ -321,7 +321,7 @@ class TopologyDriver:
 
     def _process(self, task: Task, inputs: Mapping[str, Batch], outputs: dict[str, list[Batch]]) -> None:
         """Run a task over what waits for it."""
-        for topic, run in merge(self._waiting(task, inputs)):
+        for topic, run in merge(self._waiting(task, inputs), task.regroup):
             task.process(topic, run)
         self._collect(task, outputs)
 
@@ -339,6 +339,7 @@ class TopologyDriver:
     def _collect(self, task: Task, outputs: dict[str, list[Batch]]) -> None:
         for topic, batches in task.take().items():
             if topic in self._repartitions:
-                self._pending[topic].extend(map(self._repartitions[topic].transfer, batches))
+                transfer = self._repartitions[topic].transfer
+                self._pending[topic].extend(task.written(topic, batch, transfer) for batch in batches)
             else:
                 outputs[topic].extend(batches)

@@ -251,6 +251,19 @@ class Processor(ABC):
     known. To keep it, compute first, then write to stores, then forward.
     """
 
+    keeps_records: bool = False
+    """Whether it forwards only what it makes at once of single records, under their own keys and timestamps."""
+
+    puts: str | None = None
+    """The store, if there is one, that takes the records as they come, under their own keys and timestamps."""
+
+    looks_up: Mapping[str, bool] = {}
+    """The stores that it only reads, each record's key for each record; true where it reads as of the timestamp.
+
+    These three are set by the end of ``init``. Whoever runs a task may then take its inputs in longer runs
+    (``millpond.processors.runtime.lookup_order``).
+    """
+
     context: ProcessorContext
 
     def init(self, context: ProcessorContext) -> None:

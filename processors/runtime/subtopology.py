@@ -49,15 +49,15 @@ class Subtopology:
         """
         taken: set[tuple[str, str]] = set()
         for child in self.nodes[name].children:
-            claims = self._claims(child)
+            claims = self.claims(child)
             own = {("store", store) for store in self.nodes[child].stores}
-            below = set().union(*map(self._claims, self.nodes[child].children))
+            below = set().union(*map(self.claims, self.nodes[child].children))
             if taken & claims or own & below:
                 return False
             taken |= claims
         return True
 
-    def _claims(self, name: str) -> set[tuple[str, str]]:
+    def claims(self, name: str) -> set[tuple[str, str]]:
         """What only ``name`` and the nodes below it may touch if a batch is to pass through them whole."""
         claims: set[tuple[str, str]] = set()
         waiting = [name]

@@ -7,11 +7,13 @@ from typing import Any, TypeVar
 from millpond.errors import TopologyError
 from millpond.processors.runtime.batch import Batch
 from millpond.processors.runtime.failures import FailurePolicy
+from millpond.processors.runtime.lookup_order import LookupOrder
 from millpond.processors.runtime.nodes import Node, ProcessorNode, SinkNode, SourceNode
 from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.runtime.punctuation import PunctuationType, Scheduler
 from millpond.processors.runtime.stream_time_reset import StreamTimeReset
 from millpond.processors.runtime.subtopology import Subtopology
+from millpond.processors.runtime.time_order import Regroup
 from millpond.processors.runtime.written import written
 
 _Written = TypeVar("_Written")
@@ -76,6 +78,7 @@ class Task:
         for name, node in subtopology.nodes.items():
             self._processors[name].init(self._context(node, stores))
         self._scheduler.start()
+        self._order = LookupOrder.of(subtopology, self._processors, stores) if len(subtopology.sources) > 1 else None
 
     def _make(self, node: Node) -> Processor:
         if isinstance(node, SourceNode):
@@ -103,6 +106,11 @@ class Task:
     def counters(self) -> Mapping[str, int]:
         """What the processors have counted, and the levels as they are now, by ``<node>:<counter>``."""
         return {**self._counts, **{name: read() for name, read in self._levels.items()}}
+
+    @property
+    def regroup(self) -> Regroup | None:
+        """Gives the inputs longer runs where the answers stay the same; None where they would not."""
+        return None if self._order is None or self._scheduler.follows_stream_time else self._order.regroup
 
     def process(self, topic: str, batch: Batch) -> None:
         """Process records of a source topic, with all effects of one before those of the next.

@@ -5,20 +5,28 @@ the queue named first wins, and no queue's own order changes. That is a stable s
 timestamp that their queue has shown so far, so a queue's out-of-order records follow the record they are late for.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import NoneType
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from millpond.processors.runtime.batch import Batch
 
+Regroup: TypeAlias = Callable[
+    [Sequence[str], npt.NDArray[np.intp], npt.NDArray[np.int64], Callable[[], npt.NDArray[np.int64]]],
+    npt.NDArray[np.intp],
+]
+"""Gives inputs longer runs where that changes nothing; see ``LookupOrder.regroup``."""
 
-def merge(inputs: Mapping[str, Batch]) -> Iterator[tuple[str, Batch]]:
+
+def merge(inputs: Mapping[str, Batch], regroup: Regroup | None = None) -> Iterator[tuple[str, Batch]]:
     """The records of several topics in processing order, as runs of consecutive records of one topic.
 
     Args:
         inputs: by topic, the waiting records of one partition in arrival order; the mapping's order decides ties.
+        regroup: makes runs longer.
 
     Yields:
         Topic and records; no run is empty, and neighboring runs are of different topics.
@@ -32,13 +40,27 @@ def merge(inputs: Mapping[str, Batch]) -> Iterator[tuple[str, Batch]]:
     if len(waiting) < 2:
         yield from waiting
         return
-    order = merge_order([np.array(batch.timestamps, np.int64) for _, batch in waiting])
+    queues = [np.array(batch.timestamps, np.int64) for _, batch in waiting]
+    order = merge_order(queues)
+    owners = owners_of(order, [len(batch) for _, batch in waiting])
+    if regroup is not None:
+        topics = [topic for topic, _ in waiting]
+        owners = regroup(topics, owners, np.concatenate(queues)[order], lambda: _numbers_of_keys(waiting)[order])
     taken = [0] * len(waiting)
-    for i, count in runs_of(owners_of(order, [len(batch) for _, batch in waiting])):
+    for i, count in runs_of(owners):
         topic, batch = waiting[i]
         start = taken[i]
         taken[i] = stop = start + count
         yield topic, batch if count == len(batch) else batch.slice(start, stop)
+
+
+def _numbers_of_keys(batches: Iterable[tuple[str, Batch]]) -> npt.NDArray[np.int64]:
+    """A number for each key; one for all if some are neither text nor bytes nor integers, and so may be equal."""
+    keys = [key for _, batch in batches for key in batch.keys]
+    if not set(map(type, keys)) <= {str, bytes, int, NoneType}:
+        return np.zeros(len(keys), np.int64)
+    numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+    return np.fromiter(map(numbers.__getitem__, keys), np.int64, len(keys))
 
 
 def merge_order(queues: Sequence[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:

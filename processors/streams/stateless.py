@@ -19,6 +19,7 @@ class StreamFilter(Processor):
     """Passes on the records for which ``predicate(key, value)`` is ``wanted``."""
 
     repeatable = True
+    keeps_records = True
 
     def __init__(self, predicate: Predicate, wanted: bool = True) -> None:
         self._predicate = predicate
@@ -46,6 +47,7 @@ class StreamMapValues(Processor):
     """Replaces each value with ``mapper(value)`` or ``mapper(key, value)``; called for None too, unlike on a table."""
 
     repeatable = True
+    keeps_records = True
 
     def __init__(self, mapper: Callable[..., Any]) -> None:
         self._mapper = mapper
@@ -80,6 +82,7 @@ class StreamFlatMapValues(Processor):
     """Replaces each record with one for each of the values in ``mapper(value)`` or ``mapper(key, value)``."""
 
     repeatable = True
+    keeps_records = True
 
     def __init__(self, mapper: Callable[..., Iterable[Any]]) -> None:
         self._mapper = mapper
@@ -113,6 +116,7 @@ class StreamPeek(Processor):
     """Shows each record to ``action(key, value)`` and passes it on as it is."""
 
     repeatable = True
+    keeps_records = True
 
     def __init__(self, action: Callable[[Any, Any], object]) -> None:
         self._action = action
@@ -126,6 +130,8 @@ class StreamPeek(Processor):
 class StreamPass(Processor):
     """Passes records on as they are: where several streams become one, or a branch begins."""
 
+    keeps_records = True
+
     def process(self, batch: Batch) -> None:
         self.context.forward(batch)
 
@@ -138,6 +144,7 @@ class StreamBranch(Processor):
     """
 
     repeatable = True
+    keeps_records = True
 
     def __init__(self, branches: Sequence[tuple[Predicate, str]]) -> None:
         self._branches = branches
@@ -158,6 +165,8 @@ class StreamBranch(Processor):
 
 class DropNullKeys(Processor):
     """Drops records without a key before a repartition topic: they have no partition."""
+
+    keeps_records = True
 
     def process(self, batch: Batch) -> None:
         kept = batch.select([key is not None for key in batch.keys])

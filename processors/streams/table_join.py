@@ -49,10 +49,13 @@ class StreamTableJoin(Processor):
         self._left = join_type.keeps(Side.LEFT)
         self._selector = selector
         self._buffer_spec = buffer
+        self.keeps_records = buffer is None
 
     def init(self, context: ProcessorContext) -> None:
         super().init(context)
         self._getter = self._factory.make(context)
+        if self._selector is None and self._buffer_spec is None:
+            self.looks_up = dict.fromkeys(self._factory.stores, self._getter.versioned)
         self._warned = False
         self._buffer: TimeOrderedBuffer | None = None
         if self._buffer_spec is not None:

@@ -2,6 +2,7 @@
 
 from millpond.processors.runtime.batch import Batch
 from millpond.processors.runtime.counters import CounterName
+from millpond.processors.runtime.processor import ProcessorContext
 from millpond.processors.tables.writer import TableProcessor
 
 
@@ -9,6 +10,10 @@ class TableSource(TableProcessor):
     """Turns each record into an update of its key; records without a key are dropped and counted."""
 
     repeatable = True
+
+    def init(self, context: ProcessorContext) -> None:
+        super().init(context)
+        self.puts = self._config.store
 
     def process(self, batch: Batch) -> None:
         kept = batch.select([key is not None for key in batch.keys]) if None in batch.keys else batch

@@ -8,12 +8,9 @@ from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.tables.config import TableConfig
 from millpond.processors.tables.table_store import TableStore
 from millpond.processors.tables.update_cache import UpdateForwarder
-from millpond.stores.serdes import BYTES, INT64, STRING
+from millpond.stores.serdes import PLAIN_KEYS
 from millpond.stores.typed.timestamped_keyvalue import TimestampedKeyValueStore
 from millpond.stores.typed.versioned import NOT_PUT, VALID_TO_UNDEFINED
-
-_PLAIN_KEYS = (BYTES, STRING, INT64)
-"""Serdes whose equal keys have equal bytes and can be looked up in a dict."""
 
 
 class TableWriter:
@@ -29,7 +26,7 @@ class TableWriter:
         store = context.store(config.store)
         self._table = TableStore(store)
         self._timestamped = store if isinstance(store, TimestampedKeyValueStore) else None
-        self._plain_keys = store.key_serde in _PLAIN_KEYS
+        self._plain_keys = store.key_serde in PLAIN_KEYS
         self._updates = UpdateForwarder(context, store.key_serde, caching=config.caching)
 
     def write(self, batch: Batch, *, drop_repeated_tombstones: bool = False) -> None:

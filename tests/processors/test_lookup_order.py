@@ -1,0 +1,266 @@
+"""Inputs in longer runs: the answers are those of the records one by one, and the runs are as long as they may be."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from millpond.processors import (
+    Consumed,
+    Joined,
+    KStream,
+    KTable,
+    Materialized,
+    Processor,
+    PunctuationType,
+    RecordProcessor,
+    StreamsBuilder,
+    Topology,
+    TopologyDriver,
+)
+from millpond.processors.runtime.batch import Batch
+from millpond.processors.runtime.task import Task
+from millpond.processors.runtime.time_order import merge
+from millpond.stores.memory import MemoryBackend
+from millpond.stores.serdes import MSGPACK
+from millpond.stores.transaction import Transaction
+
+TEXT = Consumed("string", "int64")
+Records = list[tuple[str, int | None, int]]
+"""Key, value and timestamp."""
+
+
+def pair(left: Any, right: Any) -> Any:
+    return [left, right]
+
+
+def table(builder: StreamsBuilder, topic: str = "table", history: int | None = None) -> KTable:
+    materialized = Materialized(topic) if history is None else Materialized.versioned(topic, history_retention=history)
+    return builder.table(topic, TEXT, materialized)
+
+
+def stream(builder: StreamsBuilder, topic: str = "events") -> KStream:
+    return builder.stream(topic, TEXT)
+
+
+def one_join(history: int | None, *, left: bool = True) -> Callable[[StreamsBuilder], None]:
+    def build(builder: StreamsBuilder) -> None:
+        events, rates = stream(builder), table(builder, history=history)
+        joined = events.left_join(rates, pair) if left else events.join(rates, pair)
+        joined.to("out")
+
+    return build
+
+
+def two_tables(builder: StreamsBuilder) -> None:
+    events = stream(builder).filter(lambda key, value: value != 1)
+    events.left_join(table(builder), pair).left_join(table(builder, "other", 1000), pair).to("out")
+
+
+def two_streams(builder: StreamsBuilder) -> None:
+    rates = table(builder, history=1000)
+    stream(builder).map_values(lambda value: value).left_join(rates, pair).to("out")
+    stream(builder, "other").join(rates, pair).to("others")
+
+
+def derived_table(builder: StreamsBuilder) -> None:
+    rates = table(builder, history=1000).filter(lambda key, value: value % 2 == 0).map_values(lambda value: -value)
+    stream(builder).left_join(rates, pair).to("out")
+
+
+def table_with_an_output(builder: StreamsBuilder) -> None:
+    rates = table(builder)
+    rates.to_stream().to("others")
+    stream(builder).left_join(rates, pair).to("out")
+
+
+def counted_join(builder: StreamsBuilder) -> None:
+    stream(builder).join(table(builder), pair, Joined("string", "int64")).group_by_key().count().to_stream().to("out")
+
+
+REGROUPED: Mapping[str, Callable[[StreamsBuilder], None]] = {
+    "plain": one_join(None),
+    "plain, inner": one_join(None, left=False),
+    "versioned": one_join(1000),
+    "versioned, short history": one_join(3),
+    "two tables": two_tables,
+    "two streams": two_streams,
+    "derived table": derived_table,
+    "table with an output": table_with_an_output,
+    "counted": counted_join,
+}
+
+
+def grace(builder: StreamsBuilder) -> None:
+    stream(builder).join(table(builder, history=1000), pair, Joined("string", "int64", grace=5)).to("out")
+
+
+def merged(builder: StreamsBuilder) -> None:
+    rates = table(builder)
+    stream(builder).left_join(rates, pair).merge(rates.to_stream()).to("out")
+
+
+def one_topic(builder: StreamsBuilder) -> None:
+    rates = table(builder)
+    rates.to_stream().to("out")
+    stream(builder).left_join(rates, pair).to("out")
+
+
+def tables_joined(builder: StreamsBuilder) -> None:
+    table(builder).join(table(builder, "events"), pair).to("out")
+
+
+class Peeking(RecordProcessor):
+    """Reads the table under any key it likes."""
+
+    def process_record(self, key: Any, value: Any, timestamp: int) -> None:
+        found = self.context.store("table").get("a")
+        self.forward(key, [value, None if found is None else found.value], timestamp)
+
+
+def own_processor(builder: StreamsBuilder) -> None:
+    table(builder)
+    stream(builder).process(Peeking, stores=["table"]).to("out")
+
+
+class Retiming(RecordProcessor):
+    def process_record(self, key: Any, value: Any, timestamp: int) -> None:
+        self.forward(key, value, timestamp // 2)
+
+
+def retimed(builder: StreamsBuilder) -> None:
+    stream(builder).process(Retiming, keeps_key=True).left_join(table(builder, history=1000), pair).to("out")
+
+
+class Ticking(Processor):
+    def init(self, context: Any) -> None:
+        super().init(context)
+        context.schedule(5, PunctuationType.STREAM_TIME, lambda now: context.forward(Batch(["tick"], [now], [now])))
+
+    def process(self, batch: Batch) -> None:
+        self.context.forward(batch)
+
+
+def punctuated(builder: StreamsBuilder) -> None:
+    stream(builder).left_join(table(builder), pair).process(Ticking).to("out")
+
+
+AS_BEFORE: Mapping[str, Callable[[StreamsBuilder], None]] = {
+    "grace": grace,
+    "merged": merged,
+    "one topic": one_topic,
+    "tables joined": tables_joined,
+    "own processor": own_processor,
+    "retimed": retimed,
+    "punctuated": punctuated,
+}
+
+
+def topology(build: Callable[[StreamsBuilder], None]) -> Topology:
+    builder = StreamsBuilder(key_serde="string", value_serde=MSGPACK)
+    build(builder)
+    return builder.build()
+
+
+def batches(inputs: Mapping[str, Records]) -> dict[str, Batch]:
+    return {topic: Batch(*map(list, zip(*records, strict=True))) for topic, records in inputs.items() if records}
+
+
+def at_once(made: Topology, inputs: Iterable[dict[str, Batch]]) -> Any:
+    with TopologyDriver(made) as driver:
+        for micro_batch in inputs:
+            driver.pipe_inputs(micro_batch)
+        return {topic: driver.read(topic) for topic in made.sinks}, driver.counters
+
+
+def one_by_one(made: Topology, inputs: Iterable[dict[str, Batch]]) -> Any:
+    with TopologyDriver(made) as driver:
+        for micro_batch in inputs:
+            in_order = {topic: micro_batch[topic] for topic in made.sources if topic in micro_batch}
+            for topic, run in merge(in_order):
+                for row in run.rows():
+                    driver.pipe_batch(topic, row)
+        return {topic: driver.read(topic) for topic in made.sinks}, driver.counters
+
+
+def micro_batches(topics: Iterable[str]) -> st.SearchStrategy[list[dict[str, Records]]]:
+    record = st.tuples(st.sampled_from("abc"), st.none() | st.integers(0, 5), st.integers(0, 30))
+    in_order = st.lists(record, max_size=12).map(lambda records: sorted(records, key=lambda one: one[2]))
+    return st.lists(
+        st.fixed_dictionaries({topic: in_order | st.lists(record, max_size=12) for topic in topics}), max_size=3
+    )
+
+
+@pytest.mark.parametrize("name", [*REGROUPED, *AS_BEFORE])
+def test_the_answers_are_those_of_the_records_one_by_one(name: str) -> None:
+    made = topology({**REGROUPED, **AS_BEFORE}[name])
+
+    @settings(max_examples=150, deadline=None)
+    @given(micro_batches(made.sources))
+    def check(inputs: list[dict[str, Records]]) -> None:
+        given_ = list(map(batches, inputs))
+        assert at_once(made, given_) == one_by_one(made, given_)
+
+    check()
+
+
+def runs(made: Topology, inputs: Mapping[str, Records]) -> list[tuple[str, int]]:
+    """The runs that the only task gets: topic and length."""
+    (part,) = made.subtopologies
+    task = Task(part, {name: spec.open(Transaction(MemoryBackend())) for name, spec in part.stores.items()})
+    in_order = {topic: batch for topic in part.sources for name, batch in batches(inputs).items() if name == topic}
+    return [(topic, len(run)) for topic, run in merge(in_order, task.regroup)]
+
+
+ALTERNATING: dict[str, Records] = {
+    topic: [("abc"[at % 3] + topic, at, 2 * at + (topic == "events")) for at in range(9)]
+    for topic in ("table", "events", "other")
+}
+"""No key is in two of the topics."""
+
+
+@pytest.mark.parametrize("name", REGROUPED)
+def test_inputs_without_common_keys_are_one_run_each(name: str) -> None:
+    if name == "versioned, short history":
+        return
+    made = topology(REGROUPED[name])
+    (part,) = made.subtopologies
+    found = Counter(topic for topic, _ in runs(made, ALTERNATING))
+    assert found == dict.fromkeys(part.sources, 1)
+
+
+@pytest.mark.parametrize("name", AS_BEFORE)
+def test_inputs_that_meet_elsewhere_alternate_as_before(name: str) -> None:
+    made = topology(AS_BEFORE[name])
+    in_order = {topic: batch for topic in made.sources for name, batch in batches(ALTERNATING).items() if name == topic}
+    assert runs(made, ALTERNATING) == [(topic, len(run)) for topic, run in merge(in_order)]
+
+
+def test_a_versioned_table_goes_first_however_often_its_keys_are_looked_up() -> None:
+    inputs: dict[str, Records] = {
+        "table": [("a", at, 2 * at) for at in range(50)],
+        "events": [("a", at, 2 * at + 1) for at in range(50)],
+    }
+    assert runs(topology(one_join(1000)), inputs) == [("table", 50), ("events", 50)]
+    assert len(runs(topology(one_join(None)), inputs)) == 100
+
+
+def test_a_new_stretch_begins_with_what_a_lookup_before_it_must_not_see() -> None:
+    inputs: dict[str, Records] = {
+        "table": [("a", 1, 1), ("b", 2, 3), ("c", 3, 5), ("a", 4, 7), ("b", 5, 9)],
+        "events": [("b", 1, 2), ("c", 2, 6), ("a", 3, 8), ("c", 4, 10)],
+    }
+    assert runs(topology(one_join(None)), inputs) == [("table", 1), ("events", 1), ("table", 4), ("events", 3)]
+    late: dict[str, Records] = {**inputs, "table": [("a", 1, 1), ("b", 2, 3), ("b", 3, 1), ("b", 4, 9)]}
+    assert runs(topology(one_join(1000)), late) == [("table", 2), ("events", 1), ("table", 2), ("events", 3)]
+
+
+def test_what_would_take_history_away_comes_in_its_turn() -> None:
+    inputs: dict[str, Records] = {
+        "table": [("a", at, 2 * at) for at in range(9)],
+        "events": [("a", at, 2 * at + 1) for at in range(9)],
+    }
+    assert len(runs(topology(one_join(3)), inputs)) == 18
