@@ -1,14 +1,17 @@
-"""A whole job on two executors, which dies where it is told to: ``mortal_job.py DIRECTORY``.
+"""A whole job on two executors, which dies or hangs where it is told to: ``mortal_job.py DIRECTORY [MASTER]``.
 
 Its only task has a store on each backend, so that each death leaves all of them behind at once.
 
 What is due lies in ``DIRECTORY/due``: files named ``<number>.<moment>.<victim>``. Whoever comes first to the moment of
-the first of them takes it away and kills the victim.
+the first of them takes it away and kills the victim. A straggler, which is always a first attempt, is not killed, but
+hangs until its twin is done; that needs the master of a cluster of two hosts. Who began to commit is in
+``DIRECTORY/commits``: files named ``<micro-batch>.<host>``.
 """
 
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +19,7 @@ from pathlib import Path
 import pandas as pd
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
+from pyspark.taskcontext import TaskContext
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
@@ -25,6 +29,7 @@ from millpond.stores.durability import Storage
 from millpond.stores.registry import supplier
 from millpond.stores.testing import FaultPlan, FaultyStorage, FaultySupplier, Step
 from tests.spark.orders import read_files
+from tests.spark.two_hosts import this_host
 
 MOMENTS = (
     "before its file",
@@ -36,6 +41,9 @@ MOMENTS = (
 """When, in a commit, somebody dies."""
 
 VICTIMS = ("worker", "executor", "driver")
+STRAGGLER = "straggler"
+HANGS_FOR = 60.0
+"""Longer than a twin takes; Spark ends who hangs as soon as the twin is done."""
 
 _MOMENTS = {
     Step.FILE_CREATE: MOMENTS[0],
@@ -50,7 +58,7 @@ class Deaths:
     """The deaths that are still due. Travels to the workers.
 
     Attributes:
-        directory: where they lie.
+        directory: of the job.
         driver: the driver's process, and the process group of its JVM and all executors.
     """
 
@@ -62,6 +70,8 @@ class Deaths:
         """What a plan asks. Backends are also written to before a commit, to catch up."""
         if step in (Step.BACKEND_OPEN, Step.FILE_READ):
             self.committing = False
+        if step is Step.FILE_CREATE:
+            self.note_commit()
         if step is Step.FILE_WRITE:
             self.committing = True
         if step in _MOMENTS and (self.committing or step is Step.FILE_CREATE):
@@ -69,21 +79,36 @@ class Deaths:
 
     def at(self, now: str) -> None:
         """Kill whoever is due at the moment ``now``."""
-        first = min(self.directory.iterdir(), default=None)
+        first = min((self.directory / "due").iterdir(), default=None)
         if first is None or os.getpid() == self.driver:
             return
         _, moment, victim = first.name.split(".")
-        if moment != now:
+        if moment != now or (victim == STRAGGLER and _attempt() > 0):
             return
         try:
             first.unlink()
         except FileNotFoundError:
             return  # somebody else was faster
+        if victim == STRAGGLER:
+            return time.sleep(HANGS_FOR)
         if victim == "driver":
             os.killpg(self.driver, signal.SIGKILL)
         if victim == "executor":
             os.kill(_parent(os.getppid()), signal.SIGKILL)
         os.kill(os.getpid(), signal.SIGKILL)
+
+    def note_commit(self) -> None:
+        """Leave a trace of an attempt that commits."""
+        context = TaskContext.get()
+        if context is not None:
+            batch = context.getLocalProperty("streaming.sql.batchId")
+            (self.directory / "commits" / f"{batch}.{this_host()}").touch()
+
+
+def _attempt() -> int:
+    """Which attempt at a Spark task this is."""
+    context = TaskContext.get()
+    return 0 if context is None else context.attemptNumber()
 
 
 def spending() -> Topology:
@@ -115,33 +140,44 @@ def _parent(process: int) -> int:
     return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
 
 
-def main(directory: Path) -> None:
+def main(directory: Path, master: str | None = None) -> None:
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    (directory / "commits").mkdir(exist_ok=True)
     spark = (
-        configure(SparkSession.builder.master("local-cluster[2,1,1024]"))
+        configure(SparkSession.builder.master(master or "local-cluster[2,1,1024]"))
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.task.maxFailures", "16")
         .config("spark.deploy.maxExecutorRetries", "-1")
+        .config("spark.speculation", "true")
+        .config("spark.speculation.multiplier", "2")
+        .config("spark.speculation.quantile", "0.5")
+        .config("spark.speculation.minTaskRuntime", "2s")
         .config("spark.executorEnv.PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
         .getOrCreate()
     )
-    deaths = Deaths(directory / "due", os.getpgid(0))
+    deaths = Deaths(directory, os.getpgid(0))
     cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
     plan = FaultPlan(deaths.at_step)
     streams = SparkStreams(
         spending(),
         application_id="mortal",
+        partitions=1,
         state_dir=str(directory / "state"),
-        local_dir=str(directory / "local"),
+        # The executors of a local cluster share theirs, and those of the next driver find what these leave.
+        local_dir=str(directory / "local") if master is None else None,
         backend=FaultySupplier(supplier("lmdb"), plan),
     )
     storage = FaultyStorage.over(Storage.from_uri(directory / "state"), plan)
     streams._job = replace(streams._job, storage=storage)
 
     def last(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
-        yield from frames
-        deaths.at(MOMENTS[-1])
+        rows = 0
+        for frame in frames:
+            rows += len(frame)
+            yield frame
+        if rows:  # a part of the output without a task hands no manifest to anybody
+            deaths.at(MOMENTS[-1])
 
     rows = streams.transform(read_files(spark, directory / "in"), sink="spending")
     query = (
@@ -156,4 +192,4 @@ def main(directory: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), *sys.argv[2:])

@@ -1,4 +1,4 @@
-"""Whoever dies at whichever moment of a commit, on Spark: the rows that come out are those of an undisturbed run.
+"""Whoever dies or hangs at whichever moment of a commit, on Spark: the output is that of an undisturbed run.
 
 The table in ``docs/durability.md`` is what this test has seen. ``MILLPOND_WRITE_MATRIX=1`` writes it anew.
 """
@@ -7,6 +7,9 @@ import os
 import signal
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Collection
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +20,9 @@ pytest.importorskip("pyspark")
 from pyspark.sql import SparkSession
 
 from millpond.processors import TopologyDriver
-from tests.spark.mortal_job import MOMENTS, VICTIMS, spending
+from tests.spark.mortal_job import MOMENTS, STRAGGLER, VICTIMS, spending
 from tests.spark.orders import KEYS, Event, random_events, write_files
+from tests.spark.two_hosts import two_hosts
 
 PAGE = Path(__file__).parents[2] / "docs" / "durability.md"
 BEGIN, END = "<!-- fault matrix: made by tests/spark/test_fault_matrix.py -->\n", "<!-- end of the fault matrix -->\n"
@@ -35,7 +39,7 @@ Matrix = dict[tuple[str, str], str]
 @pytest.fixture(scope="module")
 def matrix() -> Matrix:
     """What the test of this module has seen."""
-    return {(moment, victim): "did not die" for moment in MOMENTS for victim in VICTIMS}
+    return {(moment, victim): "did not happen" for moment in MOMENTS for victim in (*VICTIMS, STRAGGLER)}
 
 
 @pytest.mark.spark
@@ -43,21 +47,44 @@ def matrix() -> Matrix:
 def test_whoever_dies_at_any_moment_of_a_commit_the_output_is_the_same(
     spark: SparkSession, tmp_path: Path, matrix: Matrix
 ) -> None:
-    events = random_events(7, 400)
-    write_files(tmp_path / "in", events, 8)
+    events = prepared(tmp_path, VICTIMS)
     due = tmp_path / "due"
-    due.mkdir()
-    for number, (moment, victim) in enumerate(matrix):
-        (due / f"{number:02d}.{moment}.{victim}").touch()
     while (left := len(list(due.iterdir()))) and run(tmp_path) != 0:
         assert len(list(due.iterdir())) < left, (tmp_path / "log").read_text()[-5000:]
     assert run(tmp_path) == 0
-    rows = spark.read.schema("key string, what string, amount long, timestamp long").parquet(str(tmp_path / "out"))
-    assert sorted(map(tuple, rows.collect())) == undisturbed(events)
-    for moment, victim in matrix:
-        if not list(due.glob(f"*.{moment}.{victim}")):
-            matrix[moment, victim] = SAME
-    assert set(matrix.values()) == {SAME}, list(due.iterdir())
+    assert output(spark, tmp_path) == undisturbed(events)
+    assert not list(due.iterdir())
+    matrix.update(dict.fromkeys(((moment, victim) for moment in MOMENTS for victim in VICTIMS), SAME))
+
+
+@pytest.mark.spark
+@pytest.mark.long
+def test_the_twin_of_whoever_hangs_commits_on_another_host_and_the_output_is_the_same(
+    spark: SparkSession, tmp_path: Path, matrix: Matrix
+) -> None:
+    events = prepared(tmp_path, [STRAGGLER])
+    with two_hosts(tmp_path / "hosts") as master:
+        assert run(tmp_path, master) == 0, (tmp_path / "log").read_text()[-5000:]
+    assert output(spark, tmp_path) == undisturbed(events)
+    assert not list((tmp_path / "due").iterdir())
+    hosts = Counter(path.name.partition(".")[0] for path in (tmp_path / "commits").iterdir())
+    assert sum(number == 2 for number in hosts.values()) >= len(MOMENTS), hosts
+    matrix.update(dict.fromkeys(((moment, STRAGGLER) for moment in MOMENTS), SAME))
+
+
+def prepared(directory: Path, victims: Collection[str]) -> list[Event]:
+    """The job's input, with each of these due at each moment."""
+    events = random_events(7, 400)
+    write_files(directory / "in", events, 8)
+    (directory / "due").mkdir()
+    for number, (moment, victim) in enumerate(product(MOMENTS, victims)):
+        (directory / "due" / f"{number:02d}.{moment}.{victim}").touch()
+    return events
+
+
+def output(spark: SparkSession, directory: Path) -> list[tuple[Any, ...]]:
+    rows = spark.read.schema("key string, what string, amount long, timestamp long").parquet(str(directory / "out"))
+    return sorted(map(tuple, rows.collect()))
 
 
 def undisturbed(events: list[Event]) -> list[tuple[Any, ...]]:
@@ -68,11 +95,11 @@ def undisturbed(events: list[Event]) -> list[tuple[Any, ...]]:
         return sorted((key, value["what"], value["amount"], at) for key, value, at in driver.read("spending"))
 
 
-def run(directory: Path) -> int:
+def run(directory: Path, *master: str) -> int:
     """Run the job to its end, or to that of its driver."""
     with (directory / "log").open("ab") as log:
         job = subprocess.Popen(
-            [sys.executable, str(JOB), str(directory)], stdout=log, stderr=log, start_new_session=True
+            [sys.executable, str(JOB), str(directory), *master], stdout=log, stderr=log, start_new_session=True
         )
         try:
             return job.wait(timeout=SECONDS)
@@ -92,7 +119,7 @@ def test_the_page_shows_what_happened(matrix: Matrix) -> None:
 
 def test_the_page_has_a_row_for_each_moment_and_a_column_for_each_victim() -> None:
     rows = [[cell.strip() for cell in line.strip("|\n").split("|")] for line in shown().splitlines()]
-    assert rows[0][1:] == [f"the {victim}" for victim in VICTIMS]
+    assert rows[0][1:] == [f"the {victim}" for victim in VICTIMS] + ["nobody, but it hangs"]
     assert [row[0] for row in rows[2:]] == list(MOMENTS)
 
 
@@ -101,6 +128,7 @@ def shown() -> str:
 
 
 def table(matrix: Matrix) -> str:
-    lines = ["| dies | " + " | ".join(f"the {victim}" for victim in VICTIMS) + " |", "|---" * (1 + len(VICTIMS)) + "|"]
-    lines += [f"| {moment} | " + " | ".join(matrix[moment, victim] for victim in VICTIMS) + " |" for moment in MOMENTS]
-    return "\n".join(lines) + "\n"
+    columns = {victim: f"the {victim}" for victim in VICTIMS} | {STRAGGLER: "nobody, but it hangs"}
+    lines = [["dies", *columns.values()], ["---"] * (1 + len(columns))]
+    lines += [[moment, *(matrix[moment, victim] for victim in columns)] for moment in MOMENTS]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
