@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from multiprocessing import get_context
 from os import cpu_count
 from pathlib import Path
@@ -55,6 +55,10 @@ _ALONE: Final = DurabilityPolicy(max_deltas=1)
 """Each commit but the first of two is a snapshot."""
 
 
+# Finding a backend among all that is installed takes longer than most flips.
+_supplier = cache(supplier)
+
+
 @dataclass(frozen=True)
 class _State:
     """A small state: three commits and a local copy of the last on one backend."""
@@ -66,7 +70,7 @@ class _State:
     def task(self, backend: str, policy: DurabilityPolicy | None = None) -> TaskState:
         return TaskState(
             _SPECS,
-            supplier(backend),
+            _supplier(backend),
             application_id="app",
             task_id="0_0",
             local_dir=self.directory / "local",
@@ -149,30 +153,31 @@ class _Restores(logging.Handler):
         self.seen = True
 
 
-def _flip(path: Path, original: bytes, bit: int) -> None:
-    damaged = bytearray(original)
-    damaged[bit // 8] ^= 1 << bit % 8
-    path.write_bytes(damaged)
+def _flip(path: Path, bit: int) -> None:
+    """Flip a bit of a file in its place; twice, and it is as it was."""
+    with path.open("r+b") as file:
+        file.seek(bit // 8)
+        (byte,) = file.read(1)
+        file.seek(bit // 8)
+        file.write(bytes([byte ^ 1 << bit % 8]))
 
 
 def _outcomes(state: _State, name: str, role: str, bits: range) -> Counter[str]:
     """What becomes of the flips of these bits of one file."""
     found: Counter[str] = Counter()
-    original = (state.directory / name).read_bytes()
-    with tempfile.TemporaryDirectory() as scratch, _restores() as restores:
+    with tempfile.TemporaryDirectory(dir=state.directory.parent) as scratch, _restores() as restores:
         home = Path(scratch)
         expected = _seen(state.moved(home / "expected"), role, lambda: None)
         probed = state.moved(home / "probed")
         copy = next((path for path in probed.copies if path in (probed.directory / name).parents), None)
         rows = [] if copy is None else _engine_rows(state.backend, copy, home)
         for bit in bits:
-            _flip(probed.directory / name, original, bit)
+            _flip(probed.directory / name, bit)
             noticed = _noticed(probed, name, role, copy, home, rows)
+            _flip(probed.directory / name, bit)
             if noticed is None or bit % _WHOLE_WAY == 0:
                 damaged = state.moved(home / "damaged")
-                noticed = _the_whole_way(
-                    damaged, role, partial(_flip, damaged.directory / name, original, bit), expected
-                )
+                noticed = _the_whole_way(damaged, role, partial(_flip, damaged.directory / name, bit), expected)
                 noticed = "healed" if noticed == "harmless" and restores.seen else noticed
                 restores.seen = False
                 shutil.rmtree(damaged.directory)
@@ -198,10 +203,10 @@ def _noticed(probed: _State, name: str, role: str, copy: Path | None, scratch: P
         except CorruptFileError:
             return "refused"
         return None
-    if not supplier(probed.backend).checksums:
-        seals = (Seal(path, checked_by_engine=False, limit=1 << 30) for path in probed.copies)
-        return "healed" if any(seal.fault() for seal in seals) else None
-    if copy is None:
+    checked = _supplier(probed.backend).checksums
+    if any(Seal(path, checked_by_engine=checked, limit=1 << 30).fault() for path in probed.copies):
+        return "healed"
+    if copy is None or not checked:
         return None
     try:
         return "harmless" if _engine_rows(probed.backend, copy, scratch) == rows else None
@@ -213,7 +218,7 @@ def _engine_rows(backend: str, copy: Path, scratch: Path) -> list[Any]:
     """What the engine reads; it opens a duplicate, because it may change what it opens."""
     with tempfile.TemporaryDirectory(dir=scratch) as place:
         shutil.copytree(copy, place, dirs_exist_ok=True)
-        with supplier(backend).open(Path(place)) as engine:
+        with _supplier(backend).open(Path(place)) as engine:
             return list(engine.scan())
 
 
