@@ -204,7 +204,8 @@ class BackendSupplier(ABC):
     """Whether the engine has checksums by which it finds all bytes that have changed on the disk, whenever it reads
     them, and also tells what it has lost when its process died.
 
-    The files of any other engine are compared with what they were when it closed them, each time it is opened.
+    The files of any other engine are compared with what they were when it closed them, each time it is opened; of one
+    with checksums only those of up to 1 MiB.
     """
 
     @classmethod

@@ -3,21 +3,24 @@
 Rule of this module: it knows files, no rows and no engine. A copy without a seal is thrown away by whoever wants to
 open it, which covers three ways for a copy to be wrong:
 
-- Bytes that have changed on the disk, in an engine that has no checksums of its own: the seal has those of all files,
-  and is broken before the engine sees them.
+- Bytes that have changed on the disk: the seal has checksums of all files, and is broken before the engine sees them.
+  An engine with checksums of its own vouches for its large files, but not for the small ones that tell what these are:
+  one bit in a manifest of RocksDB makes it read the same record for ever.
 - A copy that kills the process that opens it: whoever opens it takes the seal off first, so the next one finds none.
 - A process that died with the copy open. An engine with checksums gets a new seal as soon as it is open, because it
   tells by itself what it has lost; any other's files cannot be told from damaged ones.
 
-The seal is the file ``.<directory>.seal`` beside the directory: empty for an engine with checksums, else JSON::
+The seal is the file ``.<directory>.seal`` beside the directory, empty while an engine with checksums has it open::
 
     {"data.mdb":[bytes,"XXH3 of 64 bits"],…}
 
-The digests are null where the files together have more bytes than the limit; then only names and sizes are compared.
+Digests are null where the files together have more bytes than the limit, and for what an engine with checksums vouches
+for; of such files only names and sizes are compared.
 """
 
 import json
 import mmap
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -25,6 +28,11 @@ from typing import Final, TypeAlias
 from xxhash import xxh3_64_hexdigest
 
 _Files: TypeAlias = dict[str, tuple[int, str | None]]
+
+_SMALL: Final = 1 << 20
+"""Files that are larger are an engine's to vouch for, if it has checksums."""
+
+_OPEN: Final = ""
 
 DIED: Final = "whoever opened it last died with it open"
 """The one reason that is no damage: there is no seal."""
@@ -78,31 +86,36 @@ class Seal:
         self.proven = True
         if not self._directory.exists():
             return None
-        if self._checked_by_engine:
-            return DIED if seal is None else None
+        if self._checked_by_engine and seal == _OPEN:
+            return None
         sealed = _parsed(seal)
         if sealed is None:
             return DIED
-        self.proven = None not in (digest for _, digest in sealed.values())
-        return _difference(sealed, self._files(with_content=self.proven))
+        compared = {name for name, (_, digest) in sealed.items() if digest is not None}
+        self.proven = self._checked_by_engine or len(compared) == len(sealed)
+        return _difference(sealed, self._files(compared.__contains__))
 
     def opened(self) -> None:
         """The engine has opened the directory without harm."""
         if self._checked_by_engine and self._directory.exists():
-            self._write("")
+            self._write(_OPEN)
 
     def closed(self) -> None:
         """The engine has let go of the directory."""
-        if not self._checked_by_engine and self._directory.exists():
-            size = sum(size for size, _ in self._files(with_content=False).values())
-            self._write(json.dumps(self._files(with_content=size <= self._limit)))
+        if not self._directory.exists():
+            return
+        sizes = {name: size for name, (size, _) in self._files(lambda _: False).items()}
+        whole = sum(sizes.values()) <= self._limit
+        self._write(
+            json.dumps(self._files(lambda name: sizes.get(name, 0) <= _SMALL if self._checked_by_engine else whole))
+        )
 
-    def _files(self, *, with_content: bool) -> _Files:
-        paths = sorted(path for path in self._directory.rglob("*") if path.is_file())
-        return {
-            str(path.relative_to(self._directory)): (path.stat().st_size, _digest(path) if with_content else None)
-            for path in paths
-        }
+    def _files(self, digested: Callable[[str], bool]) -> _Files:
+        files: _Files = {}
+        for path in sorted(path for path in self._directory.rglob("*") if path.is_file()):
+            name = str(path.relative_to(self._directory))
+            files[name] = (path.stat().st_size, _digest(path) if digested(name) else None)
+        return files
 
     def _write(self, seal: str) -> None:
         # Without its seal the copy is restored, so a full disk is no reason to fail what has just been committed.

@@ -12,6 +12,7 @@ import pytest
 
 from millpond.errors import CorruptFileError, DurabilityError, MissingFileError, UnreadableRowError
 from millpond.stores.durability import DurabilityPolicy, Manifest, Storage, TaskState, read_rows
+from millpond.stores.durability.seal import Seal
 from millpond.stores.keys import DATA
 from millpond.stores.memory import MemoryBackend, MemorySupplier
 from millpond.stores.registry import supplier
@@ -89,6 +90,34 @@ def test_a_flipped_bit_in_a_copy_without_checksums_never_comes_out(tmp_path: Pat
             data[chosen.randrange(len(data))] ^= 1 << chosen.randrange(8)
             path.write_bytes(data)
             assert content(state, manifest) == expected()
+
+
+def test_a_flipped_bit_in_a_manifest_does_not_keep_rocksdb_reading_for_ever(
+    tmp_path: Path, manifest: Manifest, caplog: pytest.LogCaptureFixture
+) -> None:
+    def flip(copy: Path) -> None:
+        (path,) = copy.glob("MANIFEST-*")
+        data = bytearray(path.read_bytes())
+        data[6] ^= 4  # the type of the first record: a whole one is now one of a recycled log
+        path.write_bytes(data)
+
+    survives(tmp_path, "rocksdb", manifest, flip)
+    assert "has changed since it was closed" in caplog.text
+
+
+def test_of_a_copy_whose_engine_has_checksums_large_files_are_its_own_to_vouch_for(tmp_path: Path) -> None:
+    seal = Seal(tmp_path / "copy", checked_by_engine=True, limit=1 << 30)
+    (tmp_path / "copy").mkdir()
+    (tmp_path / "copy" / "large").write_bytes(bytes(1 << 21))
+    (tmp_path / "copy" / "small").write_bytes(b"small")
+    seal.closed()
+    (tmp_path / "copy" / "large").write_bytes(b"." * (1 << 21))
+    assert seal.fault() is None
+    assert seal.proven
+    (tmp_path / "copy" / "small").write_bytes(b"smell")
+    assert seal.fault() == "its file small has changed since it was closed"
+    seal.opened()
+    assert seal.take_off() is None
 
 
 @pytest.mark.parametrize("size", [0, 4096, 5000, -4096])
