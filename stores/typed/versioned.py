@@ -250,13 +250,8 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
         self, prefix: bytes, places: list[int], timestamps: Sequence[int], found: list[ValueAndTimestamp[V] | None]
     ) -> None:
         """Fill ``found`` for one key, newest first, in one walk back through its versions."""
-        if len(places) == 1:
-            place = places[0]
-            row = self._last_row(prefix, prefix + pack_time(timestamps[place]) + _JUST_ABOVE)
-            found[place] = self._value_and_timestamp(row)
-            return
         places.sort(key=timestamps.__getitem__, reverse=True)
-        walk = VersionWalk(self._scan_rows, prefix)
+        walk = VersionWalk(self._last_row, self._scan_rows, prefix)
         version: tuple[bytes, bytes] | None = None
         decoded: ValueAndTimestamp[V] | None = None
         for place in places:
