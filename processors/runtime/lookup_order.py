@@ -12,6 +12,7 @@ and ``keeps_records``). Where that is not enough, the order stays as it is.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from itertools import combinations
 from typing import Any, Final, Self
 
@@ -36,13 +37,13 @@ class _Lookup:
     Attributes:
         writer, reader: the two topics.
         as_of: whether every lookup is as of the record's timestamp.
-        versioned: the versioned stores among those that are looked up.
+        history: the store, if it has a history.
     """
 
     writer: str
     reader: str
     as_of: bool
-    versioned: Sequence[Any]
+    history: Any
 
     def keeps_history(self, written: _Integers, read: _Integers) -> bool:
         """Whether no record of the writer takes history away that a record of the reader would have seen.
@@ -50,11 +51,11 @@ class _Lookup:
         Args:
             written, read: the timestamps of the two.
         """
-        newest, oldest = int(written.max()), int(read.min())
-        return all(
-            oldest >= max(newest, store.observed_stream_time or newest) - store.history_retention
-            for store in self.versioned
-        )
+        if self.history is None:
+            return True
+        newest, observed = int(written.max()), self.history.observed_stream_time
+        horizon: int = (newest if observed is None else max(newest, observed)) - self.history.history_retention
+        return int(read.min()) >= horizon
 
 
 @dataclass(frozen=True)
@@ -74,15 +75,17 @@ class LookupOrder:
     @classmethod
     def of(cls, part: Subtopology, processors: Mapping[str, Processor], stores: Mapping[str, Any]) -> Self | None:
         """The order for a task of ``part``; None if its inputs have to alternate as they do."""
+        inputs = [_Input(part, processors, source) for source in part.sources.values()]
         lookups: list[_Lookup] = []
-        for one, other in combinations(part.sources, 2):
-            shared = part.claims(part.sources[one].name) & part.claims(part.sources[other].name)
-            if not shared:
-                continue
-            found = _lookup(part, processors, stores, one, other) or _lookup(part, processors, stores, other, one)
-            if found is None or any(kind != "store" for kind, _ in shared):
-                return None
-            lookups.append(found)
+        for one, other in combinations(inputs, 2):
+            for kind, name in one.claims & other.claims:
+                users = {one.uses(name): one, other.uses(name): other}
+                if kind != "store" or None in users or set(users) == {_Use.PUTS}:
+                    return None
+                if _Use.PUTS in users:
+                    writer, (reader,) = users.pop(_Use.PUTS), users.values()
+                    history = None if part.stores[name].history_retention is None else stores[name]
+                    lookups.append(_Lookup(writer.topic, reader.topic, reader.looks_up_as_of(name), history))
         ranks = _ranks(list(part.sources), lookups)
         if ranks is None:
             return None
@@ -121,49 +124,53 @@ class LookupOrder:
         return regrouped
 
 
-def _lookup(
-    part: Subtopology, processors: Mapping[str, Processor], stores: Mapping[str, Any], writer: str, reader: str
-) -> _Lookup | None:
-    """What ``reader`` looks up of what ``writer`` puts; None if they share stores in other ways."""
-    source, other = part.sources[writer], part.sources[reader]
-    shared = {name for kind, name in part.claims(source.name) & part.claims(other.name) if kind == "store"}
-    flags = []
-    for name in shared:
-        if not _puts(part, processors, source, name):
+class _Use(Enum):
+    """What the processors below an input do with a store."""
+
+    PUTS = auto()
+    """They put the input's records into it as they come, and look it up at most."""
+    LOOKS_UP = auto()
+
+
+class _Input:
+    """An input of a sub-topology, and what is below it."""
+
+    def __init__(self, part: Subtopology, processors: Mapping[str, Processor], source: SourceNode) -> None:
+        self.topic = source.topic
+        self.claims = part.claims(source.name)
+        self._part = part
+        self._processors = processors
+        self._source = source
+        below = {name for kind, name in self.claims if kind == "node"} - {source.name}
+        self._changed = set[str]().union(
+            *(
+                part.claims(child)
+                for name in below
+                if not processors[name].keeps_records
+                for child in part.nodes[name].children
+            )
+        )
+        self._below = below
+
+    def uses(self, store: str) -> _Use | None:
+        """What is done with a store; None if that is not known."""
+        users = self._users(store)
+        lookers = {user for user in users if store in self._processors[user].looks_up}
+        if any(("node", looker) in self._changed for looker in lookers):
             return None
-        lookers = _users(part, other, name)
-        if not all(name in processors[looker].looks_up for looker in lookers):
-            return None
-        if lookers & _changed(part, processors, other):
-            return None
-        flags += [processors[looker].looks_up[name] for looker in lookers]
-    versioned = [stores[name] for name in shared if part.stores[name].history_retention is not None]
-    return _Lookup(writer, reader, all(flags), versioned)
+        if lookers == users:
+            return _Use.LOOKS_UP
+        putters = users - lookers
+        if all(name in self._source.children and self._processors[name].puts == store for name in putters):
+            return _Use.PUTS
+        return None
 
+    def looks_up_as_of(self, store: str) -> bool:
+        """Whether all lookups are as of the record's timestamp."""
+        return all(self._processors[user].looks_up[store] for user in self._users(store))
 
-def _puts(part: Subtopology, processors: Mapping[str, Processor], source: SourceNode, store: str) -> bool:
-    """Whether below a source only its own children put into a store, what the source reads."""
-    return all(
-        store in processors[user].looks_up or (user in source.children and processors[user].puts == store)
-        for user in _users(part, source, store)
-    )
-
-
-def _users(part: Subtopology, source: SourceNode, store: str) -> set[str]:
-    """The nodes below a source that use a store."""
-    return {name for name in _below(part, source.name) if store in part.nodes[name].stores}
-
-
-def _changed(part: Subtopology, processors: Mapping[str, Processor], source: SourceNode) -> set[str]:
-    """The nodes below a source that may get other keys or timestamps than it reads."""
-    below = _below(part, source.name) - {source.name}
-    return set().union(
-        *(_below(part, name) - {name} for name in below if name in processors and not processors[name].keeps_records)
-    )
-
-
-def _below(part: Subtopology, node: str) -> set[str]:
-    return {name for kind, name in part.claims(node) if kind == "node"}
+    def _users(self, store: str) -> set[str]:
+        return {name for name in self._below if store in self._part.nodes[name].stores}
 
 
 def _ranks(topics: Sequence[str], lookups: Sequence[_Lookup]) -> dict[str, int] | None:

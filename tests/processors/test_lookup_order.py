@@ -248,6 +248,11 @@ def test_a_versioned_table_goes_first_however_often_its_keys_are_looked_up() -> 
     assert len(runs(topology(one_join(None)), inputs)) == 100
 
 
+def test_two_streams_do_not_mind_each_other_where_they_look_up_the_same_keys() -> None:
+    inputs = {**ALTERNATING, "other": ALTERNATING["events"]}
+    assert sorted(runs(topology(two_streams), inputs)) == [("events", 9), ("other", 9), ("table", 9)]
+
+
 def test_a_new_stretch_begins_with_what_a_lookup_before_it_must_not_see() -> None:
     inputs: dict[str, Records] = {
         "table": [("a", 1, 1), ("b", 2, 3), ("c", 3, 5), ("a", 4, 7), ("b", 5, 9)],
