@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from millpond.errors import FormatError, SerdeError, UserFunctionError
+from millpond.errors import FormatError, UserFunctionError
 from millpond.processors import (
     Batch,
     Consumed,
@@ -134,7 +134,7 @@ def test_what_waits_for_a_repartition_topic_is_forgotten_with_its_micro_batch() 
     numbers = builder.stream("in").select_key(lambda key, value: value, key_serde="int64")
     numbers.group_by_key().count().to("out")
     with TopologyDriver(builder.build()) as driver:
-        with pytest.raises(SerdeError):
+        with pytest.raises(UserFunctionError, match=r"operator 'KSTREAM-SINK-.* of task 0_0"):
             driver.pipe_all("in", [("a", 1, 1), ("a", "no number", 2)])
         driver.pipe("in", "a", 1, 3)
         assert _values(driver) == [1]

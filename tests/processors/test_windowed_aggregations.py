@@ -370,5 +370,5 @@ def test_a_windowed_table_that_is_grouped_by_plain_keys_has_to_say_how_they_beco
     def build(builder: StreamsBuilder) -> KTable:
         return windowed(builder, TUMBLING).count().group_by(lambda key, value: (key.key, value)).count()
 
-    with pytest.raises(SerdeError, match=r"Grouped\(key_serde"):
+    with pytest.raises(UserFunctionError, match=r"Grouped\(key_serde"):
         drive(build, rows(("k", "x", 1)))
