@@ -10,7 +10,6 @@ case, goes the whole way: the task is opened, read, written and restored elsewhe
 """
 
 import logging
-import re
 import shutil
 import tempfile
 import time
@@ -49,8 +48,6 @@ _FLIPS_PER_JOB: Final = 200, 4000
 """The fewest and the most: a job begins with a second of work of its own, and the last ones are waited for."""
 _WHOLE_WAY: Final = 1009
 """Every so many flips go the whole way; odd, so that each bit of a byte has its turn."""
-_TEXT: Final = re.compile(r"/(LOG|OPTIONS)[^/]*$")
-_FLIPS_OF_TEXT: Final = 500
 _ALONE: Final = DurabilityPolicy(max_deltas=1)
 """Each commit but the first of two is a snapshot."""
 
@@ -260,8 +257,7 @@ def run(backends: list[str], flips: int, *, directory: Path | None = None) -> Ma
 
     Args:
         backends: whose local files are damaged; durable files are the same for all, and damaged once.
-        flips: at most so many in each file, evenly spread; 0 for all bits, but for files that an engine writes for
-            people to read.
+        flips: at most so many in each file, evenly spread; 0 for all bits.
         directory: where the files go.
     """
     results: list[dict[str, Any]] = []
@@ -286,8 +282,7 @@ def run(backends: list[str], flips: int, *, directory: Path | None = None) -> Ma
 def _flipped(path: Path, flips: int) -> range:
     """Which bits of a file are flipped."""
     size = path.stat().st_size * 8
-    wanted = min(flips or size, _FLIPS_OF_TEXT if _TEXT.search(str(path)) else size)
-    return range(0, size, max(1, size // wanted))
+    return range(0, size, max(1, size // (flips or size)))
 
 
 def _parts(bits: range) -> Iterator[range]:
