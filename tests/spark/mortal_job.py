@@ -149,7 +149,7 @@ def main(directory: Path, master: str | None = None) -> None:
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.task.maxFailures", "16")
         .config("spark.deploy.maxExecutorRetries", "-1")
-        .config("spark.speculation", "true")
+        .config("spark.speculation", "false" if master is None else "true")
         .config("spark.speculation.multiplier", "2")
         .config("spark.speculation.quantile", "0.5")
         .config("spark.speculation.minTaskRuntime", "2s")

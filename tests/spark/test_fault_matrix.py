@@ -17,6 +17,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+import pyspark
 from pyspark.sql import SparkSession
 
 from millpond.processors import TopologyDriver
@@ -31,6 +32,11 @@ SECONDS = 600
 """For a job that nobody kills; under load Spark alone takes a minute to start."""
 
 SAME = "same output"
+
+speculates = pytest.mark.skipif(
+    tuple(map(int, pyspark.__version__.split(".")[:2])) < (4, 3),
+    reason="the state store of Spark 4.1 fails an assertion where a twin has been killed",
+)
 
 Matrix = dict[tuple[str, str], str]
 """By moment and victim: what came of it."""
@@ -57,6 +63,7 @@ def test_whoever_dies_at_any_moment_of_a_commit_the_output_is_the_same(
     matrix.update(dict.fromkeys(((moment, victim) for moment in MOMENTS for victim in VICTIMS), SAME))
 
 
+@speculates
 @pytest.mark.spark
 @pytest.mark.long
 def test_the_twin_of_whoever_hangs_commits_on_another_host_and_the_output_is_the_same(
@@ -109,6 +116,7 @@ def run(directory: Path, *master: str) -> int:
                 job.wait()
 
 
+@speculates
 @pytest.mark.long
 def test_the_page_shows_what_happened(matrix: Matrix) -> None:
     if os.environ.get("MILLPOND_WRITE_MATRIX"):
