@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Final, NoReturn
 
 from millpond.errors import TopologyError
 from millpond.processors.runtime.batch import Batch
+from millpond.processors.runtime.columns import Columns
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.failures import FailurePolicy, Place, failure, is_of_record
 from millpond.processors.runtime.kept_time import KeptTime
@@ -55,8 +56,10 @@ class ProcessorContext:
         self.separable = separable
         self._stores = stores
         self._children = [child.process for _, child in children]
+        self._column_children = [child.process_columns for _, child in children]
         self._by_name = {name: child.process for name, child in children}
         self._owners = {child.process: child for _, child in children}
+        self._column_owners = {child.process_columns: child for _, child in children}
         self._scheduler = scheduler
         self._schedules = 0
         self._place = Place(node, task_id, tuple(topics))
@@ -97,6 +100,18 @@ class ProcessorContext:
                     process(part)
                 except Exception as error:  # a user's code may raise anything
                     self._owners[process].context.recover(self._owners[process], part, error)
+
+    def forward_columns(self, columns: Columns) -> None:
+        """Pass records to all children as columns, or as a batch where it has to be cut into single records."""
+        if not self.separable:
+            self.forward(columns.to_batch())
+        elif len(columns):
+            for process in self._column_children:
+                try:
+                    process(columns)
+                except Exception as error:  # a user's code may raise anything
+                    owner = self._column_owners[process]
+                    owner.context.recover(owner, columns.to_batch(), error)
 
     def forward_to(self, child: str, batch: Batch) -> None:
         """Pass records only to the child called ``child``.
@@ -273,6 +288,13 @@ class Processor(ABC):
     @abstractmethod
     def process(self, batch: Batch) -> None:
         """Process records and forward the results; ``batch`` is never empty."""
+
+    def process_columns(self, columns: Columns) -> None:
+        """Process records that come as Arrow columns, with the same results; ``columns`` are never empty.
+
+        By default they become Python objects first. An override is for processors that need none.
+        """
+        self.process(columns.to_batch())
 
     def flush(self) -> None:
         """Called before each commit, parents before children: forward what was held back, store what must last.
