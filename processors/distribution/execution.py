@@ -109,7 +109,8 @@ class Decoder:
             return columns
         batch = records.to_batch()
         try:
-            return Batch(_read(self.key_serde, batch.keys), _read(self.value_serde, batch.values), batch.timestamps)
+            keys, values = _read(self.key_serde, batch.keys), _read(self.value_serde, batch.values)
+            return Batch(keys, values, batch.timestamps, positions=batch.positions)
         except SerdeError as error:
             raise self._unreadable(batch) from error
 
@@ -180,6 +181,8 @@ def run_blobs(
         topic = topics[run.input]
         task.process(topic, decoders[topic].decode(run.records))
         waiting += len(run.records)
+        if run.settled:
+            task.settle()
         if waiting >= WINDOW_ROWS:
             waiting = 0
             yield Outputs.of(task)

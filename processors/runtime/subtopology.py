@@ -50,12 +50,15 @@ class Subtopology:
         taken: set[tuple[str, str]] = set()
         for child in self.nodes[name].children:
             claims = self.claims(child)
-            own = {("store", store) for store in self.nodes[child].stores}
-            below = set().union(*map(self.claims, self.nodes[child].children))
-            if taken & claims or own & below:
+            if taken & claims or not self.takes_whole(child):
                 return False
             taken |= claims
         return True
+
+    def takes_whole(self, name: str) -> bool:
+        """Whether ``name`` may see a whole batch before the nodes below it: none of those uses one of its stores."""
+        below = set().union(*map(self.claims, self.nodes[name].children))
+        return below.isdisjoint(("store", store) for store in self.nodes[name].stores)
 
     def claims(self, name: str) -> set[tuple[str, str]]:
         """What only ``name`` and the nodes below it may touch if a batch is to pass through them whole."""

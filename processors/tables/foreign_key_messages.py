@@ -83,8 +83,8 @@ class Content(IntEnum):
     """No foreign value either, but that matters only if there is a result."""
 
 
-_INSTRUCTIONS: Final = frozenset(Instruction)
-_CONTENTS: Final = frozenset(Content)
+_INSTRUCTIONS: Final = {int(instruction): instruction for instruction in Instruction}
+_CONTENTS: Final = {int(content): content for content in Content}
 
 
 class Subscription(NamedTuple):
@@ -122,7 +122,7 @@ class Subscription(NamedTuple):
         if end < rest or data[1] not in _INSTRUCTIONS:
             raise SerdeError(f"{data[:40]!r} is no subscription of a foreign-key join; what wrote it?")
         partition = _PARTITION.unpack_from(data, end)[0] if version else None
-        return cls(data[2:rest] or None, Instruction(data[1]), data[rest:end], partition)
+        return cls(data[2:rest] or None, _INSTRUCTIONS[data[1]], data[rest:end], partition)
 
 
 class Response(NamedTuple):
@@ -156,7 +156,7 @@ class Response(NamedTuple):
             )
         if len(data) < rest or data[1] not in _CONTENTS:
             raise SerdeError(f"{data[:40]!r} is no response of a foreign-key join; what wrote it?")
-        return cls(data[2:rest] or None, Content(data[1]), data[rest:])
+        return cls(data[2:rest] or None, _CONTENTS[data[1]], data[rest:])
 
 
 class LeftRow(NamedTuple):
