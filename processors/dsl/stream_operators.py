@@ -15,7 +15,6 @@ from millpond.processors.options.records import Produced, Repartitioned
 from millpond.processors.options.serdes import SerdeLike
 from millpond.processors.runtime.processor import Processor
 from millpond.processors.streams.stateless import (
-    Predicate,
     StreamFilter,
     StreamFlatMap,
     StreamFlatMapValues,
@@ -24,6 +23,7 @@ from millpond.processors.streams.stateless import (
     StreamPeek,
     StreamSelectKey,
 )
+from millpond.processors.streams.vectorized import VectorizedFilter, VectorizedMapValues, VectorizedSelectKey
 from millpond.stores.specs import StoreSpec
 
 
@@ -38,13 +38,26 @@ class StreamOperators(HandleWrapper[StreamHandle]):
         """
         return self._handle.repartition_required
 
-    def filter(self, predicate: Predicate, *, name: str | None = None) -> Self:
-        """Keep the records for which ``predicate(key, value)`` is true."""
-        return self._on(self._handle.then("KSTREAM-FILTER-", partial(StreamFilter, predicate), name))
+    def filter(
+        self, predicate: Callable[[Any, Any], Any], *, vectorized: bool = False, name: str | None = None
+    ) -> Self:
+        """Keep the records for which ``predicate(key, value)`` is true.
 
-    def filter_not(self, predicate: Predicate, *, name: str | None = None) -> Self:
-        """Drop the records for which ``predicate(key, value)`` is true."""
-        return self._on(self._handle.then("KSTREAM-FILTER-", partial(StreamFilter, predicate, wanted=False), name))
+        Args:
+            predicate: what to ask.
+            vectorized: whether it takes columns: ``predicate(keys, values)`` gets Arrow arrays and returns an array of
+                as many booleans; null is not true.
+            name: the processor's name.
+        """
+        processor = VectorizedFilter if vectorized else StreamFilter
+        return self._on(self._handle.then("KSTREAM-FILTER-", partial(processor, predicate), name))
+
+    def filter_not(
+        self, predicate: Callable[[Any, Any], Any], *, vectorized: bool = False, name: str | None = None
+    ) -> Self:
+        """Drop the records for which ``predicate(key, value)`` is true; the arguments are those of ``filter``."""
+        processor = VectorizedFilter if vectorized else StreamFilter
+        return self._on(self._handle.then("KSTREAM-FILTER-", partial(processor, predicate, wanted=False), name))
 
     def map(
         self,
@@ -59,13 +72,34 @@ class StreamOperators(HandleWrapper[StreamHandle]):
         return self._on(stream.retyped(key_serde, value_serde, rekeyed=True))
 
     def map_values(
-        self, mapper: Callable[..., Any], *, value_serde: SerdeLike | None = None, name: str | None = None
+        self,
+        mapper: Callable[..., Any],
+        *,
+        vectorized: bool = False,
+        value_serde: SerdeLike | None = None,
+        name: str | None = None,
     ) -> Self:
         """Replace each value with ``mapper(value)``, or ``mapper(key, value)`` if it takes two parameters.
 
-        ``value_serde`` is that of the new values; the same unless given.
+        Args:
+            mapper: makes the new values.
+            vectorized: whether it takes columns: ``mapper(values)`` or ``mapper(keys, values)`` gets Arrow arrays and
+                returns an array (of Arrow, NumPy or pandas) of as many values. On Spark they have the types of the
+                DataFrame's columns, and no Python object is made of them; a result of structs fills the sink's columns.
+            value_serde: that of the new values; the same unless given.
+            name: the processor's name.
+
+        >>> import pyarrow.compute as pc
+        >>> from millpond.processors import StreamsBuilder, TopologyDriver
+        >>> builder = StreamsBuilder(key_serde="string", value_serde="int64")
+        >>> builder.stream("cents").map_values(lambda cents: pc.divide(cents, 100), vectorized=True).to("euros")
+        >>> with TopologyDriver(builder.build()) as driver:
+        ...     driver.pipe_all("cents", [("tea", 310, 0), ("milk", 180, 1)])
+        ...     driver.read_batches("euros")[0].values
+        [3, 1]
         """
-        stream = self._handle.then("KSTREAM-MAPVALUES-", partial(StreamMapValues, mapper), name)
+        processor = VectorizedMapValues if vectorized else StreamMapValues
+        stream = self._handle.then("KSTREAM-MAPVALUES-", partial(processor, mapper), name)
         return self._on(stream.retyped(None, value_serde))
 
     def flat_map(
@@ -88,10 +122,23 @@ class StreamOperators(HandleWrapper[StreamHandle]):
         return self._on(stream.retyped(None, value_serde))
 
     def select_key(
-        self, selector: Callable[[Any, Any], Any], *, key_serde: SerdeLike | None = None, name: str | None = None
+        self,
+        selector: Callable[[Any, Any], Any],
+        *,
+        vectorized: bool = False,
+        key_serde: SerdeLike | None = None,
+        name: str | None = None,
     ) -> Self:
-        """Replace each key with ``selector(key, value)``; an operator that needs equal keys together repartitions."""
-        stream = self._handle.then("KSTREAM-KEY-SELECT-", partial(StreamSelectKey, selector), name)
+        """Replace each key with ``selector(key, value)``; an operator that needs equal keys together repartitions.
+
+        Args:
+            selector: makes the new keys.
+            vectorized: whether it takes columns, as for ``map_values``.
+            key_serde: that of the new keys; the same unless given.
+            name: the processor's name.
+        """
+        processor = VectorizedSelectKey if vectorized else StreamSelectKey
+        stream = self._handle.then("KSTREAM-KEY-SELECT-", partial(processor, selector), name)
         return self._on(stream.retyped(key_serde, rekeyed=True))
 
     def peek(self, action: Callable[[Any, Any], object], *, name: str | None = None) -> Self:

@@ -8,6 +8,7 @@ from typing import Any
 
 from millpond.processors.options.functions import positional_parameters
 from millpond.processors.runtime.batch import Batch
+from millpond.processors.runtime.columns import Columns
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.processor import Processor
 
@@ -134,6 +135,9 @@ class StreamPass(Processor):
     def process(self, batch: Batch) -> None:
         self.context.forward(batch)
 
+    def process_columns(self, columns: Columns) -> None:
+        self.context.forward_columns(columns)
+
 
 class StreamBranch(Processor):
     """Sends each record to the child of the first predicate that is true for it; without one it is dropped.
@@ -173,3 +177,9 @@ class DropNullKeys(Processor):
         kept = batch.select([key is not None for key in batch.keys])
         self.context.count(CounterName.DROPPED_NULL_KEY, len(batch) - len(kept))
         self.context.forward(kept)
+
+    def process_columns(self, columns: Columns) -> None:
+        nulls = columns.keys.null_count
+        self.context.count(CounterName.DROPPED_NULL_KEY, nulls)
+        kept = columns.select(columns.keys.is_valid().to_numpy(zero_copy_only=False)) if nulls else columns
+        self.context.forward_columns(kept)

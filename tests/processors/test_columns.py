@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millpond.errors import CorruptStoreError
+from millpond.errors import CorruptStoreError, UserFunctionError
 from millpond.processors import Batch, Consumed, Materialized, Produced, StreamsBuilder, Task, Topology
 from millpond.processors.options.on_error import OnError
 from millpond.processors.runtime.columns import Columns, joined
@@ -143,3 +144,61 @@ def test_a_damaged_row_is_named_although_it_was_read_with_others() -> None:
     with pytest.raises(CorruptStoreError, match="store 'counts' holds a value that cannot be read"):
         store.get_columns(pa.array(["a", "b"]))
     transaction.rollback()
+
+
+def vectorized(*, whole_columns: bool) -> Topology:
+    """Records filtered, mapped and given other keys, by functions of columns or of single records."""
+    builder = StreamsBuilder(key_serde="string", value_serde="int64")
+    stream = builder.stream("in", Consumed("string", "int64"))
+    if whole_columns:
+        stream = stream.filter(lambda keys, values: pc.greater(values, 1), vectorized=True)
+        stream = stream.filter_not(lambda keys, values: pc.equal(keys, "b"), vectorized=True)
+        stream = stream.map_values(lambda keys, values: pc.add(pc.binary_length(keys), values), vectorized=True)
+        stream = stream.map_values(lambda values: values.to_numpy(zero_copy_only=False) * 2, vectorized=True)
+        stream = stream.select_key(lambda keys, values: values.cast(pa.string()), vectorized=True)
+    else:
+        stream = stream.filter(lambda key, value: value is not None and value > 1)
+        stream = stream.filter_not(lambda key, value: key == "b")
+        stream = stream.map_values(lambda key, value: len(key.encode()) + value)
+        stream = stream.map_values(lambda value: value * 2)
+        stream = stream.select_key(lambda key, value: str(value))
+    stream.to("out")
+    return builder.build()
+
+
+@settings(deadline=None)
+@given(
+    st.lists(
+        st.lists(
+            st.tuples(st.sampled_from(["a", "b", "ä", ""]), st.sampled_from([1, 2, 3, None]), st.integers(0, 9)),
+            min_size=1,
+        ),
+        min_size=1,
+        max_size=3,
+    )
+)
+def test_functions_of_columns_give_what_those_of_single_records_give(chunks: list[list[Record]]) -> None:
+    expected = list(results(vectorized(whole_columns=False), "memory", chunks, as_batch))
+    for topology, form in (
+        (vectorized(whole_columns=True), as_columns(pa.string())),
+        (vectorized(whole_columns=False), as_columns(pa.string())),
+    ):
+        assert list(results(topology, "memory", chunks, form)) == expected
+
+
+def test_a_function_of_columns_that_returns_too_few_values_is_refused() -> None:
+    builder = StreamsBuilder(key_serde="string", value_serde="int64")
+    builder.stream("in").map_values(lambda values: values[1:], vectorized=True).to("out")
+    (part,) = builder.build().subtopologies
+    with pytest.raises(UserFunctionError, match=r"MAPVALUES.*returned 0 values for 1 records; return one for each"):
+        Task(part, {}).process("in", as_columns(pa.string())([("a", 1, 1), ("b", 2, 2)]))
+
+
+def test_a_failing_record_among_columns_of_a_vectorized_function_is_left_out_alone() -> None:
+    builder = StreamsBuilder(key_serde="string", value_serde="int64")
+    builder.stream("in").map_values(lambda values: pc.divide(6, values), vectorized=True).to("out")
+    (part,) = builder.build().subtopologies
+    task = Task(part, {}, policy=FailurePolicy(OnError.SKIP))
+    task.process("in", as_columns(pa.string())([("a", 1, 1), ("b", 0, 2), ("c", 3, 3)]))
+    assert [value for run in task.take()["out"] for value in run.to_batch().values] == [6, 2]
+    assert task.counters == {"KSTREAM-MAPVALUES-0000000001:dropped-user-error": 1}

@@ -1,0 +1,105 @@
+"""Stream operators whose users' functions take whole Arrow columns: no Python object is made of a record.
+
+Rule of this module: records that come as objects become columns first, of the types that Arrow finds for them, and the
+results become objects again. A function for which no result of a record depends on another record gives the same
+either way, record by record, too.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from millpond.processors.options.functions import positional_parameters
+from millpond.processors.runtime.batch import Batch
+from millpond.processors.runtime.columns import Array, Columns
+from millpond.processors.runtime.processor import Processor
+
+
+class _Vectorized(Processor):
+    """One step on columns."""
+
+    repeatable = True
+
+    def process(self, batch: Batch) -> None:
+        times = np.array(batch.timestamps, np.int64)
+        self._forward(batch, Columns(pa.array(batch.keys), pa.array(batch.values), times))
+
+    @abstractmethod
+    def _forward(self, batch: Batch, columns: Columns) -> None:
+        """Forward the results as a batch; both arguments are the same records."""
+
+
+class VectorizedMapValues(_Vectorized):
+    """Replaces the values with ``mapper(values)`` or ``mapper(keys, values)``."""
+
+    by_key = True
+    keeps_records = True
+
+    def __init__(self, mapper: Callable[..., Any]) -> None:
+        self._mapper = mapper
+        self._keyed = positional_parameters(mapper) == 2
+
+    def process_columns(self, columns: Columns) -> None:
+        self.context.forward_columns(columns.with_values(self._mapped(columns)))
+
+    def _forward(self, batch: Batch, columns: Columns) -> None:
+        self.context.forward(batch.with_values(self._mapped(columns).to_pylist()))
+
+    def _mapped(self, columns: Columns) -> Array:
+        arguments = (columns.keys, columns.values) if self._keyed else (columns.values,)
+        return _as_column(self._mapper(*arguments), len(columns))
+
+
+class VectorizedFilter(_Vectorized):
+    """Passes on the records for which ``predicate(keys, values)`` is ``wanted``; null is not true."""
+
+    by_key = True
+    keeps_records = True
+
+    def __init__(self, predicate: Callable[[Any, Any], Any], wanted: bool = True) -> None:
+        self._predicate = predicate
+        self._wanted = wanted
+
+    def process_columns(self, columns: Columns) -> None:
+        self.context.forward_columns(columns.select(self._verdicts(columns)))
+
+    def _forward(self, batch: Batch, columns: Columns) -> None:
+        self.context.forward(batch.select(self._verdicts(columns).tolist()))
+
+    def _verdicts(self, columns: Columns) -> npt.NDArray[np.bool_]:
+        verdicts = _as_column(self._predicate(columns.keys, columns.values), len(columns))
+        true: npt.NDArray[np.bool_] = verdicts.cast(pa.bool_()).fill_null(False).to_numpy(zero_copy_only=False)
+        return true if self._wanted else ~true
+
+
+class VectorizedSelectKey(_Vectorized):
+    """Replaces the keys with ``selector(keys, values)``."""
+
+    def __init__(self, selector: Callable[[Any, Any], Any]) -> None:
+        self._selector = selector
+
+    def process_columns(self, columns: Columns) -> None:
+        self.context.forward_columns(Columns(self._selected(columns), columns.values, columns.timestamps))
+
+    def _forward(self, batch: Batch, columns: Columns) -> None:
+        keys = self._selected(columns).to_pylist()
+        self.context.forward(Batch(keys, batch.values, batch.timestamps, positions=batch.positions))
+
+    def _selected(self, columns: Columns) -> Array:
+        return _as_column(self._selector(columns.keys, columns.values), len(columns))
+
+
+def _as_column(result: Any, size: int) -> Array:
+    """What a vectorized function returned, as one Arrow array of the right length.
+
+    Raises:
+        ValueError: it has another length.
+    """
+    column = result if isinstance(result, pa.Array | pa.ChunkedArray) else pa.array(result)
+    if len(column) != size:
+        raise ValueError(f"a vectorized function returned {len(column)} values for {size} records; return one for each")
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
