@@ -151,8 +151,8 @@ def vectorized(*, whole_columns: bool) -> Topology:
     builder = StreamsBuilder(key_serde="string", value_serde="int64")
     stream = builder.stream("in", Consumed("string", "int64"))
     if whole_columns:
-        stream = stream.filter(lambda keys, values: pc.greater(values, 1), vectorized=True)
-        stream = stream.filter_not(lambda keys, values: pc.equal(keys, "b"), vectorized=True)
+        stream = stream.filter(lambda keys, values: pc.greater(values, pa.scalar(1)), vectorized=True)
+        stream = stream.filter_not(lambda keys, values: pc.equal(keys, pa.scalar("b")), vectorized=True)
         stream = stream.map_values(lambda keys, values: pc.add(pc.binary_length(keys), values), vectorized=True)
         stream = stream.map_values(lambda values: values.to_numpy(zero_copy_only=False) * 2, vectorized=True)
         stream = stream.select_key(lambda keys, values: values.cast(pa.string()), vectorized=True)
