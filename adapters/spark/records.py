@@ -17,10 +17,11 @@ from millpond.adapters.spark.changes import changing
 from millpond.adapters.spark.event_times import EventTimes
 from millpond.adapters.spark.unusable import REMEDY, Bury, Unusable, positions
 from millpond.errors import SerdeError
-from millpond.processors.distribution.exchange import Run, windows
+from millpond.processors.distribution.exchange import windows
 from millpond.processors.distribution.execution import Decoder
 from millpond.processors.options.on_error import OnError
 from millpond.processors.runtime.batch import Batch
+from millpond.processors.runtime.columns import Columns, Records
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.verbs.change_feed import Change
 from millpond.stores.serdes import STRING, Serde
@@ -98,15 +99,15 @@ class RecordReader:
         self._unusable.seen += table.num_rows
         return table, keys
 
-    def batches(self, table: pa.Table) -> Iterator[Batch]:
+    def batches(self, table: pa.Table) -> Iterator[Records]:
         """The usable records of the next rows, decoded; here a record needs no key.
 
         Raises:
             RecordError: a record is unusable, and the policy is to fail.
         """
-        for run in windows(0, self._changing(self._timed(table))):
-            yield self._decoded(run)
-            self._unusable.seen += len(run.keys)
+        for window in windows(self._changing(self._timed(table))):
+            yield self._decoded(window)
+            self._unusable.seen += len(window)
 
     def _timed(self, table: pa.Table) -> pa.Table:
         """The rows with good timestamps."""
@@ -139,16 +140,20 @@ class RecordReader:
         table = self._unusable.drop(table, refused, CounterName.DROPPED_BAD_KEY, self._source.key)
         return table, _without(data, refused)
 
-    def _decoded(self, run: Run) -> Batch:
+    def _decoded(self, window: Columns) -> Records:
         source, decoder = self._source, self._source.decoder
-        values, bad_values = _decode(decoder.value_serde, run.values)
-        keys, bad_keys = _decode(decoder.key_serde, run.keys)
-        batch = Batch(keys, values, run.timestamps)
+        columns = decoder.decode_columns(window)
+        if columns is not None:
+            return columns
+        raw = window.to_batch()
+        values, bad_values = _decode(decoder.value_serde, raw.values)
+        keys, bad_keys = _decode(decoder.key_serde, raw.keys)
+        batch = Batch(keys, values, raw.timestamps)
         if not bad_values and not bad_keys:
             return batch
-        self._unusable.refuse(bad_values, CounterName.DROPPED_BAD_VALUE, source.value, lambda row: _shown(run, row))
+        self._unusable.refuse(bad_values, CounterName.DROPPED_BAD_VALUE, source.value, lambda row: _shown(raw, row))
         left = sorted(set(bad_keys).difference(bad_values))
-        self._unusable.refuse(left, CounterName.DROPPED_BAD_KEY, source.key, lambda row: _shown(run, row))
+        self._unusable.refuse(left, CounterName.DROPPED_BAD_KEY, source.key, lambda row: _shown(raw, row))
         dropped = {*bad_values, *bad_keys}
         return batch.select([i not in dropped for i in range(len(batch))])
 
@@ -170,8 +175,8 @@ def _decode(reader: Serde[Any] | None, column: list[Any]) -> tuple[list[Any], li
     return (column if reader is None else list(_attempt(reader.deserialize, column, refused))), refused
 
 
-def _shown(run: Run, row: int) -> dict[str, Any]:
-    return {"key": run.keys[row], "value": run.values[row], "timestamp": run.timestamps[row]}
+def _shown(batch: Batch, row: int) -> dict[str, Any]:
+    return {"key": batch.keys[row], "value": batch.values[row], "timestamp": batch.timestamps[row]}
 
 
 def _without(entries: list[Any], dropped: list[int]) -> list[Any]:

@@ -18,6 +18,7 @@ from types import NoneType
 from typing import Any, Final, Protocol, cast
 
 import pyarrow as pa
+import pyarrow.compute as _compute
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.taskcontext import TaskContext
@@ -31,8 +32,12 @@ from millpond.processors.distribution.execution import Outputs
 from millpond.processors.options.records import Produced
 from millpond.processors.options.windowed_serdes import SessionWindowedSerde, TimeWindowedSerde
 from millpond.processors.runtime.batch import Batch
+from millpond.processors.runtime.columns import Columns, Records
+from millpond.stores.column_serdes import column_serde
 from millpond.stores.serdes import Serde, serde
 from millpond.stores.typed.windowed import Windowed
+
+pc: Any = _compute
 
 _TYPES: Final[Mapping[str, str]] = {"string": "string", "int64": "bigint", "float64": "double", "json": "string"}
 """The Spark type of a serde's values if there is no schema; all others are ``binary``, as serialized."""
@@ -65,8 +70,8 @@ class SinkColumns(Protocol):
     def schema(self) -> pa.Schema:
         """The same for Arrow."""
 
-    def to_table(self, batch: Batch, first: int) -> pa.Table:
-        """The rows of the batch's records, of which the first has that ``sequence``.
+    def to_table(self, records: Records, first: int) -> pa.Table:
+        """The rows of the records, of which the first has that ``sequence``.
 
         Raises:
             RecordError: a record does not fit.
@@ -116,19 +121,39 @@ class Sink:
         ddl = f"key {_type(key)}, {window}value {_type(value)}, timestamp timestamp"
         return cls(topic, ddl, parsed(topic, ddl)[1], key, value)
 
-    def to_table(self, batch: Batch, first: int | None = None) -> pa.Table:
-        """The rows of the batch's records.
+    def to_table(self, records: Records, first: int | None = None) -> pa.Table:
+        """The rows of the records.
 
         Args:
-            batch: the records.
+            records: the records.
             first: the ``sequence`` of the first of them; None if they are not changes but a content, which has neither
                 ``op`` nor ``sequence``.
 
         Raises:
             RecordError: a value does not fit its column, or lacks its entry.
         """
-        columns = [self._column(batch, field, first) for field in self.schema]
-        return pa.Table.from_arrays(columns, schema=self.schema)
+        columns = [self._taken(records, field, first) for field in self.schema]
+        made = [
+            self._column(records.to_batch(), field, first) if taken is None else taken
+            for field, taken in zip(self.schema, columns, strict=True)
+        ]
+        return pa.Table.from_arrays(made, schema=self.schema)
+
+    def _taken(self, records: Records, field: Any, first: int | None) -> Any:
+        """A column of the sink that the records already have, in the very type; None if there is no such column."""
+        if not isinstance(records, Columns) or (first is not None and field.name in _OF_CHANGE):
+            return None
+        if field.name == "timestamp":
+            if pa.types.is_timestamp(field.type):
+                return self._times(field, records.timestamps)
+            column: Any = pa.array(records.timestamps)
+        elif field.name == "key":
+            column = _plain(records.keys, self.key_serde)
+        elif field.name == "value":
+            column = _plain(records.values, self.value_serde)
+        else:
+            column = _entry(records.values, field.name)
+        return column if column is not None and column.type == field.type else None
 
     def _column(self, batch: Batch, field: Any, first: int | None) -> Any:
         if first is not None and _OF_CHANGE.get(field.name) == field.type:
@@ -138,7 +163,7 @@ class Sink:
             return self._times(field, entries)
         return self._values.to_array(field.name, field.type, entries)
 
-    def _times(self, field: Any, millis: Sequence[int | None]) -> Any:
+    def _times(self, field: Any, millis: Any) -> Any:
         try:
             return pa.array(millis, pa.int64()).cast(_MILLIS).cast(field.type)
         except (pa.ArrowException, OverflowError) as error:
@@ -187,6 +212,17 @@ class SinkRows:
         for part in outputs.parts(topic, most):
             yield outputs.written(topic, part, partial(self._sink.to_table, first=self._next))
             self._next += len(part)
+
+
+def _plain(column: Any, writer: Serde[Any] | None) -> Any:
+    """A column of keys or values as the sink has them; None if the serde first makes something else of them."""
+    return column if writer is None or column_serde(writer) is not None else None
+
+
+def _entry(values: Any, name: str) -> Any:
+    """The entries of that name of structs; None if these have no such entry, or no single one."""
+    found = pa.types.is_struct(values.type) and values.type.get_field_index(name) >= 0
+    return pc.struct_field(values, name) if found else None
 
 
 def _of_change(batch: Batch, name: str, first: int) -> list[Any]:

@@ -14,8 +14,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow.compute as _compute
+
+from millpond.processors.aggregations.column_fold import ColumnCount, ColumnFold, fold_columns
 from millpond.processors.aggregations.fold import Fold, Update, copier, slotter
 from millpond.processors.runtime.batch import Batch, BatchBuilder
+from millpond.processors.runtime.columns import Columns
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.failures import is_of_record
 from millpond.processors.runtime.processor import Processor, ProcessorContext
@@ -23,10 +27,12 @@ from millpond.processors.tables.config import TableConfig
 from millpond.processors.tables.table_store import TableStore
 from millpond.processors.tables.update_cache import UpdateForwarder
 from millpond.stores.change import Change
-from millpond.stores.serdes import Serde
+from millpond.stores.serdes import PLAIN_KEYS, Serde
 from millpond.stores.specs import StoreSpec
 from millpond.stores.typed.timestamped_keyvalue import TimestampedKeyValueStore
 from millpond.stores.typed.versioned import NOT_PUT, VALID_TO_UNDEFINED
+
+pc: Any = _compute
 
 
 def _nothing() -> None:
@@ -42,12 +48,14 @@ class Aggregation:
         initializer: makes the aggregate that a key's first value is folded into; by default None.
         merger: ``merger(key, left, right)`` merges the aggregates of two sessions.
         tally: ``tally(aggregate, n)`` folds in n values at once, if only their number matters.
+        columns: does the same for whole columns, if that can be done.
     """
 
     update: Update
     initializer: Callable[[], Any] = _nothing
     merger: Update | None = None
     tally: Callable[[Any, int], Any] | None = None
+    columns: ColumnFold | None = None
 
 
 @dataclass(frozen=True)
@@ -71,7 +79,13 @@ class AggregateSetup:
 
 def counting() -> Aggregation:
     """Counts values."""
-    return Aggregation(lambda key, value, count: count + 1, int, lambda key, left, right: left + right, int.__add__)
+    return Aggregation(
+        lambda key, value, count: count + 1,
+        int,
+        lambda key, left, right: left + right,
+        tally=int.__add__,
+        columns=ColumnCount(),
+    )
 
 
 def reducing(reducer: Callable[[Any, Any], Any]) -> Aggregation:
@@ -101,6 +115,7 @@ class Aggregate(Processor):
         self._caching = setup.caching
         self._copy = copier(setup.spec.value_serde)
         self._slots = slotter(setup.spec.key_serde)
+        self._column_fold = setup.aggregation.columns
         self._folding = Fold(self._initializer, self._update, self._copy, setup.aggregation.tally)
 
     def init(self, context: ProcessorContext) -> None:
@@ -109,12 +124,28 @@ class Aggregate(Processor):
         self._table = TableStore(store)
         self._foldable = isinstance(store, TimestampedKeyValueStore)
         self._updates = UpdateForwarder(context, self._spec.key_serde, caching=self._caching)
+        self._takes_columns = (
+            self._foldable
+            and self._column_fold is not None
+            and self._spec.key_serde in PLAIN_KEYS
+            and not self._config.send_olds
+        )
 
     def process(self, batch: Batch) -> None:
         kept = without_nulls(self.context, batch)
         if not len(kept):
             return
         self._updates.send(self._fold_all(kept))
+
+    def process_columns(self, columns: Columns) -> None:
+        fold = self._column_fold
+        store: Any = self._table.store
+        if fold is None or not self._takes_columns or not store.takes_columns(columns.keys.type, fold.result):
+            self.process(columns.to_batch())
+            return
+        kept = columns_without_nulls(self.context, columns)
+        if len(kept):
+            self._updates.send_columns(fold_columns(fold, store, kept, last_only=self._caching))
 
     def flush(self) -> None:
         self._updates.flush()
@@ -191,6 +222,16 @@ def without_nulls(context: ProcessorContext, batch: Batch) -> Batch:
         return batch
     kept = batch.select([k is not None and v is not None for k, v in zip(batch.keys, batch.values, strict=True)])
     context.count(CounterName.DROPPED_NULL, len(batch) - len(kept))
+    return kept
+
+
+def columns_without_nulls(context: ProcessorContext, columns: Columns) -> Columns:
+    """``without_nulls`` for columns."""
+    if not columns.keys.null_count and not columns.values.null_count:
+        return columns
+    present = pc.and_(columns.keys.is_valid(), columns.values.is_valid())
+    kept = columns.select(present.to_numpy(zero_copy_only=False))
+    context.count(CounterName.DROPPED_NULL, len(columns) - len(kept))
     return kept
 
 

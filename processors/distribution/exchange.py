@@ -21,6 +21,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from millpond.errors import SerdeError
+from millpond.processors.runtime.batch import Batch
+from millpond.processors.runtime.columns import Columns, Records
 from millpond.processors.runtime.time_order import Regroup, merge_order, owners_of, reached_by_key, runs_of
 
 _COLUMNS: Final = ["key", "value", "timestamp"]
@@ -34,7 +36,10 @@ COMPLETE: Final = -1
 
 WINDOW_ROWS: Final = 1 << 18
 WINDOW_BYTES: Final = 32 << 20
-"""How many records become Python objects at a time: at most this many, and about this many bytes in Arrow's columns."""
+"""How many records may become Python objects at a time: at most this many, and about this many bytes in columns."""
+
+COLUMNS_FROM: Final = 500
+"""Shorter runs are objects at once: what a call for a whole column costs is then more than what it saves."""
 
 
 class Blob(NamedTuple):
@@ -107,16 +112,12 @@ class Run(NamedTuple):
 
     Attributes:
         input: which one.
-        keys, values, timestamps: the records' columns.
-        positions: where records are taken out of order, the place of each in that order.
+        records: the records, keys and values as they traveled, with positions where they are taken out of order.
         settled: whether every record before the last one in that order has been taken.
     """
 
     input: int
-    keys: list[Any]
-    values: list[Any]
-    timestamps: list[int]
-    positions: list[int] | None = None
+    records: Records
     settled: bool = True
 
 
@@ -159,7 +160,7 @@ def gather(
         return
     if len(queues) < 2:
         for input_, table in inputs.items():
-            yield from windows(input_, table)
+            yield from (Run(input_, window) for window in windows(table))
         return
     yield from _interleave(inputs, merge_order(list(map(_timestamps, queues.values()))), regroup)
 
@@ -232,7 +233,7 @@ def _interleave(
         order, owners = order[positions], owners[positions]
     starts = accumulate(sizes, initial=0)
     cursors = [
-        _Cursor(windows(input_, table.take(pa.array(order[owners == place] - start))))
+        _Cursor(input_, windows(table.take(pa.array(order[owners == place] - start))))
         for place, (start, (input_, table)) in enumerate(zip(starts, tables.items(), strict=False))
     ]
     runs = (run for owner, count in runs_of(owners) for run in cursors[owner].take(count))
@@ -244,35 +245,41 @@ def _placed(runs: Iterable[Run], positions: npt.NDArray[np.int64]) -> Iterator[R
     settled = np.maximum.accumulate(positions) == np.arange(len(positions))
     start = 0
     for run in runs:
-        stop = start + len(run.keys)
-        yield run._replace(positions=positions[start:stop].tolist(), settled=bool(settled[stop - 1]))
+        stop = start + len(run.records)
+        batch = run.records.to_batch()
+        placed = Batch(batch.keys, batch.values, batch.timestamps, positions=positions[start:stop].tolist())
+        yield Run(run.input, placed, bool(settled[stop - 1]))
         start = stop
 
 
 class _Cursor:
     """Hands out an input's records a few at a time."""
 
-    def __init__(self, windows: Iterator[Run]) -> None:
+    def __init__(self, input_: int, windows: Iterator[Columns]) -> None:
+        self._input = input_
         self._windows = windows
-        self._current: Run | None = None
+        self._current: Columns | None = None
         self._at = 0
 
     def take(self, count: int) -> Iterator[Run]:
         while count:
-            if self._current is None or self._at == len(self._current.keys):
+            if self._current is None or self._at == len(self._current):
                 self._current, self._at = next(self._windows), 0
             current, start = self._current, self._at
-            stop = self._at = min(start + count, len(current.keys))
-            count -= stop - start
-            yield Run(
-                current.input, current.keys[start:stop], current.values[start:stop], current.timestamps[start:stop]
-            )
+            stop = self._at = min(start + count, len(current))
+            size = stop - start
+            count -= size
+            yield Run(self._input, (current if size >= COLUMNS_FROM else current.to_batch()).slice(start, stop))
 
 
-def windows(input_: int, records: pa.Table) -> Iterator[Run]:
+def windows(records: pa.Table) -> Iterator[Columns]:
     """The records in order, in runs of at most ``WINDOW_ROWS`` and, on average, ``WINDOW_BYTES``."""
     step = max(1, min(WINDOW_ROWS, records.num_rows * WINDOW_BYTES // max(1, records.get_total_buffer_size())))
     for start in range(0, records.num_rows, step):
-        window = records.slice(start, step)
-        columns: list[Any] = [window.column(name).to_pylist() for name in ("key", "value", "timestamp")]
-        yield Run(input_, *columns)
+        keys, values, times = (_whole(records.slice(start, step).column(name)) for name in _COLUMNS)
+        yield Columns(keys, values, times.to_numpy())
+
+
+def _whole(column: Any) -> Any:
+    """A column of a table as one array."""
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

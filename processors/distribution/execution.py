@@ -6,13 +6,18 @@ afterward.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Self, TypeVar
 
+import pyarrow as pa
+
 from millpond.errors import RecordError, SerdeError
-from millpond.processors.distribution.exchange import WINDOW_ROWS, Blob, Run, gather, is_complete
+from millpond.processors.distribution.exchange import WINDOW_ROWS, Blob, gather, is_complete
 from millpond.processors.options.records import Consumed
-from millpond.processors.runtime.batch import Batch, concatenate
+from millpond.processors.runtime.batch import Batch
+from millpond.processors.runtime.columns import Columns, Records, joined
 from millpond.processors.runtime.task import Task
+from millpond.stores.column_serdes import ColumnSerde, column_serde
 from millpond.stores.serdes import BYTES, Serde, serde
 
 _Written = TypeVar("_Written")
@@ -23,23 +28,23 @@ class Outputs:
     """What a task has written to its sink topics.
 
     Attributes:
-        batches: the records by topic.
+        records: the records by topic.
     """
 
-    batches: Mapping[str, Batch]
+    records: Mapping[str, Records]
     _task: Task
 
     @classmethod
     def of(cls, task: Task) -> Self:
         """What the task has written since somebody asked last."""
-        return cls({topic: concatenate(batches) for topic, batches in task.take().items()}, task)
+        return cls({topic: joined(runs) for topic, runs in task.take().items()}, task)
 
-    def parts(self, topic: str, most: int = WINDOW_ROWS) -> Iterator[Batch]:
+    def parts(self, topic: str, most: int = WINDOW_ROWS) -> Iterator[Records]:
         """The records of a topic, at most so many at a time."""
-        if topic in self.batches:
-            yield from self.batches[topic].parts(most)
+        if topic in self.records:
+            yield from self.records[topic].parts(most)
 
-    def written(self, topic: str, part: Batch, write: Callable[[Batch], _Written]) -> _Written:
+    def written(self, topic: str, part: Records, write: Callable[[Records], _Written]) -> _Written:
         """What ``write`` makes of a part of a topic's records, without those for which it fails.
 
         Raises:
@@ -71,21 +76,47 @@ class Decoder:
         """How a repartition topic is read: as the sub-topology before it serialized the records."""
         return cls(topic, serde(consumed.key_serde or BYTES), serde(consumed.value_serde or BYTES))
 
-    def decode(self, run: Run) -> Batch:
-        """The records of a run.
+    def decode_columns(self, records: Records) -> Columns | None:
+        """Records that traveled as columns that processors can take; None if they, or one of them, cannot be read so.
+
+        Args:
+            records: keys and values as they traveled.
+        """
+        if not isinstance(records, Columns) or self._columns is None:
+            return None
+        keys, values = self._columns
+        try:
+            return Columns(_decoded(keys, records.keys), _decoded(values, records.values), records.timestamps)
+        except pa.ArrowInvalid:
+            return None
+
+    @cached_property
+    def _columns(self) -> tuple[ColumnSerde | None, ColumnSerde | None] | None:
+        """What reads columns of keys and of values, None to take them as they are; None if one needs objects."""
+        readers = [None if reader is None else column_serde(reader) for reader in (self.key_serde, self.value_serde)]
+        if [reader is None for reader in readers] != [self.key_serde is None, self.value_serde is None]:
+            return None
+        return readers[0], readers[1]
+
+    def decode(self, records: Records) -> Records:
+        """Records that traveled, in the form in which they can be read.
 
         Raises:
             RecordError: a key or a value cannot be read.
         """
+        columns = self.decode_columns(records)
+        if columns is not None:
+            return columns
+        batch = records.to_batch()
         try:
-            keys, values = _read(self.key_serde, run.keys), _read(self.value_serde, run.values)
-            return Batch(keys, values, run.timestamps, positions=run.positions)
+            keys, values = _read(self.key_serde, batch.keys), _read(self.value_serde, batch.values)
+            return Batch(keys, values, batch.timestamps, positions=batch.positions)
         except SerdeError as error:
-            raise self._unreadable(run) from error
+            raise self._unreadable(batch) from error
 
-    def _unreadable(self, run: Run) -> RecordError:
-        """The error that tells the first record of the run that cannot be read."""
-        for key, value, timestamp in zip(run.keys, run.values, run.timestamps, strict=True):
+    def _unreadable(self, batch: Batch) -> RecordError:
+        """The error that tells the first record of the batch that cannot be read."""
+        for key, value, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True):
             for role, column, reader, data in (
                 ("value", self.value, self.value_serde, value),
                 ("key", self.key, self.key_serde, key),
@@ -105,6 +136,10 @@ def shown(entries: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}={entry!r:.200}" for name, entry in entries.items())
 
 
+def _decoded(reader: ColumnSerde | None, column: Any) -> Any:
+    return column if reader is None else reader.read(column)
+
+
 def _read(reader: Serde[Any] | None, column: list[Any]) -> list[Any]:
     if reader is None:
         return column
@@ -112,10 +147,10 @@ def _read(reader: Serde[Any] | None, column: list[Any]) -> list[Any]:
     return [None if data is None else deserialize(data) for data in column]
 
 
-def run_split(task: Task, topic: str, batches: Iterable[Batch]) -> Iterator[Outputs]:
-    """Run a stateless task over a split of one source topic, and close it; yields the output of each batch."""
-    for batch in batches:
-        task.process(topic, batch)
+def run_split(task: Task, topic: str, runs: Iterable[Records]) -> Iterator[Outputs]:
+    """Run a stateless task over a split of one source topic, and close it; yields the output of each run."""
+    for run in runs:
+        task.process(topic, run)
         yield Outputs.of(task)
     task.flush()
     yield Outputs.of(task)
@@ -144,8 +179,8 @@ def run_blobs(
     longer = None if regroup is None else lambda inputs, *order: regroup([topics[i] for i in inputs], *order)
     for run in gather(arrived, derived, longer):
         topic = topics[run.input]
-        task.process(topic, decoders[topic].decode(run))
-        waiting += len(run.keys)
+        task.process(topic, decoders[topic].decode(run.records))
+        waiting += len(run.records)
         if run.settled:
             task.settle()
         if waiting >= WINDOW_ROWS:

@@ -4,7 +4,7 @@ Rule of this module: it knows plans and partitions. How tasks are numbered in tr
 as a mapping.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
@@ -13,9 +13,10 @@ from millpond.processors.distribution.exchange import Blob, BlobWriter
 from millpond.processors.distribution.execution import Outputs
 from millpond.processors.distribution.partitions import partitions_of
 from millpond.processors.distribution.plan import Plan
-from millpond.processors.runtime.batch import Batch
+from millpond.processors.runtime.columns import Columns, Records
 from millpond.processors.runtime.subtopology import Subtopology
-from millpond.stores.serdes import BYTES, serde
+from millpond.stores.column_serdes import column_serde
+from millpond.stores.serdes import BYTES, Serde, serde
 
 TaskNumbers: TypeAlias = Mapping[tuple[int, int], int]
 """The number that stands for each (sub-topology, partition) in blobs; no two tasks of a plan share one."""
@@ -54,20 +55,31 @@ def _tasks(plan: Plan, part: Subtopology, numbers: TaskNumbers) -> list[int]:
 
 
 class _Repartition(NamedTuple):
-    key_bytes: Callable[[Any], bytes]
-    value_bytes: Callable[[Any], bytes]
+    key_serde: Serde[Any]
+    value_serde: Serde[Any]
     route: Route
 
-    def write(self, batch: Batch) -> tuple[pa.Table, list[bytes]]:
+    def write(self, records: Records) -> tuple[pa.Table, list[bytes]]:
         """The records as they travel, and the keys that decide their partitions."""
-        keys = [None if key is None else self.key_bytes(key) for key in batch.keys]
-        values = [None if value is None else self.value_bytes(value) for value in batch.values]
-        columns: dict[str, Any] = {
-            "key": pa.array(keys, pa.binary()),
-            "value": pa.array(values, pa.binary()),
-            "timestamp": pa.array(batch.timestamps, pa.int64()),
-        }
-        return pa.table(columns), [key or b"" for key in keys]
+        written = self._written_columns(records) if isinstance(records, Columns) else None
+        if written is None:
+            batch = records.to_batch()
+            written = _serialized(self.key_serde, batch.keys), _serialized(self.value_serde, batch.values)
+        keys, values = written
+        table = pa.table({"key": keys, "value": values, "timestamp": pa.array(records.timestamps, pa.int64())})
+        return table, [key or b"" for key in keys.to_pylist()]
+
+    def _written_columns(self, columns: Columns) -> tuple[Any, Any] | None:
+        """Keys and values as bytes; None if one of the two has to become objects first."""
+        keys, values = column_serde(self.key_serde), column_serde(self.value_serde)
+        if keys is None or values is None or not keys.takes(columns.keys.type) or not values.takes(columns.values.type):
+            return None
+        return keys.write(columns.keys), values.write(columns.values)
+
+
+def _serialized(writer: Serde[Any], column: Sequence[Any]) -> Any:
+    serialize = writer.serialize
+    return pa.array([None if entry is None else serialize(entry) for entry in column], pa.binary())
 
 
 class Router:
@@ -76,8 +88,8 @@ class Router:
     def __init__(self, plan: Plan, part: Subtopology, numbers: TaskNumbers) -> None:
         self._topics = {
             topic: _Repartition(
-                serde(node.produced.key_serde or BYTES).serialize,
-                serde(node.produced.value_serde or BYTES).serialize,
+                serde(node.produced.key_serde or BYTES),
+                serde(node.produced.value_serde or BYTES),
                 Route(plan, topic, numbers),
             )
             for topic, node in part.sinks.items()

@@ -45,6 +45,10 @@ class Batch:
     def __len__(self) -> int:
         return len(self.keys)
 
+    def to_batch(self) -> "Batch":
+        """The batch itself: what ``Columns`` turn into is one already."""
+        return self
+
     def __repr__(self) -> str:
         return f"Batch(keys={self.keys!r}, values={self.values!r}, timestamps={self.timestamps!r}, olds={self.olds!r})"
 

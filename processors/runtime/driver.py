@@ -343,4 +343,4 @@ class TopologyDriver:
                 transfer = self._repartitions[topic].transfer
                 self._pending[topic].extend(task.written(topic, batch, transfer) for batch in batches)
             else:
-                outputs[topic].extend(batches)
+                outputs[topic].extend(batch.to_batch() for batch in batches)

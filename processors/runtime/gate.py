@@ -4,6 +4,7 @@ Rule of this module: it knows the positions of records and nothing else of them.
 """
 
 from millpond.processors.runtime.batch import Batch, in_order
+from millpond.processors.runtime.columns import Columns
 from millpond.processors.runtime.processor import Processor, ProcessorContext
 
 
@@ -23,6 +24,9 @@ class Gate(Processor):
             self.context.forward(batch)
         else:
             self._held.append(batch)
+
+    def process_columns(self, columns: Columns) -> None:
+        self.context.forward_columns(columns)
 
     def release(self) -> None:
         """Pass on what is held; called when every position has come up to the last one that is held."""

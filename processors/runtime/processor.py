@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Final, NoReturn
 
 from millpond.errors import TopologyError
 from millpond.processors.runtime.batch import Batch
+from millpond.processors.runtime.columns import Columns
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.failures import FailurePolicy, Place, failure, is_of_record
 from millpond.processors.runtime.kept_time import KeptTime
@@ -64,6 +65,8 @@ class ProcessorContext:
         self._by_name = {name: child.process for name, child in children}
         self._owners = {child.process: child for _, child in children}
         self._children = list(self._by_name.values())
+        self._column_owners = {child.process_columns: child for _, child in children}
+        self._column_children = list(self._column_owners)
 
     def put_between(self, child: str, processor: "Processor") -> None:
         """Forward to ``processor`` from now on what would go to ``child``."""
@@ -104,6 +107,18 @@ class ProcessorContext:
                     process(part)
                 except Exception as error:  # a user's code may raise anything
                     self._owners[process].context.recover(self._owners[process], part, error)
+
+    def forward_columns(self, columns: Columns) -> None:
+        """Pass records to all children as columns, or as a batch where it has to be cut into single records."""
+        if not self.separable:
+            self.forward(columns.to_batch())
+        elif len(columns):
+            for process in self._column_children:
+                try:
+                    process(columns)
+                except Exception as error:  # a user's code may raise anything
+                    owner = self._column_owners[process]
+                    owner.context.recover(owner, columns.to_batch(), error)
 
     def forward_to(self, child: str, batch: Batch) -> None:
         """Pass records only to the child called ``child``.
@@ -291,6 +306,13 @@ class Processor(ABC):
     @abstractmethod
     def process(self, batch: Batch) -> None:
         """Process records and forward the results; ``batch`` is never empty."""
+
+    def process_columns(self, columns: Columns) -> None:
+        """Process records that come as Arrow columns, with the same results; ``columns`` are never empty.
+
+        By default they become Python objects first. An override is for processors that need none.
+        """
+        self.process(columns.to_batch())
 
     def flush(self) -> None:
         """Called before each commit, parents before children: forward what was held back, store what must last.

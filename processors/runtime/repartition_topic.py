@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, Self
 from millpond.errors import TopologyError
 from millpond.processors.options.records import Consumed, Produced
 from millpond.processors.runtime.batch import Batch
+from millpond.processors.runtime.columns import Records
 from millpond.stores.serdes import serde
 
 
@@ -32,8 +33,9 @@ class Repartition(NamedTuple):
             )
         return cls(serdes[0].serialize, serdes[1].serialize, serdes[2].deserialize, serdes[3].deserialize)
 
-    def transfer(self, batch: Batch) -> Batch:
+    def transfer(self, records: Records) -> Batch:
         """The records as the reader gets them; a null key or value stays null."""
+        batch = records.to_batch()
         return Batch(
             [None if key is None else self.read_key(self.write_key(key)) for key in batch.keys],
             [None if value is None else self.read_value(self.write_value(value)) for value in batch.values],

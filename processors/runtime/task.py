@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from millpond.errors import TopologyError
 from millpond.processors.runtime.batch import Batch
+from millpond.processors.runtime.columns import Columns, Records
 from millpond.processors.runtime.failures import FailurePolicy
 from millpond.processors.runtime.gate import Gate
 from millpond.processors.runtime.keyed_region import Edge
@@ -27,15 +28,21 @@ class _Forwarder(Processor):
     def process(self, batch: Batch) -> None:
         self.context.forward(batch)
 
+    def process_columns(self, columns: Columns) -> None:
+        self.context.forward_columns(columns)
+
 
 class _Collector(Processor):
     """A sink: keeps what comes in until the driver takes it."""
 
-    def __init__(self, output: list[Batch]) -> None:
+    def __init__(self, output: list[Records]) -> None:
         self._output = output
 
     def process(self, batch: Batch) -> None:
         self._output.append(batch)
+
+    def process_columns(self, columns: Columns) -> None:
+        self._output.append(columns)
 
 
 class Task:
@@ -75,7 +82,7 @@ class Task:
         self._scheduler = Scheduler(wall_clock, reset.limit if reset is not None and fresh else None)
         self._policy = policy or FailurePolicy()
         self._stream_time = -1
-        self._outputs: dict[str, list[Batch]] = {topic: [] for topic in subtopology.sinks}
+        self._outputs: dict[str, list[Records]] = {topic: [] for topic in subtopology.sinks}
         self._processors = {name: self._make(node) for name, node in subtopology.nodes.items()}
         self._sources = {topic: self._processors[node.name] for topic, node in subtopology.sources.items()}
         for name, node in subtopology.nodes.items():
@@ -133,25 +140,27 @@ class Task:
         """Gives the inputs longer runs where the answers stay the same; None where they would not."""
         return None if self._order is None or self._scheduler.follows_stream_time else self._order.regroup
 
-    def process(self, topic: str, batch: Batch) -> None:
+    def process(self, topic: str, records: Records) -> None:
         """Process records of a source topic, with all effects of one before those of the next.
 
         Raises:
             TopologyError: this sub-topology does not read ``topic``.
         """
-        if not len(batch):
+        if not len(records):
             return
         try:
             source = self._sources[topic]
         except KeyError:
             raise TopologyError(f"task {self.task_id} reads {sorted(self._sources)}, not {topic!r}") from None
         if self._scheduler.follows_stream_time:
-            for row in batch.rows():
+            for row in records.to_batch().rows():
                 source.process(row)
                 self._stream_time = max(self._stream_time, row.timestamps[0])
                 self._scheduler.advance(PunctuationType.STREAM_TIME, self._stream_time)
+        elif isinstance(records, Columns):
+            source.process_columns(records)
         else:
-            source.process(batch)
+            source.process(records)
 
     def settle(self) -> None:
         """Let results go on that were made of batches with positions, in the order of these.
@@ -195,25 +204,25 @@ class Task:
         for processor in self._processors.values():
             _step(processor, processor.flush)
 
-    def take(self) -> dict[str, list[Batch]]:
+    def take(self) -> dict[str, list[Records]]:
         """The records written to each sink topic since the last call, in order."""
         taken = {topic: list(batches) for topic, batches in self._outputs.items() if batches}
         for batches in self._outputs.values():
             batches.clear()
         return taken
 
-    def written(self, topic: str, batch: Batch, write: Callable[[Batch], _Written]) -> _Written:
+    def written(self, topic: str, records: Records, write: Callable[[Records], _Written]) -> _Written:
         """What ``write`` makes of records taken from a sink topic; one for which it fails is a failure of the sink.
 
         Args:
             topic: the sink topic.
-            batch: the records.
+            records: the records.
             write: turns them into bytes or columns, and changes nothing.
 
         Raises:
             UserFunctionError: it fails for a record, and the policy is not to leave such records out.
         """
-        return written(self._processors[self.subtopology.sinks[topic].name].context, batch, write)
+        return written(self._processors[self.subtopology.sinks[topic].name].context, records, write)
 
     def close(self) -> None:
         for processor in self._processors.values():

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from millpond.processors.runtime.batch import Batch, concatenate
+from millpond.processors.runtime.columns import Records
 from millpond.processors.runtime.failures import is_of_record
 from millpond.processors.runtime.processor import ProcessorContext
 from millpond.stores.change import Change
@@ -14,26 +15,27 @@ from millpond.stores.change import Change
 _Written = TypeVar("_Written")
 
 
-def written(context: ProcessorContext, batch: Batch, write: Callable[[Batch], _Written]) -> _Written:
+def written(context: ProcessorContext, records: Records, write: Callable[[Records], _Written]) -> _Written:
     """What ``write`` makes of records.
 
     Args:
         context: of the sink that they leave by.
-        batch: the records.
+        records: the records.
         write: turns them into bytes or columns.
 
     Raises:
         UserFunctionError: it fails for a record, and the policy is not to leave such records out.
     """
     try:
-        return write(batch)
+        return write(records)
     except Exception as error:  # a user's serde may raise anything
         if not is_of_record(error):
             raise
-    return write(concatenate([kept for row in batch.rows() for kept in _kept(context, row, write)]))
+    rows = records.to_batch().rows()
+    return write(concatenate([kept for row in rows for kept in _kept(context, row, write)]))
 
 
-def _kept(context: ProcessorContext, row: Batch, write: Callable[[Batch], object]) -> Iterator[Batch]:
+def _kept(context: ProcessorContext, row: Batch, write: Callable[[Records], object]) -> Iterator[Batch]:
     """What can be written of a record: all or nothing, or one half of a table's change."""
     value = row.values[0]
     change = value if isinstance(value, Change) else Change(value, None)

@@ -2,7 +2,11 @@
 
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+
 from millpond.processors.runtime.batch import Batch
+from millpond.processors.runtime.columns import Columns, Records, joined
 from millpond.processors.runtime.processor import ProcessorContext
 from millpond.stores.serdes import Serde
 
@@ -14,16 +18,35 @@ class UpdateCache:
         self._key_serde = key_serde
         self._updates: dict[bytes, tuple[Any, Any, int, Any, bool]] = {}
         self._single_batch: Batch | None = None
+        self._columns: Columns | None = None
 
     def add(self, batch: Batch) -> None:
         """Add updates; a later one replaces an earlier one of the same key, but keeps its old value."""
-        if self._single_batch is None and not self._updates and _distinct(batch.keys):
+        empty = self._single_batch is None and self._columns is None and not self._updates
+        if empty and _distinct(batch.keys):
             self._single_batch = batch
             return
-        pending, self._single_batch = self._single_batch, None
-        for updates in (pending, batch):
-            if updates is not None:
-                self._merge(updates)
+        self._merge_held()
+        self._merge(batch)
+
+    def add_columns(self, columns: Columns) -> None:
+        """Add updates whose keys have serdes of equal bytes, as columns, without the values before them."""
+        if self._single_batch is not None or self._updates:
+            self.add(columns.to_batch())
+            return
+        held = columns if self._columns is None else joined([self._columns, columns])
+        self._columns = None
+        if isinstance(held, Columns):
+            self._columns = _last_of_each_key(held)
+        else:
+            self._merge(held)
+
+    def _merge_held(self) -> None:
+        """Turn what is held in one piece into single updates."""
+        for held in (self._single_batch, self._columns):
+            if held is not None:
+                self._merge(held.to_batch())
+        self._single_batch = self._columns = None
 
     def _merge(self, batch: Batch) -> None:
         olds = batch.olds or [None] * len(batch)
@@ -32,8 +55,11 @@ class UpdateCache:
             old = olds[i] if before is None else before[3]
             self._updates[raw] = (batch.keys[i], batch.values[i], batch.timestamps[i], old, batch.latest_at(i))
 
-    def take(self) -> Batch:
+    def take(self) -> Records:
         """Remove and return all held updates, in the order in which their keys first came."""
+        if self._columns is not None:
+            columns, self._columns = self._columns, None
+            return columns
         if self._single_batch is not None:
             taken, self._single_batch = self._single_batch, None
             return taken
@@ -43,6 +69,17 @@ class UpdateCache:
             return Batch([], [], [])
         keys, values, timestamps, olds, latest = map(list, zip(*rows, strict=True))
         return Batch(keys, values, timestamps, olds, None if all(latest) else latest)
+
+
+def _last_of_each_key(columns: Columns) -> Columns:
+    """Each key's last update, in the order in which the keys first came."""
+    encoded = columns.keys.dictionary_encode()
+    if len(encoded.dictionary) == len(columns):
+        return columns
+    last = np.empty(len(encoded.dictionary), np.int64)
+    last[encoded.indices.to_numpy()] = np.arange(len(columns))
+    places: Any = pa.array(last)
+    return Columns(encoded.dictionary, columns.values.take(places), columns.timestamps[last])
 
 
 def _distinct(keys: list[Any]) -> bool:
@@ -71,6 +108,18 @@ class UpdateForwarder:
         else:
             self._cache.add(updates)
 
+    def send_columns(self, updates: Columns) -> None:
+        """``send`` for updates as columns, without the values before them."""
+        if self._cache is None:
+            self._context.forward_columns(updates)
+        else:
+            self._cache.add_columns(updates)
+
     def flush(self) -> None:
-        if self._cache is not None:
-            self._context.forward(self._cache.take())
+        if self._cache is None:
+            return
+        held = self._cache.take()
+        if isinstance(held, Columns):
+            self._context.forward_columns(held)
+        else:
+            self._context.forward(held)

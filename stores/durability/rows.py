@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyarrow import compute
 
 from millpond.errors import CorruptStoreError
+from millpond.stores.column_serdes import from_big_endian, to_big_endian
 from millpond.stores.formats import FormatVersion
 from millpond.stores.keys import BEYOND, COMMIT_ROW, DATA, TIME_SIZE
 from millpond.stores.typed.timestamped_keyvalue import UNKNOWN_TIMESTAMP
@@ -81,26 +82,13 @@ def _split(store: str, keys: Any, values: Any) -> tuple[Any, Any]:
     data = pc.and_(pc.starts_with(keys, DATA), values.is_valid())
     heads = pc.if_else(data, pc.binary_slice(values, 0, TIME_SIZE), b"\x00" * TIME_SIZE)
     try:
-        timestamps = _to_int64(heads)
+        timestamps = from_big_endian(heads, pa.int64())
     except pa.ArrowInvalid as error:
         raise CorruptStoreError(
             f"store {store!r} has a value without the timestamp that its format needs; restore the store"
         ) from error
     rest = pc.binary_slice(values, TIME_SIZE, _TO_THE_END)
     return pc.if_else(data, timestamps, pa.scalar(None, pa.int64())), pc.if_else(data, rest, values)
-
-
-def _to_int64(big_endian: Any) -> Any:
-    """64-bit integers from as many byte strings of eight bytes, none of them null."""
-    fixed = pc.binary_reverse(big_endian).cast(pa.binary(TIME_SIZE))
-    return pa.Array.from_buffers(pa.int64(), len(fixed), [None, fixed.buffers()[1]], offset=fixed.offset)
-
-
-def _to_big_endian(integers: Any) -> Any:
-    fixed = pa.Array.from_buffers(
-        pa.binary(TIME_SIZE), len(integers), [None, integers.buffers()[1]], offset=integers.offset
-    )
-    return pc.binary_reverse(fixed.cast(pa.binary()))
 
 
 def local_columns(table: Table, version: FormatVersion) -> tuple[Any, Any]:
@@ -112,7 +100,7 @@ def local_columns(table: Table, version: FormatVersion) -> tuple[Any, Any]:
     keys, values = _column(columns, "key"), _column(columns, "value")
     if version is FormatVersion.TIMESTAMPED:
         timestamps = pc.fill_null(_column(columns, "timestamp"), UNKNOWN_TIMESTAMP)
-        joined = pc.binary_join_element_wise(_to_big_endian(timestamps), values, _NOTHING)
+        joined = pc.binary_join_element_wise(to_big_endian(timestamps), values, _NOTHING)
         values = pc.if_else(pc.starts_with(keys, DATA), joined, values)
     return keys, values
 

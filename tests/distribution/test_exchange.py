@@ -14,6 +14,7 @@ from millpond.processors.distribution.exchange import (
     COMPLETE,
     Blob,
     BlobWriter,
+    Run,
     completion_blobs,
     gather,
     to_record_batch,
@@ -58,9 +59,10 @@ def test_records_come_in_the_order_of_the_merge_whatever_the_shuffle_did(
             blobs += writer.cut(_table(start, times[start : start + cut]), 0, input_)
     shuffle.shuffle(blobs)
     runs = list(gather(blobs))
-    taken = [(run.input, key, time) for run in runs for key, time in zip(run.keys, run.timestamps, strict=True)]
+    batches = [(run.input, run.records.to_batch()) for run in runs]
+    taken = [(i, key, time) for i, run in batches for key, time in zip(run.keys, run.timestamps, strict=True)]
     assert taken == _expected({(input_, split * 10 + input_): times for (input_, split), times in queues.items()})
-    assert all(run.keys == run.values for run in runs)
+    assert all(run.keys == run.values for _, run in batches)
 
 
 def _shuffled(queues: Queues, cut: int, shuffle: random.Random, keys: dict[tuple[int, int], list[Any]]) -> list[Blob]:
@@ -75,12 +77,13 @@ def _shuffled(queues: Queues, cut: int, shuffle: random.Random, keys: dict[tuple
     return blobs
 
 
+def columns_of(run: Run) -> tuple[list[Any], list[Any], list[int]]:
+    batch = run.records.to_batch()
+    return batch.keys, batch.values, batch.timestamps
+
+
 def _taken(blobs: list[Blob], keep_order: set[int]) -> list[tuple[int, Any, str, int]]:
-    return [
-        (run.input, *record)
-        for run in gather(blobs, keep_order)
-        for record in zip(run.keys, run.values, run.timestamps, strict=True)
-    ]
+    return [(run.input, *record) for run in gather(blobs, keep_order) for record in zip(*columns_of(run), strict=True)]
 
 
 @settings(deadline=None)
@@ -121,14 +124,16 @@ def test_records_become_objects_a_window_at_a_time(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(exchange, "WINDOW_ROWS", 4)
     blobs = [*BlobWriter(0).cut(_table(0, list(range(10))), 0, 0), *BlobWriter(1).cut(_table(10, [4, 5]), 0, 1)]
     runs = list(gather(blobs))
-    assert max(len(run.keys) for run in runs) <= 4
-    assert [key for run in runs for key in run.keys if run.input == 0] == [f"k{i}" for i in range(10)]
+    assert max(len(run.records) for run in runs) <= 4
+    assert [key for run in runs for key in run.records.to_batch().keys if run.input == 0] == [
+        f"k{i}" for i in range(10)
+    ]
 
 
 def test_large_records_become_objects_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exchange, "WINDOW_BYTES", 1000)
     table = pa.table({"key": ["k"] * 40, "value": ["x" * 100] * 40, "timestamp": list(range(40))})
-    assert max(len(run.keys) for run in exchange.windows(0, table)) < 10
+    assert max(map(len, exchange.windows(table))) < 10
 
 
 def test_scattered_records_reach_their_partitions_in_order() -> None:
@@ -137,7 +142,9 @@ def test_scattered_records_reach_their_partitions_in_order() -> None:
     blobs = list(BlobWriter(0).scatter(_table(0, times), partitions, [50, 60, 70], 0))
     for partition, task in enumerate((50, 60, 70)):
         runs = list(gather(blob for blob in blobs if blob.task == task))
-        assert [time for run in runs for time in run.timestamps] == [i for i in times if i * 7 % 3 == partition]
+        assert [time for run in runs for time in run.records.to_batch().timestamps] == [
+            i for i in times if i * 7 % 3 == partition
+        ]
 
 
 def test_blobs_stay_near_their_limit() -> None:

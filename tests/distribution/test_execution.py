@@ -5,6 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -24,15 +25,16 @@ from millpond.processors import (
     TopologyDriver,
 )
 from millpond.processors.distribution import exchange, execution
-from millpond.processors.distribution.exchange import Blob, BlobWriter, Run, completion_blobs, gather
+from millpond.processors.distribution.exchange import Blob, BlobWriter, completion_blobs, gather
 from millpond.processors.distribution.execution import Decoder, Outputs, run_blobs, run_split
 from millpond.processors.distribution.partitions import partition_of
 from millpond.processors.distribution.plan import Plan, make_plan
 from millpond.processors.distribution.router import Route, Router, TaskNumbers
 from millpond.processors.runtime import lookup_order
+from millpond.processors.runtime.columns import Columns
 from millpond.processors.runtime.time_order import merge
 from millpond.stores.memory import MemoryBackend
-from millpond.stores.serdes import INT64, STRING
+from millpond.stores.serdes import INT64, MSGPACK, STRING
 from millpond.stores.transaction import Transaction
 
 TEXT = Consumed("string", "string")
@@ -115,11 +117,15 @@ def sent_to_tasks(plan: Plan, numbers: TaskNumbers, topic: str, splits: list[Rec
     return blobs
 
 
+def batches_of(outputs: Outputs, topic: str) -> list[Batch]:
+    return [part.to_batch() for part in outputs.parts(topic)]
+
+
 def all_records(results: Iterable[Outputs], topic: str) -> list[tuple[Any, Any, int]]:
     return [
         record
         for outputs in results
-        for part in outputs.parts(topic)
+        for part in batches_of(outputs, topic)
         for record in zip(part.keys, part.values, part.timestamps, strict=True)
     ]
 
@@ -139,7 +145,7 @@ def test_a_chain_of_stages_gives_what_the_driver_gives() -> None:
     with TopologyDriver(update_counts()) as driver:
         driver.pipe_all("lines", lines)
         expected = last_values(driver.read_batches("updates"))
-    assert last_values(part for outputs in results for part in outputs.parts("updates")) == expected
+    assert last_values(part for outputs in results for part in batches_of(outputs, "updates")) == expected
     assert sum(expected.values()) == 800
 
 
@@ -149,7 +155,7 @@ def sent(topology: Topology, topic: str, keys: list[bytes]) -> dict[int, list[by
     records = pa.table({"key": keys, "value": keys, "timestamp": list(range(len(keys)))})
     reached = defaultdict[int, list[bytes]](list)
     for blob in Route(plan, topic, numbered(plan)).send(records, keys, BlobWriter(0)):
-        reached[blob.task] += [key for run in gather([blob]) for key in run.keys]
+        reached[blob.task] += [key for run in gather([blob]) for key in run.records.to_batch().keys]
     return reached
 
 
@@ -173,12 +179,20 @@ def test_records_of_a_global_table_go_to_all_tasks() -> None:
 
 
 def test_a_decoder_reads_what_has_a_serde_and_takes_the_rest_as_it_is() -> None:
-    run = Run(0, [b"a", None], [None, bytes(7) + b"\x05"], [1, 2])
-    assert Decoder("t", STRING, INT64).decode(run).keys == ["a", None]
-    assert Decoder("t", STRING, INT64).decode(run).values == [None, 5]
+    run = Batch([b"a", None], [None, bytes(7) + b"\x05"], [1, 2])
+    columns = Columns(pa.array(run.keys, pa.binary()), pa.array(run.values, pa.binary()), np.array(run.timestamps))
+    for records in (run, columns):
+        decoded = Decoder("t", STRING, INT64).decode(records)
+        assert type(decoded) is type(records)
+        assert (decoded.to_batch().keys, decoded.to_batch().values) == (["a", None], [None, 5])
+        with pytest.raises(RecordError, match=r"topic 't': column 'key': bad key \(key=b'a'.*restart with the serdes"):
+            Decoder("t", INT64, None).decode(records)
     assert Decoder("t", None, None).decode(run).values is run.values
-    with pytest.raises(RecordError, match=r"topic 't': column 'key': bad key \(key=b'a'.*restart with the serdes"):
-        Decoder("t", INT64, None).decode(run)
+    assert Decoder("t", None, None).decode(columns).values is columns.values
+    packed = columns.with_values(pa.array([b"\x05", None], pa.binary()))
+    decoded = Decoder("t", STRING, MSGPACK).decode(packed)
+    assert isinstance(decoded, Batch)
+    assert decoded.values == [5, None]
 
 
 def final_counts() -> Topology:
@@ -267,7 +281,7 @@ def test_inputs_in_longer_runs_give_the_same_in_windows_and_sections_of_any_size
         task = Task(part, {name: spec.open(Transaction(MemoryBackend())) for name, spec in part.stores.items()})
         decoders = {topic: Decoder(topic, STRING, STRING) for topic in part.sources}
         outputs = list(run_blobs(task, _blobs(list(inputs.values())), decoders, lambda: 0))
-        found = [output.batches["out"] for output in outputs if "out" in output.batches]
+        found = [output.records["out"].to_batch() for output in outputs if "out" in output.records]
         records = [row for batch in found for row in zip(batch.keys, batch.values, batch.timestamps, strict=True)]
         assert records == expected
         assert len(found) > 1 or (window, section) != (7, 32)

@@ -237,7 +237,7 @@ def _read_blobs(data: bytes) -> None:
         input_ = head[0] % 3 - 1 if head else 0
         blobs.append(Blob(0, input_, place % 2, place, records))
     for run in gather(blobs, keep_order=[1]):
-        np.array(run.timestamps, np.int64)
+        np.array(run.records.timestamps, np.int64)
 
 
 def _blobs() -> tuple[bytes, ...]:

@@ -142,7 +142,7 @@ def test_records_sent_as_they_are_are_read_by_their_task_alone(
     for number in set(blobs["task"].to_pylist()):
         mine = [row for row in blobs.select(EXCHANGE_SCHEMA.names).to_pylist() if row["task"] == number]
         for run in gather(Blob(*row.values()) for row in mine):
-            received += source("fail").decoder.decode(run).values
+            received += source("fail").decoder.decode(run.records).to_batch().values
     assert sorted(received) == sorted(f"v{i}" for i in range(100))
     assert set(keys.read.values()) == set(values.read.values()) == {1}
 
@@ -158,7 +158,7 @@ def test_an_unreadable_record_fails_its_task_with_topic_column_and_content(
     source: Callable[..., Source], record: tuple[bytes, bytes, int], message: str
 ) -> None:
     table, _ = RecordReader(source("fail"), 7).rows(pa.Table.from_batches([rows(*GOOD, record)]))
-    (run,) = windows(0, table)
+    (run,) = windows(table)
     with pytest.raises(RecordError, match=f"topic 'words': {message}"):
         source("fail").decoder.decode(run)
 

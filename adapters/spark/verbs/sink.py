@@ -19,6 +19,7 @@ from millpond.adapters.spark.sink import arrow_schema, optional_columns, parsed
 from millpond.adapters.spark.verbs.arrays import in_type
 from millpond.processors.distribution.exchange import BLOB_BYTES, to_ipc
 from millpond.processors.runtime.batch import Batch
+from millpond.processors.runtime.columns import Records
 from millpond.processors.verbs.verb import Part
 
 _BLOBS: Final = pa.schema([("rows", pa.binary())])
@@ -63,9 +64,9 @@ class RowSink:
     def schema(self) -> pa.Schema:
         return _BLOBS
 
-    def to_table(self, batch: Batch, first: int) -> pa.Table:
-        """The rows of the batch's records, of which the first has that ``sequence``, as blobs."""
-        table = self.rows.to_table(batch, first)
+    def to_table(self, records: Records, first: int) -> pa.Table:
+        """The rows of the records, of which the first has that ``sequence``, as blobs."""
+        table = self.rows.to_table(records.to_batch(), first)
         step = max(1, table.num_rows * BLOB_BYTES // max(1, table.nbytes))
         blobs: Any = pa.array([to_ipc(table.slice(start, step)) for start in range(0, table.num_rows, step)])
         return pa.Table.from_arrays([blobs], schema=_BLOBS)

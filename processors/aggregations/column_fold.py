@@ -1,0 +1,139 @@
+"""Folding whole columns into aggregates by key: one read and one write of the store for each distinct key.
+
+Rule of this module: no Python object is made of a value or a timestamp. Equal keys are those with equal bytes.
+"""
+
+from abc import ABC, abstractmethod
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as _compute
+
+from millpond.processors.runtime.columns import Columns
+from millpond.processors.runtime.time_order import reached_by_key
+from millpond.stores.typed.timestamped_keyvalue import TimestampedKeyValueStore
+
+pc: Any = _compute
+_Integers = npt.NDArray[np.int64]
+
+
+class Groups:
+    """Which records have the same key.
+
+    Args:
+        keys: the keys, an Arrow array without nulls.
+
+    Attributes:
+        keys: the distinct keys, in the order in which they first came.
+        numbers: for each record, the position of its key in ``keys``.
+    """
+
+    def __init__(self, keys: Any) -> None:
+        encoded = keys.dictionary_encode()
+        self.keys = encoded.dictionary
+        self.numbers: _Integers = encoded.indices.to_numpy().astype(np.int64)
+
+    @cached_property
+    def sizes(self) -> _Integers:
+        """How many records each key has."""
+        return np.bincount(self.numbers, minlength=len(self.keys))
+
+    @cached_property
+    def ranks(self) -> _Integers:
+        """How many records of the same key come before each record."""
+        order = self.numbers.argsort(kind="stable")
+        starts = np.cumsum(self.sizes) - self.sizes
+        ranks = np.empty_like(self.numbers)
+        ranks[order] = np.arange(len(order)) - starts[self.numbers[order]]
+        return ranks
+
+    def latest(self, times: _Integers) -> _Integers:
+        """The greatest of each key's times."""
+        latest = np.full(len(self.keys), np.iinfo(np.int64).min)
+        if (times[1:] >= times[:-1]).all():
+            latest[self.numbers] = times
+        else:
+            np.maximum.at(latest, self.numbers, times)
+        return latest
+
+
+class ColumnFold(ABC):
+    """An aggregate of columns: what ``Aggregation.update`` does value by value.
+
+    Attributes:
+        result: the type of the aggregates.
+    """
+
+    result: pa.DataType
+
+    @abstractmethod
+    def totals(self, groups: Groups, values: Any, before: Any) -> Any:
+        """Each key's aggregate after all records.
+
+        Args:
+            groups: which records have the same key.
+            values: the records' values, an Arrow array without nulls.
+            before: each key's aggregate until now, an Arrow array, null where there is none.
+        """
+
+    @abstractmethod
+    def running(self, groups: Groups, values: Any, before: Any) -> Any:
+        """The aggregate of its key after each record; the arguments are those of ``totals``."""
+
+
+class ColumnCount(ColumnFold):
+    """How many values there are."""
+
+    result = pa.int64()
+
+    def totals(self, groups: Groups, values: Any, before: Any) -> Any:
+        return pa.array(_from_zero(before) + groups.sizes)
+
+    def running(self, groups: Groups, values: Any, before: Any) -> Any:
+        return pa.array(_from_zero(before)[groups.numbers] + groups.ranks + 1)
+
+
+def _from_zero(counts: Any) -> _Integers:
+    known: _Integers = counts.fill_null(0).to_numpy()
+    return known
+
+
+def _inverse(order: Any) -> Any:
+    """Where each of the positions in ``order`` is."""
+    places = np.empty(len(order), np.int64)
+    places[order.to_numpy()] = np.arange(len(order))
+    return pa.array(places)
+
+
+def fold_columns(
+    fold: ColumnFold, store: TimestampedKeyValueStore[Any, Any], columns: Columns, *, last_only: bool
+) -> Columns:
+    """Fold records into their keys' aggregates.
+
+    Args:
+        fold: the aggregate.
+        store: where the aggregates are.
+        columns: the records, without null keys and values.
+        last_only: whether only each key's last update is wanted.
+
+    Returns:
+        The updates: one for each record, or one for each key in the order in which they first came. An update's
+        timestamp is the greatest that its key has shown by then.
+    """
+    groups = Groups(columns.keys)
+    # In the order of keys, an engine finds its way faster, and nobody has to sort the changes again.
+    order = pc.sort_indices(groups.keys)
+    places = _inverse(order)
+    ordered = groups.keys.take(order)
+    before, since = (column.take(places) for column in store.get_columns(ordered))
+    known = since.fill_null(np.iinfo(np.int64).min).to_numpy()
+    totals = fold.totals(groups, columns.values, before)
+    latest = np.maximum(known, groups.latest(columns.timestamps))
+    store.put_columns(ordered, totals.take(order), pa.array(latest).take(order))
+    if last_only:
+        return Columns(groups.keys, totals, latest)
+    times = np.maximum(reached_by_key(columns.timestamps, groups.numbers), known[groups.numbers])
+    return Columns(columns.keys, fold.running(groups, columns.values, before), times)

@@ -1,0 +1,85 @@
+"""A run of records as Arrow columns: what flows where nobody needs a Python object of each record.
+
+Rule: columns are never changed, and say the same as the ``Batch`` that they turn into. Which form a processor takes is
+its own choice (``Processor.process_columns``); nobody asks a run for its form but those who bring runs in or carry them
+out.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from millpond.processors.runtime.batch import Batch, concatenate
+
+Array: TypeAlias = Any
+"""An Arrow array."""
+
+
+class Columns:
+    """Records of one stream, or updates of one table without the values before them, in arrival order.
+
+    Attributes:
+        keys: the keys, an Arrow array.
+        values: the values, an Arrow array.
+        timestamps: int milliseconds since the epoch.
+    """
+
+    __slots__ = ("_batch", "keys", "timestamps", "values")
+
+    def __init__(self, keys: Array, values: Array, timestamps: npt.NDArray[np.int64]) -> None:
+        self.keys = keys
+        self.values = values
+        self.timestamps = timestamps
+        self._batch: Batch | None = None
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def __repr__(self) -> str:
+        return f"Columns(keys={self.keys.type}, values={self.values.type}, {len(self)} records)"
+
+    def to_batch(self) -> Batch:
+        """The same records as Python objects, which are made once."""
+        if self._batch is None:
+            self._batch = Batch(self.keys.to_pylist(), self.values.to_pylist(), self.timestamps.tolist())
+        return self._batch
+
+    def slice(self, start: int, stop: int) -> "Columns":
+        """The records from ``start`` up to but not including ``stop``."""
+        size = stop - start
+        return Columns(self.keys.slice(start, size), self.values.slice(start, size), self.timestamps[start:stop])
+
+    def select(self, keep: npt.NDArray[np.bool_]) -> "Columns":
+        """The records whose entry in ``keep`` is true."""
+        mask: Any = pa.array(keep)
+        return Columns(self.keys.filter(mask), self.values.filter(mask), self.timestamps[keep])
+
+    def parts(self, most: int) -> Iterator["Columns"]:
+        """The same records, at most so many at a time."""
+        for start in range(0, len(self), most):
+            yield self.slice(start, min(start + most, len(self)))
+
+    def with_values(self, values: Array) -> "Columns":
+        """The same keys and times with other values."""
+        return Columns(self.keys, values, self.timestamps)
+
+
+Records: TypeAlias = Batch | Columns
+"""A run of records in either form."""
+
+
+def joined(runs: Sequence[Records]) -> Records:
+    """The records of many runs of a stream as one run; columns only if all of them are, and of the same types."""
+    if len(runs) == 1:
+        return runs[0]
+    columns = [run for run in runs if isinstance(run, Columns)]
+    if len(columns) == len(runs) and len({(run.keys.type, run.values.type) for run in columns}) == 1:
+        return Columns(
+            pa.concat_arrays([run.keys for run in columns]),
+            pa.concat_arrays([run.values for run in columns]),
+            np.concatenate([run.timestamps for run in columns]),
+        )
+    return concatenate([run.to_batch() for run in runs])

@@ -1,0 +1,145 @@
+"""Records that come as Arrow columns have the results that they have as objects, to the record."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from millpond.errors import CorruptStoreError
+from millpond.processors import Batch, Consumed, Materialized, Produced, StreamsBuilder, Task, Topology
+from millpond.processors.options.on_error import OnError
+from millpond.processors.runtime.columns import Columns, joined
+from millpond.processors.runtime.failures import FailurePolicy
+from millpond.stores.registry import supplier
+from millpond.stores.serdes import INT64, STRING
+from millpond.stores.transaction import Transaction
+from millpond.stores.typed.timestamped_keyvalue import TimestampedKeyValueStore
+
+Record = tuple[Any, Any, int]
+Form = Callable[[list[Record]], Batch | Columns]
+
+KEYS: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
+    "string": (pa.string(), st.sampled_from(["", "a", "b", "ä", "\0", None])),
+    "bytes": (pa.binary(), st.sampled_from([b"", b"a", b"\xff", None])),
+    "int64": (pa.int32(), st.sampled_from([-(2**31), -1, 0, 7, None])),
+    "msgpack": (pa.string(), st.sampled_from(["a", "b", None])),
+}
+VALUES = st.sampled_from([1, 2, None])
+
+
+def counting(key_serde: str, materialized: Materialized, *, olds: bool = False) -> Topology:
+    builder = StreamsBuilder(key_serde=key_serde, value_serde="int64")
+    counts = builder.stream("in", Consumed(key_serde, "int64")).group_by_key().count(materialized)
+    if olds:
+        counts = counts.filter(lambda key, count: count % 2 == 1)
+    counts.to_stream().to("out", Produced(key_serde, "int64"))
+    return builder.build()
+
+
+def as_batch(records: list[Record]) -> Batch:
+    return Batch(*map(list, zip(*records, strict=True)))
+
+
+def as_columns(key_type: pa.DataType) -> Form:
+    def made(records: list[Record]) -> Columns:
+        keys, values, times = zip(*records, strict=True)
+        return Columns(pa.array(keys, key_type), pa.array(values, pa.int64()), np.array(times))
+
+    return made
+
+
+def results(topology: Topology, backend: str, chunks: list[list[Record]], form: Form) -> Iterator[list[Any]]:
+    """What comes out of each micro-batch, and what is counted and stored at its end."""
+    (part,) = topology.subtopologies
+    with TemporaryDirectory() as directory, supplier(backend).open(Path(directory) / "store") as engine:
+        for number in range(0, len(chunks), 2):
+            transaction = Transaction(engine)
+            stores = {name: spec.open(transaction) for name, spec in part.stores.items()}
+            task = Task(part, stores)
+            for chunk in chunks[number : number + 2]:
+                task.process("in", form(chunk))
+            task.flush()
+            out = [run.to_batch() for run in task.take().get("out", [])]
+            yield [record for run in out for record in zip(run.keys, run.values, run.timestamps, strict=True)]
+            yield sorted(task.counters.items())
+            for store in stores.values():
+                store.flush()
+            transaction.commit()
+            yield list(engine.scan())
+
+
+@pytest.mark.parametrize(
+    ("key_serde", "backend"), [*((key_serde, "memory") for key_serde in KEYS), ("string", "lmdb"), ("int64", "rocksdb")]
+)
+@pytest.mark.parametrize(
+    "topology",
+    [
+        lambda keys: counting(keys, Materialized("counts")),
+        lambda keys: counting(keys, Materialized("counts").with_caching()),
+        lambda keys: counting(keys, Materialized("counts"), olds=True),
+        lambda keys: counting(keys, Materialized.versioned("counts", history_retention=9)),
+    ],
+    ids=["each update", "last update", "with old values", "versioned"],
+)
+def test_a_count_of_columns_is_the_count_of_their_records(
+    topology: Callable[[str], Topology], key_serde: str, backend: str
+) -> None:
+    key_type, keys = KEYS[key_serde]
+    record = st.tuples(keys, VALUES, st.integers(0, 20))
+
+    @settings(deadline=None, max_examples=40 if backend == "memory" else 10)
+    @given(st.lists(st.lists(record, min_size=1, max_size=12), min_size=1, max_size=5))
+    def check(chunks: list[list[Record]]) -> None:
+        built = topology(key_serde)
+        columns = list(results(built, backend, chunks, as_columns(key_type)))
+        assert columns == list(results(built, backend, chunks, as_batch))
+
+    check()
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(KEYS["string"][1], VALUES, st.integers(0, 20)), min_size=2, max_size=9), st.data())
+def test_columns_and_objects_may_come_in_turn(records: list[Record], data: st.DataObject) -> None:
+    chunks = [[record] for record in records]
+
+    def either(chunk: list[Record]) -> Batch | Columns:
+        return as_columns(pa.string())(chunk) if data.draw(st.booleans()) else as_batch(chunk)
+
+    topology = counting("string", Materialized("counts").with_caching())
+    assert list(results(topology, "memory", chunks, either)) == list(results(topology, "memory", chunks, as_batch))
+
+
+def test_a_function_that_fails_for_a_record_of_columns_leaves_out_that_record_alone() -> None:
+    builder = StreamsBuilder(key_serde="string", value_serde="int64")
+    builder.stream("in", Consumed("string", "int64")).map_values(lambda value: 6 // value).to("out")
+    (part,) = builder.build().subtopologies
+    task = Task(part, {}, policy=FailurePolicy(OnError.SKIP))
+    task.process("in", as_columns(pa.string())([("a", 1, 1), ("b", 0, 2), ("c", 3, 3)]))
+    assert [value for run in task.take()["out"] for value in run.to_batch().values] == [6, 2]
+    assert task.counters == {"KSTREAM-MAPVALUES-0000000001:dropped-user-error": 1}
+
+
+def test_runs_are_joined_as_columns_only_if_all_are_columns_of_one_type() -> None:
+    text, numbers = as_columns(pa.string())([("a", 1, 1)]), as_columns(pa.int32())([(7, 2, 2)])
+    assert isinstance(joined([text, text]), Columns)
+    assert joined([text, text]).to_batch().keys == ["a", "a"]
+    for other in (numbers, numbers.to_batch()):
+        mixed = joined([text, other])
+        assert isinstance(mixed, Batch)
+        assert (mixed.keys, mixed.values, mixed.timestamps) == (["a", 7], [1, 2], [1, 2])
+
+
+def test_a_damaged_row_is_named_although_it_was_read_with_others() -> None:
+    transaction = Transaction(supplier("memory").open(Path("unused")))
+    store = TimestampedKeyValueStore("counts", transaction, STRING, INT64)
+    store.put("a", 1, 5)
+    transaction.put(b"\x01b", bytes(11))
+    with pytest.raises(CorruptStoreError, match="store 'counts' holds a value that cannot be read"):
+        store.get_columns(pa.array(["a", "b"]))
+    transaction.rollback()
