@@ -26,7 +26,7 @@ from millpond.processors.tables.foreign_key_messages import (
     Response,
     Subscription,
     combined_key,
-    murmur3_128,
+    murmur3_128_many,
     primary_key_of,
 )
 from millpond.processors.tables.join import Joiner
@@ -106,18 +106,18 @@ class SubscriptionSend(Processor):
         positions = batch.positions is not None
         messages, rows = BatchBuilder(positions=positions), BatchBuilder(positions=positions)
         olds = batch.olds or [None] * len(batch)
-        columns = zip(batch.keys, batch.values, olds, batch.timestamps, strict=True)
-        for i, (key, value, old, timestamp) in enumerate(columns):
-            position = batch.position_at(i)
-            old_key = self._old_key(key, old)
-            new, new_key, data = self._row(key, value, timestamp)
-            hash_ = None if data is None else murmur3_128(data)
+        old_keys = list(map(self._old_key, batch.keys, olds))
+        news = list(map(self._row, batch.keys, batch.values, batch.timestamps))
+        hashes = iter(murmur3_128_many([data for _, _, data in news if data is not None]))
+        for i, (key, old_key, (new, new_key, data)) in enumerate(zip(batch.keys, old_keys, news, strict=True)):
+            timestamp, position = batch.timestamps[i], batch.position_at(i)
+            row = hash_ = None
+            if data is not None:
+                hash_ = next(hashes)
+                row = LeftRow(new_key is not None, hash_, data).to_bytes()
             for foreign_key, instruction in self._instructions(old_key, new_key, new is None):
                 subscription = Subscription(hash_, instruction, self._key_serde.serialize(key))
                 messages.add(foreign_key, subscription.to_bytes(), timestamp, position=position)
-            row = None
-            if data is not None and hash_ is not None:
-                row = LeftRow(new_key is not None, hash_, data).to_bytes()
             rows.add(key, row, timestamp, position=position)
         self.context.forward_to(self._rows, rows.build())
         self.context.forward_to(self._subscriptions, messages.build())

@@ -99,16 +99,30 @@ def _inputs(topology: Topology, history: History) -> dict[str, Batch]:
     return {topic: Batch(*map(list, zip(*records[topic], strict=True))) for topic in in_order if records[topic]}
 
 
-TABLES = ["join_tables", "join_histories", "join_table", "table_filter", "table_map_values", "table_to_stream"]
+BY_KEY = ["join_tables", "join_histories", "join_table", "table_filter", "table_map_values", "table_to_stream"]
+ALTERNATING = histories(("stream-0", "stream-1", "table-0", "table-1"), latest=18)
 
 
 @thorough
-@given(programs(TABLES * 4 + NO_REPARTITION), st.lists(histories(), max_size=3))
+@given(programs(BY_KEY * 4 + NO_REPARTITION), st.lists(ALTERNATING, max_size=3))
 def test_inputs_that_are_taken_in_longer_runs_give_what_their_records_give(
     program: list[Step], micro_batches: list[History]
 ) -> None:
     topology = build(program)
     assume(ordered(topology) and not any(operator == "suppress" for operator, *_ in program))
+    assert _at_once(topology, micro_batches) == _one_by_one(topology, micro_batches)
+
+
+@settings(thorough, max_examples=100)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(BY_KEY), *[st.sampled_from([0, 1])] * 2, st.integers(0, 2)), min_size=1, max_size=3
+    ),
+    st.lists(ALTERNATING, min_size=1, max_size=2),
+)
+def test_so_do_joins_of_the_inputs_themselves(program: list[Step], micro_batches: list[History]) -> None:
+    topology = build(program)
+    assume(ordered(topology))
     assert _at_once(topology, micro_batches) == _one_by_one(topology, micro_batches)
 
 
