@@ -144,6 +144,7 @@ def _session(cores: int) -> Iterator[SparkSession]:
         "spark.driver.memory": "4g",
         "spark.sql.shuffle.partitions": str(2 * cores),
         "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
+        "spark.python.unix.domain.socket.enabled": "true",
         "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
     }
     builder = configure(SparkSession.builder.master(f"local[{cores}]").appName("millpond-bench"))

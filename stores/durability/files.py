@@ -174,20 +174,19 @@ def _opened(storage: Storage, manifest: Manifest, file: DurableFile) -> Iterator
 def broken_file(storage: Storage, manifest: Manifest) -> MissingFileError | CorruptFileError | None:
     """The error for the first file of ``manifest`` that is gone or has another size.
 
-    One listing shows that all is well. A listing may lag behind, so what it lacks is looked for by name.
+    One question shows that all is well. A listing may lag behind, so what it lacks is looked for by name.
 
     Raises:
         DurabilityError: the storage failed.
     """
     if not manifest.files:
         return None
-    sizes = {file.path: file.size for file in storage.list(manifest.directory)}
+    sizes = storage.sizes(manifest.directory, [file.name for file in manifest.files])
     for file in manifest.files:
-        path = manifest.path(file)
-        if sizes.get(path) == file.size:
+        if sizes.get(file.name) == file.size:
             continue
         try:
-            with storage.reading(path) as source:
+            with storage.reading(manifest.path(file)) as source:
                 size = source.size()
         except MissingFileError:
             return _missing_file(storage, manifest, file)

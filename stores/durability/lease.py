@@ -15,6 +15,7 @@ from millpond.errors import BackendInUseError, StoreError
 
 LEASE_FILE: Final = "lease"
 
+_NOTE_SIZE: Final = 32
 _FIRST_PAUSE = 0.001
 _LONGEST_PAUSE = 0.05
 
@@ -59,7 +60,7 @@ class Lease:
         deadline, pause = time.monotonic() + self._timeout, _FIRST_PAUSE
         while not _try_lock(descriptor):
             if time.monotonic() >= deadline:
-                holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
+                holder = os.pread(descriptor, _NOTE_SIZE, 0).decode(errors="replace").strip() or "unknown"
                 raise BackendInUseError(
                     f"the local directory {self._path.parent} is in use by process {holder} and was not released "
                     f"within {self._timeout:g} s; end that process, or give this job another application id or local "
@@ -77,10 +78,13 @@ class Lease:
 
 
 def _note_holder(descriptor: int) -> None:
-    """Leave this process's id for the error messages of others; on a full disk they have to do without."""
+    """Leave this process's id for the error messages of others; on a full disk they have to do without.
+
+    All notes have one size, so each covers the one before: a file that was cut off first would be written to the disk
+    by some file systems as soon as it is closed, which takes milliseconds.
+    """
     with suppress(OSError):
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        os.pwrite(descriptor, f"{os.getpid():<{_NOTE_SIZE - 1}}\n".encode(), 0)
 
 
 def _try_lock(descriptor: int) -> bool:

@@ -5,7 +5,7 @@ use ``/``. A file is written once, under a name that nobody else uses, and never
 survives a loss of power; on a local file system that takes syncing (``millpond.stores.durability.sync``).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -195,6 +195,25 @@ class Storage:
             StoredFile(join(directory, info.base_name), info.size, (info.mtime_ns or 0) // 1_000_000) for info in files
         )
 
+    def sizes(self, directory: str, names: Sequence[str]) -> Mapping[str, int]:
+        """The sizes of those of the files ``names`` in ``directory`` that are there, by name.
+
+        A local file system is asked for each file, however many others the directory has. Any other takes longer to
+        answer than to list, so it is asked once.
+
+        Raises:
+            DurabilityError: the storage failed.
+        """
+        filesystem, location = self._locate(directory)
+        if not isinstance(filesystem, fs.LocalFileSystem):
+            wanted = {join(directory, name): name for name in names}
+            return {wanted[file.path]: file.size for file in self.list(directory) if file.path in wanted}
+        try:
+            found: Sequence[Any] = filesystem.get_file_info([join(location, name) for name in names])
+        except OSError as error:
+            raise self._unlistable(directory, error) from error
+        return {info.base_name: info.size for info in found if info.type == fs.FileType.File}
+
     def directories(self, directory: str) -> Sequence[str]:
         """The names of the directories directly in ``directory``, sorted; none if it does not exist.
 
@@ -209,7 +228,7 @@ class Storage:
         try:
             found: Sequence[Any] = filesystem.get_file_info(fs.FileSelector(location, allow_not_found=True))
         except OSError as error:
-            raise DurabilityError(f"cannot list {self.describe(directory)}: {error}") from error
+            raise self._unlistable(directory, error) from error
         return found
 
     def delete(self, path: str) -> None:
@@ -222,6 +241,9 @@ class Storage:
             _delete(*self._locate(path))
         except OSError as error:
             raise DurabilityError(f"cannot delete {self.describe(path)}: {error}") from error
+
+    def _unlistable(self, directory: str, error: OSError) -> DurabilityError:
+        return DurabilityError(f"cannot list {self.describe(directory)}: {error}")
 
     def _unwritable(self, path: str, error: OSError) -> DurabilityError:
         return DurabilityError(

@@ -5,7 +5,7 @@ stream passes through here.
 """
 
 import errno
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Self
@@ -66,6 +66,15 @@ class FaultyStorage(Storage):
             newest = max(files, key=lambda file: file.modified_ms)
             return [file for file in files if file is not newest]
         return files
+
+    def sizes(self, directory: str, names: Sequence[str]) -> Mapping[str, int]:
+        fault = self.plan.meet(Step.FILE_LIST)
+        if fault is Fault.ERROR:
+            raise InjectedStorageFault(self.plan.failure(Step.FILE_LIST))
+        sizes = super().sizes(directory, names)
+        if fault is Fault.LAG:
+            return {name: size for name, size in sizes.items() if name != names[-1]}
+        return sizes
 
     def delete(self, path: str) -> None:
         fault = self.plan.meet(Step.FILE_DELETE)

@@ -189,6 +189,15 @@ def test_a_task_that_is_open_elsewhere_is_refused_after_the_timeout(tmp_path: Pa
         two.open(None)
 
 
+def test_opening_takes_no_longer_where_many_files_are_kept(
+    tmp_path: Path, backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with task(tmp_path, backend) as state:
+        manifest = put(state, put(state, None, one=1), two=2)
+        monkeypatch.delattr(Storage, "list")
+        assert content(state, manifest) == {"one": 1, "two": 2}
+
+
 def test_an_exclusive_task_keeps_its_lease_between_batches(tmp_path: Path, backend: str) -> None:
     with task(tmp_path, backend, exclusive=True) as one, task(tmp_path, backend, lease_timeout=0.05) as two:
         first = put(one, None, a=1)

@@ -43,6 +43,16 @@ def test_files_are_written_read_listed_and_deleted(tmp_path: Path, as_uri: bool)
     assert storage.list("nowhere") == []
 
 
+@pytest.mark.parametrize("remote", [False, True])
+def test_it_tells_the_sizes_of_the_files_that_are_there(tmp_path: Path, remote: bool) -> None:
+    storage = Storage.from_uri("mock:///sizes" if remote else tmp_path)
+    write(storage, "a/one", b"1")
+    write(storage, "a/two", b"22")
+    write(storage, "a/deep/three", b"333")
+    assert storage.sizes("a", ["two", "three", "deep"]) == {"two": 2}
+    assert storage.sizes("nowhere", ["one"]) == {}
+
+
 def test_a_storage_travels(tmp_path: Path) -> None:
     storage = Storage.from_uri(tmp_path)
     write(storage, "file", b"1")
@@ -157,6 +167,15 @@ def test_a_lease_has_one_holder_at_a_time(tmp_path: Path) -> None:
     two.acquire()
     assert (one.held, two.held) == (False, True)
     two.release()
+
+
+def test_the_holder_is_named_whoever_held_the_lease_before(tmp_path: Path) -> None:
+    (tmp_path / "lease").write_text("12345678901234567890\n")
+    one, two = Lease(tmp_path, 0), Lease(tmp_path, 0)
+    one.acquire()
+    with pytest.raises(BackendInUseError, match=f"process {os.getpid()} and"):
+        two.acquire()
+    one.release()
 
 
 HOLD = """
