@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from millpond.processors.aggregations.aggregate import AggregateSetup
 from millpond.processors.aggregations.closing import Closing, Window
-from millpond.processors.aggregations.windowed_processor import NEVER, Closes, WindowedProcessor
+from millpond.processors.aggregations.windowed_processor import NEVER, Change, Closes, WindowedProcessor
 from millpond.processors.options.windowed_serdes import TimeWindowedSerde
 from millpond.processors.options.windows import EmitStrategy, SlidingWindows
 from millpond.processors.runtime.batch import Batch, BatchBuilder
@@ -243,10 +243,12 @@ class SlidingWindowAggregate(WindowedProcessor):
     def _windowed(self, windows: KeyWindows, start: int) -> Windowed[Any]:
         return Windowed(windows.key, start, start + self._difference)
 
-    def _changes(self) -> Iterator[tuple[Window, bool, bool]]:
-        for windows in self._touched.values():
+    def _changes(self) -> Iterator[Change]:
+        difference = self._difference
+        for id_, windows in self._touched.items():
             for start in windows.changed:
-                yield self._window(windows, start), start in windows.stored, start in windows.states
+                place = id_, start, start + difference
+                yield place, windows.key, start in windows.stored, start in windows.states
 
     def _write(self) -> None:
         """Write what changed, and with caching forward it."""
