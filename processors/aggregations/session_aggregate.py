@@ -100,18 +100,10 @@ class SessionAggregate(WindowedProcessor):
 
     def _read(self, batch: Batch, ids: list[Any]) -> dict[Any, KeySessions]:
         """By id, the sessions that the records of a batch can be merged with."""
-        keys = dict(zip(ids, batch.keys, strict=True))
-        first, last = dict.fromkeys(keys, max(batch.timestamps)), dict.fromkeys(keys, NEVER)
-        for id_, timestamp in zip(ids, batch.timestamps, strict=True):
-            if timestamp < first[id_]:
-                first[id_] = timestamp
-            if timestamp > last[id_]:
-                last[id_] = timestamp
-        gap = self._gap
-        earliest_ends = [max(time - gap, NEVER) for time in first.values()]
-        found = self._store.find_sessions_of_each(
-            list(keys.values()), earliest_ends, [time + gap for time in last.values()]
-        )
+        keys, first, last = self.key_times(batch, ids)
+        earliest_ends = [max(time - self._gap, NEVER) for time in first]
+        latest_starts = [time + self._gap for time in last]
+        found = self._store.find_sessions_of_each(list(keys.values()), earliest_ends, latest_starts)
         return {id_: KeySessions(key, id_, some) for (id_, key), some in zip(keys.items(), found, strict=True)}
 
     def _fold_record(self, sessions: KeySessions, value: Any, timestamp: int) -> bool:

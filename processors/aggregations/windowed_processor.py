@@ -219,6 +219,17 @@ class WindowedProcessor(Processor):
                 waiting += 1
         self._waiting = waiting - len(gone)
 
+    def key_times(self, batch: Batch, ids: list[Any]) -> tuple[dict[Any, Any], list[int], list[int]]:
+        """The keys of a batch by their ``ids``, and for each its records' least and greatest timestamp."""
+        keys = dict(zip(ids, batch.keys, strict=True))
+        first, last = dict.fromkeys(keys, max(batch.timestamps)), dict.fromkeys(keys, NEVER)
+        for id_, timestamp in zip(ids, batch.timestamps, strict=True):
+            if timestamp < first[id_]:
+                first[id_] = timestamp
+            if timestamp > last[id_]:
+                last[id_] = timestamp
+        return keys, list(first.values()), list(last.values())
+
     @abstractmethod
     def closes(self) -> Closes:
         """When windows close; the store is open."""
