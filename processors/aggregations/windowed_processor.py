@@ -58,6 +58,7 @@ def windowed_aggregation_spec(spec: StoreSpec) -> StoreSpec:
     """The spec of a window or session store that also keeps the stream time of the processors on it."""
     return replace(spec, layout=WINDOWED_AGGREGATION)
 
+
 Change = tuple[tuple[Any, int, int], Any, bool, bool]
 """A window's id, start and end; its key; whether it was there before the batch, and whether it is there now."""
 
