@@ -88,7 +88,8 @@ def table(builder: StreamsBuilder, windows: Any, functions: str, final: bool, ca
     stored = Materialized("store", value_serde=serde)
     stored = stored.with_caching() if caching else stored
     mergers = (merger,) if isinstance(windows, SessionWindows) else ()
-    return stream.emit_strategy(emit).aggregate(initializer, adder, *mergers, stored)
+    made: KTable = stream.emit_strategy(emit).aggregate(initializer, adder, *mergers, stored)
+    return made
 
 
 def cut(rows: list[Row], sizes: list[int]) -> Iterator[list[Row]]:
@@ -139,7 +140,8 @@ def test_so_they_do_where_two_streams_share_a_store(windows: str, rows: list[Row
         grouped = vowels.group_by_key().cogroup(add_text).cogroup(others.group_by_key(), add_text)
         mergers = (concatenate,) if isinstance(WINDOWS[windows], SessionWindows) else ()
         stored = Materialized("store", value_serde="string")
-        return grouped.windowed_by(WINDOWS[windows]).aggregate(str, *mergers, stored)
+        made: KTable = grouped.windowed_by(WINDOWS[windows]).aggregate(str, *mergers, stored)
+        return made
 
     assert run(rows, sizes, build) == run(rows, [1], build)
 
