@@ -26,23 +26,35 @@ class Closing:
 
     def __init__(self, last: int) -> None:
         self.last = last
-        self._waiting: list[tuple[int, int, bytes, Window]] = []
-        self._seen: set[tuple[Any, int, int]] = set()
         self.stored: dict[tuple[Any, int, int], Any] = {}
+        self._seen: set[tuple[Any, int, int]] = set()
+        self._times: list[tuple[int, int]] = []
+        self._waiting: dict[tuple[int, int], list[tuple[bytes, Window]]] = {}
 
     def add(self, time: int, raw_key: bytes, window: Window) -> None:
         """Hold ``window`` until ``time`` is due; ties go by start, then by the key's bytes."""
-        if time <= self.last and window[:3] not in self._seen:
-            self._seen.add(window[:3])
-            heappush(self._waiting, (time, window.start, raw_key, window))
+        place = window[:3]
+        if time <= self.last and place not in self._seen:
+            self._seen.add(place)
+            moment = (time, window[1])
+            together = self._waiting.get(moment)
+            if together is None:
+                self._waiting[moment] = [(raw_key, window)]
+                heappush(self._times, moment)
+            else:
+                together.append((raw_key, window))
 
-    def is_due(self, time: int) -> bool:
-        """Whether there is a window whose time is ``time`` or earlier."""
-        return bool(self._waiting) and self._waiting[0][0] <= time
+    @property
+    def first(self) -> int | None:
+        """The earliest time of a window that is held; None if there is no window."""
+        return self._times[0][0] if self._times else None
 
     def due(self, time: int) -> list[Window]:
         """Remove and return the windows whose time is ``time`` or earlier, in order."""
-        found = []
-        while self.is_due(time):
-            found.append(heappop(self._waiting)[3])
+        found: list[Window] = []
+        times = self._times
+        while times and times[0][0] <= time:
+            together = self._waiting.pop(heappop(times))
+            together.sort()
+            found.extend([window for _, window in together])
         return found

@@ -3,6 +3,8 @@
 A record merges all sessions that it is within the gap of. Each of those is deleted by an update of its own, then comes
 the merged one. A record whose session ended before stream time minus gap and grace is late: it is dropped and counted.
 Sessions that the store has forgotten are no longer merged.
+
+For a batch the store is read once, for each key what the key's records can be merged with, and written once.
 """
 
 from bisect import bisect_left, insort
@@ -11,8 +13,7 @@ from typing import Any
 
 from millpond.processors.aggregations.aggregate import AggregateSetup
 from millpond.processors.aggregations.closing import Closing, Window
-from millpond.processors.aggregations.fold import IMMUTABLE
-from millpond.processors.aggregations.windowed_processor import NEVER, Closes, WindowedProcessor
+from millpond.processors.aggregations.windowed_processor import NEVER, Change, Closes, WindowedProcessor
 from millpond.processors.options.windowed_serdes import SessionWindowedSerde
 from millpond.processors.options.windows import EmitStrategy, SessionWindows
 from millpond.processors.runtime.batch import Batch, BatchBuilder
@@ -22,37 +23,41 @@ from millpond.stores.typed.windowed import Windowed
 Span = tuple[int, int]
 """Start and end of a session."""
 
+_new = tuple.__new__
+
 
 class KeySessions:
     """The sessions of one key that a batch can touch.
 
     Attributes:
-        key, id, raw: the key, what tells it from others, and its bytes.
+        key, id: the key, and what tells it from others.
         values: by span.
         changed: by span, the value of each changed session before its first change.
     """
 
-    __slots__ = ("_ends", "changed", "id", "key", "raw", "values")
+    __slots__ = ("_ends", "changed", "id", "key", "values")
 
-    def __init__(self, key: Any, id_: Any, raw: bytes, sessions: list[tuple[Windowed[Any], Any]]) -> None:
+    def __init__(self, key: Any, id_: Any, sessions: list[tuple[int, int, Any]]) -> None:
         self.key = key
         self.id = id_
-        self.raw = raw
-        self.values: dict[Span, Any] = {(start, end): value for (_, start, end), value in sessions}
+        self.values: dict[Span, Any] = {(start, end): value for start, end, value in sessions}
         self.changed: dict[Span, Any] = {}
-        self._ends = sorted((end, start) for start, end in self.values)
+        self._ends = [(end, start) for start, end, _ in sessions]
 
     def find(self, earliest_end: int, latest_start: int) -> list[Span]:
         """The sessions that end no earlier and start no later than these times, by end, then start."""
-        found = self._ends[bisect_left(self._ends, (earliest_end, NEVER)) :]
-        return [(start, end) for end, start in found if start <= latest_start]
+        ends = self._ends
+        first = bisect_left(ends, (earliest_end, NEVER)) if ends and ends[0][0] < earliest_end else 0
+        return [(start, end) for end, start in ends[first:] if start <= latest_start]
 
     def remove(self, span: Span, before: Any) -> None:
+        """Remove a session whose value was ``before``; it is no error if there is none."""
         self.changed.setdefault(span, before)
-        del self.values[span]
-        self._ends.remove((span[1], span[0]))
+        if self.values.pop(span, None) is not None:
+            self._ends.remove((span[1], span[0]))
 
     def put(self, span: Span, value: Any, before: Any) -> None:
+        """Set the value of a session, which was ``before``."""
         self.changed.setdefault(span, before)
         if span not in self.values:
             insort(self._ends, (span[1], span[0]))
@@ -68,102 +73,113 @@ class SessionAggregate(WindowedProcessor):
         self._merge = setup.aggregation.merger
         self._gap = windows.gap
         self._delay = windows.gap + windows.grace
+        self._forwards = not self._final and not self._caching
+        # Where nobody is told the value before, it matters only whether there was one.
+        self._before = self._copy if self._final or self._config.send_olds else _itself
 
     def fold(self, batch: Batch) -> Batch:
-        self._touched: dict[Any, KeySessions] = {}
+        ids = self._slots(batch.keys)
+        self._touched = self._read(batch, ids)
         self._newest, late = self.newest(), 0
         self._out = BatchBuilder(olds=self._config.send_olds)
-        self._closing = self.load_closing(max(batch.timestamps)) if self._final else None
+        self._closing = closing = self.load_closing(max(batch.timestamps)) if self._final else None
         closed = self._closed
-        earliest_end, latest_start = min(batch.timestamps) - self._gap, max(batch.timestamps) + self._gap
-        rows = zip(batch.keys, self._slots(batch.keys), batch.values, batch.timestamps, strict=True)
-        for key, id_, value, timestamp in rows:
-            self._advance(timestamp)
-            sessions = self._touched.get(id_)
-            if sessions is None:
-                found = list(self._store.find_sessions(key, earliest_end, latest_start))
-                sessions = self._touched[id_] = KeySessions(key, id_, self._encode(key), found)
-            late += not self._fold_record(sessions, value, timestamp)
+        touched, fold_record = self._touched, self._fold_record
+        for id_, value, timestamp in zip(ids, batch.values, batch.timestamps, strict=True):
+            if timestamp > self._stream_time:
+                self._stream_time = timestamp
+                if closing is not None:
+                    self._emit_closed(closing)
+            if not fold_record(touched[id_], value, timestamp):
+                late += 1
         self._write()
-        if self._closing is not None:
-            self.note_changes(self._closing, closed, self._changes())
+        if closing is not None:
+            self.note_changes(closing, closed, self._changes())
         self.context.count(CounterName.DROPPED_LATE, late)
         return self._out.build()
 
-    def _advance(self, timestamp: int) -> None:
-        if timestamp > self._stream_time:
-            self._stream_time = timestamp
-            if self._closing is not None:
-                self._emit_closed(self._closing)
+    def _read(self, batch: Batch, ids: list[Any]) -> dict[Any, KeySessions]:
+        """By id, the sessions that the records of a batch can be merged with."""
+        keys, first, last = self.key_times(batch, ids)
+        earliest_ends = [max(time - self._gap, NEVER) for time in first]
+        latest_starts = [time + self._gap for time in last]
+        found = self._store.find_sessions_of_each(list(keys.values()), earliest_ends, latest_starts)
+        return {id_: KeySessions(key, id_, some) for (id_, key), some in zip(keys.items(), found, strict=True)}
 
     def _fold_record(self, sessions: KeySessions, value: Any, timestamp: int) -> bool:
         """Merge the sessions within the gap of a record and fold in its value; False if it is late."""
-        forgotten = self._newest - self._retention
-        merged = sessions.find(max(timestamp - self._gap, forgotten + 1), timestamp + self._gap)
-        start = min(timestamp, *(span[0] for span in merged)) if merged else timestamp
-        end = max(timestamp, *(span[1] for span in merged)) if merged else timestamp
+        earliest, forgotten = timestamp - self._gap, self._newest - self._retention
+        merged = sessions.find(earliest if earliest > forgotten else forgotten + 1, timestamp + self._gap)
+        start = end = timestamp
+        for first, last in merged:
+            if first < start:
+                start = first
+            if last > end:
+                end = last
         if end < self._stream_time - self._delay:
             return False
+        key, values, span = sessions.key, sessions.values, (start, end)
+        befores = [self._before(values[part]) for part in merged]
         aggregate = self._initializer()
-        befores = [self._copy(sessions.values[span]) for span in merged]
-        for span in merged:
-            aggregate = self._merge(sessions.key, aggregate, sessions.values[span])
-        if (start, end) != (timestamp, timestamp):
-            for span, before in zip(merged, befores, strict=True):
-                sessions.remove(span, before)
-                self._forward(sessions.key, span, None, before)
-        before = befores[0] if merged and merged[0] == (start, end) else None
-        self._put(sessions, (start, end), self._update(sessions.key, value, aggregate), before)
+        for part in merged:
+            aggregate = self._merge(key, aggregate, values[part])
+        if start != end:
+            for part, before in zip(merged, befores, strict=True):
+                sessions.remove(part, before)
+                if self._forwards:
+                    self._out.add(_new(Windowed, (key, *part)), None, part[1], before)
+        before = befores[0] if merged and merged[0] == span else None
+        self._put(sessions, span, self._update(key, value, aggregate), before)
         return True
 
     def _put(self, sessions: KeySessions, span: Span, value: Any, before: Any) -> None:
         start, end = span
-        self._forward(sessions.key, span, value, None)
-        self._newest = max(self._newest, end)
+        if self._forwards:
+            self._out.add(_new(Windowed, (sessions.key, start, end)), value, end)
+        if end > self._newest:
+            self._newest = end
         if value is None:
-            if span in sessions.values:
-                sessions.remove(span, before)
+            sessions.remove(span, before)
             return
         if end <= self._newest - self._retention:
-            if self._caching and self._closing is None:
+            if self._caching and not self._final:
                 self._out.add(Windowed(sessions.key, start, end), value, end, before)
             return
         sessions.put(span, self._copy(value), before)
         if self._closing is not None:
-            window = Window(sessions.id, start, end, sessions.key)
+            self._note_closing(self._closing, sessions, span, before)
+
+    def _note_closing(self, closing: Closing, sessions: KeySessions, span: Span, before: Any) -> None:
+        """Note that a session has changed, which may close within the batch."""
+        if span[1] <= closing.last or self._completion.happened:
+            window = Window(sessions.id, *span, sessions.key)
             self._completion.change(window, before)
-            self._closing.add(end, sessions.raw, window)
+            closing.add(span[1], self._encode(sessions.key), window)
 
-    def _forward(self, key: Any, span: Span, value: Any, old: Any) -> None:
-        if self._closing is None and not self._caching:
-            self._out.add(Windowed(key, *span), value, span[1], old)
-
-    def _changes(self) -> Iterator[tuple[Window, bool, bool]]:
-        for sessions in self._touched.values():
+    def _changes(self) -> Iterator[Change]:
+        for id_, sessions in self._touched.items():
+            values = sessions.values
             for span, before in sessions.changed.items():
-                yield Window(sessions.id, *span, sessions.key), before is not None, span in sessions.values
-
-    def _check_values(self) -> None:
-        """Let the serde refuse a value before the first session is written, not in between."""
-        encode = self._setup.spec.value_serde.serialize
-        for sessions in self._touched.values():
-            for span in sessions.changed:
-                value = sessions.values.get(span)
-                if type(value) in IMMUTABLE and value is not None:  # any other value was copied by the serde
-                    encode(value)
+                yield (id_, *span), sessions.key, before is not None, span in values
 
     def _write(self) -> None:
         """Write what changed, and with caching forward it."""
-        self._check_values()
+        keys: list[Any] = []
+        spans: list[Span] = []
+        values: list[Any] = []
+        out: BatchBuilder | None = self._out if self._caching and not self._final else None
         for sessions in self._touched.values():
+            key = sessions.key
             for span, before in sessions.changed.items():
-                session, value = Windowed(sessions.key, *span), sessions.values.get(span)
-                if value is None:
-                    self._store.remove(session)
-                else:
-                    self._store.put(session, value)
-                if self._caching and self._closing is None and (value is not None or before is not None):
-                    self._out.add(session, value, span[1], before)
+                value = sessions.values.get(span)
+                if value is None and before is None and span[1] < self._newest:
+                    continue  # it came and went, and has not moved the store's time
+                keys.append(key)
+                spans.append(span)
+                values.append(value)
+                if out is not None and (value is not None or before is not None):
+                    out.add(_new(Windowed, (key, *span)), value, span[1], before)
+        self._store.put_many(keys, spans, values)
 
     def closes(self) -> Closes:
         return Closes(self._store.find_sessions_ended, self._delay + 1, by_end=True)
@@ -172,7 +188,10 @@ class SessionAggregate(WindowedProcessor):
         return state, window.end
 
     def _emit_closed(self, closing: Closing) -> None:
-        for window in closing.due(self._stream_time - self._delay - 1):
+        first, until = closing.first, self._stream_time - self._delay - 1
+        if first is None or first > until:
+            return
+        for window in closing.due(until):
             touched = self._touched.get(window.id)
             span = window.start, window.end
             if touched is not None and span in touched.changed:
@@ -180,3 +199,7 @@ class SessionAggregate(WindowedProcessor):
             else:
                 value = closing.stored.get(window[:3])
             self.emit(self._out, window, value)
+
+
+def _itself(value: Any) -> Any:
+    return value

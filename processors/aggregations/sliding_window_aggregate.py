@@ -4,6 +4,8 @@ There is a window for each distinct set of records of a key that are at most ``d
 goes into the windows around it, and may begin two: its left window ``[t - difference, t]``, and its right window
 ``[t + 1, t + 1 + difference]`` if there are records after it. It may also be the first in the right window of the
 record before it. Records from 1970 on whose left window would begin before 1970 share ``[0, difference]``.
+
+For a batch the store is read once, for each key the windows around the key's records, and written once.
 """
 
 from bisect import bisect_left, bisect_right, insort
@@ -12,7 +14,7 @@ from typing import Any, NamedTuple
 
 from millpond.processors.aggregations.aggregate import AggregateSetup
 from millpond.processors.aggregations.closing import Closing, Window
-from millpond.processors.aggregations.windowed_processor import NEVER, Closes, WindowedProcessor
+from millpond.processors.aggregations.windowed_processor import NEVER, Change, Closes, WindowedProcessor
 from millpond.processors.options.windowed_serdes import TimeWindowedSerde
 from millpond.processors.options.windows import EmitStrategy, SlidingWindows
 from millpond.processors.runtime.batch import Batch, BatchBuilder
@@ -31,18 +33,17 @@ class KeyWindows:
     """The windows of one key that a batch can touch.
 
     Attributes:
-        key, id, raw: the key, what tells it from others, and its bytes.
+        key, id: the key, and what tells it from others.
         states: by start.
         stored: the starts of those that were there before the batch.
         changed: by start, the value of each changed window before its first change, and the last change's timestamp.
     """
 
-    __slots__ = ("_starts", "changed", "id", "key", "raw", "states", "stored")
+    __slots__ = ("_starts", "changed", "id", "key", "states", "stored")
 
-    def __init__(self, key: Any, id_: Any, raw: bytes, windows: list[tuple[int, Any]]) -> None:
+    def __init__(self, key: Any, id_: Any, windows: list[tuple[int, Any]]) -> None:
         self.key = key
         self.id = id_
-        self.raw = raw
         self.states = {start: State(*state) for start, state in windows}
         self.changed: dict[int, tuple[Any, int]] = {}
         self._starts = list(self.states)
@@ -96,33 +97,32 @@ class SlidingWindowAggregate(WindowedProcessor):
         self._grace = windows.grace
 
     def fold(self, batch: Batch) -> Batch:
-        self._touched: dict[Any, KeyWindows] = {}
+        ids = self._slots(batch.keys)
+        self._touched = touched = self._read(batch, ids)
         self._newest, self._late = self.newest(), 0
         self._out = BatchBuilder(olds=self._config.send_olds)
         self._closing = self.load_closing(max(batch.timestamps)) if self._final else None
         closed = self._closed
-        self._span = min(batch.timestamps) - 2 * self._difference, max(batch.timestamps) + 1
-        rows = zip(batch.keys, self._slots(batch.keys), batch.values, batch.timestamps, strict=True)
-        for key, id_, value, timestamp in rows:
+        for id_, value, timestamp in zip(ids, batch.values, batch.timestamps, strict=True):
             self._advance(timestamp)
             if timestamp + self._difference < self._close:
                 self._late += 1
             elif 0 <= timestamp < self._difference:
-                self._fold_early(self._windows_of(key, id_), value, timestamp)
+                self._fold_early(touched[id_], value, timestamp)
             else:
-                self._fold_record(self._windows_of(key, id_), value, timestamp)
+                self._fold_record(touched[id_], value, timestamp)
         self._write()
         if self._closing is not None:
             self.note_changes(self._closing, closed, self._changes())
         self.context.count(CounterName.DROPPED_LATE, self._late)
         return self._out.build()
 
-    def _windows_of(self, key: Any, id_: Any) -> KeyWindows:
-        windows = self._touched.get(id_)
-        if windows is None:
-            found = list(self._store.fetch_range(key, *self._span))
-            windows = self._touched[id_] = KeyWindows(key, id_, self._encode(key), found)
-        return windows
+    def _read(self, batch: Batch, ids: list[Any]) -> dict[Any, KeyWindows]:
+        """By id, the windows that the records of a batch can touch."""
+        keys, first, last = self.key_times(batch, ids)
+        earliest = [max(time - 2 * self._difference, NEVER) for time in first]
+        found = self._store.fetch_range_of_each(list(keys.values()), earliest, [time + 1 for time in last])
+        return {id_: KeyWindows(key, id_, some) for (id_, key), some in zip(keys.items(), found, strict=True)}
 
     @property
     def _close(self) -> int:
@@ -233,7 +233,8 @@ class SlidingWindowAggregate(WindowedProcessor):
 
     def _put(self, windows: KeyWindows, start: int, state: State, old: Any) -> None:
         if self._closing is not None:
-            self._closing.add(start, windows.raw, self._window(windows, start))
+            if start <= self._closing.last:
+                self._closing.add(start, self._encode(windows.key), self._window(windows, start))
         elif not self._caching:
             self._out.add(self._windowed(windows, start), state.value, state.timestamp, old)
             state = self._shared(state)
@@ -243,10 +244,12 @@ class SlidingWindowAggregate(WindowedProcessor):
     def _windowed(self, windows: KeyWindows, start: int) -> Windowed[Any]:
         return Windowed(windows.key, start, start + self._difference)
 
-    def _changes(self) -> Iterator[tuple[Window, bool, bool]]:
-        for windows in self._touched.values():
+    def _changes(self) -> Iterator[Change]:
+        difference = self._difference
+        for id_, windows in self._touched.items():
             for start in windows.changed:
-                yield self._window(windows, start), start in windows.stored, start in windows.states
+                place = id_, start, start + difference
+                yield place, windows.key, start in windows.stored, start in windows.states
 
     def _write(self) -> None:
         """Write what changed, and with caching forward it."""

@@ -4,6 +4,7 @@ A record goes into every window that holds its timestamp and is still open: one 
 grace period. It is counted as late once for each window that has closed.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from itertools import accumulate, compress
 from typing import Any, NamedTuple
@@ -70,8 +71,9 @@ class WindowedAggregate(WindowedProcessor):
         values, timestamps = [state[0] for state in states.values()], [state[1] for state in states.values()]
         self._store.put_many(slots.values(), values, timestamps, starts)
         if closing is not None:
+            size = self._windows.size
             changes = (
-                (self._window(slot[0], slot[1], key), was is not None, states[slot][0] is not None)
+                ((slot[0], slot[1], slot[1] + size), key, was is not None, states[slot][0] is not None)
                 for (slot, key), was in zip(slots.items(), before, strict=True)
             )
             self.note_changes(closing, closed, changes)
@@ -132,13 +134,15 @@ class WindowedAggregate(WindowedProcessor):
                 closing.add(start, self._encode(key), self._window(id_, start, key))
         out = BatchBuilder(olds=self._config.send_olds)
         done = 0
-        for number, time in enumerate(placed.times):
-            if closing.is_due(time - reach):
-                self._fold_part(states, placed, done, number)
-                done = number
-                for window in closing.due(time - reach):
-                    state = states.get((window.id, window.start)) or closing.stored.get(window[:3])
-                    self.emit(out, window, state)
+        while (first := closing.first) is not None:
+            number = bisect_left(placed.times, first + reach)  # stream time never falls
+            if number == len(placed.times):
+                break
+            self._fold_part(states, placed, done, number)
+            done = number
+            for window in closing.due(placed.times[number] - reach):
+                state = states.get((window.id, window.start)) or closing.stored.get(window[:3])
+                self.emit(out, window, state)
         self._fold_part(states, placed, done, None)
         return out.build()
 

@@ -59,6 +59,12 @@ def windowed_aggregation_spec(spec: StoreSpec) -> StoreSpec:
     return replace(spec, layout=WINDOWED_AGGREGATION)
 
 
+Change = tuple[tuple[Any, int, int], Any, bool, bool]
+"""A window's id, start and end; its key; whether it was there before the batch, and whether it is there now."""
+
+_new = tuple.__new__
+
+
 class Closes(NamedTuple):
     """When windows close.
 
@@ -176,8 +182,9 @@ class WindowedProcessor(Processor):
         closing = Closing(max(self._stream_time, newest) - reach)
         first = self._stream_time - reach + 1
         if self._stream_time != NEVER and first <= closing.last - closing.last % grid:
-            for (key, start, end), state in closes.fetch(first, closing.last):
-                (id_,) = self._slots([key])
+            found = list(closes.fetch(first, closing.last))
+            ids = self._slots([key for (key, _, _), _ in found])
+            for id_, ((key, start, end), state) in zip(ids, found, strict=True):
                 window = Window(id_, start, end, key)
                 if not self._completion.has_let_out(window):
                     closing.stored[window[:3]] = state
@@ -188,25 +195,41 @@ class WindowedProcessor(Processor):
         """Add the final result of a window, if it has one; ``state`` is what the store has for it."""
         result = None if state is None else self.result(window, state)
         if result is not None:
-            windowed = Windowed(window.key, window.start, window.end)
-            out.add(windowed, *result, self._completion.before(window))
+            _, start, end, key = window
+            before = self._completion.before(window) if self._completion.happened else None
+            out.add(_new(Windowed, (key, start, end)), *result, before)
 
-    def note_changes(self, closing: Closing, closed: int, changes: Iterable[tuple[Window, bool, bool]]) -> None:
+    def note_changes(self, closing: Closing, closed: int, changes: Iterable[Change]) -> None:
         """Keep up the number of windows that wait, once the records of a batch are folded in.
 
         Args:
             closing: what closed within the batch.
             closed: the time up to which windows had closed before it.
-            changes: each window that a record changed, whether it was there before, and whether it is there now.
+            changes: of each window that a record changed.
         """
         gone = set(closing.stored)
+        now_closed, position = self._closed, 2 if self._closes.by_end else 1
+        let_out = self._completion.has_let_out if self._completion.happened else None
         waiting = self._waiting + self._completion.take_returned()
-        for window, was_there, is_there in changes:
-            time = window.end if self._closes.by_end else window.start
-            gone.discard(window[:3])
-            waiting -= was_there and time > closed and not self._completion.has_let_out(window)
-            waiting += is_there and time > self._closed
+        for place, key, was_there, is_there in changes:
+            time = place[position]
+            gone.discard(place)
+            if was_there and time > closed and (let_out is None or not let_out(Window(*place, key))):
+                waiting -= 1
+            if is_there and time > now_closed:
+                waiting += 1
         self._waiting = waiting - len(gone)
+
+    def key_times(self, batch: Batch, ids: list[Any]) -> tuple[dict[Any, Any], list[int], list[int]]:
+        """The keys of a batch by their ``ids``, and for each its records' least and greatest timestamp."""
+        keys = dict(zip(ids, batch.keys, strict=True))
+        first, last = dict.fromkeys(keys, max(batch.timestamps)), dict.fromkeys(keys, NEVER)
+        for id_, timestamp in zip(ids, batch.timestamps, strict=True):
+            if timestamp < first[id_]:
+                first[id_] = timestamp
+            if timestamp > last[id_]:
+                last[id_] = timestamp
+        return keys, list(first.values()), list(last.values())
 
     @abstractmethod
     def closes(self) -> Closes:

@@ -9,7 +9,7 @@ expired segment is one range; within it the rows of a key are one range, in the 
 is chosen when the store is first written and kept as metadata: it stays the same even if the retention changes later.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from millpond.errors import CorruptStoreError
@@ -19,6 +19,7 @@ from millpond.stores.serdes import Serde
 from millpond.stores.times import MAX_TIME, MIN_TIME, Duration, to_length
 from millpond.stores.transaction import Transaction
 from millpond.stores.typed.observed_stream_time import ObservedStreamTime
+from millpond.stores.typed.ranges import entries_of_ranges
 from millpond.stores.typed.set_back import SetBack
 from millpond.stores.typed.store import K, Store, V, WritableStore
 
@@ -117,6 +118,29 @@ class Segments:
             lambda segment: (segment + first, _above(segment) if end is None else segment + end),
         )
         return (entry for entry in rows if earliest <= unpack_time(entry[0], len(entry[0]) + time_at) <= latest)
+
+    def rows_between(self, times: Mapping[bytes, tuple[int, int]]) -> Iterator[tuple[bytes, tuple[bytes, bytes]]]:
+        """The rows of many keys that are not expired.
+
+        Args:
+            times: by terminated key, the least and the greatest time of the rows that are wanted, both included.
+
+        Yields:
+            The terminated key, and the row with its value; those of one key in the order of their times.
+        """
+        floor = max(self.horizon() + 1, MIN_TIME)
+        wanted = [(key, max(times[key][0], floor), times[key][1]) for key in sorted(times)]
+        for start in sorted(self._live):
+            end, segment = start + self._interval, DATA + pack_time(start)
+            within = [
+                (key, (segment + key + pack_time(earliest), segment + key + pack_time(latest) + _ABOVE_TIME))
+                for key, earliest, latest in wanted
+                if earliest < end and earliest <= latest >= start
+            ]
+            if within:
+                found, ranges = zip(*within, strict=True)
+                for place, entry in entries_of_ranges(self._transaction.scan, ranges):
+                    yield found[place], entry
 
     def set_back(self, done: SetBack, rest: int) -> None:
         """Set the observed time back, and remove the rows beyond it; a row's time is ``rest`` bytes from its end."""

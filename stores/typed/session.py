@@ -6,7 +6,8 @@ The layout is that of ``millpond.stores.typed.segments``, by the session's end::
     value  value
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import compress
 from typing import Final
 
 from millpond.errors import ConfigurationError
@@ -55,6 +56,25 @@ class ReadOnlySessionStore(SegmentedStore[K, V]):
         first, last_start = to_instant(earliest_end, "earliest_end"), to_instant(latest_start, "latest_start")
         rows = self._segments.rows_of_key(terminated(self._key_bytes(key)), first, MAX_TIME, reverse=reverse)
         return self._scans.begin(self._sessions(rows, last_start))
+
+    def find_sessions_of_each(
+        self, keys: Iterable[K], earliest_ends: Sequence[int], latest_starts: Sequence[int]
+    ) -> list[list[tuple[int, int, V]]]:
+        """``find_sessions`` for many keys, no two of them the same, each with the times at the same position.
+
+        Returns:
+            Start, end and value of the sessions of each key, in the order of ``keys``.
+        """
+        encoded = list(map(terminated, self._keys_bytes(keys)))
+        bounds = dict(zip(encoded, latest_starts, strict=True))
+        found: dict[bytes, list[tuple[int, int, V]]] = {key: [] for key in encoded}
+        decode = self._decode_value
+        times = {key: (earliest, MAX_TIME) for key, earliest in zip(encoded, earliest_ends, strict=True)}
+        for key, (row, data) in self._segments.rows_between(times):
+            start = last_time(row)
+            if start <= bounds[key]:
+                found[key].append((start, unpack_time(row, len(row) - _REST), decode(data)))
+        return list(found.values())
 
     def find_sessions_of_keys(
         self, start: K | None, stop: K | None, earliest_end: Instant, latest_start: Instant, *, reverse: bool = False
@@ -116,9 +136,27 @@ class WritableSessionStore(ReadOnlySessionStore[K, V], WritableStore[K, V]):
         encoded = terminated(self._key_bytes(session.key))
         start, end = to_instant(session.start, "start"), to_instant(session.end, "end")
         if start > end:
-            raise ConfigurationError(f"the session {session} ends before it starts; give the start first")
+            raise self._ends_before_it_starts(session)
         if self._segments.advance(end):
             self._write(self._segments.row_to_write(encoded, end) + pack_time(start), data)
+
+    def _put_many(self, keys: Iterable[K], spans: Sequence[tuple[int, int]], data: Sequence[bytes | None]) -> None:
+        if not spans:
+            return
+        for start, end in spans:
+            if start > end:
+                raise self._ends_before_it_starts((start, end))
+        starts, ends = zip(*spans, strict=True)
+        encoded = map(terminated, self._keys_bytes(keys))
+        rows = [row + pack_time(start) for row, start in zip(self._segments.rows(encoded, ends), starts, strict=True)]
+        self._segments.advance(max(ends))
+        horizon = self._segments.horizon()
+        kept = [end > horizon for end in ends]
+        self._segments.begin_writing(set(compress(ends, kept)))
+        self._write_many(dict(compress(zip(rows, data, strict=True), kept)))
+
+    def _ends_before_it_starts(self, session: object) -> ConfigurationError:
+        return ConfigurationError(f"the session {session} ends before it starts; give the start first")
 
 
 class SessionStore(WritableSessionStore[K, V]):
@@ -136,3 +174,12 @@ class SessionStore(WritableSessionStore[K, V]):
     def put(self, session: Windowed[K], value: V | None) -> None:
         """Set the value of a session; None deletes it. A session that has already expired is not put."""
         self._put(session, None if value is None else self._encode_value(value))
+
+    def put_many(self, keys: Iterable[K], spans: Sequence[tuple[int, int]], values: Sequence[V | None]) -> None:
+        """``put`` for many sessions: key, start and end, and value at the same position.
+
+        Sessions that another one of them causes to expire are not put. If a key or a value cannot be written, nothing
+        has changed.
+        """
+        encode = self._encode_value
+        self._put_many(keys, spans, [None if value is None else encode(value) for value in values])
