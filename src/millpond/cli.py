@@ -164,13 +164,14 @@ def bench_spark(
     from rich.console import Console
 
     try:
-        from millpond.bench import report, spark
+        from millpond.bench import report
+        from millpond.bench.spark import measure
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("millpond"):
             raise
         raise ConfigurationError(f"this benchmark needs {error.name}: pip install 'millpond[bench]'") from error
     console = Console(width=max(Console().width, 120))
-    figures = spark.run(
+    figures = measure.run(
         workload,
         rows=rows,
         keys=keys,
@@ -181,7 +182,7 @@ def bench_spark(
         directory=directory,
         console=console,
     )
-    spark.print_results(console, figures)
+    measure.print_results(console, figures)
     if json is not None:
         report.write_json(json, "spark", figures)
 

@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 from millpond.adapters.spark import configure
-from millpond.bench.spark_jobs import (
+from millpond.bench.spark.jobs import (
     SCHEMAS,
     TOPOLOGIES,
     Job,
