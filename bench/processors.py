@@ -9,7 +9,6 @@ import cProfile
 import pstats
 import random
 import tempfile
-from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -20,42 +19,24 @@ from rich.console import Console
 from rich.table import Table
 
 from millpond.bench.measure import rate, seconds, without_gc
-from millpond.processors import (
-    Batch,
-    Consumed,
-    JoinWindows,
-    KStream,
-    Materialized,
-    Produced,
-    StreamsBuilder,
-    TimeWindows,
-    Topology,
-    TopologyDriver,
-)
+from millpond.bench.processor_cases import CASES, Case, Value
+from millpond.processors import Batch, TopologyDriver
 
 TOP_FUNCTIONS = 12
-VERSIONS = 4
-"""How many versions of each key a versioned table has."""
-
-HOUR = 3_600_000
-MSGPACK_OUT = Produced("string", "msgpack")
-
-Value = dict[str, Any]
-Peer = Callable[[Sequence[Batch]], list[tuple[Any, Any, int]]]
-"""The work on dicts: returns key, value and time of each result."""
 
 
 @dataclass(frozen=True)
 class Workload:
     """What is sent: ``records`` records of ``keys`` keys, ``batch_rows`` in a micro-batch.
 
-    Times rise by one second per record; ``seed`` makes it repeatable.
+    Times rise by ``step`` milliseconds per record; ``seed`` makes it repeatable.
     """
 
     records: int
     keys: int
     batch_rows: int
     seed: int = 1
+    step: int = 1000
 
     def batches(self, records: int | None = None) -> list[Batch]:
         """The records, in micro-batches."""
@@ -66,29 +47,12 @@ class Workload:
     def table(self, versions: int) -> list[Batch]:
         """Every key ``versions`` times, spread over the time of the records."""
         made = random.Random(self.seed + 1)
-        step = self.records * 1000 // max(versions, 1)
+        step = self.records * self.step // max(versions, 1)
         rows = ((f"key-{i:07d}", _value(made), step * version) for version in range(versions) for i in range(self.keys))
         return list(_batched(rows, self.batch_rows))
 
     def _times(self, records: int | None) -> Iterator[int]:
-        return (i * 1000 for i in range(records or self.records))
-
-
-@dataclass(frozen=True)
-class Case:
-    """One topology.
-
-    Attributes:
-        name: what it is called.
-        build: the topology; it reads ``in``, and ``table`` if there is one, and writes ``out``.
-        peer: the same work on dicts; from the join of two streams it leaves out records without a partner.
-        versions: how many versions of each key go into ``table`` first; 0 if there is no table.
-    """
-
-    name: str
-    build: Callable[[], Topology]
-    peer: Callable[[Sequence[Batch]], Peer]
-    versions: int = 0
+        return (i * self.step for i in range(records or self.records))
 
 
 def run(
@@ -233,129 +197,3 @@ def _batched(rows: Iterator[tuple[str, Value, int]], size: int) -> Iterator[Batc
     while some := list(islice(rows, size)):
         keys, values, timestamps = (list(column) for column in zip(*some, strict=True))
         yield Batch(keys, values, timestamps)
-
-
-def _join(left: Value, right: Value) -> Value:
-    return {**left, "other": right["tail"]}
-
-
-def _source(builder: StreamsBuilder) -> KStream:
-    return builder.stream("in", Consumed("string", "msgpack"))
-
-
-def _stream_table(materialized: Materialized) -> Callable[[], Topology]:
-    def build() -> Topology:
-        builder = StreamsBuilder()
-        table = builder.table("table", Consumed("string", "msgpack"), materialized)
-        _source(builder).join(table, _join).to("out", MSGPACK_OUT)
-        return builder.build()
-
-    return build
-
-
-def _table_table() -> Topology:
-    builder = StreamsBuilder()
-    left = builder.table("in", materialized=Materialized("left"))
-    joined = left.join(builder.table("table", materialized=Materialized("right")), _join)
-    joined.to("out", MSGPACK_OUT)
-    return builder.build()
-
-
-def _count() -> Topology:
-    builder = StreamsBuilder()
-    _source(builder).group_by_key().count().to("out")
-    return builder.build()
-
-
-def _windowed_count() -> Topology:
-    builder = StreamsBuilder()
-    _source(builder).group_by_key().windowed_by(TimeWindows(HOUR)).count().to("out")
-    return builder.build()
-
-
-def _stream_stream() -> Topology:
-    builder = StreamsBuilder()
-    stream = _source(builder)
-    joined = stream.left_join(
-        stream.filter(lambda k, v: bool(v["delayed"])), _join_or_none, windows=JoinWindows.of(HOUR)
-    )
-    joined.to("out", MSGPACK_OUT)
-    return builder.build()
-
-
-def _join_or_none(left: Value, right: Value | None) -> Value:
-    return {**left, "other": None if right is None else right["tail"]}
-
-
-def _rows(batches: Sequence[Batch]) -> Iterator[tuple[str, Value, int]]:
-    for batch in batches:
-        yield from zip(batch.keys, batch.values, batch.timestamps, strict=True)
-
-
-def _dict_join(table: Sequence[Batch]) -> Peer:
-    rows = {key: value for key, value, _ in _rows(table)}
-    return lambda batches: [(k, _join(v, rows[k]), t) for k, v, t in _rows(batches)]
-
-
-def _dict_join_as_of(table: Sequence[Batch]) -> Peer:
-    times: dict[str, list[int]] = {}
-    values: dict[str, list[Value]] = {}
-    for key, value, time in _rows(table):
-        times.setdefault(key, []).append(time)
-        values.setdefault(key, []).append(value)
-    return lambda batches: [(k, _join(v, values[k][bisect_right(times[k], t) - 1]), t) for k, v, t in _rows(batches)]
-
-
-def _dict_count(table: Sequence[Batch]) -> Peer:
-    def work(batches: Sequence[Batch]) -> list[tuple[str, int, int]]:
-        counts: dict[str, int] = {}
-        out = []
-        for key, _, time in _rows(batches):
-            counts[key] = counts.get(key, 0) + 1
-            out.append((key, counts[key], time))
-        return out
-
-    return work
-
-
-def _dict_windowed_count(table: Sequence[Batch]) -> Peer:
-    def work(batches: Sequence[Batch]) -> list[tuple[tuple[str, int], int, int]]:
-        counts: dict[tuple[str, int], int] = {}
-        out = []
-        for key, _, time in _rows(batches):
-            window = key, time - time % HOUR
-            counts[window] = counts.get(window, 0) + 1
-            out.append((window, counts[window], time))
-        return out
-
-    return work
-
-
-def _dict_stream_stream(table: Sequence[Batch]) -> Peer:
-    def work(batches: Sequence[Batch]) -> list[tuple[str, Value, int]]:
-        kept: dict[str, list[tuple[int, Value]]] = {}
-        out: list[tuple[str, Value, int]] = []
-        for key, value, time in _rows(batches):
-            partners = [other for at, other in kept.get(key, ()) if time - at <= HOUR]
-            out.extend((key, _join(value, other), time) for other in partners)
-            if value["delayed"]:
-                kept.setdefault(key, []).append((time, value))
-        return out
-
-    return work
-
-
-CASES = (
-    Case("stream-table join", _stream_table(Materialized("rates")), _dict_join, 1),
-    Case(
-        "stream-table join, versioned",
-        _stream_table(Materialized.versioned("rates", history_retention=365 * 24 * HOUR)),
-        _dict_join_as_of,
-        VERSIONS,
-    ),
-    Case("table-table join", _table_table, _dict_join, 1),
-    Case("count", _count, _dict_count),
-    Case("windowed count", _windowed_count, _dict_windowed_count),
-    Case("stream-stream left join", _stream_stream, _dict_stream_stream),
-)
-"""What is measured."""

@@ -148,42 +148,67 @@ def bench_processors(
 
 @bench.command("spark")
 def bench_spark(
-    workload: Annotated[str, typer.Option(help="count or temporal-join")] = "count",
-    rows: Annotated[int, typer.Option(help="rows per micro-batch")] = 1_000_000,
-    keys: Annotated[int, typer.Option(help="distinct keys")] = 200_000,
+    workload: Annotated[
+        str,
+        typer.Option(
+            help="count, temporal-join, table-join, stream-join, stream-join-left, window, session, foreign-key or "
+            "exchange"
+        ),
+    ] = "count",
+    rows: Annotated[
+        int, typer.Option(min=1, help="rows per micro-batch; 1000 shows what a small one costs")
+    ] = 1_000_000,
+    keys: Annotated[
+        int | None, typer.Option(min=1, help="distinct keys; 200,000 by default, with --growth 10,000,000 in the end")
+    ] = None,
     backend: Annotated[
         str, typer.Option(help="whose ratios to the peers are shown; the others are measured as well")
     ] = "lmdb",
-    batches: Annotated[int, typer.Option(help="micro-batches of each query that are measured")] = 4,
-    cores: Annotated[int, typer.Option(help="Spark cores")] = 2,
-    contender: Annotated[list[str] | None, typer.Option(help="measure only these; may be repeated")] = None,
+    batches: Annotated[
+        int | None, typer.Option(min=1, help="micro-batches of each query that are measured; 4, with --growth 50")
+    ] = None,
+    cores: Annotated[int, typer.Option(min=1, help="Spark cores")] = 2,
+    contender: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="measure only these; may be repeated: a backend, verbs, transform_with_state or spark_jvm (whichever "
+            "does this work), map_in_arrow (a pass-through), empty_transform_with_state (an operator that does "
+            "nothing); with --growth the backend, spark_jvm and map_in_arrow by default"
+        ),
+    ] = None,
+    growth: Annotated[
+        bool, typer.Option("--growth", help="let keys grow, and hold the last ten micro-batches against the first ten")
+    ] = False,
     directory: Annotated[Path | None, typer.Option(help="where the files go, on the file system to measure")] = None,
     json: JsonFile = None,
 ) -> None:
-    """Rows per second of a micro-batch on each backend, beside Spark's own ways, in one run."""
+    """Time of a micro-batch and memory of a worker, on each backend and by the best that Spark has, in one run."""
     from rich.console import Console
 
     try:
-        from millpond.bench import report, spark
+        from millpond.bench import report
+        from millpond.bench.spark import growth as growing
+        from millpond.bench.spark import measure, tables
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("millpond"):
             raise
         raise ConfigurationError(f"this benchmark needs {error.name}: pip install 'millpond[bench]'") from error
-    console = Console(width=max(Console().width, 120))
-    figures = spark.run(
+    console = Console(width=max(Console().width, 140))
+    run, show = (growing.run, tables.print_growth) if growth else (measure.run, tables.print_results)
+    given = {name: number for name, number in (("keys", keys), ("batches", batches)) if number is not None}
+    figures = run(
         workload,
         rows=rows,
-        keys=keys,
         backend=backend,
-        batches=batches,
         cores=cores,
         contenders=contender,
         directory=directory,
         console=console,
+        **given,
     )
-    spark.print_results(console, figures)
+    show(console, figures)
     if json is not None:
-        report.write_json(json, "spark", figures)
+        report.write_json(json, "spark-growth" if growth else "spark", figures)
 
 
 @bench.command("damage")

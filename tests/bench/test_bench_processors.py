@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from millpond.bench.processors import CASES, Case, Workload, run
+from millpond.bench.processor_cases import CASES, Case
+from millpond.bench.processors import Workload, run
 from millpond.cli import app
 from millpond.processors import TopologyDriver
 
@@ -24,7 +25,7 @@ def test_every_case_is_measured_on_every_backend_and_profiled() -> None:
     "case", [case for case in CASES if case.name != "stream-stream left join"], ids=lambda case: case.name
 )
 def test_the_peer_on_dicts_gives_the_same(case: Case) -> None:
-    workload = Workload(300, 20, 50)
+    workload = Workload(300, 20, 50, step=1_000_000)  # so that windows end, and sessions
     table, batches = workload.table(case.versions), workload.batches()
     with TopologyDriver(case.build()) as driver:
         for batch in table if case.versions else ():

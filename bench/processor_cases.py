@@ -1,0 +1,238 @@
+"""The topologies that ``millpond bench processors`` measures, each beside the same work on plain dicts.
+
+Rule of this module: a peer gives what the topology gives, record for record, from dicts in this process: no bytes, no
+store, nothing that would survive.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from millpond.processors import (
+    Batch,
+    Consumed,
+    JoinWindows,
+    KStream,
+    Materialized,
+    Produced,
+    SessionWindows,
+    StreamsBuilder,
+    TimeWindows,
+    Topology,
+)
+
+VERSIONS = 4
+"""How many versions of each key a versioned table has."""
+
+FOREIGN_KEYS = 50
+"""How many keys of the table rows of the other one refer to."""
+
+HOUR = 3_600_000
+SESSION_GAP = 6 * HOUR
+MSGPACK_OUT = Produced("string", "msgpack")
+
+Value = dict[str, Any]
+Peer = Callable[[Sequence[Batch]], list[tuple[Any, Any, int]]]
+"""The work on dicts: returns key, value and time of each result."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One topology.
+
+    Attributes:
+        name: what it is called.
+        build: the topology; it reads ``in``, and ``table`` if there is one, and writes ``out``.
+        peer: the same work on dicts; from the join of two streams it leaves out records without a partner.
+        versions: how many versions of each key go into ``table`` first; 0 if there is no table.
+    """
+
+    name: str
+    build: Callable[[], Topology]
+    peer: Callable[[Sequence[Batch]], Peer]
+    versions: int = 0
+
+
+def _join(left: Value, right: Value) -> Value:
+    return {**left, "other": right["tail"]}
+
+
+def _source(builder: StreamsBuilder) -> KStream:
+    return builder.stream("in", Consumed("string", "msgpack"))
+
+
+def _stream_table(materialized: Materialized) -> Callable[[], Topology]:
+    def build() -> Topology:
+        builder = StreamsBuilder()
+        table = builder.table("table", Consumed("string", "msgpack"), materialized)
+        _source(builder).join(table, _join).to("out", MSGPACK_OUT)
+        return builder.build()
+
+    return build
+
+
+def _table_table() -> Topology:
+    builder = StreamsBuilder()
+    left = builder.table("in", materialized=Materialized("left"))
+    joined = left.join(builder.table("table", materialized=Materialized("right")), _join)
+    joined.to("out", MSGPACK_OUT)
+    return builder.build()
+
+
+def _count() -> Topology:
+    builder = StreamsBuilder()
+    _source(builder).group_by_key().count().to("out")
+    return builder.build()
+
+
+def _windowed_count() -> Topology:
+    builder = StreamsBuilder()
+    _source(builder).group_by_key().windowed_by(TimeWindows(HOUR)).count().to("out")
+    return builder.build()
+
+
+def _sessions() -> Topology:
+    builder = StreamsBuilder()
+    _source(builder).group_by_key().windowed_by(SessionWindows(SESSION_GAP)).count().to("out")
+    return builder.build()
+
+
+def _foreign_key() -> Topology:
+    builder = StreamsBuilder()
+    left = builder.table("in", materialized=Materialized("left"))
+    right = builder.table("table", materialized=Materialized("right"))
+    left.join(right, _join, foreign_key=_refers_to).to("out", MSGPACK_OUT)
+    return builder.build()
+
+
+def _refers_to(value: Value) -> str:
+    return f"key-{value['flight'] % FOREIGN_KEYS:07d}"
+
+
+def _stream_stream() -> Topology:
+    builder = StreamsBuilder()
+    stream = _source(builder)
+    joined = stream.left_join(
+        stream.filter(lambda k, v: bool(v["delayed"])), _join_or_none, windows=JoinWindows.of(HOUR)
+    )
+    joined.to("out", MSGPACK_OUT)
+    return builder.build()
+
+
+def _join_or_none(left: Value, right: Value | None) -> Value:
+    return {**left, "other": None if right is None else right["tail"]}
+
+
+def _rows(batches: Sequence[Batch]) -> Iterator[tuple[str, Value, int]]:
+    for batch in batches:
+        yield from zip(batch.keys, batch.values, batch.timestamps, strict=True)
+
+
+def _dict_join(table: Sequence[Batch]) -> Peer:
+    rows = {key: value for key, value, _ in _rows(table)}
+    return lambda batches: [(k, _join(v, rows[k]), t) for k, v, t in _rows(batches)]
+
+
+def _dict_join_as_of(table: Sequence[Batch]) -> Peer:
+    times: dict[str, list[int]] = {}
+    values: dict[str, list[Value]] = {}
+    for key, value, time in _rows(table):
+        times.setdefault(key, []).append(time)
+        values.setdefault(key, []).append(value)
+    return lambda batches: [(k, _join(v, values[k][bisect_right(times[k], t) - 1]), t) for k, v, t in _rows(batches)]
+
+
+def _dict_count(table: Sequence[Batch]) -> Peer:
+    def work(batches: Sequence[Batch]) -> list[tuple[str, int, int]]:
+        counts: dict[str, int] = {}
+        out = []
+        for key, _, time in _rows(batches):
+            counts[key] = counts.get(key, 0) + 1
+            out.append((key, counts[key], time))
+        return out
+
+    return work
+
+
+def _dict_windowed_count(table: Sequence[Batch]) -> Peer:
+    def work(batches: Sequence[Batch]) -> list[tuple[tuple[str, int], int, int]]:
+        counts: dict[tuple[str, int], int] = {}
+        out = []
+        for key, _, time in _rows(batches):
+            window = key, time - time % HOUR
+            counts[window] = counts.get(window, 0) + 1
+            out.append((window, counts[window], time))
+        return out
+
+    return work
+
+
+def _dict_sessions(table: Sequence[Batch]) -> Peer:
+    def work(batches: Sequence[Batch]) -> list[tuple[str, int | None, int]]:
+        newest: dict[str, tuple[int, int]] = {}
+        out: list[tuple[str, int | None, int]] = []
+        for key, _, time in _rows(batches):
+            count, last = newest.get(key, (0, time))
+            if time - last > SESSION_GAP:
+                count = 0
+            elif count:
+                out.append((key, None, last))
+            newest[key] = count + 1, time
+            out.append((key, count + 1, time))
+        return out
+
+    return work
+
+
+def _dict_foreign_key(table: Sequence[Batch]) -> Peer:
+    """Of a key's rows in a batch the last one has a result: with no partner a delete, unless it is the key's first."""
+    partners = {key: value for key, value, _ in _rows(table)}
+
+    def work(batches: Sequence[Batch]) -> list[tuple[str, Value | None, int]]:
+        known: set[str] = set()
+        out: list[tuple[str, Value | None, int]] = []
+        for batch in batches:
+            last: dict[str, tuple[str, Value | None, int]] = {}
+            for key, value, time in _rows([batch]):
+                partner = partners.get(_refers_to(value))
+                last.pop(key, None)
+                if partner is not None or key in known:
+                    last[key] = key, None if partner is None else _join(value, partner), time
+                known.add(key)
+            out.extend(last.values())
+        return out
+
+    return work
+
+
+def _dict_stream_stream(table: Sequence[Batch]) -> Peer:
+    def work(batches: Sequence[Batch]) -> list[tuple[str, Value, int]]:
+        kept: dict[str, list[tuple[int, Value]]] = {}
+        out: list[tuple[str, Value, int]] = []
+        for key, value, time in _rows(batches):
+            partners = [other for at, other in kept.get(key, ()) if time - at <= HOUR]
+            out.extend((key, _join(value, other), time) for other in partners)
+            if value["delayed"]:
+                kept.setdefault(key, []).append((time, value))
+        return out
+
+    return work
+
+
+CASES = (
+    Case("stream-table join", _stream_table(Materialized("rates")), _dict_join, 1),
+    Case(
+        "stream-table join, versioned",
+        _stream_table(Materialized.versioned("rates", history_retention=365 * 24 * HOUR)),
+        _dict_join_as_of,
+        VERSIONS,
+    ),
+    Case("table-table join", _table_table, _dict_join, 1),
+    Case("count", _count, _dict_count),
+    Case("windowed count", _windowed_count, _dict_windowed_count),
+    Case("session count", _sessions, _dict_sessions),
+    Case("foreign-key join", _foreign_key, _dict_foreign_key, 1),
+    Case("stream-stream left join", _stream_stream, _dict_stream_stream),
+)
+"""What is measured."""

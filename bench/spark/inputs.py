@@ -1,0 +1,148 @@
+"""The rows that all contenders of a workload read: files, for each topic one per micro-batch.
+
+Every row has a time of its own, later than those of the micro-batches before. So no answer depends on which of two rows
+with the same time comes first, and no row is late, which Spark and Kafka Streams define differently. To Spark, one of
+the very first moment of 1970 is late: its watermarks begin there. So time begins with the length of a micro-batch.
+"""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+
+from millpond.bench.spark.shapes import EVENT, ORDER, RATE, Inputs, Scale
+from millpond.errors import ConfigurationError
+
+ORDERS_PER_CUSTOMER: Final = 10
+
+Columns = Mapping[str, Any]
+"""Arrow arrays by name."""
+
+Numbers = np.ndarray[Any, np.dtype[np.int64]]
+
+
+@dataclass(frozen=True)
+class Topic:
+    """What is read as one DataFrame.
+
+    Attributes:
+        name: of the topic and of its directory.
+        share: which part of the rows of a micro-batch belongs to it.
+        schema: its columns as Spark DDL.
+        draw: all columns but ``at``, given the numbers of the keys and a source of random values.
+    """
+
+    name: str
+    share: float
+    schema: str
+    draw: Callable[[Numbers, np.random.Generator], Columns]
+
+
+def events(share: float = 1.0) -> Topic:
+    """Amounts by user."""
+    return Topic(
+        "events",
+        share,
+        EVENT,
+        lambda keys, rng: {"key": _names("user", keys), "amount": pa.array(rng.integers(0, 100, len(keys)))},
+    )
+
+
+def rates(share: float) -> Topic:
+    """Rates by user."""
+    return Topic(
+        "rates", share, RATE, lambda keys, rng: {"key": _names("user", keys), "rate": pa.array(rng.random(len(keys)))}
+    )
+
+
+def orders(share: float) -> Topic:
+    """Amounts by order, and whose order it is: always the same customer's."""
+    return Topic(
+        "orders",
+        share,
+        ORDER,
+        lambda keys, rng: {
+            "key": _names("order", keys),
+            "customer": _names("customer", keys // ORDERS_PER_CUSTOMER),
+            "amount": pa.array(rng.integers(0, 100, len(keys))),
+        },
+    )
+
+
+def customers(share: float) -> Topic:
+    """Rates by customer."""
+    return Topic(
+        "customers",
+        share,
+        RATE,
+        lambda keys, rng: {
+            "key": _names("customer", keys // ORDERS_PER_CUSTOMER),
+            "rate": pa.array(rng.random(len(keys))),
+        },
+    )
+
+
+def write_inputs(place: Path, topics: Sequence[Topic], scale: Scale, files: int, *, growing: bool = False) -> None:
+    """Write ``files`` micro-batches below ``place``.
+
+    Args:
+        place: gets a directory for each topic.
+        topics: what is read.
+        scale: how many rows a micro-batch has, and how many keys there are.
+        files: how many micro-batches.
+        growing: each micro-batch brings equally many new keys, so that the last one completes them. Otherwise all are
+            there from the first on.
+
+    Raises:
+        ConfigurationError: a micro-batch has fewer rows than it is to bring new keys.
+    """
+    rng = np.random.default_rng(7)
+    for topic in topics:
+        (place / topic.name).mkdir()
+    for number in range(files):
+        keys = growing_keys(scale, number, files, rng) if growing else rng.integers(0, scale.keys, scale.rows)
+        rows = rng.permutation(scale.rows)
+        ends = np.round(np.cumsum([topic.share for topic in topics]) * scale.rows).astype(int)
+        for topic, chosen in zip(topics, np.split(rows, ends[:-1]), strict=True):
+            own = np.sort(chosen)
+            columns = {**topic.draw(keys[own], rng), "at": pa.array((number + 1) * scale.rows + own)}
+            path = place / topic.name / f"{number:06d}.parquet"
+            pq.write_table(pa.table(columns), path)
+            os.utime(path, (1_000_000_000 + number, 1_000_000_000 + number))
+
+
+def growing_keys(scale: Scale, number: int, batches: int, rng: np.random.Generator) -> Numbers:
+    """The keys of micro-batch ``number`` of ``batches``: its share of new ones, and random ones that were there before.
+
+    Raises:
+        ConfigurationError: there are fewer rows than new keys.
+    """
+    known, then = scale.keys * number // batches, scale.keys * (number + 1) // batches
+    if then - known > scale.rows:
+        raise ConfigurationError(
+            f"{batches} micro-batches of {scale.rows:,} rows cannot bring {scale.keys:,} keys; give more rows or fewer "
+            "keys"
+        )
+    again = rng.integers(0, max(then, 1), scale.rows - (then - known))
+    return rng.permutation(np.concatenate([np.arange(known, then), again]))
+
+
+def read_inputs(spark: SparkSession, place: Path, topics: Sequence[Topic], files: int) -> Inputs:
+    """Streams of the first ``files`` micro-batches that ``write_inputs`` wrote, one file of each topic at a time."""
+    return {topic.name: _read(spark, place / topic.name, topic.schema, files) for topic in topics}
+
+
+def _read(spark: SparkSession, directory: Path, schema: str, files: int) -> DataFrame:
+    names = ",".join(f"{number:06d}" for number in range(files))
+    reader = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1)
+    return reader.option("pathGlobFilter", f"{{{names}}}.parquet").parquet(str(directory))
+
+
+def _names(kind: str, keys: Numbers) -> Any:
+    return pa.array([f"{kind}-{key:08d}" for key in keys.tolist()])

@@ -1,0 +1,123 @@
+"""What Spark offers for the same work: its JVM operators, its Python state API, and the least that Python costs.
+
+Rule of this module: a peer is written as somebody would write it who wants the most of Spark. It reads and keeps the
+columns that it needs and no other, and gives the columns that Millpond gives.
+"""
+
+from collections.abc import Iterator
+from functools import reduce
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from millpond.bench.spark.shapes import COUNTED, JOINED, KEYED, Inputs, Scale
+from millpond.bench.spark.stateful import CountRows, JoinAsOf, JoinOrders, JoinTables, Nothing
+
+NO_DELAY = "0 seconds"
+"""How late rows may be: none is."""
+
+
+def jvm_count(inputs: Inputs, scale: Scale) -> DataFrame:
+    """Spark's aggregate."""
+    return inputs["events"].groupBy("key").agg(F.count("*").alias("value"))
+
+
+def jvm_window(inputs: Inputs, scale: Scale) -> DataFrame:
+    """Spark's windowed aggregate; in append mode, a window comes out when the watermark has passed it."""
+    window = F.window("time", f"{scale.window} milliseconds").alias("window")
+    counted = _timed(inputs["events"], "time").groupBy("key", window).agg(F.count("*").alias("value"))
+    return counted.select("key", _millis("window.start", "window_start"), _millis("window.end", "window_end"), "value")
+
+
+def jvm_session(inputs: Inputs, scale: Scale) -> DataFrame:
+    """Spark's session windows, which end a gap after their last row."""
+    window = F.session_window("time", f"{scale.gap} milliseconds").alias("window")
+    counted = _timed(inputs["events"], "time").groupBy("key", window).agg(F.count("*").alias("value"))
+    end = (F.unix_millis("window.end") - scale.gap).alias("window_end")
+    return counted.select("key", _millis("window.start", "window_start"), end, "value")
+
+
+def jvm_stream_join(inputs: Inputs, scale: Scale) -> DataFrame:
+    """Spark's join of streams, which forgets rows that the watermarks have passed."""
+    return _jvm_stream_join(inputs, scale, "inner")
+
+
+def jvm_stream_join_left(inputs: Inputs, scale: Scale) -> DataFrame:
+    """The same, and the rows of the left side that find nobody."""
+    return _jvm_stream_join(inputs, scale, "left")
+
+
+def stateful_count(inputs: Inputs, scale: Scale) -> DataFrame:
+    """A count by ``transformWithState``."""
+    return inputs["events"].groupBy("key").transformWithState(CountRows(), COUNTED, "Update", "None")
+
+
+def stateful_temporal_join(inputs: Inputs, scale: Scale) -> DataFrame:
+    """A join as of a time by ``transformWithState``."""
+    return _union(inputs).groupBy("key").transformWithState(JoinAsOf(), JOINED, "Append", "None")
+
+
+def stateful_table_join(inputs: Inputs, scale: Scale) -> DataFrame:
+    """A join of tables by ``transformWithState``."""
+    return _union(inputs).groupBy("key").transformWithState(JoinTables(), JOINED, "Append", "None")
+
+
+def stateful_foreign_key(inputs: Inputs, scale: Scale) -> DataFrame:
+    """A join by foreign key by ``transformWithState``: all rows to their customer, because no order changes its own."""
+    rows = _union(
+        {
+            "orders": inputs["orders"],
+            "customers": inputs["customers"].select(F.col("key").alias("customer"), "at", "rate"),
+        }
+    )
+    return rows.groupBy("customer").transformWithState(JoinOrders(), JOINED, "Append", "None")
+
+
+def pass_through(inputs: Inputs, scale: Scale) -> DataFrame:
+    """Every row to a Python worker, which does nothing, and back: the least that any Python operator costs."""
+    rows = _union(inputs)
+    return rows.mapInArrow(_unchanged, rows.schema)
+
+
+def exchange_pass_through(inputs: Inputs, scale: Scale) -> DataFrame:
+    """The same with the columns of the exchange."""
+    rows = inputs["events"].select("key", F.col("at").alias("timestamp"), F.col("amount").alias("value"))
+    return rows.mapInArrow(_unchanged, KEYED)
+
+
+def empty_operator(inputs: Inputs, scale: Scale) -> DataFrame:
+    """Every row to ``transformWithState``, which does nothing: the least that any operator with state costs in Python.
+
+    There is one group for each shuffle partition. With one for each key, Spark would call once per key.
+    """
+    rows = _union(inputs)
+    groups = int(rows.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
+    grouped = rows.withColumn("group", F.pmod(F.hash("key"), F.lit(groups))).groupBy("group")
+    return grouped.transformWithStateInPandas(Nothing(), rows.schema, "Append", "None")
+
+
+def _jvm_stream_join(inputs: Inputs, scale: Scale, how: str) -> DataFrame:
+    left = _timed(inputs["events"], "left_time").select("key", "amount", "left_time")
+    right = _timed(inputs["rates"], "right_time").select(F.col("key").alias("right_key"), "rate", "right_time")
+    reach = F.expr(f"interval {scale.reach} milliseconds")
+    close = F.col("right_time").between(F.col("left_time") - reach, F.col("left_time") + reach)
+    joined = left.join(right, (F.col("key") == F.col("right_key")) & close, how)
+    return joined.select("key", _millis(F.greatest("left_time", "right_time"), "timestamp"), "amount", "rate")
+
+
+def _timed(rows: DataFrame, name: str) -> DataFrame:
+    return rows.withColumn(name, F.timestamp_millis("at")).withWatermark(name, NO_DELAY)
+
+
+def _millis(column: str | Column, name: str) -> Column:
+    return F.unix_millis(column).alias(name)
+
+
+def _union(inputs: Inputs) -> DataFrame:
+    """All rows, with nulls in the columns that only another topic has."""
+    return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), inputs.values())
+
+
+def _unchanged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return batches

@@ -1,0 +1,88 @@
+"""A session in which Spark is at its best, and one contender's query in it: how long its micro-batches take.
+
+Rule of this module: what is measured is Spark's own ``triggerExecution``, from the look for new files to the commit.
+"""
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from millpond.adapters.spark import configure
+from millpond.bench.spark.inputs import read_inputs
+from millpond.bench.spark.shapes import Scale
+from millpond.bench.spark.workers import WorkerMemory, workers_of_its_own
+from millpond.bench.spark.workloads import Contender, Workload
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a query took.
+
+    Attributes:
+        seconds: of each micro-batch that had rows, in order.
+        memory: of its Python workers; zeros if it has none.
+    """
+
+    seconds: list[float]
+    memory: WorkerMemory
+
+
+@contextmanager
+def session(cores: int) -> Iterator[SparkSession]:
+    """A session in which Spark's own state store and its exchange with Python are at their best."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.memory": "4g",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": str(2 * cores),
+        "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.sql.streaming.numRecentProgressUpdates": "1000000",
+        "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
+    }
+    builder = configure(SparkSession.builder.master(f"local[{cores}]").appName("millpond-bench"))
+    for setting, value in settings.items():
+        builder = builder.config(setting, value)
+    made = builder.getOrCreate()
+    made.sparkContext.setLogLevel("OFF")
+    try:
+        yield made
+    finally:
+        made.stop()
+
+
+def measure(
+    spark: SparkSession, place: Path, workload: Workload, contender: Contender, scale: Scale, batches: int
+) -> Ran:
+    """Run the first ``batches`` micro-batches of the inputs in ``place``, and throw away what comes out."""
+    with workers_of_its_own(spark) as watch:
+        writer = writer_of(spark, place, workload, contender, scale, batches).format("noop")
+        watch.start()
+        try:
+            query = writer.start()
+            query.awaitTermination()
+        finally:
+            memory = watch.stop()
+    reports = [json.loads(progress.json) for progress in query.recentProgress]
+    seconds = [report["durationMs"]["triggerExecution"] / 1000 for report in reports if report["numInputRows"]]
+    return Ran(seconds, memory)
+
+
+def writer_of(
+    spark: SparkSession, place: Path, workload: Workload, contender: Contender, scale: Scale, batches: int
+) -> DataStreamWriter:
+    """The contender's query on the first ``batches`` micro-batches, but for its sink; its files are in ``place``."""
+    own = tempfile.mkdtemp(prefix="contender-", dir=place)
+    rows = contender.job(read_inputs(spark, place, workload.topics, batches), scale, own)
+    writer = rows.writeStream.outputMode(contender.output_mode)
+    return writer.option("checkpointLocation", f"{own}/checkpoint").trigger(availableNow=True)

@@ -1,0 +1,50 @@
+"""The figures of the benchmark on Spark as tables."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from millpond.bench.spark.growth import ends
+
+
+def print_results(console: Console, results: Mapping[str, Any]) -> None:
+    """One row per contender: rows per second, also in relation to each peer's, and the memory of a Python worker."""
+    peers, per_second = list(results["ratios"]), results["rows_per_second"]
+    table = _table(
+        f"{results['workload']}: {results['rows']:,} rows per micro-batch, {results['keys']:,} keys",
+        ["rows/s", "s/micro-batch", "worker MiB", "of its own", *(f"x {peer.replace('_', ' ')}" for peer in peers)],
+    )
+    for name, rate in per_second.items():
+        compared = [f"{rate / per_second[peer]:.2f}" for peer in peers]
+        seconds = f"{results['seconds_per_batch'][name]:.2f}"
+        table.add_row(name, f"{rate:,.0f}", seconds, *_memory(results, name), *compared)
+    console.print(table)
+
+
+def print_growth(console: Console, results: Mapping[str, Any]) -> None:
+    """One row per contender: the time of the first and of the last micro-batches, and the memory of a Python worker."""
+    table = _table(
+        f"{results['workload']}: growing to {results['keys']:,} keys, {results['rows']:,} rows per micro-batch",
+        ["micro-batches", "first, s", "last, s", "last / first", "worker MiB", "of its own"],
+    )
+    for name, seconds in results["batch_seconds"].items():
+        first, last = (f"{end:.2f}" for end in ends(seconds))
+        ratio = f"{results['growth'][name]:.2f}"
+        table.add_row(name, str(len(seconds)), first, last, ratio, *_memory(results, name))
+    console.print(table)
+
+
+def _table(title: str, columns: list[str]) -> Table:
+    table = Table(title=title)
+    table.add_column("contender")
+    for column in columns:
+        table.add_column(column, justify="right")
+    return table
+
+
+def _memory(results: Mapping[str, Any], name: str) -> list[str]:
+    """What a worker had, and what of that was its own; nothing where there was no worker, or none was seen."""
+    most = results["worker_bytes"].get(name)
+    return ["", ""] if most is None else [f"{most[what] >> 20:,}" for what in ("resident", "own")]

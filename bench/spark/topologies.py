@@ -1,0 +1,121 @@
+"""What Millpond runs for each workload, in the words of Kafka Streams."""
+
+from typing import Any
+
+from millpond.bench.spark.shapes import COUNTED, COUNTED_IN_WINDOW, HISTORY, JOINED, KEYED, Scale
+from millpond.processors import (
+    Consumed,
+    EmitStrategy,
+    JoinWindows,
+    KStream,
+    KTable,
+    Materialized,
+    Produced,
+    SessionWindows,
+    StreamsBuilder,
+    TimeWindows,
+    Topology,
+)
+
+
+def count(scale: Scale) -> Topology:
+    """Events per key; as in Spark's update mode, one row per key and micro-batch comes out."""
+    builder = StreamsBuilder()
+    counts = _events(builder).group_by_key().count(Materialized("counts").with_caching())
+    counts.to("out", Produced(schema=COUNTED))
+    return builder.build()
+
+
+def temporal_join(scale: Scale) -> Topology:
+    """Each event with its key's rate as of the event's time."""
+    builder = StreamsBuilder()
+    joined = _events(builder).left_join(_versioned_rates(builder), _joined)
+    joined.to("out", Produced(schema=JOINED))
+    return builder.build()
+
+
+def table_join(scale: Scale) -> Topology:
+    """Two versioned tables; a row for each change of either, as soon as both have the key."""
+    builder = StreamsBuilder()
+    amounts = builder.table(
+        "events",
+        Consumed("string", "int64", timestamp="at", value="amount"),
+        Materialized.versioned("amounts", history_retention=HISTORY),
+    )
+    amounts.join(_versioned_rates(builder), _joined).to("out", Produced(schema=JOINED))
+    return builder.build()
+
+
+def stream_join(scale: Scale) -> Topology:
+    """The pairs of rows of two streams that are close in time."""
+    builder = StreamsBuilder()
+    joined = _events(builder).join(_rates(builder), _joined, windows=JoinWindows.of(scale.reach))
+    joined.to("out", Produced(schema=JOINED))
+    return builder.build()
+
+
+def stream_join_left(scale: Scale) -> Topology:
+    """The same, and the events that find nobody, once their time is over."""
+    builder = StreamsBuilder()
+    joined = _events(builder).left_join(_rates(builder), _joined, windows=JoinWindows.of(scale.reach))
+    joined.to("out", Produced(schema=JOINED))
+    return builder.build()
+
+
+def window(scale: Scale) -> Topology:
+    """Events per key and tumbling window, once the window is closed."""
+    builder = StreamsBuilder()
+    windowed = _events(builder).group_by_key().windowed_by(TimeWindows(scale.window))
+    windowed.emit_strategy(EmitStrategy.ON_WINDOW_CLOSE).count().to("out", Produced(schema=COUNTED_IN_WINDOW))
+    return builder.build()
+
+
+def session(scale: Scale) -> Topology:
+    """Events per key and session, once the session is over."""
+    builder = StreamsBuilder()
+    windowed = _events(builder).group_by_key().windowed_by(SessionWindows(scale.gap))
+    windowed.emit_strategy(EmitStrategy.ON_WINDOW_CLOSE).count().to("out", Produced(schema=COUNTED_IN_WINDOW))
+    return builder.build()
+
+
+def foreign_key(scale: Scale) -> Topology:
+    """Each order with its customer's rate; a row for each change of either."""
+    builder = StreamsBuilder()
+    orders = builder.table("orders", Consumed("string", "msgpack", timestamp="at"), Materialized("orders"))
+    customers = builder.table(
+        "customers", Consumed("string", "float64", timestamp="at", value="rate"), Materialized("customers")
+    )
+    joined = orders.join(customers, _joined_order, foreign_key=lambda order: order["customer"])
+    joined.to("out", Produced(schema=JOINED))
+    return builder.build()
+
+
+def exchange(scale: Scale) -> Topology:
+    """Every event to the task of its key, which keeps nothing."""
+    builder = StreamsBuilder()
+    _events(builder).repartition().to("out", Produced(schema=KEYED))
+    return builder.build()
+
+
+def _events(builder: StreamsBuilder) -> KStream:
+    return builder.stream("events", Consumed("string", "int64", timestamp="at", value="amount"))
+
+
+def _rates(builder: StreamsBuilder) -> KStream:
+    return builder.stream("rates", Consumed("string", "float64", timestamp="at", value="rate"))
+
+
+def _versioned_rates(builder: StreamsBuilder) -> KTable:
+    return builder.table(
+        "rates",
+        Consumed("string", "float64", timestamp="at", value="rate"),
+        Materialized.versioned("rates", history_retention=HISTORY),
+    )
+
+
+def _joined(amount: int, rate: float | None) -> dict[str, Any]:
+    return {"amount": amount, "rate": rate}
+
+
+def _joined_order(order: dict[str, Any], rate: float) -> dict[str, Any]:
+    return {"amount": order["amount"], "rate": rate}

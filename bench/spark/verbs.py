@@ -1,0 +1,121 @@
+"""The same work by verbs on DataFrames, whose values stay packed."""
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from millpond.adapters.spark import Millpond
+from millpond.bench.spark.shapes import HISTORY, Inputs, Scale
+from millpond.processors import SessionWindows, TimeWindows
+from millpond.processors.verbs import aggregates
+
+_CALLS: Final = {"value": aggregates.count()}
+
+
+def count(pond: Millpond, inputs: Inputs, scale: Scale) -> DataFrame:
+    """Events per key."""
+    return pond.aggregate(inputs["events"], _CALLS, by="key", time=_time()).select("key", "value")
+
+
+def temporal_join(pond: Millpond, inputs: Inputs, scale: Scale) -> DataFrame:
+    """Each event with its key's rate as of the event's time."""
+    joined = pond.asof_join(
+        inputs["events"],
+        _since(inputs["rates"]),
+        on="key",
+        left_time=_time(),
+        right_time=_time("since"),
+        history=HISTORY,
+        how="left",
+    )
+    return joined.select("key", F.col("at").alias("timestamp"), "amount", "rate")
+
+
+def table_join(pond: Millpond, inputs: Inputs, scale: Scale) -> DataFrame:
+    """Two versioned tables."""
+    joined = pond.table_join(
+        inputs["events"],
+        _since(inputs["rates"]),
+        on="key",
+        left_time=_time(),
+        right_time=_time("since"),
+        history=HISTORY,
+    )
+    return _changes(joined)
+
+
+def stream_join(pond: Millpond, inputs: Inputs, scale: Scale) -> DataFrame:
+    """The pairs of rows of two streams that are close in time."""
+    joined = pond.stream_join(
+        inputs["events"],
+        _since(inputs["rates"]),
+        on="key",
+        left_time=_time(),
+        right_time=_time("since"),
+        within=scale.reach,
+    )
+    return _latest_of_both(joined)
+
+
+def stream_join_left(pond: Millpond, inputs: Inputs, scale: Scale) -> DataFrame:
+    """The same, and the events that find nobody."""
+    joined = pond.stream_join(
+        inputs["events"],
+        _since(inputs["rates"]),
+        on="key",
+        left_time=_time(),
+        right_time=_time("since"),
+        within=scale.reach,
+        how="left",
+    )
+    return _latest_of_both(joined)
+
+
+def window(pond: Millpond, inputs: Inputs, scale: Scale) -> DataFrame:
+    """Events per key and tumbling window."""
+    windows = TimeWindows(scale.window)
+    counted = pond.aggregate(inputs["events"], _CALLS, by="key", time=_time(), window=windows, emit="final")
+    return counted.select("key", _millis("window.start", "window_start"), _millis("window.end", "window_end"), "value")
+
+
+def session(pond: Millpond, inputs: Inputs, scale: Scale) -> DataFrame:
+    """Events per key and session; the verb's rows are less than its gap apart, and its sessions end that far after."""
+    gap = scale.gap + 1
+    windows = SessionWindows(gap)
+    counted = pond.aggregate(inputs["events"], _CALLS, by="key", time=_time(), window=windows, emit="final")
+    end = (F.unix_millis("window.end") - gap).alias("window_end")
+    return counted.select("key", _millis("window.start", "window_start"), end, "value")
+
+
+def foreign_key(pond: Millpond, inputs: Inputs, scale: Scale) -> DataFrame:
+    """Each order with its customer's rate."""
+    joined = pond.table_join(
+        inputs["orders"],
+        _since(inputs["customers"]).withColumnRenamed("key", "customer"),
+        on="customer",
+        left_key="key",
+        left_time=_time(),
+        right_time=_time("since"),
+    )
+    return _changes(joined)
+
+
+def _time(column: str = "at") -> Column:
+    return F.timestamp_millis(column)
+
+
+def _millis(column: str, name: str) -> Column:
+    return F.unix_millis(column).alias(name)
+
+
+def _since(rows: DataFrame) -> DataFrame:
+    return rows.withColumnRenamed("at", "since")
+
+
+def _changes(joined: DataFrame) -> DataFrame:
+    return joined.select("key", _millis("change_time", "timestamp"), "amount", "rate")
+
+
+def _latest_of_both(joined: DataFrame) -> DataFrame:
+    return joined.select("key", F.greatest("at", "since").alias("timestamp"), "amount", "rate")

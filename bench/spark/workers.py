@@ -1,0 +1,99 @@
+"""The memory of Spark's Python workers while a query runs, read from ``/proc``, which only Linux has.
+
+A query whose functions are made under ``workers_of_its_own`` gets fresh workers, marked by a variable of their
+environment. So nothing that an earlier query has left in a worker counts, and its processes are found without asking
+whose children they are.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event, Thread
+from typing import Final
+from uuid import uuid4
+
+from pyspark.sql import SparkSession
+
+MARK: Final = "MILLPOND_BENCH_QUERY"
+PAUSE_SECONDS: Final = 0.5
+"""How long a look at the processes waits for the next. The kernel keeps the peak of what is resident in between."""
+
+_PROCESSES: Final = Path("/proc")
+
+
+@dataclass(frozen=True)
+class WorkerMemory:
+    """The most bytes that one worker had.
+
+    Attributes:
+        resident: in memory, with what it shares with others and what is mapped from files, such as LMDB's pages, which
+            the system takes back when it needs them.
+        own: of that, what is its own and no file's, as seen every half second.
+    """
+
+    resident: int = 0
+    own: int = 0
+
+    def at_most(self, other: "WorkerMemory") -> "WorkerMemory":
+        """The greater of each."""
+        return WorkerMemory(max(self.resident, other.resident), max(self.own, other.own))
+
+
+class WorkerWatch:
+    """Looks at the processes that carry ``mark`` until it is stopped.
+
+    Args:
+        mark: the value of ``MARK`` in the environment of the processes.
+    """
+
+    def __init__(self, mark: str) -> None:
+        self._mark = f"{MARK}={mark}".encode()
+        self._stop = Event()
+        self._thread = Thread(target=self._watch, daemon=True)
+        self._most = WorkerMemory()
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> WorkerMemory:
+        """Look once more and end; all zeros if no such process was seen."""
+        self._stop.set()
+        self._thread.join()
+        return self._most
+
+    def _watch(self) -> None:
+        while not self._stop.wait(PAUSE_SECONDS):
+            self._look()
+        self._look()
+
+    def _look(self) -> None:
+        for process in _PROCESSES.glob("[0-9]*"):
+            found = _memory(process, self._mark)
+            if found is not None:
+                self._most = self._most.at_most(found)
+
+
+@contextmanager
+def workers_of_its_own(spark: SparkSession) -> Iterator[WorkerWatch]:
+    """The queries that are made in here run in fresh workers, which the watch knows; it has to be started."""
+    mark = uuid4().hex
+    environment = spark.sparkContext.environment
+    environment[MARK] = mark
+    try:
+        yield WorkerWatch(mark)
+    finally:
+        del environment[MARK]
+
+
+def _memory(process: Path, mark: bytes) -> WorkerMemory | None:
+    """What the process has and had in memory; None if it is not marked, not ours, or gone."""
+    try:
+        if mark not in (process / "environ").read_bytes().split(b"\0"):
+            return None
+        sizes = dict(re.findall(r"^(VmHWM|RssAnon):\s+(\d+) kB$", (process / "status").read_text(), re.MULTILINE))
+    except OSError:
+        return None
+    return WorkerMemory(int(sizes.get("VmHWM", 0)) << 10, int(sizes.get("RssAnon", 0)) << 10)

@@ -1,0 +1,210 @@
+"""The workloads, in one table: what is read, what Millpond runs, and what Spark has for the same work.
+
+Rule of this module: a workload is a row, and nobody asks for one by name. All contenders of a workload read the same
+rows and give the same answers, but for those that only show what Spark's exchange with Python costs.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import partial
+from typing import Final
+
+from pyspark.sql import DataFrame
+
+from millpond.adapters.spark import Millpond, SparkStreams
+from millpond.bench.spark import inputs, peers, topologies, verbs
+from millpond.bench.spark.inputs import Topic
+from millpond.bench.spark.shapes import Inputs, Scale
+from millpond.errors import ConfigurationError
+from millpond.processors import Topology
+
+BACKENDS: Final = ("lmdb", "rocksdb", "memory")
+VERBS: Final = "verbs"
+"""The same work by a verb on DataFrames, on the backend whose ratios are reported."""
+
+TRANSFORM_WITH_STATE: Final = "transform_with_state"
+SPARK_JVM: Final = "spark_jvm"
+MAP_IN_ARROW: Final = "map_in_arrow"
+EMPTY: Final = "empty_transform_with_state"
+
+Verb = Callable[[Millpond, Inputs, Scale], DataFrame]
+
+
+class Answer(Enum):
+    """What of the answers is the same for all contenders."""
+
+    ROWS = "every row"
+    SETTLED = "the rows whose time is over; when the input ends, the newest still wait for time to go on"
+    TABLE = "the last row of each key; of the changes within a micro-batch, the earlier ones may be left out"
+
+
+@dataclass(frozen=True)
+class Contender:
+    """One way to do the work.
+
+    Attributes:
+        job: makes the stream that is written; it gets the inputs, the scale, and a directory of its own.
+        output_mode: Spark's.
+    """
+
+    job: Callable[[Inputs, Scale, str], DataFrame]
+    output_mode: str = "append"
+
+
+@dataclass(frozen=True)
+class Peer:
+    """What Spark has for the work; ``answers`` unless it only moves the rows."""
+
+    job: Callable[[Inputs, Scale], DataFrame]
+    output_mode: str = "append"
+    answers: bool = True
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One kind of work.
+
+    Attributes:
+        topics: what is read.
+        topology: what Millpond runs.
+        verb: the same by a verb on DataFrames, if there is one.
+        peers: Spark's own means, by the names of the contenders; those that every workload has come on top.
+        answer: what of the answers is the same for all.
+    """
+
+    topics: tuple[Topic, ...]
+    topology: Callable[[Scale], Topology]
+    verb: Verb | None = None
+    peers: Mapping[str, Peer] = field(default_factory=dict)
+    answer: Answer = Answer.ROWS
+
+    @property
+    def all_peers(self) -> Mapping[str, Peer]:
+        """Spark's own means, the best first, and what shows the least that Python costs."""
+        return {**self.peers, **{name: peer for name, peer in COSTS.items() if name not in self.peers}}
+
+    def contenders(self, backend: str) -> dict[str, Contender]:
+        """All contenders by name, ``backend`` first, which is also that of the verb."""
+        found = {name: Contender(partial(_run_topology, self, name)) for name in dict.fromkeys([backend, *BACKENDS])}
+        if self.verb is not None:
+            found[VERBS] = Contender(partial(_run_verb, self.verb, backend))
+        for name, peer in self.all_peers.items():
+            found[name] = Contender(partial(_run_peer, peer), peer.output_mode)
+        return found
+
+
+def _run_topology(workload: Workload, backend: str, inputs: Inputs, scale: Scale, directory: str) -> DataFrame:
+    streams = SparkStreams(
+        workload.topology(scale),
+        application_id="bench",
+        state_dir=f"{directory}/state",
+        local_dir=f"{directory}/local",
+        backend=backend,
+    )
+    return streams.transform(inputs)
+
+
+def _run_verb(verb: Verb, backend: str, inputs: Inputs, scale: Scale, directory: str) -> DataFrame:
+    pond = Millpond(
+        application_id="bench", state_dir=f"{directory}/state", local_dir=f"{directory}/local", backend=backend
+    )
+    return verb(pond, inputs, scale)
+
+
+def _run_peer(peer: Peer, inputs: Inputs, scale: Scale, directory: str) -> DataFrame:
+    return peer.job(inputs, scale)
+
+
+COSTS: Final[Mapping[str, Peer]] = {
+    MAP_IN_ARROW: Peer(peers.pass_through, answers=False),
+    EMPTY: Peer(peers.empty_operator, answers=False),
+}
+"""The least that Python costs, with the rows of any workload."""
+
+WORKLOADS: Final[Mapping[str, Workload]] = {
+    "count": Workload(
+        (inputs.events(),),
+        topologies.count,
+        verbs.count,
+        {
+            TRANSFORM_WITH_STATE: Peer(peers.stateful_count, "update"),
+            SPARK_JVM: Peer(peers.jvm_count, "update"),
+        },
+    ),
+    "temporal-join": Workload(
+        (inputs.events(0.9), inputs.rates(0.1)),
+        topologies.temporal_join,
+        verbs.temporal_join,
+        {TRANSFORM_WITH_STATE: Peer(peers.stateful_temporal_join)},
+    ),
+    "table-join": Workload(
+        (inputs.events(0.5), inputs.rates(0.5)),
+        topologies.table_join,
+        verbs.table_join,
+        {TRANSFORM_WITH_STATE: Peer(peers.stateful_table_join)},
+    ),
+    "stream-join": Workload(
+        (inputs.events(0.5), inputs.rates(0.5)),
+        topologies.stream_join,
+        verbs.stream_join,
+        {SPARK_JVM: Peer(peers.jvm_stream_join)},
+    ),
+    "stream-join-left": Workload(
+        (inputs.events(0.5), inputs.rates(0.5)),
+        topologies.stream_join_left,
+        verbs.stream_join_left,
+        {SPARK_JVM: Peer(peers.jvm_stream_join_left)},
+        Answer.SETTLED,
+    ),
+    "window": Workload(
+        (inputs.events(),),
+        topologies.window,
+        verbs.window,
+        {SPARK_JVM: Peer(peers.jvm_window)},
+        Answer.SETTLED,
+    ),
+    "session": Workload(
+        (inputs.events(),),
+        topologies.session,
+        verbs.session,
+        {SPARK_JVM: Peer(peers.jvm_session)},
+        Answer.SETTLED,
+    ),
+    "foreign-key": Workload(
+        (inputs.orders(0.9), inputs.customers(0.1)),
+        topologies.foreign_key,
+        verbs.foreign_key,
+        {TRANSFORM_WITH_STATE: Peer(peers.stateful_foreign_key)},
+        Answer.TABLE,
+    ),
+    "exchange": Workload(
+        (inputs.events(),),
+        topologies.exchange,
+        peers={MAP_IN_ARROW: Peer(peers.exchange_pass_through)},
+    ),
+}
+
+
+def workload_named(name: str) -> Workload:
+    """The workload.
+
+    Raises:
+        ConfigurationError: there is none of that name.
+    """
+    if name not in WORKLOADS:
+        raise ConfigurationError(f"there is no workload {name!r}; give one of {', '.join(WORKLOADS)}")
+    return WORKLOADS[name]
+
+
+def chosen_contenders(workload: Workload, backend: str, names: Collection[str] | None) -> dict[str, Contender]:
+    """Those of the names, or all, in the order of all.
+
+    Raises:
+        ConfigurationError: the workload has no such contender.
+    """
+    known = workload.contenders(backend)
+    unknown = sorted(set(names or ()) - set(known))
+    if unknown:
+        raise ConfigurationError(f"there are no contenders {unknown} here; give some of {', '.join(known)}")
+    return {name: contender for name, contender in known.items() if names is None or name in names}

@@ -1,0 +1,156 @@
+"""The benchmark on Spark: what is drawn, what is compared, how memory is read. tests/spark has what needs Spark."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("pyspark")
+
+import pyarrow.parquet as pq
+from rich.console import Console
+from typer.testing import CliRunner
+
+from millpond.bench.spark import growth, measure, tables
+from millpond.bench.spark.inputs import growing_keys, write_inputs
+from millpond.bench.spark.shapes import Scale
+from millpond.bench.spark.workers import MARK, WorkerMemory, WorkerWatch
+from millpond.bench.spark.workloads import BACKENDS, COSTS, VERBS, WORKLOADS, chosen_contenders, workload_named
+from millpond.cli import app
+from millpond.errors import ConfigurationError
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_every_row_has_a_time_of_its_own_and_no_micro_batch_looks_back(name: str, tmp_path: Path) -> None:
+    topics = WORKLOADS[name].topics
+    write_inputs(tmp_path, topics, Scale(50, 7), 3)
+    for number in range(3):
+        files = [tmp_path / topic.name / f"{number:06d}.parquet" for topic in topics]
+        times = np.concatenate([pq.read_table(file)["at"].to_numpy() for file in files])
+        assert sorted(times.tolist()) == list(range(50 * (number + 1), 50 * (number + 2)))
+    for topic in topics:
+        rows = pq.read_table(tmp_path / topic.name / "000000.parquet")
+        assert len(rows) == round(topic.share * 50)
+        assert set(rows.schema.names) == {column.split()[0] for column in topic.schema.split(", ")}
+
+
+def test_the_rows_are_the_same_at_each_run(tmp_path: Path) -> None:
+    topics = WORKLOADS["table-join"].topics
+    for place in (tmp_path / "one", tmp_path / "other"):
+        place.mkdir()
+        write_inputs(place, topics, Scale(50, 7), 2)
+    for topic in topics:
+        one, other = (pq.read_table(tmp_path / place / topic.name / "000001.parquet") for place in ("one", "other"))
+        assert one == other
+
+
+def test_growing_keys_come_in_equal_shares_until_all_are_there() -> None:
+    rng = np.random.default_rng(1)
+    known: set[int] = set()
+    for number in range(5):
+        keys = growing_keys(Scale(40, 100), number, 5, rng)
+        assert len(keys) == 40
+        known |= set(keys.tolist())
+        assert known == set(range(20 * (number + 1)))
+
+
+def test_too_few_rows_for_the_keys_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="5 micro-batches of 19 rows cannot bring 100 keys"):
+        write_inputs(tmp_path, WORKLOADS["count"].topics, Scale(19, 100), 5, growing=True)
+
+
+def test_growth_compares_the_last_ten_with_the_first_ten() -> None:
+    assert growth.growth([1.0] * 10 + [50.0] * 5 + [2.0] * 10) == 2.0
+    assert growth.growth([1.0, 9.0, 3.0]) == 3.0  # no micro-batch is at both ends
+
+
+def test_growth_needs_two_micro_batches() -> None:
+    with pytest.raises(ConfigurationError, match="not in 1"):
+        growth.run(batches=1)
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_every_workload_has_a_peer_and_what_python_costs(name: str) -> None:
+    workload = workload_named(name)
+    contenders = list(workload.contenders("rocksdb"))
+    assert contenders[0] == "rocksdb"
+    assert {*BACKENDS, *COSTS} < {*contenders, VERBS}
+    assert any(peer.answers for peer in workload.all_peers.values())
+
+
+def test_contenders_can_be_chosen_and_unknown_ones_are_refused() -> None:
+    workload = workload_named("window")
+    assert list(chosen_contenders(workload, "lmdb", ["spark_jvm", "lmdb"])) == ["lmdb", "spark_jvm"]
+    with pytest.raises(ConfigurationError, match=r"no contenders \['transform_with_state'\]"):
+        chosen_contenders(workload, "lmdb", ["transform_with_state"])
+    with pytest.raises(ConfigurationError, match="no workload 'sorting'; give one of count, "):
+        measure.run("sorting")
+
+
+def test_the_command_names_every_workload_and_contender() -> None:
+    shown = CliRunner().invoke(app, ["bench", "spark", "--help"], env={"COLUMNS": "1000"}).output
+    named = {*WORKLOADS, VERBS, *COSTS, *(peer for workload in WORKLOADS.values() for peer in workload.peers)}
+    assert [name for name in named if name not in shown] == []
+
+
+def test_the_tables_show_each_contender() -> None:
+    console = Console(record=True, width=160, quiet=False, file=open(os.devnull, "w"))  # noqa: SIM115
+    memory = {"lmdb": {"resident": 200 << 20, "own": 90 << 20}}
+    shared = {"workload": "count", "rows": 1000, "keys": 10, "worker_bytes": memory}
+    seconds = {"lmdb": 0.5, "spark_jvm": 0.25}
+    rates = {name: 1000 / one for name, one in seconds.items()}
+    ratios = {"spark_jvm": 0.5}
+    tables.print_results(console, {**shared, "rows_per_second": rates, "seconds_per_batch": seconds, "ratios": ratios})
+    batch_seconds = {"lmdb": [1.0, 1.5], "spark_jvm": [1.0, 1.0]}
+    tables.print_growth(console, {**shared, "batch_seconds": batch_seconds, "growth": {"lmdb": 1.5, "spark_jvm": 1.0}})
+    lines = [line.replace(" ", "") for line in console.export_text().splitlines()]
+    assert "│lmdb│2,000│0.50│200│90│0.50│" in lines
+    assert "│spark_jvm│4,000│0.25│││1.00│" in lines
+    assert "│lmdb│2│1.00│1.50│1.50│200│90│" in lines
+
+
+@pytest.mark.long
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("options", "counted"), [(["--batches", "1"], 2), (["--growth", "--batches", "2"], 2)], ids=["run", "growth"]
+)
+def test_the_command_measures_the_chosen_and_writes_the_figures(
+    options: list[str], counted: int, tmp_path: Path
+) -> None:
+    figures, chosen = tmp_path / "figures.json", ["memory", "map_in_arrow"]
+    arguments = ["bench", "spark", "--workload", "exchange", "--rows", "60", "--keys", "40", "--backend", "memory"]
+    arguments += [*options, *(f"--contender={name}" for name in chosen), "--json", str(figures)]
+    command = [sys.executable, "-c", "from millpond.cli import main; main()", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    written = json.loads(figures.read_text())
+    seconds = written["batch_seconds"]
+    assert {name: len(times) for name, times in seconds.items()} == dict.fromkeys(chosen, counted)
+    if "--growth" in options:
+        assert written["growth"] == {name: times[1] / times[0] for name, times in seconds.items()}
+    else:
+        per_batch = {name: sum(times) / 2 for name, times in seconds.items()}
+        assert written["seconds_per_batch"] == pytest.approx(per_batch)
+        assert written["ratios"] == pytest.approx({"map_in_arrow": per_batch["map_in_arrow"] / per_batch["memory"]})
+        assert written["rows_per_second"] == pytest.approx({name: 60 / one for name, one in per_batch.items()})
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has /proc")
+def test_the_memory_of_marked_processes_is_seen_and_no_other() -> None:
+    holds = "import time; kept = bytearray(b'x' * (64 << 20)); print('ready', flush=True); time.sleep(60)"
+    watches = [WorkerWatch("mine"), WorkerWatch("nobody's")]
+    for watch in watches:
+        watch.start()
+    with subprocess.Popen(
+        [sys.executable, "-c", holds], env={**os.environ, MARK: "mine"}, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        mine, other = (watch.stop() for watch in watches)
+        process.kill()
+    assert 64 << 20 < mine.own <= mine.resident < 1 << 30
+    assert other == WorkerMemory()
