@@ -4,7 +4,7 @@ import struct
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millpond.errors import SerdeError
@@ -29,6 +29,7 @@ def test_the_hash_of_a_left_value_is_that_of_kafka_streams(row: dict[str, Any]) 
     assert struct.unpack(">qq", murmur3_128(row["value"].encode())) == (row["hash0"], row["hash1"])
 
 
+@settings(deadline=None)
 @given(st.lists(st.binary(max_size=70), max_size=40), st.sampled_from([0, 15, 16, 1030]))
 def test_many_hashes_are_those_of_the_values_alone(values: list[bytes], more: int) -> None:
     values = [*values, *(bytes([i % 256]) * (i % 50) for i in range(more))]
