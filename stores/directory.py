@@ -4,6 +4,7 @@
 
     <local_dir>/<application_id>/<task_id>/<backend>/<store>        format version 1
     <local_dir>/<application_id>/<task_id>/<backend>/<store>-v2     format version 2
+    <local_dir>/<application_id>/<task_id>/<backend>/<store>-v3     format version 3
 """
 
 from hashlib import sha256

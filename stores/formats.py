@@ -4,9 +4,11 @@
 
     <store>       version 1, PLAIN        values as the user's serde wrote them
     <store>-v2    version 2, TIMESTAMPED  a timestamp of eight bytes before each value
+    <store>-v3    version 3, LATEST_APART a versioned store with the latest version of each key in a row of its own
 
-The numbers never change their meaning. A number that this release does not know is refused: a directory of a later
-release is neither read nor touched.
+The name alone tells the version, whatever the kind of the store, so no two kinds give a number two meanings. Numbers
+never change theirs. A number that this release does not know is refused: a directory of a later release is neither read
+nor touched.
 """
 
 import re
@@ -19,13 +21,21 @@ _VERSION_SUFFIX = re.compile(r".+-v\d+")
 
 
 class FormatVersion(IntEnum):
-    """How the values of a store's rows are laid out."""
+    """How the rows of a store are laid out."""
 
     PLAIN = 1
     """Values as the user's serde wrote them."""
 
     TIMESTAMPED = 2
     """A timestamp of eight bytes, big-endian, before each value, as KIP-258 lays down."""
+
+    LATEST_APART = 3
+    """The latest version of each key in a row of its own (``millpond.stores.typed.version_rows``)."""
+
+    @property
+    def older(self) -> "FormatVersion | None":
+        """The version that directories of this one are migrated from; None for the first."""
+        return None if self is FormatVersion.PLAIN else FormatVersion.PLAIN
 
     def directory_name(self, store: str) -> str:
         """The name of the directory of ``store`` in this version."""

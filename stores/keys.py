@@ -10,7 +10,8 @@ Where a key is followed by more, it is *terminated*, so that no key's rows lie a
 
     key with each 0x00 written as 0x00 0xFF, then 0x00 0x00
 
-Bytes compare as the keys do: the terminator is less than any byte that could go on, and less than an escaped 0x00. A
+Bytes compare as the keys do: the terminator is less than any byte that could go on, and less than an escaped 0x00. The
+row of a key's latest version ends the key with 0x00 0x01 instead, and so comes after those of its older versions. A
 time is eight bytes, big-endian, with its sign bit flipped, so that times before 1970 come first.
 """
 
@@ -34,6 +35,9 @@ LAYOUT_ROW: Final = b"\x00layout"
 
 TIME_SIZE: Final = 8
 TERMINATOR: Final = b"\x00\x00"
+LATEST_END: Final = b"\x00\x01"
+"""Ends the key in the row of its latest version: above its terminator, whatever follows that."""
+
 _ESCAPED: Final = b"\x00\xff"
 
 _TIME = struct.Struct(">Q")
@@ -46,6 +50,15 @@ def terminated(key: bytes) -> bytes:
     b'a\x00\xffb\x00\x00'
     """
     return key.replace(b"\x00", _ESCAPED) + TERMINATOR
+
+
+def latest_row(key: bytes) -> bytes:
+    r"""The data row that comes after all rows of ``key`` in which a time follows it, and before those of other keys.
+
+    >>> latest_row(b"a\x00b")
+    b'\x01a\x00\xffb\x00\x01'
+    """
+    return DATA + key.replace(b"\x00", _ESCAPED) + LATEST_END
 
 
 def unterminated(encoded: bytes) -> bytes:

@@ -1,6 +1,7 @@
 """``TableWriter``: puts a table's updates into its store, and decides what is forwarded and when."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 from millpond.processors.runtime.batch import Batch, BatchBuilder
 from millpond.processors.runtime.counters import CounterName
@@ -10,7 +11,9 @@ from millpond.processors.tables.table_store import TableStore
 from millpond.processors.tables.update_cache import UpdateForwarder
 from millpond.stores.serdes import PLAIN_KEYS
 from millpond.stores.typed.timestamped_keyvalue import TimestampedKeyValueStore
-from millpond.stores.typed.versioned import NOT_PUT, VALID_TO_UNDEFINED
+from millpond.stores.typed.versioned import NOT_PUT, VALID_TO_UNDEFINED, VersionedKeyValueStore
+
+_Kept: TypeAlias = TimestampedKeyValueStore[Any, Any] | VersionedKeyValueStore[Any, Any]
 
 
 class TableWriter:
@@ -26,6 +29,7 @@ class TableWriter:
         store = context.store(config.store)
         self._table = TableStore(store)
         self._timestamped = store if isinstance(store, TimestampedKeyValueStore) else None
+        self._versioned = store if isinstance(store, VersionedKeyValueStore) else None
         self._plain_keys = store.key_serde in PLAIN_KEYS
         self._updates = UpdateForwarder(context, store.key_serde, caching=config.caching)
 
@@ -44,6 +48,8 @@ class TableWriter:
             written = self._write_many(self._timestamped, batch)
             if drop_repeated_tombstones:
                 written = without_repeated_tombstones(written)
+        elif self._versioned is not None and self._plain_keys and len(batch) > 1 and not drop_repeated_tombstones:
+            written = self._write_versions(self._versioned, batch)
         else:
             written = self._write_each(batch, drop_repeated_tombstones)
         self._updates.send(written)
@@ -53,15 +59,31 @@ class TableWriter:
         self._updates.flush()
 
     def _write_many(self, store: TimestampedKeyValueStore[Any, Any], batch: Batch) -> Batch:
-        distinct = list(dict.fromkeys(batch.keys))
-        values = [None if found is None else found.value for found in store.get_many(distinct)]
-        current = dict(zip(distinct, values, strict=True))
+        current = self._latest_values(store, batch.keys)
         olds = []
         for key, value in zip(batch.keys, batch.values, strict=True):
             olds.append(current[key])
             current[key] = value
         store.put_many(batch.keys, batch.values, batch.timestamps)
         return Batch(batch.keys, batch.values, batch.timestamps, olds, positions=batch.positions)
+
+    def _write_versions(self, store: VersionedKeyValueStore[Any, Any], batch: Batch) -> Batch:
+        olds = batch.olds if self._send_olds else None
+        try:
+            current = self._latest_values(store, batch.keys) if self._send_olds and olds is None else None
+            ends = store.put_many(batch.keys, batch.values, batch.timestamps)
+        except Exception:  # nothing was put, and one by one shows whose fault it is
+            return self._write_each(batch, drop_repeated_tombstones=False)
+        if current is not None:
+            olds = []
+            for key, value, end in zip(batch.keys, batch.values, ends, strict=True):
+                olds.append(current[key])
+                if end == VALID_TO_UNDEFINED:
+                    current[key] = value
+        self._context.count(CounterName.DROPPED_EXPIRED, ends.count(NOT_PUT))
+        latest = [end == VALID_TO_UNDEFINED for end in ends]
+        written = Batch(batch.keys, batch.values, batch.timestamps, olds, None if all(latest) else latest)
+        return written.select([end != NOT_PUT for end in ends])
 
     def _write_each(self, batch: Batch, drop_repeated_tombstones: bool) -> Batch:
         table, send_olds = self._table, self._send_olds
@@ -82,6 +104,11 @@ class TableWriter:
             out.add(key, value, timestamp, old, valid_to == VALID_TO_UNDEFINED, batch.position_at(i))
         self._context.count(CounterName.DROPPED_EXPIRED, expired)
         return out.build()
+
+    def _latest_values(self, store: _Kept, keys: Sequence[Any]) -> dict[Any, Any]:
+        distinct = list(dict.fromkeys(keys))
+        found = store.get_many(distinct)
+        return {key: None if kept is None else kept.value for key, kept in zip(distinct, found, strict=True)}
 
     def _value_before(self, key: Any) -> Any:
         found = self._table.get(key)

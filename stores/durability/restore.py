@@ -16,7 +16,7 @@ from millpond.stores.durability.files import read_tables
 from millpond.stores.durability.manifest import DurableFile, Manifest
 from millpond.stores.durability.position import encode_position
 from millpond.stores.durability.prefetch import prefetched
-from millpond.stores.durability.rows import local_columns, parts, sorted_changes
+from millpond.stores.durability.rows import local_changes, local_columns, local_entries, parts, sorted_changes
 from millpond.stores.durability.sorted_runs import Rows, merged_runs
 from millpond.stores.durability.storage import Storage
 from millpond.stores.formats import FormatVersion
@@ -35,7 +35,8 @@ def replay(
         changes: dict[bytes, bytes | None] = {}
         for keys, values in _rows(storage, manifest, delta, store, version):
             changes.update(zip(keys, values, strict=True))
-        backend.write(changes | {COMMIT_ROW: encode_position(manifest.up_to(delta.commit))})
+        local = local_changes(version, backend, changes)
+        backend.write({**local, COMMIT_ROW: encode_position(manifest.up_to(delta.commit))})
 
 
 def undo(
@@ -50,7 +51,8 @@ def undo(
             for keys, values in _columns(storage, manifest, file, store, version):
                 mine = pc.is_in(keys, value_set=wanted)
                 before.update(zip(keys.filter(mine).to_pylist(), values.filter(mine).to_pylist(), strict=True))
-    backend.write(before | {COMMIT_ROW: encode_position(manifest)})
+    local = local_changes(version, backend, before)
+    backend.write({**local, COMMIT_ROW: encode_position(manifest)})
 
 
 def restore(backend: Backend, storage: Storage, manifest: Manifest, store: str, version: FormatVersion) -> None:
@@ -71,8 +73,9 @@ def entries(
     """
     runs = [_rows(storage, manifest, file, store, version) for file in manifest.files]
     if changes:
-        runs.append(iter([sorted_changes(changes)]))
-    return chain.from_iterable(merged_runs(runs, deletions=False))  # type: ignore[arg-type]  # no value is None
+        runs.append(iter([sorted_changes(version, changes)]))
+    merged = chain.from_iterable(merged_runs(runs, deletions=False))
+    return local_entries(version, merged)  # type: ignore[arg-type]  # no value is None
 
 
 def _rows(

@@ -2,8 +2,9 @@
 
 Rule of this module: durable files know nothing of local formats, which are translated here. A data row of a store in
 the format ``TIMESTAMPED`` is split into timestamp and value; in ``PLAIN`` its timestamp is null, so that either can be
-restored as the other. A null value is a deletion. Metadata rows are taken as they are; the position of the local copy
-(``COMMIT_ROW``) is left out.
+restored as the other. A version of a store in the format ``LATEST_APART`` lies in the durable form as in ``PLAIN``, so
+which one is the latest follows from all of a key's rows. A null value is a deletion. Metadata rows are taken as they
+are; the position of the local copy (``COMMIT_ROW``) is left out.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,10 +15,17 @@ import pyarrow as pa
 from pyarrow import compute
 
 from millpond.errors import CorruptStoreError
+from millpond.stores.backend import Backend, Entries
 from millpond.stores.column_serdes import from_big_endian, to_big_endian
 from millpond.stores.formats import FormatVersion
 from millpond.stores.keys import BEYOND, COMMIT_ROW, DATA, TIME_SIZE
 from millpond.stores.typed.timestamped_keyvalue import UNKNOWN_TIMESTAMP
+from millpond.stores.typed.version_rows import (
+    changes_with_latest_apart,
+    entries_with_latest_apart,
+    plain_changes,
+    plain_entries,
+)
 
 Table: TypeAlias = Any
 """A ``pyarrow.Table``."""
@@ -35,8 +43,12 @@ _TO_THE_END = 2**31 - 1
 _NOTHING: Any = pa.scalar(b"", pa.binary())
 
 
-def sorted_changes(changes: Mapping[bytes, bytes | None]) -> tuple[list[bytes], list[bytes | None]]:
-    """The keys in order, and the value of each, without the position of the local copy."""
+def sorted_changes(
+    version: FormatVersion, changes: Mapping[bytes, bytes | None]
+) -> tuple[list[bytes], list[bytes | None]]:
+    """The keys in order, and the value of each, without the position of the local copy; each version by its time."""
+    if version is FormatVersion.LATEST_APART:
+        changes = plain_changes(changes)
     keys = sorted(changes)
     if COMMIT_ROW in changes:
         keys.remove(COMMIT_ROW)
@@ -45,7 +57,7 @@ def sorted_changes(changes: Mapping[bytes, bytes | None]) -> tuple[list[bytes], 
 
 def tables_of_changes(store: str, version: FormatVersion, changes: Mapping[bytes, bytes | None]) -> Iterator[Table]:
     """The changes of one store as tables of bounded size, in key order."""
-    keys, values = sorted_changes(changes)
+    keys, values = sorted_changes(version, changes)
     for start in range(0, len(keys), ROWS_PER_TABLE):
         stop = start + ROWS_PER_TABLE
         yield from _tables(store, version, keys[start:stop], values[start:stop])
@@ -53,7 +65,7 @@ def tables_of_changes(store: str, version: FormatVersion, changes: Mapping[bytes
 
 def tables_of_entries(store: str, version: FormatVersion, entries: Iterable[tuple[bytes, bytes]]) -> Iterator[Table]:
     """Entries that come in key order as tables of bounded size; holds one table at a time."""
-    source = iter(entries)
+    source = plain_entries(entries) if version is FormatVersion.LATEST_APART else iter(entries)
     while chunk := [entry for entry in islice(source, ROWS_PER_TABLE) if entry[0] != COMMIT_ROW]:
         keys, values = zip(*chunk, strict=True)
         yield from _tables(store, version, keys, values)
@@ -94,7 +106,8 @@ def _split(store: str, keys: Any, values: Any) -> tuple[Any, Any]:
 def local_columns(table: Table, version: FormatVersion) -> tuple[Any, Any]:
     """The keys of a table and their values in the local format, as arrays; null where the row was deleted.
 
-    A data row without a timestamp gets the unknown one (-1) where the format needs one.
+    A data row without a timestamp gets the unknown one (-1) where the format needs one. Versions still lie by their
+    times: ``local_entries`` and ``local_changes`` set the latest apart, once all of a key's rows are known.
     """
     columns = table.combine_chunks()
     keys, values = _column(columns, "key"), _column(columns, "value")
@@ -103,6 +116,18 @@ def local_columns(table: Table, version: FormatVersion) -> tuple[Any, Any]:
         joined = pc.binary_join_element_wise(to_big_endian(timestamps), values, _NOTHING)
         values = pc.if_else(pc.starts_with(keys, DATA), joined, values)
     return keys, values
+
+
+def local_entries(version: FormatVersion, entries: Entries) -> Entries:
+    """All entries of a store in the local format, from those with each version by its time."""
+    return entries_with_latest_apart(entries) if version is FormatVersion.LATEST_APART else entries
+
+
+def local_changes(
+    version: FormatVersion, backend: Backend, changes: Mapping[bytes, bytes | None]
+) -> Mapping[bytes, bytes | None]:
+    """Changes of a backend in the local format, from those with each version by its time."""
+    return changes_with_latest_apart(backend, changes) if version is FormatVersion.LATEST_APART else changes
 
 
 def parts(keys: Any, values: Any) -> Iterator[tuple[list[bytes], list[bytes | None]]]:

@@ -19,11 +19,14 @@ from millpond.stores.durability.gc import garbage
 from millpond.stores.durability.inspection import DurableRows
 from millpond.stores.durability.manifest import DurableFile, FileKind, Manifest, sequence_of
 from millpond.stores.durability.policy import DurabilityPolicy
+from millpond.stores.durability.restore import entries
 from millpond.stores.durability.rows import fault_in
 from millpond.stores.durability.schema_log import schema_faults
 from millpond.stores.durability.storage import Storage, StoredFile
+from millpond.stores.formats import FormatVersion
 from millpond.stores.specs import StoreSpec
 from millpond.stores.transaction import Transaction
+from millpond.stores.typed.version_rows import history_prefix, is_latest_row
 
 DEFAULT_WORKERS: Final = 4
 
@@ -187,7 +190,7 @@ def _row_findings(storage: Storage, manifest: Manifest, spec: StoreSpec) -> list
         if first is None:
             return []
         row, reason = first
-        file = _file_of(storage, manifest, spec.name, row)
+        file = _file_of(storage, manifest, spec, row)
     except MissingFileError:
         return []  # all files were whole a moment ago, so this one has been collected
     except (DurabilityError, FormatError, CorruptStoreError) as error:
@@ -197,10 +200,13 @@ def _row_findings(storage: Storage, manifest: Manifest, spec: StoreSpec) -> list
     return [_broken(manifest, Subject.ROWS, storage.describe(manifest.path(file)), what)]
 
 
-def _file_of(storage: Storage, manifest: Manifest, store: str, row: bytes) -> DurableFile:
+def _file_of(storage: Storage, manifest: Manifest, spec: StoreSpec, row: bytes) -> DurableFile:
     """The file that has the row as it is at ``manifest``: the last one that has it at all."""
+    if spec.format_version is FormatVersion.LATEST_APART and is_latest_row(row):
+        plain = entries(storage, manifest, spec.name, FormatVersion.PLAIN)
+        row = max(key for key, _ in plain if history_prefix(row) <= key < row)
     for file in reversed(manifest.files[1:]):
-        if any(row in table["key"].to_pylist() for table in read_tables(storage, manifest, file, store)):
+        if any(row in table["key"].to_pylist() for table in read_tables(storage, manifest, file, spec.name)):
             return file
     return manifest.files[0]
 

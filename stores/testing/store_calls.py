@@ -219,7 +219,11 @@ def _versioned(grace: int | None) -> KindUnderTest:
     return KindUnderTest(
         _spec(StoreKind.VERSIONED, history_retention=RETENTION, grace=grace),
         lambda: VersionedOracle(RETENTION, grace),
-        {"put": lambda c: (c.key(), c.value(), c.time()), "delete": lambda c: (c.key(), c.time())},
+        {
+            "put": lambda c: (c.key(), c.value(), c.time()),
+            "put_many": lambda c: ([*KEYS[:2], *KEYS[:2]], [c.value() for _ in range(4)], [c.time() for _ in range(4)]),
+            "delete": lambda c: (c.key(), c.time()),
+        },
         {
             "get": lambda c: (c.key(), c.limit()),
             "get_value": lambda c: (c.key(), c.limit()),

@@ -102,6 +102,9 @@ class VersionedOracle:
         later = [time for known, time, _ in self.triples if known == key and time > timestamp]
         return min(later, default=-1)
 
+    def put_many(self, keys: list[str], values: list[Any], timestamps: list[int]) -> list[int]:
+        return list(map(self.put, keys, values, timestamps))
+
     def delete(self, key: str, timestamp: int) -> Any:
         replaced = self.get(key, timestamp)
         return None if self.put(key, None, timestamp) == -(2**63) else replaced

@@ -5,9 +5,11 @@ The layout::
     row    0x02 bucket_end (time) key (terminated)
     value  empty
 
-A row says: some version of the key was superseded before ``bucket_end``. Times are put into coarse buckets, so that a
-key that changes often has one row per bucket, not one per version. Once the history begins at a bucket's end or later,
-its keys are visited and its rows deleted. So a put looks at no other keys than those with something to remove.
+A row says: some version of the key is superseded before ``bucket_end``, or is a tombstone of before then. A key has a
+row no later than for the first of its versions that can be removed one day, and none is needed for the others. Once the
+history begins at a bucket's end or later, its keys are visited and its rows deleted; a key with more versions to remove
+is noted again. So a put looks at no other keys than those with something to remove, and a key that is overwritten in
+order has one row, however often. Times are put into coarse buckets, so that a key is visited once per bucket.
 """
 
 from collections.abc import Callable
@@ -29,24 +31,26 @@ class SupersededIndex:
         self._transaction = transaction
         self._write = transaction.put
         self._bucket = bucket
-        self._first = self._find_first()
+        self.first = self._find_first()
+        """The end of the first bucket that has a row."""
 
     def add(self, encoded_key: bytes, time: int) -> None:
-        """Note that a version of the key is superseded at ``time``, if there is one before it."""
+        """Note that a version of the key can be removed once the history begins at ``time``."""
         bucket_end = min(time - time % self._bucket + self._bucket, MAX_TIME)
         self._write(INDEX + pack_time(bucket_end) + encoded_key, b"")
-        if bucket_end < self._first:
-            self._first = bucket_end
+        if bucket_end < self.first:
+            self.first = bucket_end
 
     def expire(self, horizon: int, remove: Callable[[bytes, int], None]) -> None:
-        """Call ``remove(encoded_key, horizon)`` for the keys of all buckets that lie wholly up to ``horizon``."""
-        if self._first > horizon + 1:
-            return
+        """Call ``remove(encoded_key, horizon)`` for the keys of all buckets that lie wholly up to ``horizon``.
+
+        There are none if ``first`` is more than ``horizon + 1``.
+        """
         rows = [row for row, _ in self._transaction.scan(INDEX, INDEX + pack_time(min(horizon + 2, MAX_TIME)))]
         self._transaction.put_many(dict.fromkeys(rows))
         for encoded_key in {row[1 + TIME_SIZE :] for row in rows}:
             remove(encoded_key, horizon)
-        self._first = self._find_first()
+        self.first = self._find_first()
 
     def set_back(self, limit: int) -> None:
         """Note that no version is superseded after ``limit`` any more."""
@@ -55,7 +59,7 @@ class SupersededIndex:
         self._transaction.put_many(dict.fromkeys(rows))
         for row in rows:
             self.add(row[1 + TIME_SIZE :], limit)
-        self._first = self._find_first()
+        self.first = self._find_first()
 
     def _find_first(self) -> int:
         for row, _ in self._transaction.scan(INDEX, BEYOND):

@@ -40,6 +40,7 @@ from millpond.processors.verbs.key_timers import KEYED_TIMERS, Timer
 from millpond.processors.verbs.keyed_processor import KeyContext, KeyedProcessor
 from millpond.stores.backend import Backend, BackendSupplier
 from millpond.stores.layouts import Layout
+from millpond.stores.migration import MIGRATIONS
 from millpond.stores.registry import open_backend, supplier
 from millpond.stores.rows.packing import RowCodec
 from millpond.stores.rows.schemas import Schemas
@@ -156,6 +157,17 @@ def read(path: Path) -> Stores:
     return {
         name: {bytes.fromhex(row): bytes.fromhex(value) for row, value in rows.items()} for name, rows in stores.items()
     }
+
+
+def migrated(scenario: Scenario, stores: Stores) -> Stores:
+    """The same rows, with those of stores in an older format version as their migration leaves them."""
+    found = dict(stores)
+    for spec in scenario.topology.stores.values():
+        older = spec.format_version.older
+        rows = None if older is None else found.pop(older.directory_name(spec.name), None)
+        if rows is not None:
+            found[spec.directory_name] = dict(MIGRATIONS[spec.format_version](iter(sorted(rows.items()))))
+    return found
 
 
 def _pairs(builder: StreamsBuilder) -> None:

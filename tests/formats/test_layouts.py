@@ -23,6 +23,7 @@ from tests.formats.scenarios import (
     Scenario,
     Stores,
     golden_files,
+    migrated,
     open_on,
     pipe,
     read,
@@ -104,7 +105,9 @@ def test_the_same_bytes_are_written_as_ever(scenario: Scenario, tmp_path: Path) 
     driver, filled = open_on(scenario, {}, "memory", tmp_path)
     with driver:
         pipe(driver, scenario.before)
-        assert (filled.rows() if scenario.counted else without_counts(filled.rows())) == read(scenario.file)
+        assert (filled.rows() if scenario.counted else without_counts(filled.rows())) == migrated(
+            scenario, read(scenario.file)
+        )
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=name_of)
@@ -123,7 +126,7 @@ def test_what_waits_in_state_without_counts_is_counted_once(scenario: Scenario, 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(("scenario", "path"), FILES, ids=name_of)
 def test_a_golden_file_is_opened_and_gone_on_from(scenario: Scenario, path: Path, engine: str, tmp_path: Path) -> None:
-    driver, _ = open_on(scenario, read(path), engine, tmp_path)
+    driver, _ = open_on(scenario, migrated(scenario, read(path)), engine, tmp_path)
     with driver:
         assert pipe(driver, scenario.after) == scenario.results
         for name in scenario.topology.stores:

@@ -6,12 +6,17 @@ from millpond.stores.formats import FormatVersion, unknown_versions
 
 
 def test_the_numbers_never_move() -> None:
-    assert {version.name: int(version) for version in FormatVersion} == {"PLAIN": 1, "TIMESTAMPED": 2}
+    assert {version.name: int(version) for version in FormatVersion} == {
+        "PLAIN": 1,
+        "TIMESTAMPED": 2,
+        "LATEST_APART": 3,
+    }
 
 
 def test_the_names_are_those_of_kip_258() -> None:
     assert FormatVersion.PLAIN.directory_name("counts") == "counts"
     assert FormatVersion.TIMESTAMPED.directory_name("counts") == "counts-v2"
+    assert FormatVersion.LATEST_APART.directory_name("counts") == "counts-v3"
 
 
 def test_directories_of_unknown_versions_are_found(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from millpond.stores.durability.schema_log import kept_schemas
 from millpond.stores.durability.seal import Seal, seal_path
 from millpond.stores.durability.storage import Storage
 from millpond.stores.formats import FormatVersion
-from millpond.stores.keys import COMMIT_ROW
+from millpond.stores.keys import COMMIT_ROW, pack_time
 from millpond.stores.memory import MemoryBackend
 from millpond.stores.rows.packing import RowCodec
 from tests.fuzz.reader import Reader, attempt
@@ -65,6 +65,9 @@ def _read_position(data: bytes) -> None:
     backend.write({COMMIT_ROW: data})
     if position_of(backend) is None:
         raise CorruptStoreError("it is unknown")
+
+
+_TIME = pack_time(5)
 
 
 class _Directory:
@@ -133,7 +136,8 @@ def _rows(data: bytes) -> int:
 def durable_readers() -> dict[str, Reader]:
     """All of them."""
     directory = _Directory()
-    content = [(b"\0layout", b"\0\0\0\1some"), (b"\1a", b"\0" * 8 + b"one"), (b"\1b", b"\0" * 7 + b"\1two")]
+    one, two = b"\1a\0\0" + _TIME, b"\1b\0\0" + _TIME
+    content = [(b"\0layout", b"\0\0\0\1some"), (one, b"\0" * 8 + b"one"), (two, b"\0" * 7 + b"\1two")]
     schemas = b'{"crc32":0,"schemas":%b}' % SCHEMAS.to_json().encode()
     return {
         "manifest": _manifest_reader(),

@@ -3,6 +3,8 @@
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from millpond.processors import Grouped, Materialized, Produced, StreamsBuilder, TopologyDriver
 from millpond.stores.specs import StoreKind
@@ -54,3 +56,30 @@ def test_a_plain_store_forgets_the_time_of_a_value() -> None:
 @pytest.mark.parametrize("backend", ["lmdb", "rocksdb"])
 def test_one_table_may_live_on_a_backend_of_its_own(backend: str) -> None:
     assert _run("timestamped", backend) == _run("timestamped")
+
+
+def _piped(records: list[tuple[str, Any, int]], whole: bool, needs_olds: bool) -> tuple[Any, ...]:
+    builder = StreamsBuilder(value_serde="string")
+    options = Materialized.versioned("rates", history_retention=100, grace=50, value_serde="string")
+    table = builder.table("in", materialized=options)
+    if needs_olds:
+        grouped = table.group_by(lambda key, value: (value, value), Grouped("string", "string"))
+        grouped.count(Materialized("counted", value_serde="int64")).to("out", Produced("string", "int64"))
+    else:
+        table.to_stream().to("out", Produced(value_serde="string"))
+    with TopologyDriver(builder.build(), on_error="dead-letter") as driver:
+        for part in [records] if whole else [[record] for record in records]:
+            driver.pipe_all("in", part)
+        letters = [(letter.key, letter.value) for letter in driver.dead_letters]
+        return driver.read("out"), dict(driver.counters), letters, list(driver.store("rates").scan())
+
+
+values = st.one_of(st.none(), st.sampled_from(["x", "y"]))
+arrivals = st.lists(st.tuples(st.sampled_from("ab"), values, st.integers(0, 40).map(lambda t: t * 10)), min_size=1)
+
+
+@settings(max_examples=60, deadline=None)
+@given(arrivals, st.booleans(), st.booleans())
+def test_a_batch_of_versions_gives_what_its_records_give(arrivals: list[Any], needs_olds: bool, bad: bool) -> None:
+    records = [*arrivals[:2], ("a", 5, 100), *arrivals[2:]] if bad else arrivals
+    assert _piped(records, True, needs_olds) == _piped(records, False, needs_olds)

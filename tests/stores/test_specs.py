@@ -64,7 +64,7 @@ def test_every_kind_has_its_traits() -> None:
 def test_kinds_of_one_family_differ_in_nothing_but_timestamps() -> None:
     for kind in StoreKind:
         plain = StoreKind(kind.family)
-        assert plain.format_version is FormatVersion.PLAIN
+        assert plain.format_version is (FormatVersion.LATEST_APART if kind.versioned else FormatVersion.PLAIN)
         assert (plain.traits.needed, plain.traits.optional) == (kind.traits.needed, kind.traits.optional)
         assert (plain.family, plain.key_form, plain.versioned) == (kind.family, kind.key_form, kind.versioned)
     assert len({kind.family for kind in StoreKind}) == 4
@@ -72,7 +72,7 @@ def test_kinds_of_one_family_differ_in_nothing_but_timestamps() -> None:
 
 @pytest.mark.parametrize("kind", StoreKind)
 def test_the_directory_carries_the_format_version(kind: StoreKind) -> None:
-    expected = "counts-v2" if kind.value.startswith("timestamped") else "counts"
+    expected = "counts-v2" if kind.value.startswith("timestamped") else "counts-v3" if kind.versioned else "counts"
     assert store_directory(Path("/state"), "app", "0_1", "lmdb", spec(kind)) == Path("/state/app/0_1/lmdb") / expected
 
 

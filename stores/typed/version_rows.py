@@ -1,0 +1,187 @@
+"""The rows of a versioned store, in the format ``LATEST_APART``: a key's latest version is found by one read.
+
+The layout; a tombstone is a version like any other::
+
+    0x01 key (escaped) 0x00 0x01                 valid_from (time) older (0x00 or 0x01) version    the latest
+    0x01 key (terminated) valid_from (time)      version                                           an older one
+
+    version    0x01 value, or 0x00 for a tombstone
+
+``older`` says whether the key has older versions. Wherever there are any, there is a latest. All rows of a key are one
+range in the order of time, since the end of the latest's key is above any time.
+
+In durable files and in the format ``PLAIN``, each version lies as the older ones do here. That is a *plain* row below,
+and the functions of this module lead from one form to the other. Whoever removes a latest version and leaves no other
+in its place also deletes the plain row of its time, because a deletion does not tell the time that durable files need.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, Protocol, TypeAlias
+
+from millpond.errors import CorruptStoreError
+from millpond.stores.backend import Changes, Entries
+from millpond.stores.keys import DATA, LATEST_END, TERMINATOR, TIME_SIZE
+
+LIVE: Final = b"\x01"
+TOMBSTONE: Final = b"\x00"
+
+ALONE: Final = b"\x00"
+"""The byte of a latest version that has no older ones."""
+OLDER: Final = b"\x01"
+"""The byte of a latest version that has older ones."""
+
+HEAD_SIZE: Final = TIME_SIZE + 1
+"""How many bytes of a latest row's value come before the version."""
+
+VALUE_START: Final = HEAD_SIZE + 1
+"""Where the user's value begins in a latest row's value."""
+
+JUST_ABOVE: Final = b"\x00"
+"""Added to a row, gives the least that is greater."""
+
+_END_SIZE: Final = 2
+_PLAIN_END: Final = slice(-TIME_SIZE - _END_SIZE, -TIME_SIZE)
+
+Entry: TypeAlias = tuple[bytes, bytes]
+
+
+class Rows(Protocol):
+    """Where rows are read: a backend, or a transaction."""
+
+    def get(self, key: bytes) -> bytes | None: ...
+
+    def scan(self, start: bytes | None = None, stop: bytes | None = None, *, reverse: bool = False) -> Entries: ...
+
+
+def latest_row_of(encoded_key: bytes) -> bytes:
+    """Where the latest version of the key lies that ``terminated`` turned into ``encoded_key``."""
+    return DATA + encoded_key[:-_END_SIZE] + LATEST_END
+
+
+def history_prefix(latest: bytes) -> bytes:
+    """What the rows of older versions begin with, where the latest lies at ``latest``."""
+    return latest[:-_END_SIZE] + TERMINATOR
+
+
+def is_latest_row(row: bytes) -> bool:
+    """Whether a data row is that of a latest version; those of older versions have their terminator before the time."""
+    return row[_PLAIN_END] != TERMINATOR and row[-_END_SIZE:] == LATEST_END
+
+
+def plain_entry(row: bytes, data: bytes) -> Entry:
+    """A latest version as a plain row.
+
+    Raises:
+        CorruptStoreError: it is too short.
+    """
+    if len(data) <= HEAD_SIZE:
+        raise damaged_latest(data)
+    return row[:-_END_SIZE] + TERMINATOR + data[:TIME_SIZE], data[HEAD_SIZE:]
+
+
+def damaged_latest(data: bytes) -> CorruptStoreError:
+    """The error for the value of a latest row that cannot be one."""
+    return CorruptStoreError(f"the value {data[:20]!r} is no latest version with its time; restore the store")
+
+
+def is_tombstone(version: bytes) -> bool:
+    """Whether a version says that there is no value; else it begins with ``LIVE``.
+
+    Raises:
+        CorruptStoreError: it is neither.
+    """
+    if version[:1] == LIVE:
+        return False
+    if version == TOMBSTONE:
+        return True
+    raise CorruptStoreError(f"the value {version[:20]!r} is neither a version nor a tombstone; restore the store")
+
+
+def plain_entries(entries: Iterable[Entry]) -> Iterator[Entry]:
+    """The entries of a store with every version as a plain row, in the same order."""
+    for entry in entries:
+        row = entry[0]
+        yield plain_entry(*entry) if row[:1] == DATA and is_latest_row(row) else entry
+
+
+def plain_changes(changes: Changes) -> dict[bytes, bytes | None]:
+    """The changes of a store with every version as a plain row."""
+    plain: dict[bytes, bytes | None] = {}
+    latest: dict[bytes, bytes] = {}
+    for row, data in changes.items():
+        if row[:1] != DATA or not is_latest_row(row):
+            plain[row] = data
+        elif data is not None:
+            latest.update((plain_entry(row, data),))
+    return plain | latest  # a version that became the latest was taken out of the older ones
+
+
+def entries_with_latest_apart(entries: Iterable[Entry]) -> Iterator[Entry]:
+    """The entries of a store whose versions are plain rows, all of them and in key order, as this format has them.
+
+    Raises:
+        CorruptStoreError: a data row has no room for a key and a time.
+    """
+    held: Entry | None = None
+    older = ALONE
+    for row, data in entries:
+        if held is not None:
+            if held[0][:-TIME_SIZE] == row[:-TIME_SIZE]:
+                yield held
+                older = OLDER
+            else:
+                yield _latest(held, older)
+                older = ALONE
+            held = None
+        if row[:1] == DATA:
+            _check_plain(row)
+            held = row, data
+        else:
+            yield row, data
+    if held is not None:
+        yield _latest(held, older)
+
+
+def changes_with_latest_apart(stored: Rows, changes: Changes) -> dict[bytes, bytes | None]:
+    """Changes whose versions are plain rows, as changes of ``stored``, which has the latest apart.
+
+    Raises:
+        CorruptStoreError: a data row has no room for a key and a time.
+    """
+    found: dict[bytes, bytes | None] = {}
+    versions: defaultdict[bytes, dict[bytes, bytes | None]] = defaultdict(dict)
+    for row, data in changes.items():
+        if row[:1] == DATA:
+            _check_plain(row)
+            versions[row[:-TIME_SIZE]][row] = data
+        else:
+            found[row] = data
+    for prefix, changed in versions.items():
+        found |= _changes_of_key(stored, prefix, changed)
+    return found
+
+
+def _changes_of_key(stored: Rows, prefix: bytes, changed: Mapping[bytes, bytes | None]) -> Mapping[bytes, bytes | None]:
+    """Changes of one key; which of its versions is the latest follows from them and from what is stored."""
+    latest = prefix[:-_END_SIZE] + LATEST_END
+    before = stored.get(latest)
+    plain = dict(() if before is None else (plain_entry(latest, before),)) | dict(changed)
+    left = {row: data for row, data in plain.items() if data is not None}
+    left |= next(({row: data} for row, data in stored.scan(prefix, latest, reverse=True) if row not in plain), {})
+    if not left:
+        return plain | {latest: None}
+    newest = max(left)
+    row, data = _latest((newest, left[newest]), OLDER if len(left) > 1 else ALONE)
+    plain.pop(newest, None)
+    return plain if data == before else plain | {newest: None, row: data}
+
+
+def _latest(plain: Entry, older: bytes) -> Entry:
+    row, data = plain
+    return row[: -TIME_SIZE - _END_SIZE] + LATEST_END, row[-TIME_SIZE:] + older + data
+
+
+def _check_plain(row: bytes) -> None:
+    if row[_PLAIN_END] != TERMINATOR:
+        raise CorruptStoreError(f"the row {row!r} is not a key with the time of a version; restore the store")
