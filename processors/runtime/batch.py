@@ -18,9 +18,11 @@ class Batch:
         timestamps: int milliseconds since the epoch.
         olds: for a table, the value before each update; None if no operator needs them, or for a stream.
         latest: for a table, whether each update is its key's newest by timestamp (KIP-914); None means all are.
+        positions: where records are taken out of order, the place of each in that order, or of the record that it was
+            made of; None where the batch comes in order.
     """
 
-    __slots__ = ("keys", "latest", "olds", "timestamps", "values")
+    __slots__ = ("keys", "latest", "olds", "positions", "timestamps", "values")
 
     def __init__(
         self,
@@ -29,12 +31,14 @@ class Batch:
         timestamps: list[int],
         olds: list[Any] | None = None,
         latest: list[bool] | None = None,
+        positions: list[int] | None = None,
     ) -> None:
         self.keys = keys
         self.values = values
         self.timestamps = timestamps
         self.olds = olds
         self.latest = latest
+        self.positions = positions
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -44,7 +48,7 @@ class Batch:
 
     def rows(self) -> Iterator["Batch"]:
         """The same records, one batch each."""
-        olds, latest = self.olds, self.latest
+        olds, latest, positions = self.olds, self.latest, self.positions
         for i, (key, value, timestamp) in enumerate(zip(self.keys, self.values, self.timestamps, strict=True)):
             yield Batch(
                 [key],
@@ -52,6 +56,7 @@ class Batch:
                 [timestamp],
                 None if olds is None else [olds[i]],
                 None if latest is None else [latest[i]],
+                None if positions is None else [positions[i]],
             )
 
     def select(self, keep: list[bool]) -> "Batch":
@@ -64,6 +69,7 @@ class Batch:
             list(compress(self.timestamps, keep)),
             None if self.olds is None else list(compress(self.olds, keep)),
             None if self.latest is None else list(compress(self.latest, keep)),
+            None if self.positions is None else list(compress(self.positions, keep)),
         )
 
     def slice(self, start: int, stop: int) -> "Batch":
@@ -74,6 +80,18 @@ class Batch:
             self.timestamps[start:stop],
             None if self.olds is None else self.olds[start:stop],
             None if self.latest is None else self.latest[start:stop],
+            None if self.positions is None else self.positions[start:stop],
+        )
+
+    def taken(self, places: Sequence[int]) -> "Batch":
+        """The records at ``places``, in that order."""
+        return Batch(
+            list(map(self.keys.__getitem__, places)),
+            list(map(self.values.__getitem__, places)),
+            list(map(self.timestamps.__getitem__, places)),
+            None if self.olds is None else list(map(self.olds.__getitem__, places)),
+            None if self.latest is None else list(map(self.latest.__getitem__, places)),
+            None if self.positions is None else list(map(self.positions.__getitem__, places)),
         )
 
     def parts(self, most: int) -> Iterator["Batch"]:
@@ -86,7 +104,7 @@ class Batch:
 
     def with_values(self, values: list[Any]) -> "Batch":
         """The same keys and times with other values; a plain stream batch."""
-        return Batch(self.keys, values, self.timestamps)
+        return Batch(self.keys, values, self.timestamps, None, None, self.positions)
 
     def latest_at(self, i: int) -> bool:
         """Whether update ``i`` is the newest of its key by timestamp."""

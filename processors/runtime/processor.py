@@ -8,7 +8,7 @@ part of the changelog and comes back after a restart.
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Final, NoReturn
+from typing import Any, ClassVar, Final, NoReturn, TypeVar
 
 from millpond.errors import TopologyError
 from millpond.processors.runtime.batch import Batch
@@ -17,6 +17,8 @@ from millpond.processors.runtime.failures import FailurePolicy, Place, failure, 
 from millpond.processors.runtime.kept_time import KeptTime
 from millpond.processors.runtime.punctuation import Punctuation, PunctuationType, Punctuator, Scheduler
 from millpond.stores.times import Duration, to_millis
+
+_Shared = TypeVar("_Shared")
 
 _NOT_ALONE: Final = (
     "correct it and restart; on_error cannot leave out single records here, because what had been done with them when "
@@ -33,6 +35,7 @@ class ProcessorContext:
         counters: what the task counts, by name; dropped and late records are counted here, not raised.
         separable: whether a whole batch may go to one child after another. If not, a processor that uses
             ``forward_to`` must keep the order of records across children; ``forward`` does so by itself.
+        gathers: whether this processor, which knows how to (``Processor.gathers``), keeps what comes until ``settle``.
     """
 
     def __init__(
@@ -47,6 +50,8 @@ class ProcessorContext:
         scheduler: Scheduler,
         topics: Sequence[str],
         policy: FailurePolicy,
+        shared: dict[str, Any],
+        gathers: bool,
     ) -> None:
         self.node = node
         self.task_id = task_id
@@ -61,6 +66,8 @@ class ProcessorContext:
         self._schedules = 0
         self._place = Place(node, task_id, tuple(topics))
         self._policy = policy
+        self._shared = shared
+        self.gathers = gathers
 
     @property
     def wall_clock(self) -> int:
@@ -80,6 +87,13 @@ class ProcessorContext:
                 f"processor {self.node!r} asked for store {name!r}, which is not connected to it; "
                 f"connected: {sorted(self._stores) or 'none'}. Name it where the processor is added"
             ) from None
+
+    def shared(self, name: str, make: Callable[[], _Shared]) -> _Shared:
+        """What processors of one task share beside stores: the first that asks for ``name`` makes it."""
+        if name not in self._shared:
+            self._shared[name] = make()
+        made: _Shared = self._shared[name]
+        return made
 
     def forward(self, batch: Batch) -> None:
         """Pass records to all children.
@@ -264,6 +278,17 @@ class Processor(ABC):
     (``millpond.processors.runtime.lookup_order``).
     """
 
+    keeps_positions: ClassVar[bool] = False
+    """Whether it forwards at once, and at most one record for each, with the positions of those that came."""
+
+    gathers: ClassVar[bool] = False
+    """Whether it can keep what comes until ``settle``, and process it then in the order of positions, together with what
+    came to all others that use its stores; records of one position as they came.
+
+    It does so if ``context.gathers``: where the graph does not allow it, everything is processed as it comes
+    (``millpond.processors.runtime.gathering``).
+    """
+
     context: ProcessorContext
 
     def init(self, context: ProcessorContext) -> None:
@@ -273,6 +298,9 @@ class Processor(ABC):
     @abstractmethod
     def process(self, batch: Batch) -> None:
         """Process records and forward the results; ``batch`` is never empty."""
+
+    def settle(self) -> None:
+        """Process what was kept, if ``context.gathers``: nothing that comes before it is still on its way."""
 
     def flush(self) -> None:
         """Called before each commit, parents before children: forward what was held back, store what must last.

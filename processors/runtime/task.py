@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from millpond.errors import TopologyError
 from millpond.processors.runtime.batch import Batch
 from millpond.processors.runtime.failures import FailurePolicy
+from millpond.processors.runtime.gathering import gathering_nodes
 from millpond.processors.runtime.lookup_order import LookupOrder
 from millpond.processors.runtime.nodes import Node, ProcessorNode, SinkNode, SourceNode
 from millpond.processors.runtime.processor import Processor, ProcessorContext
@@ -74,6 +75,9 @@ class Task:
         self._stream_time = -1
         self._outputs: dict[str, list[Batch]] = {topic: [] for topic in subtopology.sinks}
         self._processors = {name: self._make(node) for name, node in subtopology.nodes.items()}
+        self._gathering = gathering_nodes(subtopology, self._processors)
+        self._arrived = 0
+        self._shared: dict[str, Any] = {}
         self._sources = {topic: self._processors[node.name] for topic, node in subtopology.sources.items()}
         for name, node in subtopology.nodes.items():
             self._processors[name].init(self._context(node, stores))
@@ -94,12 +98,14 @@ class Task:
             self.task_id,
             {name: stores[name] for name in node.stores},
             [(child, self._processors[child]) for child in node.children],
-            self.subtopology.separable(node.name),
+            self.subtopology.separable(node.name, self._gathering),
             self._counts,
             self._levels,
             self._scheduler,
             tuple(self.subtopology.sources),
             self._policy,
+            self._shared,
+            node.name in self._gathering,
         )
 
     @property
@@ -124,16 +130,33 @@ class Task:
             source = self._sources[topic]
         except KeyError:
             raise TopologyError(f"task {self.task_id} reads {sorted(self._sources)}, not {topic!r}") from None
+        if self._gathering and batch.positions is None:
+            batch = self._positioned(batch)
         if self._scheduler.follows_stream_time:
             for row in batch.rows():
                 source.process(row)
+                self.settle()
                 self._stream_time = max(self._stream_time, row.timestamps[0])
                 self._scheduler.advance(PunctuationType.STREAM_TIME, self._stream_time)
         else:
             source.process(batch)
 
+    def _positioned(self, batch: Batch) -> Batch:
+        """Stream records with their places among all that have come since the task settled."""
+        start = self._arrived
+        self._arrived += len(batch)
+        positions = list(range(start, self._arrived))
+        return Batch(batch.keys, batch.values, batch.timestamps, batch.olds, batch.latest, positions)
+
+    def settle(self) -> None:
+        """Let processors process what they have kept; nothing leaves the task before, and no time passes."""
+        self._arrived = 0
+        for name in self._gathering:
+            self._processors[name].settle()
+
     def punctuate(self, wall_clock: int) -> None:
         """Fire what is due at ``wall_clock``, int milliseconds."""
+        self.settle()
         self._scheduler.advance(PunctuationType.WALL_CLOCK_TIME, wall_clock)
 
     def complete(self) -> None:
@@ -156,6 +179,7 @@ class Task:
         >>> [batch.values for batch in task.take()["in-order"]]
         [['3.10', '3.20']]
         """
+        self.settle()
         for processor in self._processors.values():
             # What a parent held back until its flush has to be there before a child lets everything go.
             _step(processor, processor.flush)
@@ -163,11 +187,13 @@ class Task:
 
     def flush(self) -> None:
         """Let every processor forward what it held back; called before the stores are committed."""
+        self.settle()
         for processor in self._processors.values():
             _step(processor, processor.flush)
 
     def take(self) -> dict[str, list[Batch]]:
         """The records written to each sink topic since the last call, in order."""
+        self.settle()
         taken = {topic: list(batches) for topic, batches in self._outputs.items() if batches}
         for batches in self._outputs.values():
             batches.clear()

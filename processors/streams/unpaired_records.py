@@ -64,7 +64,9 @@ class Waiting(NamedTuple):
 class WaitingRecords:
     """The records of both sides that have no partner yet, and the stream time of both.
 
-    Both processors of a join use the same store: each calls ``begin`` before a batch and ``end`` after it.
+    Whoever uses the store calls ``begin`` before a batch and ``end`` after it. In between, what closes within the batch
+    is in memory as a whole, and of the rest only what the batch has changed: what comes and goes within a batch never
+    reaches the store.
 
     Args:
         store: of bytes; nobody else uses it.
@@ -77,11 +79,12 @@ class WaitingRecords:
     ) -> None:
         self._store = store
         self._kept_time = KeptTime(store, STREAM_TIME)
-        self._key_serde = key_serde
-        self._value_serdes = value_serdes
         self._read_key = reading(store.name, "key", key_serde)
         self._read_value = {side: reading(store.name, "value", serde) for side, serde in value_serdes.items()}
         self._due: list[tuple[int, bytes]] = []
+        self._added: dict[bytes, list[bytes]] = {}
+        self._removed: set[bytes] = set()
+        self._taken: set[bytes] = set()
         self._changes = dict.fromkeys(_SIDES, 0)
         self.stream_time = MIN_TIME
         self._counts = WaitingCounts(store, WAITING, len(_SIDES), self._scan_counts)
@@ -92,17 +95,20 @@ class WaitingRecords:
         return self._counts.bring_up(self._kept_time.get())[_NUMBERS[side]]
 
     def begin(self, until: int) -> None:
-        """Read the stream time from the store, and find what closes before ``until``, the batch's largest timestamp."""
+        """Read the stream time, and what closes before ``until``, the batch's largest timestamp, from the store."""
         self._before = self._kept_time.get()
         self.stream_time = MIN_TIME if self._before is None else self._before
         self._until = until
-        self._due = []
+        self._added, self._removed = {}, set()
         if self.stream_time < until:
             with self._store.scan(pack_time(self.stream_time), pack_time(until)) as rows:
-                self._due = [(unpack_time(row), row) for row, _ in rows]
+                self._added = {row: list(_parts(values)) for row, values in rows}
+        self._taken = set(self._added)
+        self._due = [(unpack_time(row), row) for row in self._added]
 
     def end(self) -> None:
-        """Write the stream time and what has changed of the counts to the store."""
+        """Write what has changed to the store: records, their counts, and the stream time."""
+        self._write_records()
         changes, self._changes = self._changes, dict.fromkeys(_SIDES, 0)
         moved = self._before is None or self.stream_time > self._before
         if moved or any(changes.values()):
@@ -116,42 +122,60 @@ class WaitingRecords:
         if timestamp <= self.stream_time:
             return []
         self.stream_time = timestamp
-        over: list[tuple[bytes, bytes]] = []
-        while self._due and self._due[0][0] < timestamp:
-            row = heappop(self._due)[1]
-            values = self._store.delete(row)
+        due = self._due
+        over: list[tuple[bytes, list[bytes]]] = []
+        while due and due[0][0] < timestamp:
+            row = heappop(due)[1]
+            values = self._added.pop(row, None)
             if values is not None:
                 over.append((row, values))
-        records = self._in_order(over)
-        for record in records:
-            self._changes[record.side] -= 1
-        return records
+                self._changes[_side_of(row)] -= len(values)
+        return self._in_order(over) if over else []
 
     def drain(self) -> list[Waiting]:
         """Remove and return all records; stream time stays what it is."""
         with self._store.scan() as rows:
-            waiting = list(rows)
+            waiting = [(row, list(_parts(values))) for row, values in rows]
         self._store.put_many([row for row, _ in waiting], [None] * len(waiting))
         time = self._kept_time.get()
         if time is not None:
             self._counts.put(time, [0] * len(_SIDES))
         return self._in_order(waiting)
 
-    def add(self, close: int, timestamp: int, side: Side, key: Any, value: Any) -> None:
+    def add(self, close: int, timestamp: int, side: Side, key: bytes, value: bytes) -> None:
         """Let a record wait until stream time has passed ``close``, which it has not yet."""
-        row = self._row(close, timestamp, side, key)
-        data = self._value_serdes[side].serialize(value)
-        self._store.put(row, (self._store.get(row) or b"") + _LENGTH.pack(len(data)) + data)
+        row = _row(close, timestamp, side, key)
+        values = self._added.get(row)
+        if values is not None:
+            values.append(value)
+        else:
+            self._added[row] = [value]
+            if close < self._until:
+                heappush(self._due, (close, row))
         self._changes[side] += 1
-        if close < self._until:
-            heappush(self._due, (close, row))
 
-    def remove(self, close: int, timestamp: int, side: Side, key: Any) -> None:
+    def remove(self, close: int, timestamp: int, side: Side, key: bytes) -> None:
         """Forget the records of ``key`` with this time and side: they have found a partner."""
         if close >= self.stream_time:
-            values = self._store.delete(self._row(close, timestamp, side, key))
+            row = _row(close, timestamp, side, key)
+            self._changes[side] -= len(self._added.pop(row, ()))
+            if close >= self._until:
+                self._removed.add(row)
+
+    def _write_records(self) -> None:
+        """Lay what the batch has added and removed over what the store has."""
+        added, removed = self._added, self._removed
+        written: dict[bytes, bytes | None] = dict.fromkeys(self._taken)
+        met = [row for row in (*added, *removed.difference(added)) if row not in self._taken]
+        for row, values in zip(met, self._store.get_many(met), strict=True):
             if values is not None:
-                self._changes[side] -= sum(1 for _ in _parts(values))
+                gone = row in removed
+                written[row] = None if gone else values
+                self._changes[_side_of(row)] -= sum(1 for _ in _parts(values)) if gone else 0
+        for row, parts in added.items():
+            before = written.get(row) or b""
+            written[row] = before + b"".join([_LENGTH.pack(len(part)) + part for part in parts])
+        self._store.put_many(written, list(written.values()))
 
     def _scan_counts(self) -> list[int]:
         counts = [0] * len(_SIDES)
@@ -160,20 +184,21 @@ class WaitingRecords:
                 counts[_NUMBERS[_side_of(row)]] += sum(1 for _ in _parts(values))
         return counts
 
-    def _in_order(self, rows: list[tuple[bytes, bytes]]) -> list[Waiting]:
+    def _in_order(self, rows: list[tuple[bytes, list[bytes]]]) -> list[Waiting]:
         """The records in the rows by time, then side, then key."""
         rows.sort(key=lambda entry: entry[0][TIME_SIZE:])
         return [record for entry in rows for record in self._records(*entry)]
 
-    def _row(self, close: int, timestamp: int, side: Side, key: Any) -> bytes:
-        return pack_time(close) + pack_time(timestamp) + _SIDES[side] + self._key_serde.serialize(key)
-
-    def _records(self, row: bytes, values: bytes) -> Iterator[Waiting]:
+    def _records(self, row: bytes, values: list[bytes]) -> Iterator[Waiting]:
         side = _side_of(row)
         key = self._read_key(row[2 * TIME_SIZE + 1 :])
         decode = self._read_value[side]
-        for part in _parts(values):
-            yield Waiting(unpack_time(row, TIME_SIZE), side, key, decode(part))
+        for value in values:
+            yield Waiting(unpack_time(row, TIME_SIZE), side, key, decode(value))
+
+
+def _row(close: int, timestamp: int, side: Side, key: bytes) -> bytes:
+    return pack_time(close) + pack_time(timestamp) + _SIDES[side] + key
 
 
 def _side_of(row: bytes) -> Side:

@@ -9,7 +9,8 @@ expired segment is one range; within it the rows of a key are one range, in the 
 is chosen when the store is first written and kept as metadata: it stays the same even if the retention changes later.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from millpond.errors import CorruptStoreError
@@ -27,6 +28,9 @@ METADATA_NAME: Final = "segment_interval"
 _SHORTEST: Final = 1000
 _ABOVE_TIME: Final = b"\xff" * (2 * TIME_SIZE + 1)
 _KEY_FROM: Final = 1 + TIME_SIZE
+_NOTHING: Final = (MAX_TIME, MIN_TIME)
+_UNWANTED_ROWS: Final = 4
+"""About how many rows a walk passes in the time in which a range is looked up."""
 
 
 class Segments:
@@ -49,6 +53,15 @@ class Segments:
             raise CorruptStoreError(f"store {store.name!r} has segments of {self._interval} ms; restore the store")
         self._live = set(self._find())
 
+    @property
+    def retention(self) -> int:
+        """How long rows stay, in milliseconds."""
+        return self._retention
+
+    def start(self, time: int) -> int:
+        """The beginning of the segment that ``time`` lies in."""
+        return max(time - time % self._interval, MIN_TIME)
+
     def horizon(self) -> int:
         """The latest time that has expired; less than any time if none has."""
         observed = self.observed.time
@@ -65,7 +78,7 @@ class Segments:
 
     def row(self, encoded_key: bytes, time: int) -> bytes:
         """The row of a terminated key and a time, without ``rest``."""
-        return DATA + pack_time(self._start(time)) + encoded_key + pack_time(time)
+        return DATA + pack_time(self.start(time)) + encoded_key + pack_time(time)
 
     def rows(self, encoded_keys: Iterable[bytes], times: Iterable[int]) -> list[bytes]:
         """``row`` for many keys and times, encoding each time only once."""
@@ -74,17 +87,17 @@ class Segments:
         for encoded_key, time in zip(encoded_keys, times, strict=True):
             part = parts.get(time)
             if part is None:
-                part = parts[time] = (DATA + pack_time(self._start(time)), pack_time(time))
+                part = parts[time] = (DATA + pack_time(self.start(time)), pack_time(time))
             rows.append(part[0] + encoded_key + part[1])
         return rows
 
     def begin_writing(self, times: Iterable[int]) -> None:
         """Note that rows of those times are about to be put."""
-        self._live.update(map(self._start, times))
+        self._live.update(map(self.start, times))
 
     def row_to_write(self, encoded_key: bytes, time: int) -> bytes:
         """``row`` for a row that is about to be put."""
-        start = self._start(time)
+        start = self.start(time)
         self._live.add(start)
         return DATA + pack_time(start) + encoded_key + pack_time(time)
 
@@ -95,6 +108,24 @@ class Segments:
         return self._chained(
             earliest, latest, reverse, lambda segment: (segment + encoded_key + low, segment + encoded_key + high)
         )
+
+    def rows_of_many(self, ranges: Mapping[bytes, tuple[int, int]], rest: int) -> Iterator[tuple[bytes, int, bytes]]:
+        """The rows of many terminated keys, each with the earliest and the latest time that are wanted of it.
+
+        Args:
+            ranges: by terminated key, both bounds included.
+            rest: how many bytes follow the key in a row, its time included.
+
+        Yields:
+            Key, time and value; those of one key in the order of their rows.
+        """
+        clamped = {key: self._clamped(*bounds) for key, bounds in ranges.items()}
+        keys = sorted(key for key, (earliest, latest) in clamped.items() if earliest <= latest)
+        for start in sorted(self._live):
+            end = start + self._interval
+            within = [key for key in keys if clamped[key][0] < end and clamped[key][1] >= start]
+            if within:
+                yield from self._rows_within(DATA + pack_time(start), within, clamped, rest)
 
     def rows_of_keys(
         self, first: bytes, end: bytes | None, earliest: int, latest: int, time_at: int, *, reverse: bool
@@ -141,9 +172,6 @@ class Segments:
             store.put_metadata(METADATA_NAME, pack_time(self._interval))
             self._interval_saved = True
 
-    def _start(self, time: int) -> int:
-        return max(time - time % self._interval, MIN_TIME)
-
     def _clamped(self, earliest: int, latest: int) -> tuple[int, int]:
         return max(earliest, self.horizon() + 1, MIN_TIME), min(latest, MAX_TIME)
 
@@ -152,7 +180,7 @@ class Segments:
     ) -> Entries:
         if earliest > latest:
             return iter(())
-        first, last = self._start(earliest), self._start(latest)
+        first, last = self.start(earliest), self.start(latest)
         starts = sorted((start for start in self._live if first <= start <= last), reverse=reverse)
         ranges = [bounds(DATA + pack_time(start)) for start in starts]
         scan = self._transaction.scan
@@ -160,8 +188,32 @@ class Segments:
             return scan(*ranges[0], reverse=reverse)
         return _concatenated([scan(low, high, reverse=reverse) for low, high in ranges])
 
+    def _rows_within(
+        self, segment: bytes, keys: Sequence[bytes], ranges: Mapping[bytes, tuple[int, int]], rest: int
+    ) -> Iterator[tuple[bytes, int, bytes]]:
+        """The wanted rows of a segment: by a walk through it as long as that meets enough of them, then key by key."""
+        scan = self._transaction.scan
+        spare = _UNWANTED_ROWS * len(keys)
+        last, key = b"", b""
+        for last, data in scan(segment + keys[0], segment + keys[-1] + _ABOVE_TIME):
+            key, time = key_part(last, rest), unpack_time(last, len(last) - rest)
+            earliest, latest = ranges.get(key, _NOTHING)
+            if earliest <= time <= latest:
+                yield key, time, data
+                continue
+            spare -= 1
+            if spare < 0:
+                break
+        else:
+            return
+        for wanted in keys[bisect_left(keys, key) :]:
+            earliest, latest = ranges[wanted]
+            low = max(segment + wanted + pack_time(earliest), last + b"\x00")
+            for row, data in scan(low, segment + wanted + pack_time(latest) + _ABOVE_TIME):
+                yield wanted, unpack_time(row, len(row) - rest), data
+
     def _remove_expired(self) -> None:
-        kept_from = self._start(max(self.horizon() + 1, MIN_TIME))
+        kept_from = self.start(max(self.horizon() + 1, MIN_TIME))
         expired = [start for start in self._live if start < kept_from]
         if expired:
             self._transaction.delete_range(DATA, DATA + pack_time(kept_from))
