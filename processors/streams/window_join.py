@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
+import numpy as np
+
 from millpond.processors.options.join_windows import JoinWindows
 from millpond.processors.options.joins import JoinType, Side
 from millpond.processors.runtime.batch import Batch, BatchBuilder, concatenate
@@ -51,8 +53,11 @@ class StreamStreamJoinPlan:
 
 
 class _JoinedSide:
-    """One side of the join: what its records need, and its store as a batch sees it."""
+    """One side of the join: what its records need, and its store with what the others want of it."""
 
+    context: ProcessorContext
+    other: "_JoinedSide"
+    wanted: dict[bytes, tuple[int, int]]
     rows: WindowBatch[Any]
 
     def __init__(self, plan: StreamStreamJoinPlan, side: Side, store: WindowStore[Any, Any]) -> None:
@@ -62,8 +67,6 @@ class _JoinedSide:
         self.closes_after = self.ahead + plan.windows.grace
         self.emits_unmatched = plan.join_type.keeps(side)
         self.serialize = store.value_serde.serialize
-        self.context: ProcessorContext
-        self.other: _JoinedSide
         joiner = plan.joiner
         self.join = joiner if side is Side.LEFT else lambda key, value, other: joiner(key, other, value)
 
@@ -113,12 +116,13 @@ class WindowJoin:
         kept, self._kept = self._kept, []
         if not kept:
             return Batch([], [], [])
-        sides = [side for side, batch in kept for _ in range(len(batch))]
+        sides = [one for side, batch in kept for one in (self._sides[side],) * len(batch)]
         batch = concatenate([batch for _, batch in kept])
         if len(kept) > 1:
-            positions = [position for _, batch in kept for position in batch.positions or ()]
-            order = sorted(range(len(sides)), key=positions.__getitem__)
-            sides, batch = [sides[place] for place in order], batch.taken(order)
+            positions = np.fromiter((position for _, one in kept for position in one.positions or ()), np.int64)
+            if (positions[1:] < positions[:-1]).any():
+                order = positions.argsort(kind="stable").tolist()
+                sides, batch = [sides[place] for place in order], batch.taken(order)
         return self._process(sides, batch)
 
     def drain(self, out: BatchBuilder, context: ProcessorContext) -> None:
@@ -126,17 +130,18 @@ class WindowJoin:
         if self._waiting is not None:
             self._emit(out, self._waiting.drain(), context)
 
-    def _process(self, sides: Sequence[Side], batch: Batch) -> Batch:
+    def _process(self, sides: Sequence[_JoinedSide], batch: Batch) -> Batch:
         """The results of records, each of a side, in their order."""
         out = BatchBuilder()
         waiting = self._waiting
-        joined = list(map(self._sides.__getitem__, sides))
         encoded = encoded_keys(self._key_serde, batch)
-        self._begin(joined, encoded, batch)
-        columns = zip(joined, batch.keys, encoded, batch.values, batch.timestamps, strict=True)
+        self._begin(sides, encoded, batch)
+        columns = zip(sides, batch.keys, encoded, batch.values, batch.timestamps, strict=True)
         for own, key, data, value, timestamp in columns:
             if waiting is not None and timestamp > waiting.stream_time:
-                self._emit(out, waiting.advance(timestamp), own.context)
+                records = waiting.advance(timestamp)
+                if records:
+                    self._emit(out, records, own.context)
             if value is None or (key is None and not own.emits_unmatched):
                 own.context.count(CounterName.DROPPED_NULL)
                 continue
@@ -159,19 +164,20 @@ class WindowJoin:
             except Exception as error:  # a user's code may raise anything
                 context.leave_out(error, record.key, record.value, record.timestamp)
 
-    def _begin(self, joined: Sequence[_JoinedSide], encoded: Sequence[EncodedKey], batch: Batch) -> None:
-        wanted: dict[Side, dict[bytes, tuple[int, int]]] = {side: {} for side in self._sides}
-        for own, key, timestamp in zip(joined, encoded, batch.timestamps, strict=True):
+    def _begin(self, sides: Sequence[_JoinedSide], encoded: Sequence[EncodedKey], batch: Batch) -> None:
+        for one in self._sides.values():
+            one.wanted = {}
+        for own, key, timestamp in zip(sides, encoded, batch.timestamps, strict=True):
             if isinstance(key, bytes):
                 earliest, latest = timestamp - own.back, timestamp + own.ahead
-                ranges = wanted[own.other.side]
-                found = ranges.get(key)
-                if found is not None:
-                    earliest, latest = min(earliest, found[0]), max(latest, found[1])
-                ranges[key] = earliest, latest
-        for side, one in self._sides.items():
+                wanted = own.other.wanted
+                range_ = wanted.get(key)
+                if range_ is not None:
+                    earliest, latest = min(earliest, range_[0]), max(latest, range_[1])
+                wanted[key] = earliest, latest
+        for one in self._sides.values():
             one.rows = one.store.begin_batch()
-            one.rows.load(wanted[side])
+            one.rows.load(one.wanted)
         if self._waiting is not None:
             self._waiting.begin(max(batch.timestamps))
 
@@ -186,7 +192,7 @@ class WindowJoin:
     ) -> None:
         # A serde that refuses the record has to do so before anything else has changed.
         data = own.serialize(value)
-        if not isinstance(encoded, bytes):
+        if isinstance(encoded, Exception):
             raise encoded
         own.rows.put(encoded, data, timestamp)
         other, waiting = own.other, self._waiting

@@ -58,6 +58,11 @@ class Segments:
         """How long rows stay, in milliseconds."""
         return self._retention
 
+    @property
+    def interval(self) -> int:
+        """How long a segment is, in milliseconds."""
+        return self._interval
+
     def start(self, time: int) -> int:
         """The beginning of the segment that ``time`` lies in."""
         return max(time - time % self._interval, MIN_TIME)
@@ -119,12 +124,13 @@ class Segments:
         Yields:
             Key, time and value; those of one key in the order of their rows.
         """
-        clamped = {key: self._clamped(*bounds) for key, bounds in ranges.items()}
-        keys = sorted(key for key, (earliest, latest) in clamped.items() if earliest <= latest)
+        first, last = self._clamped(MIN_TIME, MAX_TIME)
+        keys = sorted(ranges)
         for start in sorted(self._live):
-            end = start + self._interval
-            within = [key for key in keys if clamped[key][0] < end and clamped[key][1] >= start]
-            if within:
+            low, high = max(first, start), min(last, start + self._interval - 1)
+            within = [key for key in keys if ranges[key][0] <= high and ranges[key][1] >= low]
+            if within and low <= high:
+                clamped = {key: (max(ranges[key][0], low), min(ranges[key][1], high)) for key in within}
                 yield from self._rows_within(DATA + pack_time(start), within, clamped, rest)
 
     def rows_of_keys(

@@ -104,16 +104,20 @@ class WindowBatch(Generic[V]):
         segments = self._segments
         segments.advance(self._observed)
         kept_from = segments.start(max(segments.horizon() + 1, MIN_TIME))
-        starts: dict[int, bytes] = {}
+        interval = segments.interval
+        prefixes: dict[int, bytes | None] = {}
         rows = {}
         for number, (key, data, time) in enumerate(self._puts, sequence + 1):
-            start = segments.start(time)
-            if start >= kept_from:
-                prefix = starts.get(start)
-                if prefix is None:
-                    prefix = starts[start] = DATA + pack_time(start)
+            piece = time // interval
+            if piece in prefixes:
+                prefix = prefixes[piece]
+            else:
+                start = segments.start(time)
+                prefix = prefixes[piece] = DATA + pack_time(start) if start >= kept_from else None
+                if prefix is not None:
+                    segments.begin_writing((start,))
+            if prefix is not None:
                 rows[prefix + terminated(key) + _TIME_AND_SEQUENCE.pack(time - MIN_TIME, number)] = data
-        segments.begin_writing(starts)
         return rows, sequence + len(self._puts)
 
     def _value(self, kept: list[Any]) -> V:
