@@ -12,16 +12,16 @@ So the order in which a split's records arrived survives a shuffle that keeps no
 has no records (empty bytes): it tells the task that its inputs are complete.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import accumulate
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from millpond.errors import SerdeError
-from millpond.processors.runtime.time_order import merge_order, owners_of, reached_by_key, runs_of
+from millpond.processors.runtime.time_order import Regroup, merge_order, owners_of, reached_by_key, runs_of
 
 _COLUMNS: Final = ["key", "value", "timestamp"]
 _NUMBERS: Any = [(name, pa.int32()) for name in ("task", "input", "split", "chunk")]
@@ -103,12 +103,21 @@ def to_ipc(records: pa.Table) -> bytes:
 
 
 class Run(NamedTuple):
-    """Consecutive records of one input."""
+    """Records of one input that are taken together.
+
+    Attributes:
+        input: which one.
+        keys, values, timestamps: the records' columns.
+        positions: where records are taken out of order, the place of each in that order.
+        settled: whether every record before the last one in that order has been taken; false without positions.
+    """
 
     input: int
     keys: list[Any]
     values: list[Any]
     timestamps: list[int]
+    positions: list[int] | None = None
+    settled: bool = False
 
 
 def is_complete(blobs: Iterable[Blob]) -> bool:
@@ -116,14 +125,9 @@ def is_complete(blobs: Iterable[Blob]) -> bool:
     return any(blob.input == COMPLETE for blob in blobs)
 
 
-Regroup: TypeAlias = Callable[
-    [Sequence[int], npt.NDArray[np.intp], npt.NDArray[np.int64], Callable[[], npt.NDArray[np.int64]]],
-    npt.NDArray[np.intp],
-]
-"""Gives inputs longer runs where that changes nothing; see ``LookupOrder.regroup``."""
-
-
-def gather(blobs: Iterable[Blob], keep_order: Collection[int] = (), regroup: Regroup | None = None) -> Iterator[Run]:
+def gather(
+    blobs: Iterable[Blob], keep_order: Collection[int] = (), regroup: Regroup[int] | None = None
+) -> Iterator[Run]:
     """The records of one task in the order in which it must see them, in runs of a limited size.
 
     Each split of each input is a queue in arrival order; queues are ordered by input, then by split, which decides ties
@@ -134,7 +138,7 @@ def gather(blobs: Iterable[Blob], keep_order: Collection[int] = (), regroup: Reg
         blobs: all blobs of the task, in any order.
         keep_order: inputs whose queues keep the order of each key even then: a record that is older than one of its
             key before it comes right behind that.
-        regroup: makes runs longer.
+        regroup: makes runs longer; they then have positions.
 
     Raises:
         SerdeError: a blob is damaged.
@@ -214,20 +218,35 @@ def _numbers_of_keys(tables: Iterable[pa.Table]) -> npt.NDArray[np.int64]:
     return np.concatenate([chunk.indices.to_numpy() for chunk in keys.chunks]).astype(np.int64)
 
 
-def _interleave(tables: dict[int, pa.Table], order: npt.NDArray[np.int64], regroup: Regroup | None) -> Iterator[Run]:
+def _interleave(
+    tables: dict[int, pa.Table], order: npt.NDArray[np.int64], regroup: Regroup[int] | None
+) -> Iterator[Run]:
     """Each input's records in their merged order, cut wherever another input has to come between."""
     sizes = [table.num_rows for table in tables.values()]
     owners = owners_of(order, sizes)
+    positions = None
+    if regroup is not None:
+        times = _timestamps(tables.values())[order]
+        positions = regroup(list(tables), owners, times, lambda: _numbers_of_keys(tables.values())[order])
+    if positions is not None:
+        order, owners = order[positions], owners[positions]
     starts = accumulate(sizes, initial=0)
     cursors = [
         _Cursor(windows(input_, table.take(pa.array(order[owners == place] - start))))
         for place, (start, (input_, table)) in enumerate(zip(starts, tables.items(), strict=False))
     ]
-    if regroup is not None:
-        times = _timestamps(tables.values())[order]
-        owners = regroup(list(tables), owners, times, lambda: _numbers_of_keys(tables.values())[order])
-    for owner, count in runs_of(owners):
-        yield from cursors[owner].take(count)
+    runs = (run for owner, count in runs_of(owners) for run in cursors[owner].take(count))
+    yield from runs if positions is None else _placed(runs, positions)
+
+
+def _placed(runs: Iterable[Run], positions: npt.NDArray[np.int64]) -> Iterator[Run]:
+    """The runs with their positions, which are those of the records in the order of the runs."""
+    settled = np.maximum.accumulate(positions) == np.arange(len(positions))
+    start = 0
+    for run in runs:
+        stop = start + len(run.keys)
+        yield run._replace(positions=positions[start:stop].tolist(), settled=bool(settled[stop - 1]))
+        start = stop
 
 
 class _Cursor:

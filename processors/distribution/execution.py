@@ -78,7 +78,8 @@ class Decoder:
             RecordError: a key or a value cannot be read.
         """
         try:
-            return Batch(_read(self.key_serde, run.keys), _read(self.value_serde, run.values), run.timestamps)
+            keys, values = _read(self.key_serde, run.keys), _read(self.value_serde, run.values)
+            return Batch(keys, values, run.timestamps, positions=run.positions)
         except SerdeError as error:
             raise self._unreadable(run) from error
 
@@ -145,6 +146,8 @@ def run_blobs(
         topic = topics[run.input]
         task.process(topic, decoders[topic].decode(run))
         waiting += len(run.keys)
+        if run.settled:
+            task.settle()
         if waiting >= WINDOW_ROWS:
             waiting = 0
             yield Outputs.of(task)

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, compress
 from typing import Any
 
+import numpy as np
+
 
 class Batch:
     """Records of one stream, or updates of one table, in arrival order; all columns have the same length.
@@ -110,6 +112,10 @@ class Batch:
         """Whether update ``i`` is the newest of its key by timestamp."""
         return self.latest is None or self.latest[i]
 
+    def position_at(self, i: int) -> int:
+        """The position of record ``i``; 0 if the batch comes in order."""
+        return 0 if self.positions is None else self.positions[i]
+
 
 def concatenate(batches: Sequence[Batch]) -> Batch:
     """The records of many stream batches as one batch."""
@@ -122,22 +128,59 @@ def concatenate(batches: Sequence[Batch]) -> Batch:
     )
 
 
+def in_order(batches: Sequence[Batch]) -> Batch:
+    """The records of batches that have positions in the order of these, as a batch without; ties stay as they come.
+
+    >>> left, right = Batch(["a"], [1], [7], positions=[2]), Batch(["b", "c"], [2, 3], [5, 9], positions=[0, 4])
+    >>> in_order([left, right]).keys
+    ['b', 'a', 'c']
+    """
+    joined = Batch(
+        list(chain.from_iterable(batch.keys for batch in batches)),
+        list(chain.from_iterable(batch.values for batch in batches)),
+        list(chain.from_iterable(batch.timestamps for batch in batches)),
+        _filled([(batch.olds, len(batch)) for batch in batches], None),
+        _filled([(batch.latest, len(batch)) for batch in batches], True),
+    )
+    positions = np.array([position for batch in batches for position in batch.positions or ()], np.int64)
+    if (positions[1:] >= positions[:-1]).all():
+        return joined
+    return joined.taken(positions.argsort(kind="stable").tolist())
+
+
+def _filled(columns: Sequence[tuple[list[Any] | None, int]], default: Any) -> list[Any] | None:
+    """Columns of batches as one, with ``default`` where a batch has none; None where no batch has one."""
+    if all(column is None for column, _ in columns):
+        return None
+    return list(chain.from_iterable([default] * size if column is None else column for column, size in columns))
+
+
 class BatchBuilder:
-    """Collects the output of a processor that makes its records one by one."""
+    """Collects the output of a processor that makes its records one by one.
 
-    __slots__ = ("keys", "latest", "olds", "timestamps", "values")
+    Args:
+        olds: whether the values before updates are kept.
+        positions: whether positions are kept.
+    """
 
-    def __init__(self, *, olds: bool = False) -> None:
+    __slots__ = ("keys", "latest", "olds", "positions", "timestamps", "values")
+
+    def __init__(self, *, olds: bool = False, positions: bool = False) -> None:
         self.keys: list[Any] = []
         self.values: list[Any] = []
         self.timestamps: list[int] = []
         self.olds: list[Any] | None = [] if olds else None
         self.latest: list[bool] | None = None
+        self.positions: list[int] | None = [] if positions else None
 
-    def add(self, key: Any, value: Any, timestamp: int, old: Any = None, latest: bool = True) -> None:
-        """Append one record. ``old`` is kept only if the builder was made with ``olds``."""
+    def add(
+        self, key: Any, value: Any, timestamp: int, old: Any = None, latest: bool = True, position: int = 0
+    ) -> None:
+        """Append one record. ``old`` and ``position`` are kept only if the builder was made with them."""
         if self.olds is not None:
             self.olds.append(old)
+        if self.positions is not None:
+            self.positions.append(position)
         if self.latest is not None:
             self.latest.append(latest)
         elif not latest:
@@ -148,9 +191,9 @@ class BatchBuilder:
 
     def truncate(self, size: int) -> None:
         """Forget all but the first ``size`` records."""
-        for column in (self.keys, self.values, self.timestamps, self.olds, self.latest):
+        for column in (self.keys, self.values, self.timestamps, self.olds, self.latest, self.positions):
             if column is not None:
                 del column[size:]
 
     def build(self) -> Batch:
-        return Batch(self.keys, self.values, self.timestamps, self.olds, self.latest)
+        return Batch(self.keys, self.values, self.timestamps, self.olds, self.latest, self.positions)

@@ -323,6 +323,7 @@ class TopologyDriver:
         """Run a task over what waits for it."""
         for topic, run in merge(self._waiting(task, inputs), task.regroup):
             task.process(topic, run)
+        task.settle()
         self._collect(task, outputs)
 
     def _waiting(self, task: Task, inputs: Mapping[str, Batch]) -> dict[str, Batch]:

@@ -1,102 +1,160 @@
-"""Longer runs: inputs that meet only in a table that one fills and another looks up need not alternate.
+"""Longer runs: inputs that meet only in the state of single keys need not alternate.
 
 The records of a micro-batch are processed in the order of time, so inputs alternate every few records, and a short run
-costs almost as much as a long one. But where a stream is joined with a table, only the lookups of a record's own key
-tell whether the table's records came before it. So the micro-batch is cut into stretches, as few as possible, in which
-no lookup would find what came after it; within a stretch the table's records go first, and each input is one run. The
-answers are the same, record for record: an input's own order never changes.
+costs almost as much as a long one. But where a table is joined with a stream or another table, only the records of the
+same key tell whether one came before another. So a part of the micro-batch is taken in waves
+(``millpond.processors.runtime.waves``), with the position of each record, and behind the operators for which that makes
+no difference, gates restore the order. The answers are the same, record for record.
 
-Rule of this module: what processors do is known only from what they say of themselves (``Processor.puts``, ``looks_up``
-and ``keeps_records``). Where that is not enough, the order stays as it is.
+What keys share is time: a store with a history forgets by it, and refuses what is late. Where that might make a
+difference, the order stays as it is.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum, auto
 from itertools import combinations
 from typing import Any, Final, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from millpond.processors.runtime.keyed_region import Edge, KeyedRegion
 from millpond.processors.runtime.nodes import SourceNode
 from millpond.processors.runtime.processor import Processor
 from millpond.processors.runtime.subtopology import Subtopology
-from millpond.processors.runtime.time_order import reached_by_key
+from millpond.processors.runtime.waves import Booleans, Integers, returns, seen_too_early, wave_order
 from millpond.stores.serdes import PLAIN_KEYS, serde
-
-_Integers = npt.NDArray[np.int64]
 
 _NEVER: Final = np.iinfo(np.int64).min
 
+SECTION: Final = 1 << 16
+"""How many records are put in a new order at a time, so that not all results of a micro-batch are held back."""
+
 
 @dataclass(frozen=True)
-class _Lookup:
-    """One input looks up what another one puts.
+class _Meeting:
+    """Two inputs meet in the state of a key.
 
     Attributes:
-        writer, reader: the two topics.
-        as_of: whether every lookup is as of the record's timestamp.
-        history: the store, if it has a history.
+        first, second: the topics, in their order within a wave.
+        as_of: whether all that the second does with it is to look up, as of its own time, what the first puts.
     """
 
-    writer: str
-    reader: str
+    first: str
+    second: str
     as_of: bool
-    history: Any
 
-    def keeps_history(self, written: _Integers, read: _Integers) -> bool:
-        """Whether no record of the writer takes history away that a record of the reader would have seen.
+    def ends(self, records: Mapping[str, Booleans], keys: Integers, times: Integers) -> Booleans:
+        """Where a wave must end for a key; ``records`` are those of each topic."""
+        first, second = records[self.first], records[self.second]
+        late = seen_too_early(first, second, keys, times) if self.as_of else None
+        return returns(first, second, keys, late)
+
+
+@dataclass(frozen=True)
+class _History:
+    """A store with a history, in which the order of keys is free.
+
+    Attributes:
+        store: the store.
+        writers, readers: the topics whose records are put into it, and look it up.
+    """
+
+    store: Any
+    writers: Sequence[str]
+    readers: Sequence[str]
+
+    def is_kept(self, records: Mapping[str, Booleans], times: Integers, start: int, order: Integers) -> bool:
+        """Whether nothing is refused or forgotten that would not have been in the order of positions.
 
         Args:
-            written, read: the timestamps of the two.
+            records: those of each topic, from the first position on.
+            times: their timestamps.
+            start: the position where the new order begins; those before it will have been processed.
+            order: the positions from there on, in the order in which they are taken.
         """
-        if self.history is None:
+        writes, reads = (self._of(topics, records, len(times)) for topics in (self.writers, self.readers))
+        if not writes[start:].any():
             return True
-        newest, observed = int(written.max()), self.history.observed_stream_time
-        horizon: int = (newest if observed is None else max(newest, observed)) - self.history.history_retention
-        return int(read.min()) >= horizon
+        observed = self.store.observed_stream_time
+        newest = max(int(times[writes].max()), _NEVER if observed is None else observed)
+        if times[start:][reads[start:]].min(initial=newest) < newest - self.store.history_retention:
+            return False
+        if times[start:][writes[start:]].min() >= newest - self.store.grace:
+            return True
+        return bool((np.diff(order[writes[order]]) > 0).all())
+
+    def _of(self, topics: Sequence[str], records: Mapping[str, Booleans], count: int) -> Booleans:
+        found = np.zeros(count, np.bool_)
+        for topic in topics:
+            found |= records.get(topic, False)
+        return found
 
 
 @dataclass(frozen=True)
 class LookupOrder:
-    """In which order the inputs of a task may be taken within a stretch.
+    """In which order the inputs of a task may be taken.
 
     Attributes:
-        ranks: the place of each topic.
-        lookups: what decides where stretches end.
+        gates: the ways out of the region in which the order of keys is free; those of a list have one gate.
+        ranks: the place of each topic in a wave.
+        meetings: the inputs that must alternate for a key.
+        histories: the stores that must not forget too early.
         plain_keys: whether equal keys are known by equal bytes.
     """
 
+    gates: Sequence[Sequence[Edge]]
     ranks: Mapping[str, int]
-    lookups: Sequence[_Lookup]
+    meetings: Sequence[_Meeting]
+    histories: Sequence[_History]
     plain_keys: bool
 
     @classmethod
-    def of(cls, part: Subtopology, processors: Mapping[str, Processor], stores: Mapping[str, Any]) -> Self | None:
-        """The order for a task of ``part``; None if its inputs have to alternate as they do."""
-        inputs = [_Input(part, processors, source) for source in part.sources.values()]
-        lookups: list[_Lookup] = []
-        for one, other in combinations(inputs, 2):
-            for kind, name in one.claims & other.claims:
-                users = {one.uses(name): one, other.uses(name): other}
-                if kind != "store" or None in users or set(users) == {_Use.PUTS}:
-                    return None
-                if _Use.PUTS in users:
-                    writer, (reader,) = users.pop(_Use.PUTS), users.values()
-                    history = None if part.stores[name].history_retention is None else stores[name]
-                    lookups.append(_Lookup(writer.topic, reader.topic, reader.looks_up_as_of(name), history))
-        ranks = _ranks(list(part.sources), lookups)
-        if ranks is None:
+    def of(
+        cls,
+        part: Subtopology,
+        processors: Mapping[str, Processor],
+        stores: Mapping[str, Any],
+        gathering: Collection[str] = (),
+    ) -> Self | None:
+        """The order for a task of ``part``; None if its inputs have to alternate as they do.
+
+        Args:
+            part: the sub-topology.
+            processors: its processors, initialized.
+            stores: its stores.
+            gathering: the nodes that gather, and so restore the order by themselves.
+        """
+        region = KeyedRegion(part, processors, gathering)
+        gates = region.gates()
+        if gates is None:
             return None
+        inputs = [_Input(part, processors, region, source) for source in part.sources.values()]
+        ranks = _ranks(inputs)
+        inputs.sort(key=lambda one: ranks[one.topic])
+        meetings = [
+            _Meeting(one.topic, other.topic, other.looks_up_as_of(one))
+            for one, other in combinations(inputs, 2)
+            if one.meets(other)
+        ]
+        histories = [
+            _History(
+                stores[name],
+                [one.topic for one in inputs if name in one.written],
+                [one.topic for one in inputs if name in one.looked_up],
+            )
+            for name, spec in part.stores.items()
+            if spec.history_retention is not None and any(name in one.written for one in inputs)
+        ]
         keys = [node.consumed.key_serde for node in part.sources.values()]
         keys += [spec.key_serde for spec in part.stores.values()]
-        return cls(ranks, lookups, all(key is not None and serde(key) in PLAIN_KEYS for key in keys))
+        plain = all(key is not None and serde(key) in PLAIN_KEYS for key in keys)
+        return cls(gates, ranks, meetings, histories, plain)
 
     def regroup(
-        self, topics: Sequence[str], owners: npt.NDArray[np.intp], times: _Integers, keys: Callable[[], _Integers]
-    ) -> npt.NDArray[np.intp]:
-        """The order of the inputs with longer runs.
+        self, topics: Sequence[str], owners: npt.NDArray[np.intp], times: Integers, keys: Callable[[], Integers]
+    ) -> Integers | None:
+        """The order of the records with longer runs, as their positions; None if it stays as it is.
 
         Args:
             topics: the inputs.
@@ -105,111 +163,73 @@ class LookupOrder:
             keys: returns a number for each record that tells its key.
         """
         if np.count_nonzero(owners[1:] != owners[:-1]) <= len(topics):
-            return owners
-        codes: _Integers | None = None
-        conflicts: list[tuple[int, int]] = []
-        for lookup in self.lookups:
-            if lookup.writer not in topics or lookup.reader not in topics:
-                continue
-            writes = owners == topics.index(lookup.writer)
-            reads = owners == topics.index(lookup.reader)
-            if not lookup.keeps_history(times[writes], times[reads]):
-                return owners
-            if codes is None:
-                codes = keys() if self.plain_keys else np.zeros(len(owners), np.int64)
-            conflicts += _conflicts(writes, reads, codes, times, as_of=lookup.as_of)
-        ranks = np.array([self.ranks[topic] for topic in topics])
-        places = _stretches(len(owners), sorted(conflicts)) * len(topics) + ranks[owners]
-        regrouped: npt.NDArray[np.intp] = owners[places.argsort(kind="stable")]
-        return regrouped
+            return None
+        codes = keys() if self.plain_keys and self.meetings else np.zeros(len(owners), np.int64)
+        records = {topic: owners == place for place, topic in enumerate(topics)}
+        ranks = np.array([self.ranks[topic] for topic in topics])[owners]
+        starts = range(0, len(owners), SECTION)
+        order = np.concatenate([self._section(records, ranks, times, codes, start) for start in starts])
+        return None if (order[1:] > order[:-1]).all() else order
 
-
-class _Use(Enum):
-    """What the processors below an input do with a store."""
-
-    PUTS = auto()
-    """They put the input's records into it as they come, and look it up at most."""
-    LOOKS_UP = auto()
+    def _section(
+        self, records: Mapping[str, Booleans], ranks: Integers, times: Integers, keys: Integers, start: int
+    ) -> Integers:
+        """The order of the records that are put in a new order together, from a position on."""
+        part = slice(start, start + SECTION)
+        mine = {topic: records_of[part] for topic, records_of in records.items()}
+        ends = np.zeros(len(keys[part]), np.bool_)
+        for meeting in self.meetings:
+            if meeting.first in mine and meeting.second in mine:
+                ends |= meeting.ends(mine, keys[part], times[part])
+        order = wave_order(ends, keys[part], ranks[part]) + start
+        until = {topic: records_of[: part.stop] for topic, records_of in records.items()}
+        if all(history.is_kept(until, times[: part.stop], start, order) for history in self.histories):
+            return order
+        return np.arange(start, start + len(order))
 
 
 class _Input:
-    """An input of a sub-topology, and what is below it."""
+    """An input of a sub-topology, and what its records do to the state of their keys.
 
-    def __init__(self, part: Subtopology, processors: Mapping[str, Processor], source: SourceNode) -> None:
+    Attributes:
+        topic: its topic.
+        written, looked_up: the stores that they may change, and those that they look up. What is in ``_otherwise``
+            is not only looked up as of their time, or takes them as they come, under their own keys and timestamps.
+    """
+
+    def __init__(
+        self, part: Subtopology, processors: Mapping[str, Processor], region: KeyedRegion, source: SourceNode
+    ) -> None:
         self.topic = source.topic
-        self.claims = part.claims(source.name)
-        self._part = part
-        self._processors = processors
-        self._source = source
-        below = {name for kind, name in self.claims if kind == "node"} - {source.name}
-        self._changed = set[str]().union(
-            *(
-                part.claims(child)
-                for name in below
-                if not processors[name].keeps_records
-                for child in part.nodes[name].children
-            )
-        )
-        self._below = below
+        self.written: set[str] = set()
+        self.looked_up: set[str] = set()
+        self._otherwise: set[str] = set()
+        for name in region.reached(source.name):
+            processor, in_time = processors[name], name in region.timed
+            as_of = {store for store, as_of in processor.looks_up.items() if as_of} | {processor.puts}
+            self.written |= region.writes(name)
+            self.looked_up |= processor.looks_up.keys()
+            self._otherwise |= set(part.nodes[name].stores) - (as_of if in_time else set())
 
-    def uses(self, store: str) -> _Use | None:
-        """What is done with a store; None if that is not known."""
-        users = self._users(store)
-        lookers = {user for user in users if store in self._processors[user].looks_up}
-        if any(("node", looker) in self._changed for looker in lookers):
-            return None
-        if lookers == users:
-            return _Use.LOOKS_UP
-        putters = users - lookers
-        if all(name in self._source.children and self._processors[name].puts == store for name in putters):
-            return _Use.PUTS
-        return None
+    def meets(self, other: "_Input") -> bool:
+        """Whether one of the two changes what the other uses."""
+        return self.looks_up(other) or bool(self.written & (other.written | other.looked_up))
 
-    def looks_up_as_of(self, store: str) -> bool:
-        """Whether all lookups are as of the record's timestamp."""
-        return all(self._processors[user].looks_up[store] for user in self._users(store))
+    def looks_up(self, other: "_Input") -> bool:
+        """Whether this input looks up what another puts, and does nothing else to its state."""
+        return bool(other.written & self.looked_up) and not self.written & (other.written | other.looked_up)
 
-    def _users(self, store: str) -> set[str]:
-        return {name for name in self._below if store in self._part.nodes[name].stores}
+    def looks_up_as_of(self, other: "_Input") -> bool:
+        """Whether it looks that up as of its own time, and the other puts it as of its own."""
+        return self.looks_up(other) and not other.written & self.looked_up & (self._otherwise | other._otherwise)
 
 
-def _ranks(topics: Sequence[str], lookups: Sequence[_Lookup]) -> dict[str, int] | None:
-    """Places in which each writer comes before its readers; None if there are none."""
+def _ranks(inputs: Sequence[_Input]) -> dict[str, int]:
+    """Places in which, as far as possible, each input comes before those that look up what it puts."""
     ranks: dict[str, int] = {}
-    while len(ranks) < len(topics):
-        free = [
-            topic
-            for topic in topics
-            if topic not in ranks and all(lookup.writer in ranks for lookup in lookups if lookup.reader == topic)
-        ]
-        if not free:
-            return None
-        ranks[free[0]] = len(ranks)
+    waiting = list(inputs)
+    while waiting:
+        free = [one for one in waiting if not any(one.looks_up(other) for other in waiting)]
+        ranks[(free or waiting)[0].topic] = len(ranks)
+        waiting.remove((free or waiting)[0])
     return ranks
-
-
-def _conflicts(
-    writes: npt.NDArray[np.bool_], reads: npt.NDArray[np.bool_], keys: _Integers, times: _Integers, *, as_of: bool
-) -> list[tuple[int, int]]:
-    """The writes that a lookup before them must not see: the place of each, and of the last such lookup."""
-    rows = (writes | reads).nonzero()[0]
-    late = writes[rows]
-    if as_of:
-        reached = reached_by_key(np.where(reads[rows], times[rows], _NEVER), keys[rows])
-        late &= reached >= times[rows]
-    if not late.any():
-        return []
-    last = reached_by_key(np.where(reads[rows], rows, -1), keys[rows])
-    late &= last >= 0
-    return list(zip(rows[late].tolist(), last[late].tolist(), strict=True))
-
-
-def _stretches(count: int, conflicts: Sequence[tuple[int, int]]) -> _Integers:
-    """The number of the stretch that each record is in: each begins with a write that the one before must not see."""
-    begins = np.zeros(count, np.int64)
-    begin = 0
-    for write, last in conflicts:
-        if last >= begin:
-            begins[write] = 1
-            begin = write
-    return begins.cumsum()

@@ -59,15 +59,22 @@ class ProcessorContext:
         self._levels = levels
         self.separable = separable
         self._stores = stores
-        self._children = [child.process for _, child in children]
-        self._by_name = {name: child.process for name, child in children}
-        self._owners = {child.process: child for _, child in children}
+        self._connect(children)
         self._scheduler = scheduler
         self._schedules = 0
         self._place = Place(node, task_id, tuple(topics))
         self._policy = policy
         self._shared = shared
         self.gathers = gathers
+
+    def _connect(self, children: Sequence[tuple[str, "Processor"]]) -> None:
+        self._by_name = {name: child.process for name, child in children}
+        self._owners = {child.process: child for _, child in children}
+        self._children = list(self._by_name.values())
+
+    def put_between(self, child: str, processor: "Processor") -> None:
+        """Forward to ``processor`` from now on what would go to ``child``."""
+        self._connect([(name, processor if name == child else self._owners[to]) for name, to in self._by_name.items()])
 
     @property
     def wall_clock(self) -> int:
@@ -265,6 +272,17 @@ class Processor(ABC):
     known. To keep it, compute first, then write to stores, then forward.
     """
 
+    by_key: bool = False
+    """Whether records of different keys may come in any order, if ``Batch.positions`` tells the order that they had.
+
+    Then what it does with a record depends only on those of the same key before it, and changes only that key's state.
+    What it forwards, it forwards at once: under the record's key, or else to sinks only; at its timestamp or a later
+    one; and with its position.
+    """
+
+    at_flush: bool = False
+    """Whether ``process`` only holds records back: it forwards nothing and touches no store before ``flush``."""
+
     keeps_records: bool = False
     """Whether it forwards only what it makes at once of single records, under their own keys and timestamps."""
 
@@ -274,7 +292,7 @@ class Processor(ABC):
     looks_up: Mapping[str, bool] = {}
     """The stores that it only reads, each record's key for each record; true where it reads as of the timestamp.
 
-    These three are set by the end of ``init``. Whoever runs a task may then take its inputs in longer runs
+    These five are set by the end of ``init``. Whoever runs a task may then take its inputs in longer runs
     (``millpond.processors.runtime.lookup_order``).
     """
 
@@ -282,8 +300,8 @@ class Processor(ABC):
     """Whether it forwards at once, and at most one record for each, with the positions of those that came."""
 
     gathers: ClassVar[bool] = False
-    """Whether it can keep what comes until ``settle``, and process it then in the order of positions, together with what
-    came to all others that use its stores; records of one position as they came.
+    """Whether it can keep what comes until ``settle``, and process it then in the order of positions, together with all
+    that came to others that use its stores; records of one position as they came.
 
     It does so if ``context.gathers``: where the graph does not allow it, everything is processed as it comes
     (``millpond.processors.runtime.gathering``).

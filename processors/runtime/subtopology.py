@@ -50,12 +50,15 @@ class Subtopology:
         taken: set[tuple[str, str]] = set()
         for child in self.nodes[name].children:
             claims = self.claims(child, ends)
-            own = {("store", store) for store in self.nodes[child].stores if child not in ends}
-            below = set().union(*(self.claims(grandchild, ends) for grandchild in self.nodes[child].children))
-            if taken & claims or own & below:
+            if taken & claims or not (child in ends or self.takes_whole(child, ends)):
                 return False
             taken |= claims
         return True
+
+    def takes_whole(self, name: str, ends: Collection[str] = ()) -> bool:
+        """Whether ``name`` may see a whole batch before the nodes below it, up to ``ends``: none uses its stores."""
+        below = set().union(*(self.claims(child, ends) for child in self.nodes[name].children))
+        return below.isdisjoint(("store", store) for store in self.nodes[name].stores)
 
     def claims(self, name: str, ends: Collection[str] = ()) -> set[tuple[str, str]]:
         """What only ``name`` and the nodes below it, up to ``ends``, may touch if a batch is to pass them whole."""

@@ -1,13 +1,15 @@
 """A task: one sub-topology over the records of one partition. It is what drivers run."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from millpond.errors import TopologyError
 from millpond.processors.runtime.batch import Batch
 from millpond.processors.runtime.failures import FailurePolicy
+from millpond.processors.runtime.gate import Gate
 from millpond.processors.runtime.gathering import gathering_nodes
+from millpond.processors.runtime.keyed_region import Edge
 from millpond.processors.runtime.lookup_order import LookupOrder
 from millpond.processors.runtime.nodes import Node, ProcessorNode, SinkNode, SourceNode
 from millpond.processors.runtime.processor import Processor, ProcessorContext
@@ -40,8 +42,9 @@ class _Collector(Processor):
 class Task:
     """Runs one sub-topology over one partition.
 
-    The driver opens the stores, calls ``process`` with runs of records, ``complete`` once no more will come, ``flush``
-    before each commit and ``take`` for what came out, commits the stores itself, and ends with ``close``.
+    The driver opens the stores, calls ``process`` with runs of records and ``settle`` after them, ``complete`` once no
+    more will come, ``flush`` before each commit and ``take`` for what came out, commits the stores itself, and ends
+    with ``close``.
 
     Args:
         subtopology: what to run.
@@ -82,7 +85,10 @@ class Task:
         for name, node in subtopology.nodes.items():
             self._processors[name].init(self._context(node, stores))
         self._scheduler.start()
-        self._order = LookupOrder.of(subtopology, self._processors, stores) if len(subtopology.sources) > 1 else None
+        self._order = None
+        if len(subtopology.sources) > 1:
+            self._order = LookupOrder.of(subtopology, self._processors, stores, self._gathering)
+        self._gates = [] if self._order is None else [self._gate(edges) for edges in self._order.gates]
 
     def _make(self, node: Node) -> Processor:
         if isinstance(node, SourceNode):
@@ -93,12 +99,19 @@ class Task:
         return node.supplier()
 
     def _context(self, node: Node, stores: Mapping[str, Any]) -> ProcessorContext:
+        children = [(child, self._processors[child]) for child in node.children]
+        separable = self.subtopology.separable(node.name, self._gathering)
+        return self._context_with(node, {name: stores[name] for name in node.stores}, children, separable)
+
+    def _context_with(
+        self, node: Node, stores: Mapping[str, Any], children: Sequence[tuple[str, Processor]], separable: bool
+    ) -> ProcessorContext:
         return ProcessorContext(
             node.name,
             self.task_id,
-            {name: stores[name] for name in node.stores},
-            [(child, self._processors[child]) for child in node.children],
-            self.subtopology.separable(node.name, self._gathering),
+            stores,
+            children,
+            separable,
             self._counts,
             self._levels,
             self._scheduler,
@@ -108,13 +121,23 @@ class Task:
             node.name in self._gathering,
         )
 
+    def _gate(self, edges: Sequence[Edge]) -> Gate:
+        """A gate on edges that lead to one node, or to sinks of one topic, which are alike."""
+        behind = edges[0][1]
+        node = self.subtopology.nodes[behind]
+        whole = self.subtopology.takes_whole(behind, self._gathering)
+        gate = Gate(self._context_with(node, {}, [(behind, self._processors[behind])], whole))
+        for parent, child in edges:
+            self._processors[parent].context.put_between(child, gate)
+        return gate
+
     @property
     def counters(self) -> Mapping[str, int]:
         """What the processors have counted, and the levels as they are now, by ``<node>:<counter>``."""
         return {**self._counts, **{name: read() for name, read in self._levels.items()}}
 
     @property
-    def regroup(self) -> Regroup | None:
+    def regroup(self) -> Regroup[str] | None:
         """Gives the inputs longer runs where the answers stay the same; None where they would not."""
         return None if self._order is None or self._scheduler.follows_stream_time else self._order.regroup
 
@@ -149,8 +172,13 @@ class Task:
         return Batch(batch.keys, batch.values, batch.timestamps, batch.olds, batch.latest, positions)
 
     def settle(self) -> None:
-        """Let processors process what they have kept; nothing leaves the task before, and no time passes."""
+        """Let results go on that were made of batches with positions, in the order of these.
+
+        Called when no position before the last one is missing, and before anything else but ``process``.
+        """
         self._arrived = 0
+        for gate in self._gates:
+            gate.release()
         for name in self._gathering:
             self._processors[name].settle()
 

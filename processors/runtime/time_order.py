@@ -6,27 +6,30 @@ timestamp that their queue has shown so far, so a queue's out-of-order records f
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from types import NoneType
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from millpond.processors.runtime.batch import Batch
 
+_Input = TypeVar("_Input")
+
 Regroup: TypeAlias = Callable[
-    [Sequence[str], npt.NDArray[np.intp], npt.NDArray[np.int64], Callable[[], npt.NDArray[np.int64]]],
-    npt.NDArray[np.intp],
+    [Sequence[_Input], npt.NDArray[np.intp], npt.NDArray[np.int64], Callable[[], npt.NDArray[np.int64]]],
+    npt.NDArray[np.int64] | None,
 ]
 """Gives inputs longer runs where that changes nothing; see ``LookupOrder.regroup``."""
 
 
-def merge(inputs: Mapping[str, Batch], regroup: Regroup | None = None) -> Iterator[tuple[str, Batch]]:
+def merge(inputs: Mapping[str, Batch], regroup: Regroup[str] | None = None) -> Iterator[tuple[str, Batch]]:
     """The records of several topics in processing order, as runs of consecutive records of one topic.
 
     Args:
         inputs: by topic, the waiting records of one partition in arrival order; the mapping's order decides ties.
-        regroup: makes runs longer.
+        regroup: makes runs longer; they then have positions.
 
     Yields:
         Topic and records; no run is empty, and neighboring runs are of different topics.
@@ -45,13 +48,35 @@ def merge(inputs: Mapping[str, Batch], regroup: Regroup | None = None) -> Iterat
     owners = owners_of(order, [len(batch) for _, batch in waiting])
     if regroup is not None:
         topics = [topic for topic, _ in waiting]
-        owners = regroup(topics, owners, np.concatenate(queues)[order], lambda: _numbers_of_keys(waiting)[order])
+        times = np.concatenate(queues)[order]
+        longer = regroup(topics, owners, times, lambda: _numbers_of_keys(waiting)[order])
+        if longer is not None:
+            yield from _taken(waiting, order[longer], owners[longer], longer)
+            return
     taken = [0] * len(waiting)
     for i, count in runs_of(owners):
         topic, batch = waiting[i]
         start = taken[i]
         taken[i] = stop = start + count
         yield topic, batch if count == len(batch) else batch.slice(start, stop)
+
+
+def _taken(
+    waiting: Sequence[tuple[str, Batch]],
+    order: npt.NDArray[np.int64],
+    owners: npt.NDArray[np.intp],
+    positions: npt.NDArray[np.int64],
+) -> Iterator[tuple[str, Batch]]:
+    """Runs in a new order: which records, laid end to end, in which queues, and which positions they had."""
+    starts = list(accumulate((len(batch) for _, batch in waiting), initial=0))
+    at = 0
+    for i, count in runs_of(owners):
+        topic, batch = waiting[i]
+        part = slice(at, at + count)
+        at += count
+        run = batch.taken((order[part] - starts[i]).tolist())
+        run.positions = positions[part].tolist()
+        yield topic, run
 
 
 def _numbers_of_keys(batches: Iterable[tuple[str, Batch]]) -> npt.NDArray[np.int64]:

@@ -19,6 +19,7 @@ class StreamFilter(Processor):
     """Passes on the records for which ``predicate(key, value)`` is ``wanted``."""
 
     repeatable = True
+    by_key = True
     keeps_records = True
     keeps_positions = True
 
@@ -50,6 +51,7 @@ class StreamMapValues(Processor):
     """Replaces each value with ``mapper(value)`` or ``mapper(key, value)``; called for None too, unlike on a table."""
 
     repeatable = True
+    by_key = True
     keeps_records = True
     keeps_positions = True
 
@@ -86,6 +88,7 @@ class StreamFlatMapValues(Processor):
     """Replaces each record with one for each of the values in ``mapper(value)`` or ``mapper(key, value)``."""
 
     repeatable = True
+    by_key = True
     keeps_records = True
 
     def __init__(self, mapper: Callable[..., Iterable[Any]]) -> None:
@@ -95,13 +98,8 @@ class StreamFlatMapValues(Processor):
     def process(self, batch: Batch) -> None:
         columns = (batch.keys, batch.values) if self._keyed else (batch.values,)
         made = [list(values) for values in map(self._mapper, *columns)]
-        self.context.forward(
-            Batch(
-                [key for key, values in zip(batch.keys, made, strict=True) for _ in values],
-                [value for values in made for value in values],
-                [timestamp for timestamp, values in zip(batch.timestamps, made, strict=True) for _ in values],
-            )
-        )
+        repeated = batch.taken([i for i, values in enumerate(made) for _ in values])
+        self.context.forward(repeated.with_values([value for values in made for value in values]))
 
 
 class StreamSelectKey(Processor):
@@ -119,7 +117,7 @@ class StreamSelectKey(Processor):
 
 
 class StreamPeek(Processor):
-    """Shows each record to ``action(key, value)`` and passes it on as it is."""
+    """Shows each record to ``action(key, value)``, in the order of all records, and passes it on as it is."""
 
     repeatable = True
     keeps_records = True
@@ -137,6 +135,7 @@ class StreamPeek(Processor):
 class StreamPass(Processor):
     """Passes records on as they are: where several streams become one, or a branch begins."""
 
+    by_key = True
     keeps_records = True
     keeps_positions = True
 
@@ -152,6 +151,7 @@ class StreamBranch(Processor):
     """
 
     repeatable = True
+    by_key = True
     keeps_records = True
     keeps_positions = True
 
@@ -175,6 +175,7 @@ class StreamBranch(Processor):
 class DropNullKeys(Processor):
     """Drops records without a key before a repartition topic: they have no partition."""
 
+    by_key = True
     keeps_records = True
 
     def process(self, batch: Batch) -> None:

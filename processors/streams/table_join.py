@@ -50,11 +50,12 @@ class StreamTableJoin(Processor):
         self._selector = selector
         self._buffer_spec = buffer
         self.keeps_records = buffer is None
+        self.by_key = buffer is None and selector is None
 
     def init(self, context: ProcessorContext) -> None:
         super().init(context)
         self._getter = self._factory.make(context)
-        if self._selector is None and self._buffer_spec is None:
+        if self.by_key:
             self.looks_up = dict.fromkeys(self._factory.stores, self._getter.versioned)
         self._warned = False
         self._buffer: TimeOrderedBuffer | None = None

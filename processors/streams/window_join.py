@@ -194,6 +194,7 @@ class WindowJoin:
         data = own.serialize(value)
         if isinstance(encoded, Exception):
             raise encoded
+        assert encoded is not None
         own.rows.put(encoded, data, timestamp)
         other, waiting = own.other, self._waiting
         matches = other.rows.fetch(encoded, timestamp - own.back, timestamp + own.ahead)

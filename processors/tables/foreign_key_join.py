@@ -56,6 +56,9 @@ def joined_or_none(context: ProcessorContext, joiner: Joiner, key: Any, left: An
 class LatestOnly(Processor):
     """Passes on a table's latest rows, for a copy of the table elsewhere."""
 
+    by_key = True
+    keeps_records = True
+
     def __init__(self, versioned: bool) -> None:
         self._versioned = versioned
 

@@ -7,10 +7,11 @@ update of a versioned side that is not its key's latest makes no result; each si
 """
 
 from collections.abc import Callable
+from itertools import compress
 from typing import Any
 
 from millpond.processors.options.joins import JoinType, Side
-from millpond.processors.runtime.batch import Batch, BatchBuilder
+from millpond.processors.runtime.batch import Batch
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.tables.config import TableConfig
@@ -35,6 +36,8 @@ class TableTableJoin(Processor):
         result: the configuration of the joined table, which says whether old results are needed.
     """
 
+    by_key = True
+
     def __init__(
         self,
         other: ValueGetterFactory,
@@ -55,6 +58,7 @@ class TableTableJoin(Processor):
     def init(self, context: ProcessorContext) -> None:
         super().init(context)
         self._getter = self._other.make(context)
+        self.looks_up = dict.fromkeys(self._other.stores, False)
 
     def process(self, batch: Batch) -> None:
         if self._versioned and batch.latest is not None:
@@ -64,46 +68,79 @@ class TableTableJoin(Processor):
         self.context.attempt(self._join_all, batch)
 
     def _join_all(self, batch: Batch) -> None:
-        out = BatchBuilder(olds=self._result.send_olds)
-        olds = batch.olds or [None] * len(batch)
         found = self._getter.get_many(batch.keys)
-        for i, (key, new, old, other) in enumerate(zip(batch.keys, batch.values, olds, found, strict=True)):
-            timestamp = batch.timestamps[i]
-            if other is None:
-                if not self._may_lack_other() or (new is None and old is None):
-                    continue
-                value = None
-            else:
-                value = other.value
-                timestamp = max(timestamp, other.timestamp)
-            before = self._joined_before(key, old, value) if out.olds is not None else None
-            try:
-                result = self._join(key, new, value)
-            except Exception as error:  # a user's code may raise anything
-                self.context.leave_out(error, key, new, batch.timestamps[i])
-                result = None
-            out.add(key, result, timestamp, before, batch.latest_at(i))
-        self.context.forward(out.build())
+        changing = self._changing(batch, found)
+        if not all(changing):
+            batch, found = batch.select(changing), list(compress(found, changing))
+        others = [None if other is None else other.value for other in found]
+        times = [
+            timestamp if other is None or other.timestamp < timestamp else other.timestamp
+            for timestamp, other in zip(batch.timestamps, found, strict=True)
+        ]
+        olds = self._results(batch.keys, batch.olds or [None] * len(batch), others) if self._result.send_olds else None
+        news = self._results(batch.keys, batch.values, others, batch.timestamps)
+        self.context.forward(Batch(batch.keys, news, times, olds, batch.latest, batch.positions))
 
-    def _joined_before(self, key: Any, old: Any, other: Any) -> Any:
+    def _changing(self, batch: Batch, found: list[Any]) -> list[bool]:
+        """Which updates may change a result: those without a match only where this side has results alone."""
+        matched = [other is not None for other in found]
+        if not self._join_type.keeps(self._side) or all(matched):
+            return matched
+        olds = batch.olds or [None] * len(batch)
+        return [
+            match or new is not None or old is not None
+            for match, new, old in zip(matched, batch.values, olds, strict=True)
+        ]
+
+    def _results(
+        self, keys: list[Any], these: list[Any], others: list[Any], timestamps: list[int] | None = None
+    ) -> list[Any]:
+        """The joined values; None where there is no result, or where the joiner fails and that may be.
+
+        Args:
+            keys: the keys.
+            these, others: the values of this side and of the other.
+            timestamps: those of the updates; None if these were joined before, so that failures have been counted.
+        """
+        left, right = (these, others) if self._side is Side.LEFT else (others, these)
         try:
-            return self._join(key, old, other)
+            return self._joined(keys, left, right)
+        except Exception:  # a user's code may raise anything
+            return [
+                self._result_of(key, left[i], right[i], these[i], None if timestamps is None else timestamps[i])
+                for i, key in enumerate(keys)
+            ]
+
+    def _joined(self, keys: list[Any], left: list[Any], right: list[Any]) -> list[Any]:
+        joiner = self._joiner
+        no_left, no_right = self._join_type.keeps(Side.RIGHT), self._join_type.keeps(Side.LEFT)
+        return [
+            joiner(key, one, other)
+            if (one is not None or (no_left and other is not None))
+            and (other is not None or (no_right and one is not None))
+            else None
+            for key, one, other in zip(keys, left, right, strict=True)
+        ]
+
+    def _result_of(self, key: Any, left: Any, right: Any, this: Any, timestamp: int | None) -> Any:
+        try:
+            return self._joined([key], [left], [right])[0]
         except Exception as error:  # a user's code may raise anything
-            self.context.check(error)
+            if timestamp is None:
+                self.context.check(error)
+            else:
+                self.context.leave_out(error, key, this, timestamp)
             return None
-
-    def _may_lack_other(self) -> bool:
-        return self._join_type.keeps(self._side)
-
-    def _join(self, key: Any, this: Any, other: Any) -> Any:
-        left, right = (this, other) if self._side is Side.LEFT else (other, this)
-        return self._joiner(key, left, right) if self._join_type.joins(left, right) else None
 
 
 class JoinedTable(TableProcessor):
     """Where the results of both sides come together; puts them into the store if the joined table has one."""
 
     repeatable = True
+
+    def __init__(self, config: TableConfig) -> None:
+        super().__init__(config)
+        self.by_key = not config.caching and (config.store is None or not config.versioned)
 
     def process(self, batch: Batch) -> None:
         self._output.write(batch)

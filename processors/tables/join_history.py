@@ -32,6 +32,7 @@ class TableHistoryJoin(Processor):
     """
 
     repeatable = True
+    by_key = True
 
     def __init__(
         self, this: ValueGetterFactory, other: ValueGetterFactory, joiner: Joiner, join_type: JoinType, *, side: Side
@@ -44,14 +45,15 @@ class TableHistoryJoin(Processor):
     def init(self, context: ProcessorContext) -> None:
         super().init(context)
         self._this, self._other = (factory.make(context) for factory in self._factories)
+        self.looks_up = dict.fromkeys((store for factory in self._factories for store in factory.stores), False)
 
     def process(self, batch: Batch) -> None:
-        out = BatchBuilder()
-        for key, value, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True):
-            self._correct(out, key, value, timestamp)
+        out = BatchBuilder(positions=batch.positions is not None)
+        for i, (key, value, timestamp) in enumerate(zip(batch.keys, batch.values, batch.timestamps, strict=True)):
+            self._correct(out, key, value, timestamp, batch.position_at(i))
         self.context.forward(out.build())
 
-    def _correct(self, out: BatchBuilder, key: Any, value: Any, timestamp: int) -> None:
+    def _correct(self, out: BatchBuilder, key: Any, value: Any, timestamp: int, position: int) -> None:
         """Add the results for the time in which ``value`` is valid, and a deletion at its end if no result follows."""
         following = self._this.steps(key, timestamp, None)[1:]
         until, next_ = following[0] if following else (None, None)
@@ -64,11 +66,11 @@ class TableHistoryJoin(Processor):
         for i, (time, other) in enumerate(steps):
             before, result = result, self._new_result(key, value, None if other is None else other.value, timestamp)
             if result is not None or before is not None or self._may_have_stood(other):
-                out.add(key, result, time, None, until is None and i == len(steps) - 1)
+                out.add(key, result, time, None, until is None and i == len(steps) - 1, position)
         if until is not None and result is not None:
             at_end = self._other.steps(key, until, until + 1)[0][1]
             if not self._has_result(key, *(None if found is None else found.value for found in (next_, at_end))):
-                out.add(key, None, until, None, False)
+                out.add(key, None, until, None, False, position)
 
     def _new_result(self, key: Any, this: Any, other: Any, timestamp: int) -> Any:
         try:

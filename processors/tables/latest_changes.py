@@ -7,6 +7,9 @@ from millpond.processors.runtime.processor import Processor
 class LatestChanges(Processor):
     """Passes on the updates that are their key's latest and give it another value. It needs the values before them."""
 
+    by_key = True
+    keeps_records = True
+
     def process(self, batch: Batch) -> None:
         assert batch.olds is not None
         changed = [

@@ -2,7 +2,7 @@
 
 from millpond.processors.runtime.batch import Batch
 from millpond.processors.runtime.counters import CounterName
-from millpond.processors.runtime.processor import ProcessorContext
+from millpond.processors.tables.config import TableConfig
 from millpond.processors.tables.writer import TableProcessor
 
 
@@ -11,9 +11,10 @@ class TableSource(TableProcessor):
 
     repeatable = True
 
-    def init(self, context: ProcessorContext) -> None:
-        super().init(context)
-        self.puts = self._config.store
+    def __init__(self, config: TableConfig) -> None:
+        super().__init__(config)
+        self.puts = config.store
+        self.by_key = self.keeps_records = not config.caching
 
     def process(self, batch: Batch) -> None:
         kept = batch.select([key is not None for key in batch.keys]) if None in batch.keys else batch

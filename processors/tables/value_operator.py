@@ -92,6 +92,7 @@ class TableOperator(TableProcessor):
     def __init__(self, operation: TableOperation, config: TableConfig, *, versioned_parent: bool) -> None:
         super().__init__(config)
         self._operation = operation
+        self.by_key = not config.caching and (config.store is None or not config.versioned)
         self._drop = operation.drops_repeated_tombstones and not versioned_parent
 
     def process(self, batch: Batch) -> None:
@@ -99,7 +100,7 @@ class TableOperator(TableProcessor):
         if self._config.store is not None:
             updates = batch.with_values(values)
         else:
-            updates = Batch(batch.keys, values, batch.timestamps, self._olds(batch), batch.latest)
+            updates = Batch(batch.keys, values, batch.timestamps, self._olds(batch), batch.latest, batch.positions)
         # What fails in there has been counted, so that nothing above is done again.
         self.context.attempt(self._write, updates)
 

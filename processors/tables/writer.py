@@ -38,7 +38,8 @@ class TableWriter:
             return
         if self._timestamped is not None and (not self._send_olds or batch.olds is not None):
             self._timestamped.put_many(batch.keys, batch.values, batch.timestamps)
-            written = Batch(batch.keys, batch.values, batch.timestamps, batch.olds if self._send_olds else None)
+            olds = batch.olds if self._send_olds else None
+            written = Batch(batch.keys, batch.values, batch.timestamps, olds, positions=batch.positions)
         elif self._timestamped is not None and self._plain_keys and len(batch) > 1:
             written = self._write_many(self._timestamped, batch)
             if drop_repeated_tombstones:
@@ -60,11 +61,11 @@ class TableWriter:
             olds.append(current[key])
             current[key] = value
         store.put_many(batch.keys, batch.values, batch.timestamps)
-        return Batch(batch.keys, batch.values, batch.timestamps, olds)
+        return Batch(batch.keys, batch.values, batch.timestamps, olds, positions=batch.positions)
 
     def _write_each(self, batch: Batch, drop_repeated_tombstones: bool) -> Batch:
         table, send_olds = self._table, self._send_olds
-        out = BatchBuilder(olds=send_olds)
+        out = BatchBuilder(olds=send_olds, positions=batch.positions is not None)
         expired = 0
         for i, (key, value, timestamp) in enumerate(zip(batch.keys, batch.values, batch.timestamps, strict=True)):
             try:
@@ -78,7 +79,7 @@ class TableWriter:
             if valid_to == NOT_PUT:
                 expired += 1
                 continue
-            out.add(key, value, timestamp, old, valid_to == VALID_TO_UNDEFINED)
+            out.add(key, value, timestamp, old, valid_to == VALID_TO_UNDEFINED, batch.position_at(i))
         self._context.count(CounterName.DROPPED_EXPIRED, expired)
         return out.build()
 

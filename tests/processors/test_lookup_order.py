@@ -18,6 +18,7 @@ from millpond.processors import (
     PunctuationType,
     RecordProcessor,
     StreamsBuilder,
+    TimeWindows,
     Topology,
     TopologyDriver,
 )
@@ -81,23 +82,6 @@ def counted_join(builder: StreamsBuilder) -> None:
     stream(builder).join(table(builder), pair, Joined("string", "int64")).group_by_key().count().to_stream().to("out")
 
 
-REGROUPED: Mapping[str, Callable[[StreamsBuilder], None]] = {
-    "plain": one_join(None),
-    "plain, inner": one_join(None, left=False),
-    "versioned": one_join(1000),
-    "versioned, short history": one_join(3),
-    "two tables": two_tables,
-    "two streams": two_streams,
-    "derived table": derived_table,
-    "table with an output": table_with_an_output,
-    "counted": counted_join,
-}
-
-
-def grace(builder: StreamsBuilder) -> None:
-    stream(builder).join(table(builder, history=1000), pair, Joined("string", "int64", grace=5)).to("out")
-
-
 def merged(builder: StreamsBuilder) -> None:
     rates = table(builder)
     stream(builder).left_join(rates, pair).merge(rates.to_stream()).to("out")
@@ -109,8 +93,85 @@ def one_topic(builder: StreamsBuilder) -> None:
     stream(builder).left_join(rates, pair).to("out")
 
 
-def tables_joined(builder: StreamsBuilder) -> None:
-    table(builder).join(table(builder, "events"), pair).to("out")
+JOINS = {"inner": KTable.join, "left": KTable.left_join, "outer": KTable.outer_join}
+
+
+def tables(join: str, left: int | None, right: int | None) -> Callable[[StreamsBuilder], None]:
+    def build(builder: StreamsBuilder) -> None:
+        JOINS[join](table(builder, history=left), table(builder, "events", right), pair).to("out")
+
+    return build
+
+
+def three_tables(builder: StreamsBuilder) -> None:
+    joined = table(builder).left_join(table(builder, "events"), pair)
+    joined.outer_join(table(builder, "other"), pair).to("out")
+
+
+def three_kept_tables(builder: StreamsBuilder) -> None:
+    joined = table(builder).outer_join(table(builder, "events", 1000), pair, Materialized("joined"))
+    joined.to_stream(changes_only=True).to("others")
+    joined.left_join(table(builder, "other"), pair, Materialized("all")).to("out")
+
+
+def filtered(builder: StreamsBuilder) -> None:
+    odd = table(builder).filter(lambda key, value: value % 2 == 1, Materialized("odd"))
+    odd.outer_join(table(builder, "events").map_values(lambda value: -value), pair).to("out")
+
+
+def history(builder: StreamsBuilder) -> None:
+    store = Materialized.versioned("joined", history_retention=1000)
+    left, right = table(builder, history=1000), table(builder, "events", 1000)
+    left.outer_join(right, pair, store, history="complete").to("out")
+
+
+def windowed(builder: StreamsBuilder) -> None:
+    joined = table(builder).outer_join(table(builder, "events"), pair).to_stream()
+    counted = joined.group_by_key().windowed_by(TimeWindows(6, grace=2)).count()
+    counted.to_stream().map(lambda key, count: (key.key, [key.start, count])).to("out")
+
+
+REGROUPED: Mapping[str, Callable[[StreamsBuilder], None]] = {
+    "plain": one_join(None),
+    "plain, inner": one_join(None, left=False),
+    "versioned": one_join(1000),
+    "versioned, short history": one_join(3),
+    "two tables": two_tables,
+    "two streams": two_streams,
+    "derived table": derived_table,
+    "table with an output": table_with_an_output,
+    "counted": counted_join,
+    "merged": merged,
+    "one topic": one_topic,
+    "history": history,
+    "three tables": three_tables,
+    "three tables, kept": three_kept_tables,
+    "filtered": filtered,
+    "windowed": windowed,
+    **{f"tables, {name}": tables(name, None, None) for name in JOINS},
+    **{f"versioned tables, {name}": tables(name, 1000, 1000) for name in JOINS},
+    "versioned tables, short history": tables("outer", 3, 3),
+    "tables, one of them versioned": tables("left", 1000, None),
+}
+
+
+def grace(builder: StreamsBuilder) -> None:
+    stream(builder).join(table(builder, history=1000), pair, Joined("string", "int64", grace=5)).to("out")
+
+
+def cached(builder: StreamsBuilder) -> None:
+    left = builder.table("table", TEXT, Materialized("table").with_caching())
+    left.outer_join(table(builder, "events"), pair).to("out")
+
+
+def shown(builder: StreamsBuilder) -> None:
+    stream(builder).peek(lambda key, value: None).join(table(builder), pair).to("out")
+
+
+def kept_history(builder: StreamsBuilder) -> None:
+    store = Materialized.versioned("joined", history_retention=5)
+    joined = table(builder).outer_join(table(builder, "events"), pair, store)
+    joined.left_join(table(builder, "other"), pair).to("out")
 
 
 class Peeking(RecordProcessor):
@@ -150,9 +211,9 @@ def punctuated(builder: StreamsBuilder) -> None:
 
 AS_BEFORE: Mapping[str, Callable[[StreamsBuilder], None]] = {
     "grace": grace,
-    "merged": merged,
-    "one topic": one_topic,
-    "tables joined": tables_joined,
+    "cached": cached,
+    "shown": shown,
+    "kept history": kept_history,
     "own processor": own_processor,
     "retimed": retimed,
     "punctuated": punctuated,
@@ -194,7 +255,7 @@ def micro_batches(topics: Iterable[str]) -> st.SearchStrategy[list[dict[str, Rec
     )
 
 
-@pytest.mark.parametrize("name", [*REGROUPED, *AS_BEFORE])
+@pytest.mark.parametrize("name", sorted({*REGROUPED, *AS_BEFORE} - {"cached"}))
 def test_the_answers_are_those_of_the_records_one_by_one(name: str) -> None:
     made = topology({**REGROUPED, **AS_BEFORE}[name])
 
@@ -224,7 +285,7 @@ ALTERNATING: dict[str, Records] = {
 
 @pytest.mark.parametrize("name", REGROUPED)
 def test_inputs_without_common_keys_are_one_run_each(name: str) -> None:
-    if name == "versioned, short history":
+    if "short history" in name:
         return
     made = topology(REGROUPED[name])
     (part,) = made.subtopologies
@@ -253,14 +314,14 @@ def test_two_streams_do_not_mind_each_other_where_they_look_up_the_same_keys() -
     assert sorted(runs(topology(two_streams), inputs)) == [("events", 9), ("other", 9), ("table", 9)]
 
 
-def test_a_new_stretch_begins_with_what_a_lookup_before_it_must_not_see() -> None:
+def test_a_wave_ends_for_a_key_with_what_a_lookup_before_it_must_not_see() -> None:
     inputs: dict[str, Records] = {
         "table": [("a", 1, 1), ("b", 2, 3), ("c", 3, 5), ("a", 4, 7), ("b", 5, 9)],
         "events": [("b", 1, 2), ("c", 2, 6), ("a", 3, 8), ("c", 4, 10)],
     }
-    assert runs(topology(one_join(None)), inputs) == [("table", 1), ("events", 1), ("table", 4), ("events", 3)]
+    assert runs(topology(one_join(None)), inputs) == [("table", 3), ("events", 4), ("table", 2)]
     late: dict[str, Records] = {**inputs, "table": [("a", 1, 1), ("b", 2, 3), ("b", 3, 1), ("b", 4, 9)]}
-    assert runs(topology(one_join(1000)), late) == [("table", 2), ("events", 1), ("table", 2), ("events", 3)]
+    assert runs(topology(one_join(1000)), late) == [("table", 2), ("events", 4), ("table", 2)]
 
 
 def test_what_would_take_history_away_comes_in_its_turn() -> None:

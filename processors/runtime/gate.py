@@ -1,0 +1,31 @@
+"""Gates: between processors that may see records in any order of keys and one that may not.
+
+Rule of this module: it knows the positions of records and nothing else of them.
+"""
+
+from millpond.processors.runtime.batch import Batch, in_order
+from millpond.processors.runtime.processor import Processor, ProcessorContext
+
+
+class Gate(Processor):
+    """Holds records with positions back until all before them have come, and passes them on in order.
+
+    Args:
+        context: leads to the only processor behind the gate.
+    """
+
+    def __init__(self, context: ProcessorContext) -> None:
+        self.context = context
+        self._held: list[Batch] = []
+
+    def process(self, batch: Batch) -> None:
+        if batch.positions is None:
+            self.context.forward(batch)
+        else:
+            self._held.append(batch)
+
+    def release(self) -> None:
+        """Pass on what is held; called when every position has come up to the last one that is held."""
+        if self._held:
+            held, self._held = self._held, []
+            self.context.forward(in_order(held))
