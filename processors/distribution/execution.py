@@ -146,7 +146,7 @@ def run_blobs(
         topic = topics[run.input]
         task.process(topic, decoders[topic].decode(run))
         waiting += len(run.keys)
-        if run.settled:
+        if run.settled or (run.positions is None and waiting >= WINDOW_ROWS):
             task.settle()
         if waiting >= WINDOW_ROWS:
             waiting = 0

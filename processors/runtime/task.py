@@ -100,7 +100,8 @@ class Task:
 
     def _context(self, node: Node, stores: Mapping[str, Any]) -> ProcessorContext:
         children = [(child, self._processors[child]) for child in node.children]
-        separable = self.subtopology.separable(node.name, self._gathering)
+        whole = self.subtopology.separable(node.name, self._gathering)
+        separable = whole or all(child.at_flush for _, child in children)
         return self._context_with(node, {name: stores[name] for name in node.stores}, children, separable)
 
     def _context_with(
@@ -125,7 +126,7 @@ class Task:
         """A gate on edges that lead to one node, or to sinks of one topic, which are alike."""
         behind = edges[0][1]
         node = self.subtopology.nodes[behind]
-        whole = self.subtopology.takes_whole(behind, self._gathering)
+        whole = self._processors[behind].at_flush or self.subtopology.takes_whole(behind, self._gathering)
         gate = Gate(self._context_with(node, {}, [(behind, self._processors[behind])], whole))
         for parent, child in edges:
             self._processors[parent].context.put_between(child, gate)
@@ -221,7 +222,6 @@ class Task:
 
     def take(self) -> dict[str, list[Batch]]:
         """The records written to each sink topic since the last call, in order."""
-        self.settle()
         taken = {topic: list(batches) for topic, batches in self._outputs.items() if batches}
         for batches in self._outputs.values():
             batches.clear()

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from millpond.processors.options.joins import JoinType
-from millpond.processors.runtime.batch import Batch, BatchBuilder
+from millpond.processors.runtime.batch import Batch, BatchBuilder, concatenate
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.tables.foreign_key_messages import (
@@ -26,7 +26,7 @@ from millpond.processors.tables.foreign_key_messages import (
     Response,
     Subscription,
     combined_key,
-    murmur3_128,
+    murmur3_128_many,
     primary_key_of,
 )
 from millpond.processors.tables.join import Joiner
@@ -80,6 +80,7 @@ class SubscriptionSend(Processor):
     """
 
     repeatable = True
+    by_key = True
 
     def __init__(
         self,
@@ -102,19 +103,22 @@ class SubscriptionSend(Processor):
         self.context.attempt(self._send, latest_only(self.context, batch, self._versioned))
 
     def _send(self, batch: Batch) -> None:
-        messages, rows = BatchBuilder(), BatchBuilder()
+        positions = batch.positions is not None
+        messages, rows = BatchBuilder(positions=positions), BatchBuilder(positions=positions)
         olds = batch.olds or [None] * len(batch)
-        for key, value, old, timestamp in zip(batch.keys, batch.values, olds, batch.timestamps, strict=True):
-            old_key = self._old_key(key, old)
-            new, new_key, data = self._row(key, value, timestamp)
-            hash_ = None if data is None else murmur3_128(data)
+        old_keys = list(map(self._old_key, batch.keys, olds))
+        news = list(map(self._row, batch.keys, batch.values, batch.timestamps))
+        hashes = iter(murmur3_128_many([data for _, _, data in news if data is not None]))
+        for i, (key, old_key, (new, new_key, data)) in enumerate(zip(batch.keys, old_keys, news, strict=True)):
+            timestamp, position = batch.timestamps[i], batch.position_at(i)
+            row = hash_ = None
+            if data is not None:
+                hash_ = next(hashes)
+                row = LeftRow(new_key is not None, hash_, data).to_bytes()
             for foreign_key, instruction in self._instructions(old_key, new_key, new is None):
                 subscription = Subscription(hash_, instruction, self._key_serde.serialize(key))
-                messages.add(foreign_key, subscription.to_bytes(), timestamp)
-            row = None
-            if data is not None and hash_ is not None:
-                row = LeftRow(new_key is not None, hash_, data).to_bytes()
-            rows.add(key, row, timestamp)
+                messages.add(foreign_key, subscription.to_bytes(), timestamp, position=position)
+            rows.add(key, row, timestamp, position=position)
         self.context.forward_to(self._rows, rows.build())
         self.context.forward_to(self._subscriptions, messages.build())
 
@@ -169,6 +173,8 @@ class SubscriptionReceive(Processor):
         serdes: of the left keys, the foreign keys and the foreign values.
     """
 
+    by_key = True
+
     def __init__(
         self, store: str, foreign: ValueGetterFactory, serdes: tuple[Serde[Any], Serde[Any], Serde[Any]]
     ) -> None:
@@ -180,26 +186,30 @@ class SubscriptionReceive(Processor):
         super().init(context)
         self._store = context.store(self._store_name)
         self._getter = self._foreign.make(context)
+        self.looks_up = dict.fromkeys(self._foreign.stores, False)
 
     def process(self, batch: Batch) -> None:
-        out = BatchBuilder()
+        out = BatchBuilder(positions=batch.positions is not None)
         found = self._getter.get_many(batch.keys)
-        for key, data, timestamp, foreign in zip(batch.keys, batch.values, batch.timestamps, found, strict=True):
-            subscription = Subscription.from_bytes(data)
-            self._keep(key, subscription)
+        subscriptions = list(map(Subscription.from_bytes, batch.values))
+        self._keep(batch.keys, subscriptions)
+        for i, (subscription, foreign) in enumerate(zip(subscriptions, found, strict=True)):
+            timestamp = batch.timestamps[i]
             response = self._answer(subscription, None if foreign is None else foreign.value)
             if response is not None:
                 primary_key = self._key_serde.deserialize(subscription.primary_key)
-                out.add(
-                    primary_key,
-                    response.to_bytes(),
-                    timestamp if foreign is None else max(timestamp, foreign.timestamp),
-                )
+                last = timestamp if foreign is None else max(timestamp, foreign.timestamp)
+                out.add(primary_key, response.to_bytes(), last, position=batch.position_at(i))
         self.context.forward(out.build())
 
-    def _keep(self, key: Any, subscription: Subscription) -> None:
-        combined = combined_key(self._foreign_serde.serialize(key), subscription.primary_key)
-        self._store.put(combined, None if subscription.instruction in _DELETIONS else subscription.hash)
+    def _keep(self, keys: list[Any], subscriptions: list[Subscription]) -> None:
+        serialize = self._foreign_serde.serialize
+        combined = [
+            combined_key(serialize(key), subscription.primary_key)
+            for key, subscription in zip(keys, subscriptions, strict=True)
+        ]
+        hashes = [None if one.instruction in _DELETIONS else one.hash for one in subscriptions]
+        self._store.put_many(combined, hashes)
 
     def _answer(self, subscription: Subscription, value: Any) -> Response | None:
         instruction, hash_ = subscription.instruction, subscription.hash
@@ -226,6 +236,8 @@ class ForeignTableJoin(Processor):
         versioned: whether the foreign table is versioned.
     """
 
+    by_key = True
+
     def __init__(self, store: str, serdes: tuple[Serde[Any], Serde[Any], Serde[Any]], *, versioned: bool) -> None:
         self._store_name = store
         self._key_serde, self._foreign_serde, self._value_serde = serdes
@@ -237,34 +249,46 @@ class ForeignTableJoin(Processor):
 
     def process(self, batch: Batch) -> None:
         batch = latest_only(self.context, batch, self._versioned)
-        out = BatchBuilder()
-        for key, value, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True):
+        out = BatchBuilder(positions=batch.positions is not None)
+        subscribers: dict[bytes, list[tuple[Any, bytes | None]]] = {}
+        for i, (key, value, timestamp) in enumerate(zip(batch.keys, batch.values, batch.timestamps, strict=True)):
             content = Content.NOTHING if value is None else Content.VALUE
             data = b"" if value is None else self._value_serde.serialize(value)
             prefix = combined_key(self._foreign_serde.serialize(key), b"")
-            for combined, hash_ in self._store.prefix_scan(prefix):
-                primary_key = self._key_serde.deserialize(primary_key_of(combined))
-                out.add(primary_key, Response(hash_, content, data).to_bytes(), timestamp)
+            if prefix not in subscribers:
+                subscribers[prefix] = self._subscribers(prefix)
+            for primary_key, hash_ in subscribers[prefix]:
+                response = Response(hash_, content, data).to_bytes()
+                out.add(primary_key, response, timestamp, position=batch.position_at(i))
         self.context.forward(out.build())
+
+    def _subscribers(self, prefix: bytes) -> list[tuple[Any, bytes | None]]:
+        """The primary keys that have subscribed to a foreign key, and their hashes."""
+        deserialize = self._key_serde.deserialize
+        return [(deserialize(primary_key_of(combined)), hash_) for combined, hash_ in self._store.prefix_scan(prefix)]
 
 
 class UnjoinedRows(Processor):
     """In the result task of a left join: the results of left rows without a foreign key, which nobody answers."""
+
+    by_key = True
 
     def __init__(self, joiner: Joiner, value_serde: Serde[Any]) -> None:
         self._joiner = joiner
         self._value_serde = value_serde
 
     def process(self, batch: Batch) -> None:
-        out = BatchBuilder()
+        out = BatchBuilder(positions=batch.positions is not None)
         olds = batch.olds or [None] * len(batch)
-        for key, new, old, timestamp in zip(batch.keys, batch.values, olds, batch.timestamps, strict=True):
+        columns = zip(batch.keys, batch.values, olds, batch.timestamps, strict=True)
+        for i, (key, new, old, timestamp) in enumerate(columns):
             row = None if new is None else LeftRow.from_bytes(new)
             if row is not None and not row.names_foreign:
                 left = self._value_serde.deserialize(row.value)
-                out.add(key, joined_or_none(self.context, self._joiner, key, left, None, timestamp), timestamp)
+                result = joined_or_none(self.context, self._joiner, key, left, None, timestamp)
+                out.add(key, result, timestamp, position=batch.position_at(i))
             elif row is None and old is not None and not LeftRow.from_bytes(old).names_foreign:
-                out.add(key, None, timestamp)
+                out.add(key, None, timestamp, position=batch.position_at(i))
         self.context.forward(out.build())
 
 
@@ -279,6 +303,8 @@ class ResponseJoin(Processor):
         join_type: inner, or left, where rows without a foreign value have a result too.
     """
 
+    at_flush = True
+
     def __init__(
         self, rows: str, result: str, joiner: Joiner, serdes: tuple[Serde[Any], Serde[Any]], join_type: JoinType
     ) -> None:
@@ -290,6 +316,7 @@ class ResponseJoin(Processor):
     def init(self, context: ProcessorContext) -> None:
         super().init(context)
         self._rows, self._results = (TableStore(context.store(name)) for name in self._stores)
+        self._serialize_key = context.store(self._stores[0]).key_serde.serialize
         self._waiting: list[Batch] = []
 
     def process(self, batch: Batch) -> None:
@@ -297,23 +324,30 @@ class ResponseJoin(Processor):
 
     def flush(self) -> None:
         waiting, self._waiting = self._waiting, []
+        if waiting:
+            self._resolve(concatenate(waiting))
+
+    def _resolve(self, batch: Batch) -> None:
         out = BatchBuilder()
-        for batch in waiting:
-            for key, data, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True):
-                response = Response.from_bytes(data)
-                stored = self._rows.get(key)
-                row = None if stored is None else LeftRow.from_bytes(stored.value)
-                if response.hash != (None if row is None else row.hash):
-                    self.context.count(CounterName.DROPPED_STALE_RESPONSE)
-                    continue
-                if response.content is Content.RETRACTION:
+        answered: set[bytes] = set()
+        stored_rows = self._rows.store.get_many(batch.keys)
+        for key, data, timestamp, stored in zip(batch.keys, batch.values, batch.timestamps, stored_rows, strict=True):
+            response = Response.from_bytes(data)
+            row = None if stored is None else LeftRow.from_bytes(stored.value)
+            if response.hash != (None if row is None else row.hash):
+                self.context.count(CounterName.DROPPED_STALE_RESPONSE)
+                continue
+            raw = self._serialize_key(key)
+            if response.content is Content.RETRACTION:
+                if raw in answered:
                     self.context.forward(out.build())
-                    out = BatchBuilder()
-                    if self._results.get(key) is None:
-                        continue
-                if stored is not None:
-                    timestamp = max(timestamp, stored.timestamp)
-                out.add(key, self._join(key, row, response, timestamp), timestamp)
+                    out, answered = BatchBuilder(), set()
+                if self._results.get(key) is None:
+                    continue
+            answered.add(raw)
+            if stored is not None:
+                timestamp = max(timestamp, stored.timestamp)
+            out.add(key, self._join(key, row, response, timestamp), timestamp)
         self.context.forward(out.build())
 
     def _join(self, key: Any, row: LeftRow | None, response: Response, timestamp: int) -> Any:

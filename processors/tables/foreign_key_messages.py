@@ -21,8 +21,12 @@ The stores that hold these::
 """
 
 import struct
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from millpond.errors import SerdeError
 from millpond.stores.layouts import Layout
@@ -42,6 +46,10 @@ _LEFT_VALUE: Final = 1 + HASH_SIZE
 _LENGTH = struct.Struct(">I")
 _PARTITION = struct.Struct(">i")
 _HASH = struct.Struct(">QQ")
+
+_WORTH_COLUMNS: Final = 16
+_TOGETHER: Final = 1024
+"""How many values are hashed together; each takes as much memory as the longest."""
 
 _MASK = (1 << 64) - 1
 _SEED = 104729
@@ -83,8 +91,8 @@ class Content(IntEnum):
     """No foreign value either, but that matters only if there is a result."""
 
 
-_INSTRUCTIONS: Final = frozenset(Instruction)
-_CONTENTS: Final = frozenset(Content)
+_INSTRUCTIONS: Final = {int(instruction): instruction for instruction in Instruction}
+_CONTENTS: Final = {int(content): content for content in Content}
 
 
 class Subscription(NamedTuple):
@@ -122,7 +130,7 @@ class Subscription(NamedTuple):
         if end < rest or data[1] not in _INSTRUCTIONS:
             raise SerdeError(f"{data[:40]!r} is no subscription of a foreign-key join; what wrote it?")
         partition = _PARTITION.unpack_from(data, end)[0] if version else None
-        return cls(data[2:rest] or None, Instruction(data[1]), data[rest:end], partition)
+        return cls(data[2:rest] or None, _INSTRUCTIONS[data[1]], data[rest:end], partition)
 
 
 class Response(NamedTuple):
@@ -156,7 +164,7 @@ class Response(NamedTuple):
             )
         if len(data) < rest or data[1] not in _CONTENTS:
             raise SerdeError(f"{data[:40]!r} is no response of a foreign-key join; what wrote it?")
-        return cls(data[2:rest] or None, Content(data[1]), data[rest:])
+        return cls(data[2:rest] or None, _CONTENTS[data[1]], data[rest:])
 
 
 class LeftRow(NamedTuple):
@@ -234,19 +242,60 @@ def murmur3_128(data: bytes) -> bytes:
     return _HASH.pack(h1, (h2 + h1) & _MASK)
 
 
-def _rotl(value: int, bits: int) -> int:
+def murmur3_128_many(values: Sequence[bytes]) -> list[bytes]:
+    """``murmur3_128`` of many values, in their order; quicker together if they are more than a few.
+
+    >>> murmur3_128_many([b"hello"] * 20)[19].hex()
+    '30bfb4f39919e764566aea857401d1c6'
+    """
+    if len(values) < _WORTH_COLUMNS:
+        return list(map(murmur3_128, values))
+    lengths = np.fromiter(map(len, values), np.uint64, len(values))
+    longest_first = (-lengths.astype(np.int64)).argsort(kind="stable")
+    hashes = np.empty((len(values), 2), "<u8")
+    for start in range(0, len(values), _TOGETHER):
+        rows = longest_first[start : start + _TOGETHER]
+        hashes[rows] = _hashed([values[i] for i in rows.tolist()], lengths[rows])
+    raw = hashes.astype(">u8").tobytes()
+    return [raw[at : at + HASH_SIZE] for at in range(0, len(raw), HASH_SIZE)]
+
+
+def _hashed(values: Sequence[bytes], lengths: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """Two numbers for each value; the values come longest first."""
+    blocks = len(values[0]) // 16 + 1
+    padded = b"".join([value.ljust(blocks * 16, b"\0") for value in values])
+    words = np.frombuffer(padded, "<u8").reshape(len(values), blocks, 2).astype(np.uint64)
+    whole = (lengths // np.uint64(16)).astype(np.int64)
+    h1 = np.full(len(values), _SEED, np.uint64)
+    h2 = h1.copy()
+    for block in range(blocks - 1):
+        some = int(np.count_nonzero(whole > block))
+        k1, k2 = words[:some, block, 0], words[:some, block, 1]
+        h1[:some] = (_rotl(h1[:some] ^ _mix1(k1), 27) + h2[:some]) * 5 + 0x52DCE729
+        h2[:some] = (_rotl(h2[:some] ^ _mix2(k2), 31) + h1[:some]) * 5 + 0x38495AB5
+    rest = words[np.arange(len(values)), whole]
+    h1 = (h1 ^ _mix1(rest[:, 0])) ^ lengths
+    h2 = (h2 ^ _mix2(rest[:, 1])) ^ lengths
+    h1 = h1 + h2
+    h2 = h2 + h1
+    h1, h2 = _finalized(h1), _finalized(h2)
+    h1 = h1 + h2
+    return np.column_stack((h1, h2 + h1))
+
+
+def _rotl(value: Any, bits: int) -> Any:
     return ((value << bits) | (value >> (64 - bits))) & _MASK
 
 
-def _mix1(k1: int) -> int:
+def _mix1(k1: Any) -> Any:
     return (_rotl((k1 * _C1) & _MASK, 31) * _C2) & _MASK
 
 
-def _mix2(k2: int) -> int:
+def _mix2(k2: Any) -> Any:
     return (_rotl((k2 * _C2) & _MASK, 33) * _C1) & _MASK
 
 
-def _finalized(value: int) -> int:
+def _finalized(value: Any) -> Any:
     value = ((value ^ (value >> 33)) * 0xFF51AFD7ED558CCD) & _MASK
     value = ((value ^ (value >> 33)) * 0xC4CEB9FE1A85EC53) & _MASK
     return value ^ (value >> 33)

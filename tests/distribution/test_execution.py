@@ -14,6 +14,7 @@ from millpond.processors import (
     Consumed,
     EmitStrategy,
     Grouped,
+    Materialized,
     Produced,
     Repartitioned,
     StreamsBuilder,
@@ -22,11 +23,14 @@ from millpond.processors import (
     Topology,
     TopologyDriver,
 )
+from millpond.processors.distribution import exchange, execution
 from millpond.processors.distribution.exchange import Blob, BlobWriter, Run, completion_blobs, gather
 from millpond.processors.distribution.execution import Decoder, Outputs, run_blobs, run_split
 from millpond.processors.distribution.partitions import partition_of
 from millpond.processors.distribution.plan import Plan, make_plan
 from millpond.processors.distribution.router import Route, Router, TaskNumbers
+from millpond.processors.runtime import lookup_order
+from millpond.processors.runtime.time_order import merge
 from millpond.stores.memory import MemoryBackend
 from millpond.stores.serdes import INT64, STRING
 from millpond.stores.transaction import Transaction
@@ -233,3 +237,47 @@ def test_topics_are_derived_if_state_took_part_in_what_they_carry() -> None:
     words, counts, updates = update_counts().subtopologies
     assert words.sinks.keys() | counts.sinks.keys() == words.internal_topics
     assert words.derived_topics == counts.derived_topics == updates.derived_topics == counts.sinks.keys()
+
+
+def joined_tables() -> Topology:
+    builder = StreamsBuilder()
+    left, right = (builder.table(topic, TEXT, Materialized(topic)) for topic in ("left", "right"))
+    left.outer_join(right, lambda one, other: f"{one}/{other}").to("out", Produced("string", "string"))
+    return builder.build()
+
+
+def test_inputs_in_longer_runs_give_the_same_in_windows_and_sections_of_any_size(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made, plan = joined_tables(), make_plan(joined_tables(), "out", 1)
+    ((part,),) = plan.stages
+    rng = random.Random(3)
+    inputs: dict[str, Records] = {
+        topic: [(rng.choice("abcdefgh"), str(at), at + rng.randrange(9)) for at in range(200)] for topic in part.sources
+    }
+    with TopologyDriver(made) as driver:
+        for topic, run in merge({topic: Batch(*map(list, zip(*some, strict=True))) for topic, some in inputs.items()}):
+            for row in run.rows():
+                driver.pipe_batch(topic, row)
+        expected = [tuple(record) for record in driver.read("out")]
+    for window, section in ((1 << 18, 1 << 16), (50, 1 << 16), (7, 32), (1 << 18, 1)):
+        for module in (exchange, execution):
+            monkeypatch.setattr(module, "WINDOW_ROWS", window)
+        monkeypatch.setattr(lookup_order, "SECTION", section)
+        task = Task(part, {name: spec.open(Transaction(MemoryBackend())) for name, spec in part.stores.items()})
+        decoders = {topic: Decoder(topic, STRING, STRING) for topic in part.sources}
+        outputs = list(run_blobs(task, _blobs(list(inputs.values())), decoders, lambda: 0))
+        found = [output.batches["out"] for output in outputs if "out" in output.batches]
+        records = [row for batch in found for row in zip(batch.keys, batch.values, batch.timestamps, strict=True)]
+        assert records == expected
+        assert len(found) > 1 or (window, section) != (7, 32)
+
+
+def _blobs(inputs: list[Records]) -> list[Blob]:
+    writer, blobs = BlobWriter(0), list[Blob]()
+    for number, records in enumerate(inputs):
+        keys, values, times = zip(*records, strict=True)
+        columns = [pa.array(map(str.encode, column), pa.binary()) for column in (keys, values)]
+        table = pa.table([*columns, pa.array(times, pa.int64())], ["key", "value", "timestamp"])
+        blobs += writer.cut(table, 0, number)
+    return blobs

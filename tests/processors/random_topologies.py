@@ -253,9 +253,11 @@ def programs(operators: list[str], most: int = 6) -> st.SearchStrategy[list[Step
     return st.lists(st.tuples(st.sampled_from(operators), numbers, numbers, numbers), max_size=most)
 
 
-def histories() -> st.SearchStrategy[list[tuple[str, list[tuple[Any, Any, int]]]]]:
-    """Runs of records, each of one source topic; times jump back and forth."""
+def histories(
+    topics: tuple[str, ...] = SOURCES, latest: int = 25
+) -> st.SearchStrategy[list[tuple[str, list[tuple[Any, Any, int]]]]]:
+    """Runs of records, each of one of the topics; times up to the latest jump back and forth."""
     record = st.tuples(
-        st.sampled_from(["a", "b", "c", "a", None]), st.sampled_from(["x", "yy", "zzz", None]), st.integers(0, 25)
+        st.sampled_from(["a", "b", "c", "a", None]), st.sampled_from(["x", "yy", "zzz", None]), st.integers(0, latest)
     )
-    return st.lists(st.tuples(st.sampled_from(SOURCES), st.lists(record, min_size=1, max_size=7)), max_size=8)
+    return st.lists(st.tuples(st.sampled_from(topics), st.lists(record, min_size=1, max_size=7)), max_size=8)

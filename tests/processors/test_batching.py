@@ -6,8 +6,17 @@ from hypothesis import HealthCheck, assume, given, reject, settings
 from hypothesis import strategies as st
 
 from millpond.errors import TopologyError
-from millpond.processors import StreamsBuilder, Topology, TopologyDriver
-from tests.processors.random_topologies import NO_REPARTITION, OPERATORS, RandomTopology, Step, histories, programs
+from millpond.processors import Batch, StreamsBuilder, Topology, TopologyDriver
+from millpond.processors.runtime.time_order import merge
+from tests.processors.random_topologies import (
+    NO_REPARTITION,
+    OPERATORS,
+    SOURCES,
+    RandomTopology,
+    Step,
+    histories,
+    programs,
+)
 
 History = list[tuple[str, list[tuple[Any, Any, int]]]]
 
@@ -66,6 +75,55 @@ def test_so_it_does_where_paths_part_and_meet_and_share_stores(program: list[Ste
     topology = build(program)
     assume(ordered(topology))
     assert _outputs(topology, history, False) == _outputs(topology, history, True)
+
+
+def _at_once(topology: Topology, micro_batches: list[History]) -> Any:
+    with TopologyDriver(topology) as driver:
+        for history in micro_batches:
+            driver.pipe_inputs(_inputs(topology, history))
+        return {topic: driver.read(topic) for topic in topology.sinks}, driver.counters
+
+
+def _one_by_one(topology: Topology, micro_batches: list[History]) -> Any:
+    with TopologyDriver(topology) as driver:
+        for history in micro_batches:
+            for topic, run in merge(_inputs(topology, history)):
+                for row in run.rows():
+                    driver.pipe_batch(topic, row)
+        return {topic: driver.read(topic) for topic in topology.sinks}, driver.counters
+
+
+def _inputs(topology: Topology, history: History) -> dict[str, Batch]:
+    records = {topic: [record for other, some in history if other == topic for record in some] for topic in SOURCES}
+    in_order = [topic for part in topology.subtopologies for topic in part.sources]
+    return {topic: Batch(*map(list, zip(*records[topic], strict=True))) for topic in in_order if records[topic]}
+
+
+BY_KEY = ["join_tables", "join_histories", "join_table", "table_filter", "table_map_values", "table_to_stream"]
+ALTERNATING = histories(("stream-0", "stream-1", "table-0", "table-1"), latest=18)
+
+
+@thorough
+@given(programs(BY_KEY * 4 + NO_REPARTITION), st.lists(ALTERNATING, max_size=3))
+def test_inputs_that_are_taken_in_longer_runs_give_what_their_records_give(
+    program: list[Step], micro_batches: list[History]
+) -> None:
+    topology = build(program)
+    assume(ordered(topology) and not any(operator == "suppress" for operator, *_ in program))
+    assert _at_once(topology, micro_batches) == _one_by_one(topology, micro_batches)
+
+
+@settings(thorough, max_examples=100)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(BY_KEY), *[st.sampled_from([0, 1])] * 2, st.integers(0, 2)), min_size=1, max_size=3
+    ),
+    st.lists(ALTERNATING, min_size=1, max_size=2),
+)
+def test_so_do_joins_of_the_inputs_themselves(program: list[Step], micro_batches: list[History]) -> None:
+    topology = build(program)
+    assume(ordered(topology))
+    assert _at_once(topology, micro_batches) == _one_by_one(topology, micro_batches)
 
 
 @given(st.integers(1, 5))

@@ -4,6 +4,8 @@ import struct
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from millpond.errors import SerdeError
 from millpond.processors.tables.foreign_key_messages import (
@@ -14,6 +16,7 @@ from millpond.processors.tables.foreign_key_messages import (
     Subscription,
     combined_key,
     murmur3_128,
+    murmur3_128_many,
     primary_key_of,
 )
 from tests.golden.loader import cases
@@ -24,6 +27,12 @@ RECORDED: dict[str, Any] = next(case.content for case in cases(None) if case.id 
 @pytest.mark.parametrize("row", RECORDED["murmur3_128"], ids=lambda row: repr(row["value"]))
 def test_the_hash_of_a_left_value_is_that_of_kafka_streams(row: dict[str, Any]) -> None:
     assert struct.unpack(">qq", murmur3_128(row["value"].encode())) == (row["hash0"], row["hash1"])
+
+
+@given(st.lists(st.binary(max_size=70), max_size=40), st.sampled_from([0, 15, 16, 1030]))
+def test_many_hashes_are_those_of_the_values_alone(values: list[bytes], more: int) -> None:
+    values = [*values, *(bytes([i % 256]) * (i % 50) for i in range(more))]
+    assert murmur3_128_many(values) == list(map(murmur3_128, values))
 
 
 @pytest.mark.parametrize("row", RECORDED["combined_key"], ids=lambda row: repr(row["fk"]))

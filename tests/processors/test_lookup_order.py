@@ -230,21 +230,26 @@ def batches(inputs: Mapping[str, Records]) -> dict[str, Batch]:
     return {topic: Batch(*map(list, zip(*records, strict=True))) for topic, records in inputs.items() if records}
 
 
-def at_once(made: Topology, inputs: Iterable[dict[str, Batch]]) -> Any:
-    with TopologyDriver(made) as driver:
+def at_once(made: Topology, inputs: Iterable[dict[str, Batch]], **options: Any) -> Any:
+    with TopologyDriver(made, **options) as driver:
         for micro_batch in inputs:
             driver.pipe_inputs(micro_batch)
-        return {topic: driver.read(topic) for topic in made.sinks}, driver.counters
+        return results(made, driver)
 
 
-def one_by_one(made: Topology, inputs: Iterable[dict[str, Batch]]) -> Any:
-    with TopologyDriver(made) as driver:
+def one_by_one(made: Topology, inputs: Iterable[dict[str, Batch]], **options: Any) -> Any:
+    with TopologyDriver(made, **options) as driver:
         for micro_batch in inputs:
             in_order = {topic: micro_batch[topic] for topic in made.sources if topic in micro_batch}
             for topic, run in merge(in_order):
                 for row in run.rows():
                     driver.pipe_batch(topic, row)
-        return {topic: driver.read(topic) for topic in made.sinks}, driver.counters
+        return results(made, driver)
+
+
+def results(made: Topology, driver: TopologyDriver) -> Any:
+    """The records of each sink, the counters and, in any order, the dead letters."""
+    return {topic: driver.read(topic) for topic in made.sinks}, driver.counters, sorted(map(repr, driver.dead_letters))
 
 
 def micro_batches(topics: Iterable[str]) -> st.SearchStrategy[list[dict[str, Records]]]:
@@ -330,3 +335,72 @@ def test_what_would_take_history_away_comes_in_its_turn() -> None:
         "events": [("a", at, 2 * at + 1) for at in range(9)],
     }
     assert len(runs(topology(one_join(3)), inputs)) == 18
+
+
+def test_what_a_cache_holds_back_comes_in_the_order_of_its_keys() -> None:
+    made = topology(cached)
+    inputs = batches({"events": [("a", 1, 0), ("b", 2, 2)], "table": [("b", 3, 1), ("a", 4, 3), ("b", 5, 4)]})
+    assert [record[:2] for record in at_once(made, [inputs])[0]["out"]][-2:] == [("b", [5, 2]), ("a", [4, 1])]
+
+
+def by_foreign_key(kind: str) -> Topology:
+    builder = StreamsBuilder(key_serde="string", value_serde="string")
+    orders, customers = builder.table("orders"), builder.table("customers")
+    join = {"inner": orders.join, "left": orders.left_join}[kind]
+    joined = join(customers, pair, Materialized("joined", value_serde=MSGPACK), foreign_key=lambda order: order or None)
+    joined.to("out")
+    return builder.build()
+
+
+@pytest.mark.parametrize("backend", ["memory", "lmdb", "rocksdb"])
+@pytest.mark.parametrize("kind", ["inner", "left"])
+def test_a_foreign_key_join_gives_what_it_gives_where_its_inputs_alternate(
+    kind: str, backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order = st.tuples(st.sampled_from("xyz"), st.sampled_from(["a", "b", "c", "", None]), st.integers(0, 30))
+    customer = st.tuples(st.sampled_from("abc"), st.sampled_from(["Ada", "Ben", None]), st.integers(0, 30))
+    both = st.fixed_dictionaries({"orders": st.lists(order, max_size=12), "customers": st.lists(customer, max_size=12)})
+    made = by_foreign_key(kind)
+
+    @settings(max_examples=40 if backend == "memory" else 8, deadline=None)
+    @given(st.lists(both, max_size=3))
+    def check(inputs: list[dict[str, Any]]) -> None:
+        given_ = list(map(batches, inputs))
+        longer = at_once(made, given_, backend=backend)
+        with monkeypatch.context() as patch:
+            patch.setattr(Task, "regroup", None)
+            assert longer == at_once(made, given_, backend=backend)
+
+    check()
+
+
+def odd_pair(left: Any, right: Any) -> Any:
+    if left == 3 or right == 4:
+        raise ValueError("bad pair")
+    return [left, right]
+
+
+def failing_tables(builder: StreamsBuilder) -> None:
+    left, right = table(builder), table(builder, "events", 1000)
+    joined = left.outer_join(right, odd_pair)
+    joined.filter(lambda key, value: value[0] // (value[1] or 1) > 0).to("out")
+
+
+def failing_stream(builder: StreamsBuilder) -> None:
+    stream(builder).map_values(lambda value: 6 // value).left_join(table(builder), odd_pair).to("out")
+
+
+@pytest.mark.parametrize("build", [failing_tables, failing_stream])
+@pytest.mark.parametrize("policy", ["skip", "dead-letter"])
+def test_a_record_for_which_a_function_fails_is_left_out_wherever_it_comes(
+    build: Callable[[StreamsBuilder], None], policy: str
+) -> None:
+    made = topology(build)
+
+    @settings(max_examples=60, deadline=None)
+    @given(micro_batches(made.sources))
+    def check(inputs: list[dict[str, Records]]) -> None:
+        given_ = list(map(batches, inputs))
+        assert at_once(made, given_, on_error=policy) == one_by_one(made, given_, on_error=policy)
+
+    check()
