@@ -113,12 +113,12 @@ class Run(NamedTuple):
     Attributes:
         input: which one.
         records: the records, keys and values as they traveled, with positions where they are taken out of order.
-        settled: whether every record before the last one in that order has been taken.
+        settled: whether every record before the last one in that order has been taken; None where they come in order.
     """
 
     input: int
     records: Records
-    settled: bool = True
+    settled: bool | None = None
 
 
 def is_complete(blobs: Iterable[Blob]) -> bool:

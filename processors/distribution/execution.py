@@ -181,7 +181,7 @@ def run_blobs(
         topic = topics[run.input]
         task.process(topic, decoders[topic].decode(run.records))
         waiting += len(run.records)
-        if run.settled:
+        if run.settled or (run.settled is None and waiting >= WINDOW_ROWS):
             task.settle()
         if waiting >= WINDOW_ROWS:
             waiting = 0

@@ -4,7 +4,7 @@ Rule of this module: what processors do is known only from what they say of them
 attributes after it). Where that is not enough, a node is not in the region.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from itertools import combinations
 from typing import TypeAlias
 
@@ -22,14 +22,16 @@ class KeyedRegion:
     Args:
         part: the sub-topology.
         processors: its processors, initialized.
+        gathering: the nodes that gather, which restore the order of what they get by themselves.
 
     Attributes:
         nodes: the names of the nodes in the region, sources included; no other node uses one of their stores.
         timed: the nodes that see records only under their own timestamps.
     """
 
-    def __init__(self, part: Subtopology, processors: Mapping[str, Processor]) -> None:
+    def __init__(self, part: Subtopology, processors: Mapping[str, Processor], gathering: Collection[str] = ()) -> None:
         self._part = part
+        self._gathering = gathering
         self._processors = processors
         self.timed: set[str] = set()
         for node in part.nodes.values():
@@ -57,16 +59,21 @@ class KeyedRegion:
         return set(self._part.nodes[name].stores) - self._processors[name].looks_up.keys()
 
     def gates(self) -> list[list[Edge]] | None:
-        """The ways out of the region: those of each gate, which restores one order; None if two need a common one."""
+        """The ways out of the region: those of each gate, which restores one order.
+
+        None if two need a common one, or if one would come between the region and a node that gathers: behind a gate,
+        what is made of one record no longer comes in its order.
+        """
         edges: dict[tuple[str, str], list[Edge]] = {}
         for name in self._part.nodes:
             for child in self._part.nodes[name].children if name in self.nodes else ():
-                if child not in self.nodes:
+                if child not in self.nodes and child not in self._gathering:
                     node = self._part.nodes[child]
                     behind = ("topic", node.topic) if isinstance(node, SinkNode) else ("node", child)
                     edges.setdefault(behind, []).append((name, child))
         claims = [set().union(*(self._claims(child) for _, child in gate)) for gate in edges.values()]
-        if any(one & other for one, other in combinations(claims, 2)):
+        gathering = {("node", name) for name in self._gathering}
+        if any(one & other for one, other in combinations((gathering, *claims), 2)):
             return None
         return list(edges.values())
 

@@ -10,7 +10,7 @@ What keys share is time: a store with a history forgets by it, and refuses what 
 difference, the order stays as it is.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Final, Self
@@ -110,9 +110,22 @@ class LookupOrder:
     plain_keys: bool
 
     @classmethod
-    def of(cls, part: Subtopology, processors: Mapping[str, Processor], stores: Mapping[str, Any]) -> Self | None:
-        """The order for a task of ``part``; None if its inputs have to alternate as they do."""
-        region = KeyedRegion(part, processors)
+    def of(
+        cls,
+        part: Subtopology,
+        processors: Mapping[str, Processor],
+        stores: Mapping[str, Any],
+        gathering: Collection[str] = (),
+    ) -> Self | None:
+        """The order for a task of ``part``; None if its inputs have to alternate as they do.
+
+        Args:
+            part: the sub-topology.
+            processors: its processors, initialized.
+            stores: its stores.
+            gathering: the nodes that gather, and so restore the order by themselves.
+        """
+        region = KeyedRegion(part, processors, gathering)
         gates = region.gates()
         if gates is None:
             return None

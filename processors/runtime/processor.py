@@ -8,7 +8,7 @@ part of the changelog and comes back after a restart.
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Final, NoReturn
+from typing import Any, ClassVar, Final, NoReturn, TypeVar
 
 from millpond.errors import TopologyError
 from millpond.processors.runtime.batch import Batch
@@ -18,6 +18,8 @@ from millpond.processors.runtime.failures import FailurePolicy, Place, failure, 
 from millpond.processors.runtime.kept_time import KeptTime
 from millpond.processors.runtime.punctuation import Punctuation, PunctuationType, Punctuator, Scheduler
 from millpond.stores.times import Duration, to_millis
+
+_Shared = TypeVar("_Shared")
 
 _NOT_ALONE: Final = (
     "correct it and restart; on_error cannot leave out single records here, because what had been done with them when "
@@ -34,6 +36,7 @@ class ProcessorContext:
         counters: what the task counts, by name; dropped and late records are counted here, not raised.
         separable: whether a whole batch may go to one child after another. If not, a processor that uses
             ``forward_to`` must keep the order of records across children; ``forward`` does so by itself.
+        gathers: whether this processor, which knows how to (``Processor.gathers``), keeps what comes until ``settle``.
     """
 
     def __init__(
@@ -48,6 +51,8 @@ class ProcessorContext:
         scheduler: Scheduler,
         topics: Sequence[str],
         policy: FailurePolicy,
+        shared: dict[str, Any],
+        gathers: bool,
     ) -> None:
         self.node = node
         self.task_id = task_id
@@ -60,6 +65,8 @@ class ProcessorContext:
         self._schedules = 0
         self._place = Place(node, task_id, tuple(topics))
         self._policy = policy
+        self._shared = shared
+        self.gathers = gathers
 
     def _connect(self, children: Sequence[tuple[str, "Processor"]]) -> None:
         self._by_name = {name: child.process for name, child in children}
@@ -90,6 +97,13 @@ class ProcessorContext:
                 f"processor {self.node!r} asked for store {name!r}, which is not connected to it; "
                 f"connected: {sorted(self._stores) or 'none'}. Name it where the processor is added"
             ) from None
+
+    def shared(self, name: str, make: Callable[[], _Shared]) -> _Shared:
+        """What processors of one task share beside stores: the first that asks for ``name`` makes it."""
+        if name not in self._shared:
+            self._shared[name] = make()
+        made: _Shared = self._shared[name]
+        return made
 
     def forward(self, batch: Batch) -> None:
         """Pass records to all children.
@@ -297,6 +311,17 @@ class Processor(ABC):
     (``millpond.processors.runtime.lookup_order``).
     """
 
+    keeps_positions: ClassVar[bool] = False
+    """Whether it forwards at once, and at most one record for each, with the positions of those that came."""
+
+    gathers: ClassVar[bool] = False
+    """Whether it can keep what comes until ``settle``, and process it then in the order of positions, together with all
+    that came to others that use its stores; records of one position as they came.
+
+    It does so if ``context.gathers``: where the graph does not allow it, everything is processed as it comes
+    (``millpond.processors.runtime.gathering``).
+    """
+
     context: ProcessorContext
 
     def init(self, context: ProcessorContext) -> None:
@@ -313,6 +338,9 @@ class Processor(ABC):
         By default they become Python objects first. An override is for processors that need none.
         """
         self.process(columns.to_batch())
+
+    def settle(self) -> None:
+        """Process what was kept, if ``context.gathers``: nothing that comes before it is still on its way."""
 
     def flush(self) -> None:
         """Called before each commit, parents before children: forward what was held back, store what must last.

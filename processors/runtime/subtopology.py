@@ -3,7 +3,7 @@
 Records travel between parts only through internal (repartition) topics.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -40,39 +40,42 @@ class Subtopology:
         """The sink nodes by topic."""
         return {node.topic: node for node in self.nodes.values() if isinstance(node, SinkNode)}
 
-    def separable(self, name: str) -> bool:
+    def separable(self, name: str, ends: Collection[str] = ()) -> bool:
         """Whether a whole batch may go to the children of ``name`` one after another.
 
         True if that gives the same results as record by record: no two children lead to the same node, use the same
         store or write the same topic, and no child uses a store that is also used below it. What happens within one
-        child's part of the graph does not matter.
+        child's part of the graph does not matter, nor what happens from ``ends`` on, which know the order by positions.
         """
         taken: set[tuple[str, str]] = set()
         for child in self.nodes[name].children:
-            claims = self.claims(child)
-            if taken & claims or not self.takes_whole(child):
+            claims = self.claims(child, ends)
+            if taken & claims or not (child in ends or self.takes_whole(child, ends)):
                 return False
             taken |= claims
         return True
 
-    def takes_whole(self, name: str) -> bool:
-        """Whether ``name`` may see a whole batch before the nodes below it: none of those uses one of its stores."""
-        below = set().union(*map(self.claims, self.nodes[name].children))
+    def takes_whole(self, name: str, ends: Collection[str] = ()) -> bool:
+        """Whether ``name`` may see a whole batch before the nodes below it, up to ``ends``: none uses its stores."""
+        below = set().union(*(self.claims(child, ends) for child in self.nodes[name].children))
         return below.isdisjoint(("store", store) for store in self.nodes[name].stores)
 
-    def claims(self, name: str) -> set[tuple[str, str]]:
-        """What only ``name`` and the nodes below it may touch if a batch is to pass through them whole."""
+    def claims(self, name: str, ends: Collection[str] = ()) -> set[tuple[str, str]]:
+        """What only ``name`` and the nodes below it, up to ``ends``, may touch if a batch is to pass them whole."""
         claims: set[tuple[str, str]] = set()
         waiting = [name]
         while waiting:
             node = self.nodes[waiting.pop()]
-            if ("node", node.name) not in claims:
-                claims.add(("node", node.name))
-                claims.update(("store", store) for store in node.stores)
-                if isinstance(node, SinkNode):
-                    claims.add(("topic", node.topic))
+            if node.name not in ends and ("node", node.name) not in claims:
+                claims |= self.own_claims(node.name)
                 waiting.extend(node.children)
         return claims
+
+    def own_claims(self, name: str) -> set[tuple[str, str]]:
+        """What ``name`` itself touches."""
+        node = self.nodes[name]
+        claims = {("node", name), *(("store", store) for store in node.stores)}
+        return claims | {("topic", node.topic)} if isinstance(node, SinkNode) else claims
 
 
 def connected_parts(

@@ -9,6 +9,7 @@ from millpond.processors.runtime.batch import Batch
 from millpond.processors.runtime.columns import Columns, Records
 from millpond.processors.runtime.failures import FailurePolicy
 from millpond.processors.runtime.gate import Gate
+from millpond.processors.runtime.gathering import gathering_nodes
 from millpond.processors.runtime.keyed_region import Edge
 from millpond.processors.runtime.lookup_order import LookupOrder
 from millpond.processors.runtime.nodes import Node, ProcessorNode, SinkNode, SourceNode
@@ -84,11 +85,16 @@ class Task:
         self._stream_time = -1
         self._outputs: dict[str, list[Records]] = {topic: [] for topic in subtopology.sinks}
         self._processors = {name: self._make(node) for name, node in subtopology.nodes.items()}
+        self._gathering = gathering_nodes(subtopology, self._processors)
+        self._arrived = 0
+        self._shared: dict[str, Any] = {}
         self._sources = {topic: self._processors[node.name] for topic, node in subtopology.sources.items()}
         for name, node in subtopology.nodes.items():
             self._processors[name].init(self._context(node, stores))
         self._scheduler.start()
-        self._order = LookupOrder.of(subtopology, self._processors, stores) if len(subtopology.sources) > 1 else None
+        self._order = None
+        if len(subtopology.sources) > 1:
+            self._order = LookupOrder.of(subtopology, self._processors, stores, self._gathering)
         self._gates = [] if self._order is None else [self._gate(edges) for edges in self._order.gates]
 
     def _make(self, node: Node) -> Processor:
@@ -101,7 +107,8 @@ class Task:
 
     def _context(self, node: Node, stores: Mapping[str, Any]) -> ProcessorContext:
         children = [(child, self._processors[child]) for child in node.children]
-        separable = self.subtopology.separable(node.name) or all(child.at_flush for _, child in children)
+        whole = self.subtopology.separable(node.name, self._gathering)
+        separable = whole or all(child.at_flush for _, child in children)
         return self._context_with(node, {name: stores[name] for name in node.stores}, children, separable)
 
     def _context_with(
@@ -118,13 +125,15 @@ class Task:
             self._scheduler,
             tuple(self.subtopology.sources),
             self._policy,
+            self._shared,
+            node.name in self._gathering,
         )
 
     def _gate(self, edges: Sequence[Edge]) -> Gate:
         """A gate on edges that lead to one node, or to sinks of one topic, which are alike."""
         behind = edges[0][1]
         node = self.subtopology.nodes[behind]
-        whole = self._processors[behind].at_flush or self.subtopology.takes_whole(behind)
+        whole = self._processors[behind].at_flush or self.subtopology.takes_whole(behind, self._gathering)
         gate = Gate(self._context_with(node, {}, [(behind, self._processors[behind])], whole))
         for parent, child in edges:
             self._processors[parent].context.put_between(child, gate)
@@ -152,9 +161,12 @@ class Task:
             source = self._sources[topic]
         except KeyError:
             raise TopologyError(f"task {self.task_id} reads {sorted(self._sources)}, not {topic!r}") from None
+        if self._gathering:
+            records = self._positioned(records.to_batch())
         if self._scheduler.follows_stream_time:
             for row in records.to_batch().rows():
                 source.process(row)
+                self.settle()
                 self._stream_time = max(self._stream_time, row.timestamps[0])
                 self._scheduler.advance(PunctuationType.STREAM_TIME, self._stream_time)
         elif isinstance(records, Columns):
@@ -162,16 +174,29 @@ class Task:
         else:
             source.process(records)
 
+    def _positioned(self, batch: Batch) -> Batch:
+        """Stream records with their places, or as they are, or among all that have come since the task settled."""
+        if batch.positions is not None:
+            return batch
+        start = self._arrived
+        self._arrived += len(batch)
+        positions = list(range(start, self._arrived))
+        return Batch(batch.keys, batch.values, batch.timestamps, batch.olds, batch.latest, positions)
+
     def settle(self) -> None:
         """Let results go on that were made of batches with positions, in the order of these.
 
         Called when no position before the last one is missing, and before anything else but ``process``.
         """
+        self._arrived = 0
         for gate in self._gates:
             gate.release()
+        for name in self._gathering:
+            self._processors[name].settle()
 
     def punctuate(self, wall_clock: int) -> None:
         """Fire what is due at ``wall_clock``, int milliseconds."""
+        self.settle()
         self._scheduler.advance(PunctuationType.WALL_CLOCK_TIME, wall_clock)
 
     def complete(self) -> None:
@@ -194,6 +219,7 @@ class Task:
         >>> [batch.values for batch in task.take()["in-order"]]
         [['3.10', '3.20']]
         """
+        self.settle()
         for processor in self._processors.values():
             # What a parent held back until its flush has to be there before a child lets everything go.
             _step(processor, processor.flush)
@@ -201,6 +227,7 @@ class Task:
 
     def flush(self) -> None:
         """Let every processor forward what it held back; called before the stores are committed."""
+        self.settle()
         for processor in self._processors.values():
             _step(processor, processor.flush)
 

@@ -22,6 +22,7 @@ class StreamFilter(Processor):
     repeatable = True
     by_key = True
     keeps_records = True
+    keeps_positions = True
 
     def __init__(self, predicate: Predicate, wanted: bool = True) -> None:
         self._predicate = predicate
@@ -36,13 +37,15 @@ class StreamMap(Processor):
     """Replaces each record with the pair ``mapper(key, value)``."""
 
     repeatable = True
+    keeps_positions = True
 
     def __init__(self, mapper: Callable[[Any, Any], tuple[Any, Any]]) -> None:
         self._mapper = mapper
 
     def process(self, batch: Batch) -> None:
         pairs = list(map(self._mapper, batch.keys, batch.values))
-        self.context.forward(Batch([key for key, _ in pairs], [value for _, value in pairs], batch.timestamps))
+        keys, values = [key for key, _ in pairs], [value for _, value in pairs]
+        self.context.forward(Batch(keys, values, batch.timestamps, positions=batch.positions))
 
 
 class StreamMapValues(Processor):
@@ -51,6 +54,7 @@ class StreamMapValues(Processor):
     repeatable = True
     by_key = True
     keeps_records = True
+    keeps_positions = True
 
     def __init__(self, mapper: Callable[..., Any]) -> None:
         self._mapper = mapper
@@ -103,12 +107,14 @@ class StreamSelectKey(Processor):
     """Replaces each key with ``selector(key, value)``."""
 
     repeatable = True
+    keeps_positions = True
 
     def __init__(self, selector: Callable[[Any, Any], Any]) -> None:
         self._selector = selector
 
     def process(self, batch: Batch) -> None:
-        self.context.forward(Batch(list(map(self._selector, batch.keys, batch.values)), batch.values, batch.timestamps))
+        keys = list(map(self._selector, batch.keys, batch.values))
+        self.context.forward(Batch(keys, batch.values, batch.timestamps, positions=batch.positions))
 
 
 class StreamPeek(Processor):
@@ -116,6 +122,7 @@ class StreamPeek(Processor):
 
     repeatable = True
     keeps_records = True
+    keeps_positions = True
 
     def __init__(self, action: Callable[[Any, Any], object]) -> None:
         self._action = action
@@ -131,6 +138,7 @@ class StreamPass(Processor):
 
     by_key = True
     keeps_records = True
+    keeps_positions = True
 
     def process(self, batch: Batch) -> None:
         self.context.forward(batch)
@@ -149,6 +157,7 @@ class StreamBranch(Processor):
     repeatable = True
     by_key = True
     keeps_records = True
+    keeps_positions = True
 
     def __init__(self, branches: Sequence[tuple[Predicate, str]]) -> None:
         self._branches = branches

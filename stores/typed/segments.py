@@ -50,6 +50,20 @@ class Segments:
             raise CorruptStoreError(f"store {store.name!r} has segments of {self._interval} ms; restore the store")
         self._live = set(self._find())
 
+    @property
+    def retention(self) -> int:
+        """How long rows stay, in milliseconds."""
+        return self._retention
+
+    @property
+    def interval(self) -> int:
+        """How long a segment is, in milliseconds."""
+        return self._interval
+
+    def start(self, time: int) -> int:
+        """The beginning of the segment that ``time`` lies in."""
+        return max(time - time % self._interval, MIN_TIME)
+
     def horizon(self) -> int:
         """The latest time that has expired; less than any time if none has."""
         observed = self.observed.time
@@ -66,7 +80,7 @@ class Segments:
 
     def row(self, encoded_key: bytes, time: int) -> bytes:
         """The row of a terminated key and a time, without ``rest``."""
-        return DATA + pack_time(self._start(time)) + encoded_key + pack_time(time)
+        return DATA + pack_time(self.start(time)) + encoded_key + pack_time(time)
 
     def rows(self, encoded_keys: Iterable[bytes], times: Iterable[int]) -> list[bytes]:
         """``row`` for many keys and times, encoding each time only once."""
@@ -75,17 +89,17 @@ class Segments:
         for encoded_key, time in zip(encoded_keys, times, strict=True):
             part = parts.get(time)
             if part is None:
-                part = parts[time] = (DATA + pack_time(self._start(time)), pack_time(time))
+                part = parts[time] = (DATA + pack_time(self.start(time)), pack_time(time))
             rows.append(part[0] + encoded_key + part[1])
         return rows
 
     def begin_writing(self, times: Iterable[int]) -> None:
         """Note that rows of those times are about to be put."""
-        self._live.update(map(self._start, times))
+        self._live.update(map(self.start, times))
 
     def row_to_write(self, encoded_key: bytes, time: int) -> bytes:
         """``row`` for a row that is about to be put."""
-        start = self._start(time)
+        start = self.start(time)
         self._live.add(start)
         return DATA + pack_time(start) + encoded_key + pack_time(time)
 
@@ -165,9 +179,6 @@ class Segments:
             store.put_metadata(METADATA_NAME, pack_time(self._interval))
             self._interval_saved = True
 
-    def _start(self, time: int) -> int:
-        return max(time - time % self._interval, MIN_TIME)
-
     def _clamped(self, earliest: int, latest: int) -> tuple[int, int]:
         return max(earliest, self.horizon() + 1, MIN_TIME), min(latest, MAX_TIME)
 
@@ -176,7 +187,7 @@ class Segments:
     ) -> Entries:
         if earliest > latest:
             return iter(())
-        first, last = self._start(earliest), self._start(latest)
+        first, last = self.start(earliest), self.start(latest)
         starts = sorted((start for start in self._live if first <= start <= last), reverse=reverse)
         ranges = [bounds(DATA + pack_time(start)) for start in starts]
         scan = self._transaction.scan
@@ -185,7 +196,7 @@ class Segments:
         return _concatenated([scan(low, high, reverse=reverse) for low, high in ranges])
 
     def _remove_expired(self) -> None:
-        kept_from = self._start(max(self.horizon() + 1, MIN_TIME))
+        kept_from = self.start(max(self.horizon() + 1, MIN_TIME))
         expired = [start for start in self._live if start < kept_from]
         if expired:
             self._transaction.delete_range(DATA, DATA + pack_time(kept_from))

@@ -22,6 +22,7 @@ from millpond.stores.typed.scans import Scan
 from millpond.stores.typed.segments import SegmentedStore, key_part
 from millpond.stores.typed.set_back import SetBack
 from millpond.stores.typed.store import K, V, WritableStore
+from millpond.stores.typed.window_batch import WindowBatch
 from millpond.stores.typed.windowed import Windowed
 
 _SEQUENCE: Final = struct.Struct(">Q")
@@ -225,6 +226,15 @@ class WindowStore(WritableWindowStore[K, V]):
         A window that has already expired is not put. With ``retain_duplicates`` None does nothing at all.
         """
         self._put(key, None if value is None else self._encode_value(value), window_start)
+
+    def begin_batch(self) -> WindowBatch[V]:
+        """This store, which has duplicates, as the records of a batch see it; end it with ``write_batch``."""
+        return WindowBatch(self._segments, self._decode_value)
+
+    def write_batch(self, batch: WindowBatch[V]) -> None:
+        """Write what a batch has put; the store must not have been written since ``begin_batch``."""
+        rows, self._sequence = batch.to_write(self._sequence)
+        self._write_many(rows)
 
 
 def _bounds(earliest: Instant | None, latest: Instant | None) -> tuple[int, int]:

@@ -97,9 +97,9 @@ def _waiting(store: Any) -> WaitingRecords:
 def _fill_waiting(store: Any) -> None:
     records = _waiting(store)
     records.begin(200)
-    records.add(115, 100, Side.LEFT, "a", "one")
-    records.add(115, 100, Side.LEFT, "a", "two")
-    records.add(120, 105, Side.RIGHT, "b", "three")
+    records.add(115, 100, Side.LEFT, b"a", b"one")
+    records.add(115, 100, Side.LEFT, b"a", b"two")
+    records.add(120, 105, Side.RIGHT, b"b", b"three")
     records.advance(110)
     records.end()
 

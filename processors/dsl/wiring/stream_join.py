@@ -20,8 +20,9 @@ from millpond.processors.options.join_windows import JoinWindows
 from millpond.processors.options.joins import JoinType, Side, StreamJoined
 from millpond.processors.options.serdes import SerdeLike
 from millpond.processors.streams.self_join import StreamSelfJoin
-from millpond.processors.streams.stream_join import StreamStreamJoin, StreamStreamJoinPlan
+from millpond.processors.streams.stream_join import StreamStreamJoin
 from millpond.processors.streams.unpaired_records import unpaired_records_spec
+from millpond.processors.streams.window_join import StreamStreamJoinPlan
 from millpond.stores.serdes import Serde, serde
 from millpond.stores.specs import StoreKind, StoreSpec
 

@@ -1,0 +1,214 @@
+"""The join of two streams within a window (KIP-77), over records of both sides in the order in which they came.
+
+A record first looks up the other side and is then kept for it, so the later of two records makes their result, at the
+larger of their timestamps. A record with a null value is dropped. One with a null key has no partner (KIP-962): it is
+dropped too, except on a side whose records come out without a partner, where it comes out alone.
+
+A pair for which the joiner fails has no result, if failing records are left out. Both records have met nevertheless, so
+neither spoils the other's pairs with others.
+
+Rule of this module: what the records of a batch need of the stores is read before the first of them, once for each key,
+and what they change is written after the last; in between each record sees what it would have seen alone.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from millpond.processors.options.join_windows import JoinWindows
+from millpond.processors.options.joins import JoinType, Side
+from millpond.processors.runtime.batch import Batch, BatchBuilder, concatenate
+from millpond.processors.runtime.counters import CounterName
+from millpond.processors.runtime.processor import ProcessorContext
+from millpond.processors.streams.record_keys import EncodedKey, encoded_keys
+from millpond.processors.streams.unpaired_records import Waiting, WaitingRecords
+from millpond.stores.typed.window import WindowStore
+from millpond.stores.typed.window_batch import WindowBatch
+
+
+@dataclass(frozen=True)
+class StreamStreamJoinPlan:
+    """What both sides of a join need to know.
+
+    Attributes:
+        joiner: ``joiner(key, left value, right value)``.
+        windows: which records belong together.
+        stores: the name of each side's window store.
+        join_type: which side's records come out without a partner too.
+        waiting: the store of the records without a partner; None if they come out at once, or never.
+    """
+
+    joiner: Callable[[Any, Any, Any], Any]
+    windows: JoinWindows
+    stores: dict[Side, str]
+    join_type: JoinType
+    waiting: str | None
+
+    def reach(self, side: Side) -> tuple[int, int]:
+        """How far back and how far ahead of a record of ``side`` its partners may be."""
+        before, after = self.windows.before, self.windows.after
+        return (before, after) if side is Side.LEFT else (after, before)
+
+
+class _JoinedSide:
+    """One side of the join: what its records need, and its store with what the others want of it."""
+
+    context: ProcessorContext
+    other: "_JoinedSide"
+    wanted: dict[bytes, tuple[int, int]]
+    rows: WindowBatch[Any]
+
+    def __init__(self, plan: StreamStreamJoinPlan, side: Side, store: WindowStore[Any, Any]) -> None:
+        self.side = side
+        self.store = store
+        self.back, self.ahead = plan.reach(side)
+        self.closes_after = self.ahead + plan.windows.grace
+        self.emits_unmatched = plan.join_type.keeps(side)
+        self.serialize = store.value_serde.serialize
+        joiner = plan.joiner
+        self.join = joiner if side is Side.LEFT else lambda key, value, other: joiner(key, other, value)
+
+
+class WindowJoin:
+    """Joins records of both sides.
+
+    Args:
+        plan: how.
+        stores: the window store of each side.
+        waiting: the records without a partner; None if they come out at once, or never.
+    """
+
+    def __init__(
+        self, plan: StreamStreamJoinPlan, stores: Mapping[Side, WindowStore[Any, Any]], waiting: WaitingRecords | None
+    ) -> None:
+        self._sides = {side: _JoinedSide(plan, side, store) for side, store in stores.items()}
+        for side, joined in self._sides.items():
+            joined.other = self._sides[side.other]
+        self._key_serde = stores[Side.LEFT].key_serde
+        self._waiting = waiting
+        self._kept: list[tuple[Side, Batch]] = []
+
+    @classmethod
+    def of(cls, plan: StreamStreamJoinPlan, context: ProcessorContext) -> Self:
+        """The join of a task, whose stores ``context`` has."""
+        stores: dict[Side, WindowStore[Any, Any]] = {side: context.store(name) for side, name in plan.stores.items()}
+        if plan.waiting is None:
+            return cls(plan, stores, None)
+        serdes = {side: store.value_serde for side, store in stores.items()}
+        waiting = WaitingRecords(context.store(plan.waiting), stores[Side.LEFT].key_serde, serdes)
+        return cls(plan, stores, waiting)
+
+    def enter(self, side: Side, context: ProcessorContext) -> None:
+        """Tell who counts and leaves out the records of a side, and shows how many of them wait."""
+        self._sides[side].context = context
+        waiting = self._waiting
+        if waiting is not None and self._sides[side].emits_unmatched:
+            context.level(CounterName.WAITING, lambda: waiting.count(side))
+
+    def keep(self, side: Side, batch: Batch) -> None:
+        """Keep records of a side for ``process_kept``."""
+        self._kept.append((side, batch))
+
+    def process_kept(self) -> Batch:
+        """The results of the records that were kept, in the order of their positions, or else as they came."""
+        kept, self._kept = self._kept, []
+        if not kept:
+            return Batch([], [], [])
+        sides = [one for side, batch in kept for one in (self._sides[side],) * len(batch)]
+        batch = concatenate([batch for _, batch in kept])
+        if len(kept) > 1:
+            positions = np.fromiter((position for _, one in kept for position in one.positions or ()), np.int64)
+            if (positions[1:] < positions[:-1]).any():
+                order = positions.argsort(kind="stable").tolist()
+                sides, batch = [sides[place] for place in order], batch.taken(order)
+        return self._process(sides, batch)
+
+    def drain(self, out: BatchBuilder, context: ProcessorContext) -> None:
+        """Add the results of all records that wait for a partner; ``context`` leaves out those that fail."""
+        if self._waiting is not None:
+            self._emit(out, self._waiting.drain(), context)
+
+    def _process(self, sides: Sequence[_JoinedSide], batch: Batch) -> Batch:
+        """The results of records, each of a side, in their order."""
+        out = BatchBuilder()
+        waiting = self._waiting
+        encoded = encoded_keys(self._key_serde, batch)
+        self._begin(sides, encoded, batch)
+        columns = zip(sides, batch.keys, encoded, batch.values, batch.timestamps, strict=True)
+        for own, key, data, value, timestamp in columns:
+            if waiting is not None and timestamp > waiting.stream_time:
+                records = waiting.advance(timestamp)
+                if records:
+                    self._emit(out, records, own.context)
+            if value is None or (key is None and not own.emits_unmatched):
+                own.context.count(CounterName.DROPPED_NULL)
+                continue
+            try:
+                if key is None:
+                    out.add(key, own.join(key, value, None), timestamp)
+                else:
+                    self._process_one(out, own, key, data, value, timestamp)
+            except Exception as error:  # a user's code may raise anything
+                own.context.leave_out(error, key, value, timestamp)
+        self._end()
+        return out.build()
+
+    def _emit(self, out: BatchBuilder, records: Iterable[Waiting], context: ProcessorContext) -> None:
+        """Add the results of records for which no partner came; ``context`` leaves out those that fail."""
+        for record in records:
+            try:
+                result = self._sides[record.side].join(record.key, record.value, None)
+                out.add(record.key, result, record.timestamp)
+            except Exception as error:  # a user's code may raise anything
+                context.leave_out(error, record.key, record.value, record.timestamp)
+
+    def _begin(self, sides: Sequence[_JoinedSide], encoded: Sequence[EncodedKey], batch: Batch) -> None:
+        for one in self._sides.values():
+            one.wanted = {}
+        for own, key, timestamp in zip(sides, encoded, batch.timestamps, strict=True):
+            if isinstance(key, bytes):
+                earliest, latest = timestamp - own.back, timestamp + own.ahead
+                wanted = own.other.wanted
+                range_ = wanted.get(key)
+                if range_ is not None:
+                    earliest, latest = min(earliest, range_[0]), max(latest, range_[1])
+                wanted[key] = earliest, latest
+        for one in self._sides.values():
+            one.rows = one.store.begin_batch()
+            one.rows.load(one.wanted)
+        if self._waiting is not None:
+            self._waiting.begin(max(batch.timestamps))
+
+    def _end(self) -> None:
+        for one in self._sides.values():
+            one.store.write_batch(one.rows)
+        if self._waiting is not None:
+            self._waiting.end()
+
+    def _process_one(
+        self, out: BatchBuilder, own: _JoinedSide, key: Any, encoded: EncodedKey, value: Any, timestamp: int
+    ) -> None:
+        # A serde that refuses the record has to do so before anything else has changed.
+        data = own.serialize(value)
+        if isinstance(encoded, Exception):
+            raise encoded
+        assert encoded is not None
+        own.rows.put(encoded, data, timestamp)
+        other, waiting = own.other, self._waiting
+        matches = other.rows.fetch(encoded, timestamp - own.back, timestamp + own.ahead)
+        for other_timestamp, other_value in matches:
+            if waiting is not None and other.emits_unmatched:
+                waiting.remove(other_timestamp + other.closes_after, other_timestamp, other.side, encoded)
+            try:
+                out.add(key, own.join(key, value, other_value), max(timestamp, other_timestamp))
+            except Exception as error:  # a user's code may raise anything
+                pair = f"joined with {other_value!r:.200} of the other side, timestamp {other_timestamp}"
+                own.context.leave_out(error, key, value, timestamp, pair)
+        if not matches and own.emits_unmatched:
+            # One that came too late for others to meet it, or of an eager join, does not wait.
+            if waiting is None or timestamp + own.closes_after < waiting.stream_time:
+                out.add(key, own.join(key, value, None), timestamp)
+            else:
+                waiting.add(timestamp + own.closes_after, timestamp, own.side, encoded, data)
