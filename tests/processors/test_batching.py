@@ -96,7 +96,7 @@ def _one_by_one(topology: Topology, micro_batches: list[History]) -> Any:
 def _inputs(topology: Topology, history: History) -> dict[str, Batch]:
     records = {topic: [record for other, some in history if other == topic for record in some] for topic in SOURCES}
     in_order = [topic for part in topology.subtopologies for topic in part.sources]
-    return {topic: Batch(*map(list, zip(*records[topic], strict=True))) for topic in in_order if records[topic]}
+    return {topic: Batch(*map(list, zip(*records[topic], strict=True))) for topic in in_order if records.get(topic)}
 
 
 BY_KEY = ["join_tables", "join_histories", "join_table", "table_filter", "table_map_values", "table_to_stream"]
