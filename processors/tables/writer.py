@@ -81,8 +81,9 @@ class TableWriter:
                 if end == VALID_TO_UNDEFINED:
                     current[key] = value
         self._context.count(CounterName.DROPPED_EXPIRED, ends.count(NOT_PUT))
-        latest = [end == VALID_TO_UNDEFINED for end in ends]
-        written = Batch(batch.keys, batch.values, batch.timestamps, olds, None if all(latest) else latest)
+        ends_open = [end == VALID_TO_UNDEFINED for end in ends]
+        latest = None if all(ends_open) else ends_open
+        written = Batch(batch.keys, batch.values, batch.timestamps, olds, latest, batch.positions)
         return written.select([end != NOT_PUT for end in ends])
 
     def _write_each(self, batch: Batch, drop_repeated_tombstones: bool) -> Batch:
