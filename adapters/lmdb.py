@@ -89,6 +89,7 @@ class LmdbBackend(Backend):
 
     def __init__(self, directory: Path, *, map_size: int, sync: bool, readahead: bool) -> None:
         self._directory = directory
+        self._file = directory / "data.mdb"
         self._errors = translate_errors(directory)
         self._cursors = OpenCursors()
         self._snapshot: Any = None
@@ -112,7 +113,7 @@ class LmdbBackend(Backend):
     def _check_size(self) -> None:
         """Refuse a file that has lost its end: the process would be killed where it reads beyond it."""
         pages = self.size_on_disk()
-        size = (self._directory / "data.mdb").stat().st_size
+        size = self._file.stat().st_size
         if size < pages:
             self.close()
             raise CorruptStoreError(
@@ -246,9 +247,21 @@ class LmdbBackend(Backend):
                 try:
                     with self._begin(write=True) as transaction:
                         apply(transaction)
+                    self._fill_file()
                     return
                 except lmdb.MapFullError:
                     self._resize(self._env.info()["map_size"] * 2)
+
+    def _fill_file(self) -> None:
+        """Make the file as long as LMDB says that it is.
+
+        Pages at the end that a transaction has used and freed again are never written, so a healthy file may be
+        shorter, and then looks as if it had lost its end.
+        """
+        if self._file.stat().st_size < self.size_on_disk():
+            with self._begin(write=True):  # while it lasts, no other process makes the file longer
+                if self._file.stat().st_size < self.size_on_disk():
+                    os.truncate(self._file, self.size_on_disk())
 
     def _begin(self, *, write: bool) -> Any:
         while True:

@@ -187,3 +187,17 @@ def test_an_error_that_has_the_systems_reason_in_words_only_is_understood(
     with pytest.raises(BackendError) as raised, translate_errors(tmp_path):
         raise lmdb.Error(f"mdb_txn_commit: {os.strerror(code)}")
     assert type(raised.value) is kind
+
+
+@pytest.mark.parametrize("size", [100, 130, 160, 190])
+def test_a_file_whose_last_pages_were_freed_as_soon_as_they_were_used_is_no_damaged_one(
+    tmp_path: Path, size: int
+) -> None:
+    last: dict[bytes, bytes | None] = {}
+    for number in range(6):
+        with LmdbSupplier().open(tmp_path) as backend:
+            added: dict[bytes, bytes | None] = {b"%03d%026d" % (number, i): bytes(8) for i in range(size)}
+            backend.write(dict.fromkeys(last) | added)
+            last = added
+    with LmdbSupplier().open(tmp_path) as backend:
+        assert dict(backend.scan()) == last
