@@ -199,6 +199,8 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
 
         >>> from millpond.stores.memory import MemoryBackend
         >>> from millpond.stores.serdes import STRING
+        >>> from millpond.stores.transaction import Transaction
+        >>> from millpond.stores.typed.versioned import VersionedKeyValueStore
         >>> store = VersionedKeyValueStore("prices", Transaction(MemoryBackend()), STRING, STRING, history_retention=9)
         >>> for value, timestamp in ((None, 3), ("3.10", 5), (None, 7)):
         ...     _ = store.put("tea", value, timestamp)

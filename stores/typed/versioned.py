@@ -30,6 +30,7 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V], WritableStore
 
     >>> from millpond.stores.memory import MemoryBackend
     >>> from millpond.stores.serdes import STRING
+    >>> from millpond.stores.transaction import Transaction
     >>> store = VersionedKeyValueStore("prices", Transaction(MemoryBackend()), STRING, STRING, history_retention=1000)
     >>> store.put("tea", "3.10", 50)
     -1
@@ -70,6 +71,7 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V], WritableStore
 
         >>> from millpond.stores.memory import MemoryBackend
         >>> from millpond.stores.serdes import STRING
+        >>> from millpond.stores.transaction import Transaction
         >>> store = VersionedKeyValueStore("prices", Transaction(MemoryBackend()), STRING, STRING, history_retention=9)
         >>> store.put_many(["tea", "tea", "tea"], ["3.10", "2.90", None], [50, 45, 40])
         [-1, 50, -9223372036854775808]
