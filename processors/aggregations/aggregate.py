@@ -27,8 +27,10 @@ from millpond.processors.tables.config import TableConfig
 from millpond.processors.tables.table_store import TableStore
 from millpond.processors.tables.update_cache import UpdateForwarder
 from millpond.stores.change import Change
+from millpond.stores.column_serdes import column_serde
 from millpond.stores.serdes import PLAIN_KEYS, Serde
 from millpond.stores.specs import StoreSpec
+from millpond.stores.typed.timestamped_columns import TimestampedColumns
 from millpond.stores.typed.timestamped_keyvalue import TimestampedKeyValueStore
 from millpond.stores.typed.versioned import NOT_PUT, VALID_TO_UNDEFINED
 
@@ -124,12 +126,7 @@ class Aggregate(Processor):
         self._table = TableStore(store)
         self._foldable = isinstance(store, TimestampedKeyValueStore)
         self._updates = UpdateForwarder(context, self._spec.key_serde, caching=self._caching)
-        self._takes_columns = (
-            self._foldable
-            and self._column_fold is not None
-            and self._spec.key_serde in PLAIN_KEYS
-            and not self._config.send_olds
-        )
+        self._columns = self._columns_of(store)
 
     def process(self, batch: Batch) -> None:
         kept = without_nulls(self.context, batch)
@@ -138,14 +135,22 @@ class Aggregate(Processor):
         self._updates.send(self._fold_all(kept))
 
     def process_columns(self, columns: Columns) -> None:
-        fold = self._column_fold
-        store: Any = self._table.store
-        if fold is None or not self._takes_columns or not store.takes_columns(columns.keys.type, fold.result):
+        fold, store = self._column_fold, self._columns
+        if fold is None or store is None or not store.takes(columns.keys.type):
             self.process(columns.to_batch())
             return
         kept = columns_without_nulls(self.context, columns)
         if len(kept):
             self._updates.send_columns(fold_columns(fold, store, kept, last_only=self._caching))
+
+    def _columns_of(self, store: Any) -> TimestampedColumns | None:
+        """The store for whole columns; None if what is computed from them, or kept, has to be objects."""
+        keys, values = column_serde(self._spec.key_serde), column_serde(self._spec.value_serde)
+        if not self._foldable or self._config.send_olds or self._spec.key_serde not in PLAIN_KEYS:
+            return None
+        if self._column_fold is None or keys is None or values is None or not values.takes(self._column_fold.result):
+            return None
+        return TimestampedColumns(store, keys, values)
 
     def flush(self) -> None:
         self._updates.flush()

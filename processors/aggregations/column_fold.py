@@ -14,7 +14,7 @@ import pyarrow.compute as _compute
 
 from millpond.processors.runtime.columns import Columns
 from millpond.processors.runtime.time_order import reached_by_key
-from millpond.stores.typed.timestamped_keyvalue import TimestampedKeyValueStore
+from millpond.stores.typed.timestamped_columns import TimestampedColumns
 
 pc: Any = _compute
 _Integers = npt.NDArray[np.int64]
@@ -108,9 +108,7 @@ def _inverse(order: Any) -> Any:
     return pa.array(places)
 
 
-def fold_columns(
-    fold: ColumnFold, store: TimestampedKeyValueStore[Any, Any], columns: Columns, *, last_only: bool
-) -> Columns:
+def fold_columns(fold: ColumnFold, store: TimestampedColumns, columns: Columns, *, last_only: bool) -> Columns:
     """Fold records into their keys' aggregates.
 
     Args:
@@ -128,11 +126,11 @@ def fold_columns(
     order = pc.sort_indices(groups.keys)
     places = _inverse(order)
     ordered = groups.keys.take(order)
-    before, since = (column.take(places) for column in store.get_columns(ordered))
+    before, since = (column.take(places) for column in store.get(ordered))
     known = since.fill_null(np.iinfo(np.int64).min).to_numpy()
     totals = fold.totals(groups, columns.values, before)
     latest = np.maximum(known, groups.latest(columns.timestamps))
-    store.put_columns(ordered, totals.take(order), pa.array(latest).take(order))
+    store.put(ordered, totals.take(order), pa.array(latest).take(order))
     if last_only:
         return Columns(groups.keys, totals, latest)
     times = np.maximum(reached_by_key(columns.timestamps, groups.numbers), known[groups.numbers])

@@ -10,11 +10,7 @@ import struct
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-import pyarrow as pa
-import pyarrow.compute as _compute
-
-from millpond.errors import ConfigurationError, CorruptStoreError, SerdeError
-from millpond.stores.column_serdes import ColumnSerde, column_serde, from_big_endian, to_big_endian
+from millpond.errors import CorruptStoreError, SerdeError
 from millpond.stores.keys import DATA, INDEX
 from millpond.stores.serdes import Serde
 from millpond.stores.times import Instant, to_instant
@@ -29,9 +25,6 @@ UNKNOWN_TIMESTAMP: Final = -1
 """The timestamp of a value that was written before its store kept timestamps."""
 
 TIMESTAMP_SIZE: Final = 8
-_TO_THE_END: Final = 2**31 - 1
-
-pc: Any = _compute
 
 _LAYOUT = struct.Struct(">q")
 _pack = _LAYOUT.pack
@@ -133,44 +126,13 @@ class ReadOnlyTimestampedKeyValueStore(TimestampedStore[K, V], ReadOnlyKeyValueS
         except struct.error as error:
             raise _without_timestamp() from error
 
-    def takes_columns(self, keys: pa.DataType, values: pa.DataType) -> bool:
-        """Whether ``get_columns`` and, for the writing half, ``put_columns`` know columns of these types."""
-        known = column_serde(self._key_serde), column_serde(self._value_serde)
-        return all(one is not None and one.takes(type_) for one, type_ in zip(known, (keys, values), strict=True))
-
-    def get_columns(self, keys: Any) -> tuple[Any, Any]:
-        """The values and timestamps of many keys, null where there is none, as Arrow arrays.
+    def get_bytes(self, keys: Iterable[bytes]) -> list[bytes | None]:
+        """What lies in the store for each key, all of it as bytes: the timestamp of eight bytes, then the value.
 
         Args:
-            keys: an Arrow array of keys, of a type that the store takes (``takes_columns``).
+            keys: the keys, as the key serde writes them.
         """
-        data = pa.array(self._read_many(self._rows_of(keys)), pa.binary())
-        try:
-            timestamps = from_big_endian(pc.binary_slice(data, 0, TIMESTAMP_SIZE), pa.int64())
-            values = self._columns(self._value_serde).read(pc.binary_slice(data, TIMESTAMP_SIZE, _TO_THE_END))
-        except pa.ArrowInvalid:
-            # One of the rows is damaged, and reading them one by one says which and why.
-            found = self.get_many(keys.to_pylist())
-            values = pa.array([None if one is None else one.value for one in found])
-            timestamps = pa.array([None if one is None else one.timestamp for one in found], pa.int64())
-        return values, timestamps
-
-    def _columns(self, serde: Serde[Any]) -> ColumnSerde:
-        known = column_serde(serde)
-        if known is None:
-            raise ConfigurationError(
-                f"store {self._name!r} has keys or values that are no columns of Arrow ({serde!r}); ask takes_columns"
-            )
-        return known
-
-    def _rows_of(self, keys: Any) -> list[bytes]:
-        """The rows of the keys."""
-        if keys.null_count:
-            raise self._null_key()
-        rows: list[bytes] = pc.binary_join_element_wise(
-            DATA, self._columns(self._key_serde).write(keys), b""
-        ).to_pylist()
-        return rows
+        return self._read_many([DATA + key for key in keys])
 
     def get_value(self, key: K) -> V | None:
         """The value of ``key`` without its timestamp, or None."""
@@ -202,18 +164,9 @@ class TimestampedKeyValueStore(ReadOnlyTimestampedKeyValueStore[K, V], WritableS
         row = DATA + self._encode_key(key)
         self._write(row, None if value is None else pack_timestamp(timestamp) + self._encode_plain(value))
 
-    def put_columns(self, keys: Any, values: Any, timestamps: Any) -> None:
-        """Set each key to the value and timestamp at the same position, given as Arrow arrays.
-
-        Args:
-            keys: different keys, of a type that the store takes (``takes_columns``).
-            values: as many values, none of them null.
-            timestamps: as many int64, none of them null.
-        """
-        data = pc.binary_join_element_wise(
-            to_big_endian(timestamps), self._columns(self._value_serde).write(values), b""
-        )
-        self._write_many(dict(zip(self._rows_of(keys), data.to_pylist(), strict=True)))
+    def put_bytes(self, keys: Iterable[bytes], data: Iterable[bytes]) -> None:
+        """Set each of ``keys`` to what ``get_bytes`` would return for it."""
+        self._write_many(dict(zip([DATA + key for key in keys], data, strict=True)))
 
     def put_many(self, keys: Iterable[K], values: Sequence[V | None], timestamps: Sequence[int]) -> None:
         """Set each of ``keys`` to the value and timestamp at the same position; a repeated key's last one counts."""

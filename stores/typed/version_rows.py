@@ -17,6 +17,7 @@ in its place also deletes the plain row of its time, because a deletion does not
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Final, Protocol, TypeAlias
 
 from millpond.errors import CorruptStoreError
@@ -168,7 +169,8 @@ def _changes_of_key(stored: Rows, prefix: bytes, changed: Mapping[bytes, bytes |
     before = stored.get(latest)
     plain = dict(() if before is None else (plain_entry(latest, before),)) | dict(changed)
     left = {row: data for row, data in plain.items() if data is not None}
-    left |= next(({row: data} for row, data in stored.scan(prefix, latest, reverse=True) if row not in plain), {})
+    unchanged = (entry for entry in stored.scan(prefix, latest, reverse=True) if entry[0] not in plain)
+    left |= dict(islice(unchanged, 2))  # one may become the latest, and the other tells that it is not alone
     if not left:
         return plain | {latest: None}
     newest = max(left)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from millpond.errors import FormatError
@@ -130,6 +130,7 @@ set_backs = st.tuples(st.just("set back"), times)
 
 
 @settings(max_examples=150)
+@example([[("a", None, 0), ("a", None, 250), ("a", None, 500), ("set back", 250)]])
 @given(st.lists(st.lists(puts | set_backs, max_size=8), max_size=8))
 def test_the_changes_lead_from_any_version_to_the_next_and_back(batches: list[list[Any]]) -> None:
     """The plain rows of all deltas, set apart anew, are what the store holds; so is each delta, replayed or undone."""

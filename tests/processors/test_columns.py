@@ -17,9 +17,11 @@ from millpond.processors import Batch, Consumed, Materialized, Produced, Streams
 from millpond.processors.options.on_error import OnError
 from millpond.processors.runtime.columns import Columns, joined
 from millpond.processors.runtime.failures import FailurePolicy
+from millpond.stores.column_serdes import column_serde
 from millpond.stores.registry import supplier
 from millpond.stores.serdes import INT64, STRING
 from millpond.stores.transaction import Transaction
+from millpond.stores.typed.timestamped_columns import TimestampedColumns
 from millpond.stores.typed.timestamped_keyvalue import TimestampedKeyValueStore
 
 Record = tuple[Any, Any, int]
@@ -141,8 +143,12 @@ def test_a_damaged_row_is_named_although_it_was_read_with_others() -> None:
     store = TimestampedKeyValueStore("counts", transaction, STRING, INT64)
     store.put("a", 1, 5)
     transaction.put(b"\x01b", bytes(11))
+    keys, values = column_serde(STRING), column_serde(INT64)
+    assert keys is not None
+    assert values is not None
+    columns = TimestampedColumns(store, keys, values)
     with pytest.raises(CorruptStoreError, match="store 'counts' holds a value that cannot be read"):
-        store.get_columns(pa.array(["a", "b"]))
+        columns.get(pa.array(["a", "b"]))
     transaction.rollback()
 
 

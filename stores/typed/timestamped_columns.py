@@ -1,0 +1,64 @@
+"""``TimestampedColumns``: whole Arrow columns out of and into a ``TimestampedKeyValueStore``.
+
+Rule of this module: no Python object is made of a value or a timestamp, and of a key only its bytes.
+"""
+
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as _compute
+
+from millpond.stores.column_serdes import ColumnSerde, from_big_endian, to_big_endian
+from millpond.stores.typed.timestamped_keyvalue import TIMESTAMP_SIZE, TimestampedKeyValueStore
+
+pc: Any = _compute
+
+_TO_THE_END: Final = 2**31 - 1
+
+
+class TimestampedColumns:
+    """Reads and writes many keys at once.
+
+    Args:
+        store: the store.
+        keys, values: what its serdes do, for whole columns.
+    """
+
+    def __init__(self, store: TimestampedKeyValueStore[Any, Any], keys: ColumnSerde, values: ColumnSerde) -> None:
+        self._store = store
+        self._keys = keys
+        self._values = values
+
+    def takes(self, keys: pa.DataType) -> bool:
+        """Whether keys may be columns of that type."""
+        return self._keys.takes(keys)
+
+    def get(self, keys: Any) -> tuple[Any, Any]:
+        """The values and timestamps of many keys, null where there is none, as Arrow arrays.
+
+        Args:
+            keys: an Arrow array without nulls, of a type that ``takes`` knows.
+
+        Raises:
+            CorruptStoreError: a row is damaged.
+        """
+        data = pa.array(self._store.get_bytes(self._keys.write(keys).to_pylist()), pa.binary())
+        try:
+            timestamps = from_big_endian(pc.binary_slice(data, 0, TIMESTAMP_SIZE), pa.int64())
+            return self._values.read(pc.binary_slice(data, TIMESTAMP_SIZE, _TO_THE_END)), timestamps
+        except pa.ArrowInvalid:
+            # One of the rows is damaged, and reading them one by one says which and why.
+            found = self._store.get_many(keys.to_pylist())
+            values = pa.array([None if one is None else one.value for one in found], self._values.type)
+            return values, pa.array([None if one is None else one.timestamp for one in found], pa.int64())
+
+    def put(self, keys: Any, values: Any, timestamps: Any) -> None:
+        """Set each key to the value and timestamp at the same position, given as Arrow arrays without nulls.
+
+        Args:
+            keys: different keys, of a type that ``takes`` knows.
+            values: as many values, of the serde's type or one that is narrower.
+            timestamps: as many int64, in milliseconds.
+        """
+        data = pc.binary_join_element_wise(to_big_endian(timestamps), self._values.write(values), b"")
+        self._store.put_bytes(self._keys.write(keys).to_pylist(), data.to_pylist())
