@@ -24,7 +24,8 @@ from millpond.processors.runtime.batch import Batch
 from millpond.processors.runtime.columns import Columns, Records
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.verbs.change_feed import Change
-from millpond.stores.serdes import STRING, Serde
+from millpond.stores.column_serdes import column_serde
+from millpond.stores.serdes import BYTES, Serde
 
 
 @dataclass(frozen=True)
@@ -80,8 +81,8 @@ class RecordReader:
     def skipped(self) -> Counter[str]:
         return self._unusable.skipped
 
-    def rows(self, table: pa.Table) -> tuple[pa.Table, list[bytes]]:
-        """The usable records of the next rows, as they are, and the bytes of their keys in the same order.
+    def rows(self, table: pa.Table) -> tuple[pa.Table, Any]:
+        """The usable records of the next rows, as they are, and the bytes of their keys: an array in that order.
 
         Raises:
             RecordError: a record is unusable, and the policy is to fail.
@@ -124,21 +125,17 @@ class RecordReader:
         columns: list[Any] = [table["key"], table["value"].take(present), table["timestamp"]]
         return pa.table(columns, names=["key", "value", "timestamp"])
 
-    def _key_bytes(self, table: pa.Table) -> tuple[pa.Table, list[bytes]]:
+    def _key_bytes(self, table: pa.Table) -> tuple[pa.Table, Any]:
         """The rows with good keys, and the keys' bytes."""
-        reader, column = self._source.key_serde, table["key"]
+        reader, column, decode = self._source.key_serde, table["key"].combine_chunks(), self._source.decode_key
         assert reader is not None
-        if reader is STRING and not self._source.decode_key:
-            text: list[Any] = column.cast(pa.binary()).to_pylist()
-            return table, text
-        keys: list[Any] = column.to_pylist()
+        columns = column_serde(BYTES if decode else reader)
+        if columns is not None and columns.takes(column.type) and not (decode and self._judges):
+            return table, columns.write(column)
         refused: list[int] = []
-        if self._source.decode_key and not self._judges:
-            return table, keys
-        attempted = list(_attempt(reader.deserialize if self._source.decode_key else reader.serialize, keys, refused))
-        data = keys if self._source.decode_key else attempted
+        attempted = list(_attempt(reader.deserialize if decode else reader.serialize, column.to_pylist(), refused))
         table = self._unusable.drop(table, refused, CounterName.DROPPED_BAD_KEY, self._source.key)
-        return table, _without(data, refused)
+        return table, table["key"].combine_chunks() if decode else pa.array(_without(attempted, refused), pa.binary())
 
     def _decoded(self, window: Columns) -> Records:
         source, decoder = self._source, self._source.decoder

@@ -40,8 +40,8 @@ class SplitReader(Protocol):
     def skipped(self) -> Counter[str]:
         """How many records were left out so far, by reason."""
 
-    def rows(self, table: pa.Table) -> tuple[pa.Table, list[bytes]]:
-        """The usable records of the next rows, as they travel, and the bytes of their keys in the same order."""
+    def rows(self, table: pa.Table) -> tuple[pa.Table, Any]:
+        """The usable records of the next rows, as they travel, and the bytes of their keys: an array in that order."""
 
 
 class TopicSource(Protocol):

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from millpond.processors.distribution.exchange import Blob, BlobWriter
 from millpond.processors.distribution.execution import Outputs
@@ -35,12 +36,12 @@ class Route:
             for task in _tasks(plan, part, numbers)
         ]
 
-    def send(self, records: pa.Table, keys: Sequence[bytes], writer: BlobWriter) -> Iterator[Blob]:
+    def send(self, records: pa.Table, keys: Any, writer: BlobWriter) -> Iterator[Blob]:
         """The records as blobs.
 
         Args:
             records: the columns key, value and timestamp.
-            keys: their serialized keys, in the same order.
+            keys: their serialized keys, an Arrow array of binary in the same order.
             writer: numbers the blobs.
         """
         if not self._copies:
@@ -59,15 +60,15 @@ class _Repartition(NamedTuple):
     value_serde: Serde[Any]
     route: Route
 
-    def write(self, records: Records) -> tuple[pa.Table, list[bytes]]:
-        """The records as they travel, and the keys that decide their partitions."""
+    def write(self, records: Records) -> tuple[pa.Table, Any]:
+        """The records as they travel, and the keys that decide their partitions; none counts as empty."""
         written = self._written_columns(records) if isinstance(records, Columns) else None
         if written is None:
             batch = records.to_batch()
             written = _serialized(self.key_serde, batch.keys), _serialized(self.value_serde, batch.values)
         keys, values = written
         table = pa.table({"key": keys, "value": values, "timestamp": pa.array(records.timestamps, pa.int64())})
-        return table, [key or b"" for key in keys.to_pylist()]
+        return table, pc.fill_null(keys, b"") if keys.null_count else keys
 
     def _written_columns(self, columns: Columns) -> tuple[Any, Any] | None:
         """Keys and values as bytes; None if one of the two has to become objects first."""

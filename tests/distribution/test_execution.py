@@ -111,7 +111,7 @@ def sent_to_tasks(plan: Plan, numbers: TaskNumbers, topic: str, splits: list[Rec
     blobs = list[Blob]()
     for split, records in enumerate(splits):
         keys, values, timestamps = map(list, zip(*records, strict=True))
-        raw = [key.encode() for key in keys]
+        raw: Any = pa.array([key.encode() for key in keys])
         table = pa.table({"key": raw, "value": [value.encode() for value in values], "timestamp": timestamps})
         blobs += Route(plan, topic, numbers).send(table, raw, BlobWriter(split))
     return blobs
@@ -154,7 +154,7 @@ def sent(topology: Topology, topic: str, keys: list[bytes]) -> dict[int, list[by
     plan = make_plan(topology, None, PARTITIONS)
     records = pa.table({"key": keys, "value": keys, "timestamp": list(range(len(keys)))})
     reached = defaultdict[int, list[bytes]](list)
-    for blob in Route(plan, topic, numbered(plan)).send(records, keys, BlobWriter(0)):
+    for blob in Route(plan, topic, numbered(plan)).send(records, pa.array(keys), BlobWriter(0)):
         reached[blob.task] += [key for run in gather([blob]) for key in run.records.to_batch().keys]
     return reached
 

@@ -65,8 +65,8 @@ class RowReader:
     def skipped(self) -> Counter[str]:
         return self._unusable.skipped
 
-    def rows(self, table: pa.Table) -> tuple[pa.Table, list[bytes]]:
-        """The usable rows, packed, and the bytes of their keys in the same order.
+    def rows(self, table: pa.Table) -> tuple[pa.Table, Any]:
+        """The usable rows, packed, and the bytes of their keys: an array in that order.
 
         Raises:
             RecordError: a row is unusable, and the policy is to fail.
@@ -75,9 +75,9 @@ class RowReader:
         table = self._unusable.drop(table, input_.keyless(table), CounterName.DROPPED_NULL_KEY, source.key)
         table = self._unusable.timed(table, source.time, source.event_times)
         table, changes = changing(table, self._unusable, source.op)
-        keys = input_.keys_of(table)
+        keys: Any = pa.array(input_.keys_of(table), pa.binary())
         columns: list[Any] = [
-            pa.array(keys, pa.binary()),
+            keys,
             pa.array(input_.values_of(table, changes), pa.binary()),
             table["timestamp"].combine_chunks(),
         ]
