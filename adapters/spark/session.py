@@ -146,7 +146,7 @@ def _warn_of_partitions(session: SparkSession) -> None:
     warnings.warn(
         f"{PARTITIONS_CONF} is {partitions}, but this session has {cores} cores: every micro-batch starts Spark's "
         f"operator for Python state in each of the {partitions} partitions, whether it has rows or not, which can take "
-        f"minutes; set it to about two per core, spark.conf.set({PARTITIONS_CONF!r}, {2 * cores}), before the query's "
+        f"minutes; set it to about one per core, spark.conf.set({PARTITIONS_CONF!r}, {cores}), before the query's "
         "first start, because its checkpoint keeps the number",
         PerformanceWarning,
         stacklevel=2,

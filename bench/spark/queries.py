@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -20,6 +21,8 @@ from millpond.bench.spark.inputs import read_inputs
 from millpond.bench.spark.shapes import Scale
 from millpond.bench.spark.workers import WorkerMemory, workers_of_its_own
 from millpond.bench.spark.workloads import Contender, Workload
+
+_FILE_MANAGERS: Final = "org.apache.spark.sql.execution.streaming.checkpointing"
 
 
 @dataclass(frozen=True)
@@ -44,9 +47,10 @@ def session(cores: int) -> Iterator[SparkSession]:
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": "4g",
         "spark.sql.session.timeZone": "UTC",
-        "spark.sql.shuffle.partitions": str(2 * cores),
+        "spark.sql.shuffle.partitions": str(cores),
         "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
         "spark.python.unix.domain.socket.enabled": "true",
+        "spark.sql.streaming.checkpointFileManagerClass": f"{_FILE_MANAGERS}.FileSystemBasedCheckpointFileManager",
         "spark.sql.streaming.numRecentProgressUpdates": "1000000",
         "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
     }

@@ -85,7 +85,7 @@ def test_configure_takes_nothing_else(other: Any) -> None:
 
 def test_far_more_shuffle_partitions_than_cores_are_worth_one_warning(fresh: SparkSession, tmp_path: Path) -> None:
     fresh.conf.set(PARTITIONS, "200")
-    with pytest.warns(PerformanceWarning, match=r"is 200, but this session has 2 cores.*shuffle.partitions', 4\)"):
+    with pytest.warns(PerformanceWarning, match=r"is 200, but this session has 2 cores.*shuffle.partitions', 2\)"):
         count(fresh, tmp_path)
     with warnings.catch_warnings():
         warnings.simplefilter("error", PerformanceWarning)
