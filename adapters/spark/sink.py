@@ -210,7 +210,7 @@ class SinkRows:
         """
         topic = self._sink.topic
         for part in outputs.parts(topic, most):
-            yield outputs.written(topic, part, partial(self._sink.to_table, first=self._next))
+            yield outputs.task.written(topic, part, partial(self._sink.to_table, first=self._next))
             self._next += len(part)
 
 

@@ -1,6 +1,6 @@
 """The same work by verbs on DataFrames, whose values stay packed."""
 
-from typing import Final
+from typing import Final, TypedDict
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -20,56 +20,23 @@ def count(pond: Millpond, inputs: Inputs, scale: Scale) -> DataFrame:
 
 def temporal_join(pond: Millpond, inputs: Inputs, scale: Scale) -> DataFrame:
     """Each event with its key's rate as of the event's time."""
-    joined = pond.asof_join(
-        inputs["events"],
-        _since(inputs["rates"]),
-        on="key",
-        left_time=_time(),
-        right_time=_time("since"),
-        history=HISTORY,
-        how="left",
-    )
+    joined = pond.asof_join(*_both(inputs), on="key", **_times(), history=HISTORY, how="left")
     return joined.select("key", F.col("at").alias("timestamp"), "amount", "rate")
 
 
 def table_join(pond: Millpond, inputs: Inputs, scale: Scale) -> DataFrame:
     """Two versioned tables."""
-    joined = pond.table_join(
-        inputs["events"],
-        _since(inputs["rates"]),
-        on="key",
-        left_time=_time(),
-        right_time=_time("since"),
-        history=HISTORY,
-    )
-    return _changes(joined)
+    return _changes(pond.table_join(*_both(inputs), on="key", **_times(), history=HISTORY))
 
 
 def stream_join(pond: Millpond, inputs: Inputs, scale: Scale) -> DataFrame:
     """The pairs of rows of two streams that are close in time."""
-    joined = pond.stream_join(
-        inputs["events"],
-        _since(inputs["rates"]),
-        on="key",
-        left_time=_time(),
-        right_time=_time("since"),
-        within=scale.reach,
-    )
-    return _latest_of_both(joined)
+    return _latest_of_both(pond.stream_join(*_both(inputs), on="key", **_times(), within=scale.reach))
 
 
 def stream_join_left(pond: Millpond, inputs: Inputs, scale: Scale) -> DataFrame:
     """The same, and the events that find nobody."""
-    joined = pond.stream_join(
-        inputs["events"],
-        _since(inputs["rates"]),
-        on="key",
-        left_time=_time(),
-        right_time=_time("since"),
-        within=scale.reach,
-        how="left",
-    )
-    return _latest_of_both(joined)
+    return _latest_of_both(pond.stream_join(*_both(inputs), on="key", **_times(), within=scale.reach, how="left"))
 
 
 def window(pond: Millpond, inputs: Inputs, scale: Scale) -> DataFrame:
@@ -90,15 +57,23 @@ def session(pond: Millpond, inputs: Inputs, scale: Scale) -> DataFrame:
 
 def foreign_key(pond: Millpond, inputs: Inputs, scale: Scale) -> DataFrame:
     """Each order with its customer's rate."""
-    joined = pond.table_join(
-        inputs["orders"],
-        _since(inputs["customers"]).withColumnRenamed("key", "customer"),
-        on="customer",
-        left_key="key",
-        left_time=_time(),
-        right_time=_time("since"),
-    )
-    return _changes(joined)
+    customers = _since(inputs["customers"]).withColumnRenamed("key", "customer")
+    return _changes(pond.table_join(inputs["orders"], customers, on="customer", left_key="key", **_times()))
+
+
+class _Times(TypedDict):
+    left_time: Column
+    right_time: Column
+
+
+def _times() -> _Times:
+    """How the verbs name the times of the two sides."""
+    return {"left_time": _time(), "right_time": _time("since")}
+
+
+def _both(inputs: Inputs) -> tuple[DataFrame, DataFrame]:
+    """Events and rates, as the sides of a join."""
+    return inputs["events"], _since(inputs["rates"])
 
 
 def _time(column: str = "at") -> Column:

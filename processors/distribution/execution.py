@@ -4,10 +4,10 @@ Rule of this module: it knows nothing of stores or commits. Whoever runs a task 
 afterward.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import pyarrow as pa
 
@@ -17,10 +17,9 @@ from millpond.processors.options.records import Consumed
 from millpond.processors.runtime.batch import Batch
 from millpond.processors.runtime.columns import Columns, Records, joined
 from millpond.processors.runtime.task import Task
+from millpond.processors.runtime.time_order import Regroup
 from millpond.stores.column_serdes import ColumnSerde, column_serde
 from millpond.stores.serdes import BYTES, Serde, serde
-
-_Written = TypeVar("_Written")
 
 
 @dataclass(frozen=True)
@@ -29,10 +28,11 @@ class Outputs:
 
     Attributes:
         records: the records by topic.
+        task: the task, which says what becomes of a record that cannot be written (``Task.written``).
     """
 
     records: Mapping[str, Records]
-    _task: Task
+    task: Task
 
     @classmethod
     def of(cls, task: Task) -> Self:
@@ -43,14 +43,6 @@ class Outputs:
         """The records of a topic, at most so many at a time."""
         if topic in self.records:
             yield from self.records[topic].parts(most)
-
-    def written(self, topic: str, part: Records, write: Callable[[Records], _Written]) -> _Written:
-        """What ``write`` makes of a part of a topic's records, without those for which it fails.
-
-        Raises:
-            UserFunctionError: it fails for a record, and the policy is not to leave such records out.
-        """
-        return self._task.written(topic, part, write)
 
 
 @dataclass(frozen=True)
@@ -175,9 +167,7 @@ def run_blobs(
     derived = [i for i, topic in enumerate(topics) if topic in task.subtopology.derived_topics]
     arrived = list(blobs)
     waiting = 0
-    regroup = task.regroup
-    longer = None if regroup is None else lambda inputs, *order: regroup([topics[i] for i in inputs], *order)
-    for run in gather(arrived, derived, longer):
+    for run in gather(arrived, derived, _regrouped(task, topics)):
         topic = topics[run.input]
         task.process(topic, decoders[topic].decode(run.records))
         waiting += len(run.records)
@@ -192,3 +182,11 @@ def run_blobs(
     task.flush()
     yield Outputs.of(task)
     task.close()
+
+
+def _regrouped(task: Task, topics: Sequence[str]) -> Regroup[int] | None:
+    """What gives the task's inputs longer runs, for inputs that are numbers of topics."""
+    regroup = task.regroup
+    if regroup is None:
+        return None
+    return lambda inputs, *order: regroup([topics[i] for i in inputs], *order)

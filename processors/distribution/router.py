@@ -105,5 +105,5 @@ class Router:
         """
         for topic, repartition in self._topics.items():
             for part in outputs.parts(topic):
-                records, keys = outputs.written(topic, part, repartition.write)
+                records, keys = outputs.task.written(topic, part, repartition.write)
                 yield from repartition.route.send(records, keys, writer)

@@ -189,23 +189,17 @@ def bench_spark(
         from millpond.bench import report
         from millpond.bench.spark import growth as growing
         from millpond.bench.spark import measure, tables
+        from millpond.bench.spark.contest import Contest
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("millpond"):
             raise
         raise ConfigurationError(f"this benchmark needs {error.name}: pip install 'millpond[bench]'") from error
     console = Console(width=max(Console().width, 140))
-    run, show = (growing.run, tables.print_growth) if growth else (measure.run, tables.print_results)
-    given = {name: number for name, number in (("keys", keys), ("batches", batches)) if number is not None}
-    figures = run(
-        workload,
-        rows=rows,
-        backend=backend,
-        cores=cores,
-        contenders=contender,
-        directory=directory,
-        console=console,
-        **given,
+    way, show = (growing, tables.print_growth) if growth else (measure, tables.print_results)
+    contest = Contest(
+        workload, keys or way.KEYS, batches or way.BATCHES, rows, backend, cores, contender, directory, console
     )
+    figures = way.run(contest)
     show(console, figures)
     if json is not None:
         report.write_json(json, "spark-growth" if growth else "spark", figures)

@@ -16,6 +16,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from millpond.bench.spark import growth, measure, tables
+from millpond.bench.spark.contest import Contest
 from millpond.bench.spark.inputs import growing_keys, write_inputs
 from millpond.bench.spark.shapes import Scale
 from millpond.bench.spark.workers import MARK, WorkerMemory, WorkerWatch
@@ -70,7 +71,7 @@ def test_growth_compares_the_last_ten_with_the_first_ten() -> None:
 
 def test_growth_needs_two_micro_batches() -> None:
     with pytest.raises(ConfigurationError, match="not in 1"):
-        growth.run(batches=1)
+        growth.run(Contest("count", keys=10, batches=1))
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
@@ -88,7 +89,7 @@ def test_contenders_can_be_chosen_and_unknown_ones_are_refused() -> None:
     with pytest.raises(ConfigurationError, match=r"no contenders \['transform_with_state'\]"):
         chosen_contenders(workload, "lmdb", ["transform_with_state"])
     with pytest.raises(ConfigurationError, match="no workload 'sorting'; give one of count, "):
-        measure.run("sorting")
+        measure.run(Contest("sorting", keys=10, batches=1))
 
 
 def test_the_command_names_every_workload_and_contender() -> None:

@@ -1,0 +1,207 @@
+"""The joins of ``Millpond``: two DataFrames, their keys and times, and how they meet.
+
+Rule of this module: a join checks what the user wrote, describes its inputs, and leaves the rest to ``VerbRunner``.
+Nothing is started.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final, Literal
+
+from pyspark.sql import Column, DataFrame
+
+from millpond.adapters.spark.verbs.arguments import (
+    On,
+    chosen_join,
+    column_names,
+    column_pairs,
+    in_micros,
+    join_windows,
+    other_columns,
+)
+from millpond.adapters.spark.verbs.inputs import RowInput, check_names
+from millpond.adapters.spark.verbs.made import MadeVerbs
+from millpond.adapters.spark.verbs.runner import Evolution
+from millpond.adapters.spark.verbs.tolerance import Timed, within
+from millpond.errors import ConfigurationError
+from millpond.processors.options.joins import JoinType
+from millpond.processors.verbs.asof_join import asof_join
+from millpond.processors.verbs.stream_join import stream_join
+from millpond.processors.verbs.table_join import table_join
+from millpond.processors.verbs.verb import NullKeys
+from millpond.stores.times import Duration
+
+_LEFT: Final = "left"
+_RIGHT: Final = "right"
+
+
+class JoinVerbs(MadeVerbs):
+    """Verbs on two DataFrames."""
+
+    def asof_join(
+        self,
+        left: DataFrame,
+        right: DataFrame,
+        *,
+        on: On,
+        left_time: str | Column,
+        right_time: str | Column,
+        history: Duration,
+        how: Literal["inner", "left"] = "inner",
+        grace: Duration | None = None,
+        tolerance: Duration | None = None,
+        right_op: str | Column | None = None,
+        name: str | None = None,
+        renamed: Mapping[str, str] | None = None,
+        dropped: Collection[str] = (),
+    ) -> DataFrame:
+        """Each left row with the right row that was valid at its time: the last one that is not later.
+
+        Args:
+            left: the rows to be completed.
+            right: versions of what completes them; each is valid from its time until that of the next one with its key.
+            on: the columns that must be equal.
+            left_time, right_time: the columns (or expressions) with the times: timestamps or dates.
+            history: how far back from the newest time seen the versions are kept; an older left row finds none.
+            how: ``"inner"``, or ``"left"`` to keep left rows without a match.
+            grace: how long a left row waits for late right rows, in event time; by default it is joined at once.
+            tolerance: how much older than the left row a match may be; by default as old as the history reaches.
+            right_op: the column that says which right rows are deletes, as in a change feed.
+            name: of the verb; by default made of ``asof_join`` and the columns.
+            renamed, dropped: columns of the inputs that had another name, or were there, in an earlier run.
+
+        Returns:
+            All columns of the left side, then those of the right side that are not in ``on``.
+        """
+        join_type = chosen_join(how, JoinType.INNER, JoinType.LEFT)
+        keys = column_pairs(on)
+        reach = in_micros(history, "history")
+        wait = None if grace is None else in_micros(grace, "grace")
+        most = None if tolerance is None else in_micros(tolerance, "tolerance")
+        if wait is not None and wait > reach:
+            raise ConfigurationError(
+                f"grace is {grace!r}, but only a history of {history!r} is kept; make history as long"
+            )
+        if most is not None:
+            left_side, right_side = Timed.of(_LEFT, left, left_time), Timed.of(_RIGHT, right, right_time)
+            left, right = left_side.frame, right_side.frame
+        rest = other_columns(_RIGHT, right, keys.values(), right_op)
+        check_names([*left.columns, *rest], changes=False)
+        one = RowInput(_LEFT, left, list(keys), left.columns, left_time)
+        other = RowInput(_RIGHT, right, list(keys.values()), rest, right_time, right_op).without_null_keys()
+        if join_type is JoinType.INNER:
+            one = one.without_null_keys()
+        run = self._runner.verb(name or f"asof_join-{'-'.join(keys)}", (one, other), Evolution(renamed or {}, dropped))
+        inputs = run.input(one, NullKeys.APART), run.input(other, NullKeys.DROPPED)
+        joined = self._result(run, asof_join(run.name, *inputs, join_type, history=reach, grace=wait, columns=rest))
+        if most is None:
+            return joined
+        return within(joined, left_side, right_side, most, rest if join_type is JoinType.LEFT else ())
+
+    def stream_join(
+        self,
+        left: DataFrame,
+        right: DataFrame,
+        *,
+        on: On,
+        left_time: str | Column,
+        right_time: str | Column,
+        within: Duration | None = None,
+        before: Duration | None = None,
+        after: Duration | None = None,
+        how: Literal["inner", "left", "outer"] = "inner",
+        grace: Duration = 0,
+        name: str | None = None,
+        renamed: Mapping[str, str] | None = None,
+        dropped: Collection[str] = (),
+    ) -> DataFrame:
+        """The pairs of rows with equal keys whose times are close.
+
+        Args:
+            left, right: the streams.
+            on: the columns that must be equal.
+            left_time, right_time: the columns (or expressions) with the times: timestamps or dates.
+            within: how far apart the times may be; or else
+            before, after: how much older, and how much newer, than the left row the right one may be.
+            how: ``"inner"``; ``"left"`` or ``"outer"`` to keep the rows of the left or of both sides that find nobody.
+                Such a row comes out once, when its window and grace have passed.
+            grace: how late a row may be.
+            name: of the verb; by default made of ``stream_join`` and the columns.
+            renamed, dropped: columns of the inputs that had another name, or were there, in an earlier run.
+
+        Returns:
+            All columns of the left side, then those of the right side that are not in ``on``. Where there is no left
+            row, the columns in ``on`` are the right row's.
+        """
+        join_type = chosen_join(how, *JoinType)
+        keys = column_pairs(on)
+        rest = other_columns(_RIGHT, right, keys.values())
+        check_names([*left.columns, *rest], changes=False)
+        windows = join_windows(within, before, after, grace)
+        outer = join_type is JoinType.OUTER
+        one = RowInput(_LEFT, left, list(keys), left.columns, left_time)
+        other = RowInput(_RIGHT, right, list(keys.values()), right.columns if outer else rest, right_time)
+        if join_type is JoinType.INNER:
+            one = one.without_null_keys()
+        if not outer:
+            other = other.without_null_keys()
+        evolution = Evolution(renamed or {}, dropped)
+        run = self._runner.verb(name or f"stream_join-{'-'.join(keys)}", (one, other), evolution)
+        inputs = run.input(one, NullKeys.APART), run.input(other, NullKeys.APART)
+        shared = keys if outer else {}
+        return self._result(run, stream_join(run.name, *inputs, join_type, windows, columns=rest, shared=shared))
+
+    def table_join(
+        self,
+        left: DataFrame,
+        right: DataFrame,
+        *,
+        on: On,
+        left_time: str | Column,
+        right_time: str | Column,
+        left_key: str | Sequence[str] | None = None,
+        left_op: str | Column | None = None,
+        right_op: str | Column | None = None,
+        how: Literal["inner", "left", "outer"] = "inner",
+        history: Duration | None = None,
+        name: str | None = None,
+        renamed: Mapping[str, str] | None = None,
+        dropped: Collection[str] = (),
+    ) -> DataFrame:
+        """Two change feeds joined into one, kept current whichever side changes.
+
+        Args:
+            left, right: change feeds: each row sets what its key has from now on, or deletes it.
+            on: the columns that must be equal. They are the right side's key, and the left side's, too, unless
+            left_key: the left side's key is other columns: then ``on`` is a foreign key, of which there may be many.
+            left_time, right_time: the columns (or expressions) with the times of the changes.
+            left_op, right_op: the columns that say which rows are deletes; without one, none are. Understood are
+                upsert, insert, update, delete, c, r, u, d, +I, +U, -U, -D, update_preimage and update_postimage.
+            how: ``"inner"``, ``"left"``, or, by key, ``"outer"``.
+            history: makes the sides versioned: a change that is not its key's latest by time is no result, and deletes
+                are remembered that long. Without it changes apply as they arrive.
+            name: of the verb; by default made of ``table_join`` and the columns.
+            renamed, dropped: columns of the inputs that had another name, or were there, in an earlier run.
+
+        Returns:
+            A change feed: the left side's key, its other columns, those of the right side that are not in ``on``, and
+            ``op`` (``"upsert"`` or ``"delete"``), ``sequence`` (orders the changes of a key) and ``change_time``.
+        """
+        keys = column_pairs(on)
+        primary = list(keys) if left_key is None else column_names(left_key)
+        foreign = [] if primary == list(keys) else list(keys)
+        join_type = chosen_join(how, *((JoinType.INNER, JoinType.LEFT) if foreign else JoinType))
+        left_rest, right_rest = (
+            other_columns(_LEFT, left, primary, left_op),
+            other_columns(_RIGHT, right, keys.values(), right_op),
+        )
+        check_names([*primary, *left_rest, *right_rest], changes=True)
+        one = RowInput(_LEFT, left, primary, left_rest, left_time, left_op, foreign)
+        other = RowInput(_RIGHT, right, list(keys.values()), right_rest, right_time, right_op)
+        evolution = Evolution(renamed or {}, dropped)
+        run = self._runner.verb(name or f"table_join-{'-'.join(keys)}", (one, other), evolution)
+        reach = None if history is None else in_micros(history, "history")
+        inputs = run.input(one), run.input(other)
+        return self._result(
+            run,
+            table_join(run.name, *inputs, join_type, history=reach, left_columns=left_rest, right_columns=right_rest),
+        )

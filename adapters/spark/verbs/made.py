@@ -1,0 +1,76 @@
+"""What all verbs of one ``Millpond`` share: who runs them, which of them there are, and what can be read of them.
+
+Rule of this module: it knows no verb by name.
+"""
+
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import types as T
+
+from millpond.adapters.spark.verbs.runner import VerbRun, VerbRunner
+from millpond.errors import ConfigurationError
+from millpond.processors.verbs.verb import Verb
+from millpond.stores.serdes import Serde
+
+
+class MadeVerbs:
+    """The verbs that were made, by name.
+
+    Args:
+        runner: runs them.
+    """
+
+    def __init__(self, runner: VerbRunner) -> None:
+        self._runner = runner
+        self._verbs: dict[str, tuple[VerbRun, Verb]] = {}
+
+    def read_store(self, verb: str, store: str, checkpoint: str, *, batch_id: int | None = None) -> DataFrame:
+        """The content of a store as committed by a query, which may still be running, with typed columns.
+
+        Args:
+            verb: the name of a verb that this object has made.
+            store: ``"right"`` of an as-of join, ``"left"`` or ``"right"`` of a table join, ``"latest"``, or
+                ``"aggregate"``.
+            checkpoint: the ``checkpointLocation`` of the query that runs the verb.
+            batch_id: after which micro-batch; by default the last one. Spark retains 100 of them
+                (``spark.sql.streaming.minBatchesToRetain``).
+
+        Raises:
+            ConfigurationError: there is no such verb or store, or the checkpoint has no commit of it.
+        """
+        if verb not in self._verbs:
+            raise ConfigurationError(f"no verb of this Millpond is called {verb!r}, only {sorted(self._verbs)}")
+        run, made = self._verbs[verb]
+        return run.store(made, store, checkpoint, batch_id)
+
+    def dead_letters(self, name: str | None = None) -> DataFrame:
+        """The rows that ``on_error="dead-letter"`` has left out, with what is known of each.
+
+        The columns are those of ``SparkStreams.dead_letters``.
+
+        Args:
+            name: of a verb; by default all verbs.
+
+        Raises:
+            ConfigurationError: no session is active.
+            DurabilityError: the storage failed.
+        """
+        return self._runner.job.dead_letters(name)
+
+    def _result(
+        self,
+        run: VerbRun,
+        verb: Verb,
+        *,
+        value_serde: Serde[Any] | None = None,
+        columns: T.StructType | None = None,
+    ) -> DataFrame:
+        if run.streaming and run.name in self._verbs:
+            raise ConfigurationError(
+                f"this Millpond has a verb called {run.name!r} already, and each has state of its own; give one of "
+                "them another name=..., or make a new Millpond for another run"
+            )
+        rows = run.result(verb, value_serde=value_serde, columns=columns)
+        self._verbs[run.name] = run, verb
+        return rows
