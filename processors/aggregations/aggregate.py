@@ -14,8 +14,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow.compute as _compute
-
 from millpond.processors.aggregations.column_fold import ColumnCount, ColumnFold, fold_columns
 from millpond.processors.aggregations.fold import Fold, Update, copier, slotter
 from millpond.processors.runtime.batch import Batch, BatchBuilder
@@ -33,8 +31,6 @@ from millpond.stores.specs import StoreSpec
 from millpond.stores.typed.timestamped_columns import TimestampedColumns
 from millpond.stores.typed.timestamped_keyvalue import TimestampedKeyValueStore
 from millpond.stores.typed.versioned import NOT_PUT, VALID_TO_UNDEFINED
-
-pc: Any = _compute
 
 
 def _nothing() -> None:
@@ -124,9 +120,9 @@ class Aggregate(Processor):
         super().init(context)
         store = context.store(self._spec.name)
         self._table = TableStore(store)
-        self._foldable = isinstance(store, TimestampedKeyValueStore)
+        self._many = store if isinstance(store, TimestampedKeyValueStore) else None
         self._updates = UpdateForwarder(context, self._spec.key_serde, caching=self._caching)
-        self._columns = self._columns_of(store)
+        self._columns = self._columns_of(self._many)
 
     def process(self, batch: Batch) -> None:
         kept = without_nulls(self.context, batch)
@@ -139,14 +135,15 @@ class Aggregate(Processor):
         if fold is None or store is None or not store.takes(columns.keys.type):
             self.process(columns.to_batch())
             return
-        kept = columns_without_nulls(self.context, columns)
+        kept = columns.present(values=True)
+        self.context.count(CounterName.DROPPED_NULL, len(columns) - len(kept))
         if len(kept):
             self._updates.send_columns(fold_columns(fold, store, kept, last_only=self._caching))
 
-    def _columns_of(self, store: Any) -> TimestampedColumns | None:
+    def _columns_of(self, store: TimestampedKeyValueStore[Any, Any] | None) -> TimestampedColumns | None:
         """The store for whole columns; None if what is computed from them, or kept, has to be objects."""
         keys, values = column_serde(self._spec.key_serde), column_serde(self._spec.value_serde)
-        if not self._foldable or self._config.send_olds or self._spec.key_serde not in PLAIN_KEYS:
+        if store is None or self._config.send_olds or self._spec.key_serde not in PLAIN_KEYS:
             return None
         if self._column_fold is None or keys is None or values is None or not values.takes(self._column_fold.result):
             return None
@@ -156,9 +153,9 @@ class Aggregate(Processor):
         self._updates.flush()
 
     def _fold_all(self, batch: Batch) -> Batch:
-        if self._foldable and len(batch) > 1:
+        if self._many is not None and len(batch) > 1:
             try:
-                return self._fold(batch)
+                return self._fold(batch, self._many)
             except Exception as error:  # a user's code may raise anything
                 if not is_of_record(error):
                     raise
@@ -201,9 +198,8 @@ class Aggregate(Processor):
         else:
             out.add(key, new, timestamp, old, valid_to == VALID_TO_UNDEFINED)
 
-    def _fold(self, batch: Batch) -> Batch:
+    def _fold(self, batch: Batch, store: TimestampedKeyValueStore[Any, Any]) -> Batch:
         """As ``_one_by_one``, with one read and one write of the store for each key of the batch."""
-        store: Any = self._table.store
         slots = self._slots(batch.keys)
         keys = dict(zip(slots, batch.keys, strict=True))
         distinct = list(keys.values())
@@ -227,16 +223,6 @@ def without_nulls(context: ProcessorContext, batch: Batch) -> Batch:
         return batch
     kept = batch.select([k is not None and v is not None for k, v in zip(batch.keys, batch.values, strict=True)])
     context.count(CounterName.DROPPED_NULL, len(batch) - len(kept))
-    return kept
-
-
-def columns_without_nulls(context: ProcessorContext, columns: Columns) -> Columns:
-    """``without_nulls`` for columns."""
-    if not columns.keys.null_count and not columns.values.null_count:
-        return columns
-    present = pc.and_(columns.keys.is_valid(), columns.values.is_valid())
-    kept = columns.select(present.to_numpy(zero_copy_only=False))
-    context.count(CounterName.DROPPED_NULL, len(columns) - len(kept))
     return kept
 
 

@@ -57,6 +57,14 @@ class Columns:
         mask: Any = pa.array(keep)
         return Columns(self.keys.filter(mask), self.values.filter(mask), self.timestamps[keep])
 
+    def present(self, *, values: bool = False) -> "Columns":
+        """The records that have a key, and with ``values`` a value, too; these columns themselves if all have."""
+        columns = (self.keys, self.values) if values else (self.keys,)
+        if not any(column.null_count for column in columns):
+            return self
+        valid = [column.is_valid().to_numpy(zero_copy_only=False) for column in columns]
+        return self.select(np.logical_and.reduce(valid))
+
     def parts(self, most: int) -> Iterator["Columns"]:
         """The same records, at most so many at a time."""
         for start in range(0, len(self), most):

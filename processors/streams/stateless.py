@@ -188,7 +188,6 @@ class DropNullKeys(Processor):
         self.context.forward(kept)
 
     def process_columns(self, columns: Columns) -> None:
-        nulls = columns.keys.null_count
-        self.context.count(CounterName.DROPPED_NULL_KEY, nulls)
-        kept = columns.select(columns.keys.is_valid().to_numpy(zero_copy_only=False)) if nulls else columns
+        kept = columns.present()
+        self.context.count(CounterName.DROPPED_NULL_KEY, len(columns) - len(kept))
         self.context.forward_columns(kept)
