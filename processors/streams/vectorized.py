@@ -83,7 +83,8 @@ class VectorizedSelectKey(_Vectorized):
         self._selector = selector
 
     def process_columns(self, columns: Columns) -> None:
-        self.context.forward_columns(Columns(self._selected(columns), columns.values, columns.timestamps))
+        keys = self._selected(columns)
+        self.context.forward_columns(Columns(keys, columns.values, columns.timestamps, columns.positions))
 
     def _forward(self, batch: Batch, columns: Columns) -> None:
         keys = self._selected(columns).to_pylist()
