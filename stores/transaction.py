@@ -72,8 +72,7 @@ class Transaction:
 
     def delete_range(self, start: bytes, stop: bytes) -> None:
         """Delete the entries with ``start <= key < stop``."""
-        for key, _ in self.scan(start, stop):
-            self.put(key, None)
+        self.put_many(dict.fromkeys(key for key, _ in self.scan(start, stop)))
 
     def scan(self, start: bytes | None = None, stop: bytes | None = None, *, reverse: bool = False) -> Entries:
         """The entries with ``start <= key < stop`` in key order, as they are now, whatever is put meanwhile."""

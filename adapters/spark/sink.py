@@ -33,6 +33,7 @@ from millpond.processors.options.records import Produced
 from millpond.processors.options.windowed_serdes import SessionWindowedSerde, TimeWindowedSerde
 from millpond.processors.runtime.batch import Batch
 from millpond.processors.runtime.columns import Columns, Records
+from millpond.processors.runtime.windowed_columns import WindowedArray
 from millpond.stores.column_serdes import column_serde
 from millpond.stores.serdes import Serde, serde
 from millpond.stores.typed.windowed import Windowed
@@ -147,6 +148,8 @@ class Sink:
             if pa.types.is_timestamp(field.type):
                 return self._times(field, records.timestamps)
             column: Any = pa.array(records.timestamps)
+        elif field.name in _OF_WINDOW and isinstance(records.keys, WindowedArray):
+            column = self._of_windowed(records.keys, field)
         elif field.name == "key":
             column = _plain(records.keys, self.key_serde)
         elif field.name == "value":
@@ -154,6 +157,13 @@ class Sink:
         else:
             column = _entry(records.values, field.name)
         return column if column is not None and column.type == field.type else None
+
+    def _of_windowed(self, keys: WindowedArray, field: Any) -> Any:
+        """A column of windowed keys as the sink has it; None if it is none of these."""
+        if field.name == "key":
+            return _plain(keys.entries("key"), self.key_serde)
+        times = keys.entries(field.name.removeprefix("window_"))
+        return self._times(field, times) if pa.types.is_timestamp(field.type) else times
 
     def _column(self, batch: Batch, field: Any, first: int | None) -> Any:
         if first is not None and _OF_CHANGE.get(field.name) == field.type:

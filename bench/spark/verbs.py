@@ -47,11 +47,10 @@ def window(pond: Millpond, inputs: Inputs, scale: Scale) -> DataFrame:
 
 
 def session(pond: Millpond, inputs: Inputs, scale: Scale) -> DataFrame:
-    """Events per key and session; the verb's rows are less than its gap apart, and its sessions end that far after."""
-    gap = scale.gap + 1
-    windows = SessionWindows(gap)
+    """Events per key and session; the verb's sessions end a gap after their last row."""
+    windows = SessionWindows(scale.gap)
     counted = pond.aggregate(inputs["events"], _CALLS, by="key", time=_time(), window=windows, emit="final")
-    end = (F.unix_millis("window.end") - gap).alias("window_end")
+    end = (F.unix_millis("window.end") - scale.gap).alias("window_end")
     return counted.select("key", _millis("window.start", "window_start"), end, "value")
 
 

@@ -25,16 +25,19 @@ class Groups:
 
     Args:
         keys: the keys, an Arrow array without nulls.
+        numbers: where ``keys`` are the distinct ones already, each record's position in them.
 
     Attributes:
         keys: the distinct keys, in the order in which they first came.
         numbers: for each record, the position of its key in ``keys``.
     """
 
-    def __init__(self, keys: Any) -> None:
-        encoded = keys.dictionary_encode()
-        self.keys = encoded.dictionary
-        self.numbers: _Integers = encoded.indices.to_numpy().astype(np.int64)
+    def __init__(self, keys: Any, numbers: _Integers | None = None) -> None:
+        if numbers is None:
+            encoded = keys.dictionary_encode()
+            keys, numbers = encoded.dictionary, encoded.indices.to_numpy().astype(np.int64)
+        self.keys = keys
+        self.numbers: _Integers = numbers
 
     @cached_property
     def sizes(self) -> _Integers:
@@ -84,7 +87,20 @@ class ColumnFold(ABC):
         """The aggregate of its key after each record; the arguments are those of ``totals``."""
 
 
-class ColumnCount(ColumnFold):
+class MergingFold(ColumnFold):
+    """A fold whose aggregates can be merged, whatever the order of the values was: what sessions need."""
+
+    @abstractmethod
+    def merged(self, groups: Groups, aggregates: Any) -> Any:
+        """The aggregate of all values of each key, null where the key has none.
+
+        Args:
+            groups: which aggregates are of the same key.
+            aggregates: the aggregates, an Arrow array without nulls.
+        """
+
+
+class ColumnCount(MergingFold):
     """How many values there are."""
 
     result = pa.int64()
@@ -95,17 +111,22 @@ class ColumnCount(ColumnFold):
     def running(self, groups: Groups, values: Any, before: Any) -> Any:
         return pa.array(_from_zero(before)[groups.numbers] + groups.ranks + 1)
 
+    def merged(self, groups: Groups, aggregates: Any) -> Any:
+        totals = np.zeros(len(groups.keys), np.int64)
+        np.add.at(totals, groups.numbers, aggregates.to_numpy())
+        return pa.array(totals, mask=groups.sizes == 0)
+
 
 def _from_zero(counts: Any) -> _Integers:
     known: _Integers = counts.fill_null(0).to_numpy()
     return known
 
 
-def _inverse(order: Any) -> Any:
-    """Where each of the positions in ``order`` is."""
+def inverse(order: Any) -> _Integers:
+    """Where each of the positions in ``order``, an Arrow array, is."""
     places = np.empty(len(order), np.int64)
     places[order.to_numpy()] = np.arange(len(order))
-    return pa.array(places)
+    return places
 
 
 def fold_columns(fold: ColumnFold, store: TimestampedColumns, columns: Columns, *, last_only: bool) -> Columns:
@@ -124,7 +145,7 @@ def fold_columns(fold: ColumnFold, store: TimestampedColumns, columns: Columns, 
     groups = Groups(columns.keys)
     # In the order of keys, an engine finds its way faster, and nobody has to sort the changes again.
     order = pc.sort_indices(groups.keys)
-    places = _inverse(order)
+    places: Any = pa.array(inverse(order))
     ordered = groups.keys.take(order)
     before, since = (column.take(places) for column in store.get(ordered))
     known = since.fill_null(np.iinfo(np.int64).min).to_numpy()

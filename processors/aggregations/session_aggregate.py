@@ -13,11 +13,15 @@ from typing import Any
 
 from millpond.processors.aggregations.aggregate import AggregateSetup
 from millpond.processors.aggregations.closing import Closing, Window
+from millpond.processors.aggregations.column_fold import ColumnFold, MergingFold
+from millpond.processors.aggregations.session_fold import SessionFold
+from millpond.processors.aggregations.window_fold import WindowFold
 from millpond.processors.aggregations.windowed_processor import NEVER, Change, Closes, WindowedProcessor
 from millpond.processors.options.windowed_serdes import SessionWindowedSerde
 from millpond.processors.options.windows import EmitStrategy, SessionWindows
 from millpond.processors.runtime.batch import Batch, BatchBuilder
 from millpond.processors.runtime.counters import CounterName
+from millpond.stores.column_serdes import ColumnSerde
 from millpond.stores.typed.windowed import Windowed
 
 Span = tuple[int, int]
@@ -71,6 +75,7 @@ class SessionAggregate(WindowedProcessor):
         super().__init__(setup, emit, SessionWindowedSerde(setup.spec.key_serde))
         assert setup.aggregation.merger is not None
         self._merge = setup.aggregation.merger
+        self._windows = windows
         self._gap = windows.gap
         self._delay = windows.gap + windows.grace
         self._forwards = not self._final and not self._caching
@@ -180,6 +185,11 @@ class SessionAggregate(WindowedProcessor):
                 if out is not None and (value is not None or before is not None):
                     out.add(_new(Windowed, (key, *span)), value, span[1], before)
         self._store.put_many(keys, spans, values)
+
+    def column_fold(self, fold: ColumnFold, keys: ColumnSerde, values: ColumnSerde) -> WindowFold | None:
+        if not isinstance(fold, MergingFold):
+            return None
+        return SessionFold(self._windows, fold, self._store, keys, values)
 
     def closes(self) -> Closes:
         return Closes(self._store.find_sessions_ended, self._delay + 1, by_end=True)

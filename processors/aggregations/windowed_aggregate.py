@@ -11,12 +11,16 @@ from typing import Any, NamedTuple
 
 from millpond.processors.aggregations.aggregate import AggregateSetup
 from millpond.processors.aggregations.closing import Closing, Window
+from millpond.processors.aggregations.column_fold import ColumnFold
 from millpond.processors.aggregations.fold import Fold
+from millpond.processors.aggregations.time_window_fold import TimeWindowFold
+from millpond.processors.aggregations.window_fold import WindowFold
 from millpond.processors.aggregations.windowed_processor import Closes, WindowedProcessor
 from millpond.processors.options.windowed_serdes import TimeWindowedSerde
 from millpond.processors.options.windows import EmitStrategy, TimeWindows
 from millpond.processors.runtime.batch import Batch, BatchBuilder
 from millpond.processors.runtime.counters import CounterName
+from millpond.stores.column_serdes import ColumnSerde
 from millpond.stores.typed.windowed import Windowed
 
 Slot = tuple[Any, ...]
@@ -149,6 +153,9 @@ class WindowedAggregate(WindowedProcessor):
     def _fold_part(self, states: dict[Slot, Any], placed: _Placed, start: int, stop: int | None) -> None:
         part = placed.part(start, stop)
         self._folding.silently(states, part.slots, part.keys, part.values, part.timestamps)
+
+    def column_fold(self, fold: ColumnFold, keys: ColumnSerde, values: ColumnSerde) -> WindowFold:
+        return TimeWindowFold(self._windows, fold, self._store, keys, values)
 
     def closes(self) -> Closes:
         windows = self._windows

@@ -22,19 +22,25 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from millpond.processors.aggregations.aggregate import AggregateSetup, without_nulls
+import pyarrow as pa
+
+from millpond.processors.aggregations.aggregate import AggregateSetup, columns_without_nulls, without_nulls
 from millpond.processors.aggregations.closing import Closing, Window
+from millpond.processors.aggregations.column_fold import ColumnFold
 from millpond.processors.aggregations.completion import COMPLETION, Completion
 from millpond.processors.aggregations.fold import copier, slotter
+from millpond.processors.aggregations.window_fold import Standing, WindowFold
 from millpond.processors.options.windows import EmitStrategy
 from millpond.processors.runtime.batch import Batch, BatchBuilder
+from millpond.processors.runtime.columns import Columns
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.kept_time import STREAM_TIME, KeptTime, stream_time_of
 from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.runtime.waiting_counts import WaitingCounts, waiting_of
 from millpond.processors.tables.update_cache import UpdateForwarder
+from millpond.stores.column_serdes import ColumnSerde, column_serde
 from millpond.stores.layouts import Layout
-from millpond.stores.serdes import Serde
+from millpond.stores.serdes import PLAIN_KEYS, Serde
 from millpond.stores.specs import StoreSpec
 from millpond.stores.times import MIN_TIME
 from millpond.stores.typed.set_back import SetBack
@@ -122,6 +128,17 @@ class WindowedProcessor(Processor):
             (self._waiting,) = self._kept_count.bring_up(None if saved is None else self._closed)
             self._saved_waiting = self._waiting
             context.level(CounterName.WAITING, lambda: self._waiting)
+        self._columns = self._make_column_fold()
+
+    def _make_column_fold(self) -> WindowFold | None:
+        """What folds whole columns; None if what is computed from them, or kept, or comes out, has to be objects."""
+        spec, fold = self._setup.spec, self._setup.aggregation.columns
+        keys, values = column_serde(spec.key_serde), column_serde(spec.value_serde)
+        if not self._final or self._config.send_olds or spec.key_serde not in PLAIN_KEYS:
+            return None
+        if fold is None or keys is None or values is None or not values.takes(fold.result):
+            return None
+        return self.column_fold(fold, keys, values)
 
     @property
     def _closed(self) -> int:
@@ -135,6 +152,25 @@ class WindowedProcessor(Processor):
         kept = without_nulls(self.context, batch)
         if len(kept):
             self.context.attempt(self._fold, kept)
+
+    def process_columns(self, columns: Columns) -> None:
+        fold = self._columns
+        if fold is None or self._completion.happened or not fold.takes(columns, self._stream_time):
+            self.process(columns.to_batch())
+            return
+        kept = columns_without_nulls(self.context, columns)
+        if not len(kept):
+            return
+        try:
+            folded = fold.fold(kept, Standing(self._stream_time, self.newest(), self._waiting))
+        except pa.ArrowInvalid:
+            folded = None  # A row is damaged, and reading them one by one says which and why.
+        if folded is None:
+            self.process(kept.to_batch())
+            return
+        self._stream_time, self._waiting = folded.stream_time, folded.waiting
+        self.context.count(CounterName.DROPPED_LATE, folded.late)
+        self._updates.send_columns(folded.results)
 
     def _fold(self, batch: Batch) -> None:
         stream_time, changed = self._stream_time, self._completion.memory()
@@ -230,6 +266,15 @@ class WindowedProcessor(Processor):
             if timestamp > last[id_]:
                 last[id_] = timestamp
         return keys, list(first.values()), list(last.values())
+
+    def column_fold(self, fold: ColumnFold, keys: ColumnSerde, values: ColumnSerde) -> WindowFold | None:
+        """What folds whole columns into these windows; None if they have to be objects.
+
+        Args:
+            fold: the aggregate.
+            keys, values: what the store's serdes do, for whole columns.
+        """
+        return None
 
     @abstractmethod
     def closes(self) -> Closes:

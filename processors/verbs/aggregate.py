@@ -113,10 +113,8 @@ def _aggregated(
     if windows is None:
         return grouped.aggregate(calls.initializer, calls.aggregator, kept)
     if isinstance(windows, SessionWindows):
-        # A session ends with a gap of its whole length, as in Spark, where two rows exactly that far apart are in two
-        # sessions. Kafka Streams has them in one (KIP-94), so here the gap is a microsecond shorter.
-        gap = SessionWindows(windows.gap * MICROS - 1, grace=windows.grace * MICROS)
-        sessions = grouped.windowed_by(gap).emit_strategy(emit)
+        in_micros = SessionWindows(windows.gap * MICROS, grace=windows.grace * MICROS)
+        sessions = grouped.windowed_by(in_micros).emit_strategy(emit)
         return sessions.aggregate(calls.initializer, calls.aggregator, calls.merger, kept)
     return (
         grouped.windowed_by(_in_micros(windows))

@@ -9,7 +9,8 @@ expired segment is one range; within it the rows of a key are one range, in the 
 is chosen when the store is first written and kept as metadata: it stays the same even if the retention changes later.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import compress
 from typing import Any, Final
 
 from millpond.errors import CorruptStoreError
@@ -164,6 +165,30 @@ class Segments:
                 done.removed += 1
             self._live = set(self._find())
 
+    def entries(self, earliest: int, latest: int) -> list[tuple[bytes, bytes]]:
+        """All entries of the segments that rows of these times lie in, whatever their own times are."""
+        earliest, latest = self._clamped(earliest, latest)
+        return list(self._chained(earliest, latest, False, lambda segment: (segment, _above(segment))))
+
+    def read(self, rows: Sequence[bytes]) -> list[bytes | None]:
+        """The value of each row, None where there is none."""
+        return self._transaction.get_many(rows)
+
+    def holds_any(self, times: Iterable[int]) -> bool:
+        """Whether a segment of one of these times may have rows."""
+        return not self._live.isdisjoint(map(self.start, times))
+
+    def put(self, times: Sequence[int], changes: Iterable[tuple[bytes, bytes | None]]) -> None:
+        """Put rows, each of the time at the same position, but those that one of these times causes to expire."""
+        self.advance(max(times))
+        horizon = self.horizon()
+        if min(times) <= horizon:
+            kept = [time > horizon for time in times]
+            changes, times = compress(changes, kept), list(compress(times, kept))
+        pieces = {time // self._interval for time in times}
+        self.begin_writing(piece * self._interval for piece in pieces)
+        self._transaction.put_many(dict(changes))
+
     def check(self, row: bytes, rest: int) -> None:
         """Raise ``ValueError`` if ``row`` does not lie where its time belongs, which is ``rest`` bytes from its end."""
         time = unpack_time(row, len(row) - rest)
@@ -244,6 +269,11 @@ class SegmentedStore(Store[K, V]):
     def retention(self) -> int:
         """How long entries stay, in milliseconds."""
         return self._retention
+
+    @property
+    def segments(self) -> Segments:
+        """The store's rows."""
+        return self._segments
 
     @property
     def observed_stream_time(self) -> int | None:

@@ -7,7 +7,6 @@ The layout is that of ``millpond.stores.typed.segments``, by the session's end::
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import compress
 from typing import Final
 
 from millpond.errors import ConfigurationError
@@ -149,11 +148,7 @@ class WritableSessionStore(ReadOnlySessionStore[K, V], WritableStore[K, V]):
         starts, ends = zip(*spans, strict=True)
         encoded = map(terminated, self._keys_bytes(keys))
         rows = [row + pack_time(start) for row, start in zip(self._segments.rows(encoded, ends), starts, strict=True)]
-        self._segments.advance(max(ends))
-        horizon = self._segments.horizon()
-        kept = [end > horizon for end in ends]
-        self._segments.begin_writing(set(compress(ends, kept)))
-        self._write_many(dict(compress(zip(rows, data, strict=True), kept)))
+        self._segments.put(ends, zip(rows, data, strict=True))
 
     def _ends_before_it_starts(self, session: object) -> ConfigurationError:
         return ConfigurationError(f"the session {session} ends before it starts; give the start first")

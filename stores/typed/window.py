@@ -9,7 +9,6 @@ The layout is that of ``millpond.stores.typed.segments``, by the window's start:
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import compress
 from typing import Final
 
 from millpond.errors import CorruptStoreError
@@ -186,13 +185,8 @@ class WritableWindowStore(ReadOnlyWindowStore[K, V], WritableStore[K, V]):
             for key, value, start in zip(keys, data, window_starts, strict=True):
                 self._put(key, value, start)
         elif window_starts:
-            encoded = self._keys_bytes(keys)
-            self._segments.advance(max(window_starts))
-            horizon = self._segments.horizon()
-            rows = self._segments.rows(map(terminated, encoded), window_starts)
-            kept = [start > horizon for start in window_starts]
-            self._segments.begin_writing(set(compress(window_starts, kept)))
-            self._write_many(dict(compress(zip(rows, data, strict=True), kept)))
+            rows = self._segments.rows(map(terminated, self._keys_bytes(keys)), window_starts)
+            self._segments.put(window_starts, zip(rows, data, strict=True))
 
     def _put(self, key: K, data: bytes | None, window_start: Instant) -> None:
         encoded = terminated(self._key_bytes(key))

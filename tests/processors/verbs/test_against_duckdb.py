@@ -251,7 +251,7 @@ def start_and_end(window: dict[str, datetime]) -> tuple[int, int]:
         (
             SessionWindows(5, grace=LONG),
             f"""SELECT k, min(t), max(t) + 5, {FOLDED} FROM (SELECT *, sum(new) OVER w AS g FROM (
-            SELECT *, (t - lag(t, 1, -100) OVER w >= 5)::INT AS new FROM r WINDOW w AS (PARTITION BY k ORDER BY t))
+            SELECT *, (t - lag(t, 1, -100) OVER w > 5)::INT AS new FROM r WINDOW w AS (PARTITION BY k ORDER BY t))
             WINDOW w AS (PARTITION BY k ORDER BY t)) GROUP BY k, g""",
         ),
     ],

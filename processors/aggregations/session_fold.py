@@ -1,0 +1,177 @@
+"""Folding whole columns into sessions whose results come out when they close.
+
+Rule of this module: as long as no record is further behind stream time than the grace period, none is late and none
+meets a session that has closed. Then a key's sessions are what its records and its open sessions are when they are laid
+out by time and cut at the gaps, whatever order the records came in. Runs with other records are left to objects.
+
+All sessions that are open are read at once, which costs less than seeking those of each key, unless there are many more
+of them than records: such runs are left to objects, too.
+"""
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from millpond.processors.aggregations.column_fold import Groups, MergingFold
+from millpond.processors.aggregations.window_fold import (
+    FARTHEST,
+    Folded,
+    Integers,
+    Standing,
+    WindowFold,
+    closing_order,
+    places_in,
+    reached_since,
+    taken,
+)
+from millpond.processors.options.windows import SessionWindows
+from millpond.processors.runtime.columns import Columns
+from millpond.processors.runtime.time_order import reached_by_key
+from millpond.stores.column_serdes import ColumnSerde
+from millpond.stores.times import MIN_TIME
+from millpond.stores.typed.segment_columns import SessionColumns, Sessions
+from millpond.stores.typed.session import SessionStore
+
+_PATIENCE: Final = 16
+"""How many open sessions are read in the time that it takes to fold in one record as an object."""
+
+
+class _Laid(NamedTuple):
+    """Open sessions and records, by key, then start.
+
+    Attributes:
+        order: which of them, the sessions first, is at each place.
+        numbers: which session of the result each place belongs to.
+        starts, ends: of the sessions of the result.
+        keys: for each of these, the number of its key.
+    """
+
+    order: Integers
+    numbers: Integers
+    starts: Integers
+    ends: Integers
+    keys: Integers
+
+
+class SessionFold(WindowFold):
+    """Folds columns into sessions.
+
+    Args:
+        windows: the sessions' gap and grace.
+        fold: the aggregate.
+        store: where the aggregates are.
+        keys, values: what its serdes do, for whole columns.
+    """
+
+    def __init__(
+        self,
+        windows: SessionWindows,
+        fold: MergingFold,
+        store: SessionStore[Any, Any],
+        keys: ColumnSerde,
+        values: ColumnSerde,
+    ) -> None:
+        super().__init__(keys, windows.delay + 1)
+        self._gap = windows.gap
+        self._grace = windows.grace
+        self._fold = fold
+        self._store = SessionColumns(store, values)
+        self._type = values.type
+
+    def fold(self, columns: Columns, standing: Standing) -> Folded | None:
+        times = columns.timestamps
+        reached = reached_since(standing.stream_time, times)
+        if (reached - times).max() > self._grace or standing.observed > standing.stream_time:
+            return None
+        if standing.waiting > _PATIENCE * len(columns):
+            return None
+        groups = Groups(self._keys.write(columns.keys))
+        stored = self._open(standing.stream_time)
+        places = places_in(stored.keys, groups.keys)
+        met, others = _chosen(stored, places >= 0), _chosen(stored, places < 0)
+        laid = _laid(np.concatenate([places[places >= 0], groups.numbers]), met, times, self._gap)
+        if laid is None:
+            return None
+        folded, removed, left = self._folded(laid, groups.keys, met, columns)
+        self._store.change(removed, folded)
+        last = int(reached[-1]) - self._reach
+        untouched = [_chosen(some, some.ends <= last) for some in (others, left)]
+        waiting = standing.waiting - len(removed.ends) - sum(len(some.ends) for some in untouched)
+        waiting += int(np.count_nonzero(folded.ends > last))
+        results = self._closed(*untouched, _chosen(folded, folded.ends <= last))
+        return Folded(results, int(reached[-1]), waiting)
+
+    def _open(self, stream_time: int) -> Sessions:
+        """The sessions of the store that have not closed."""
+        if stream_time == MIN_TIME:
+            none = np.empty(0, np.int64)
+            return Sessions(pa.array([], pa.binary()), none, none, pa.array([], self._type))
+        return self._store.ended_between(stream_time - self._reach + 1, FARTHEST)
+
+    def _folded(self, laid: _Laid, keys: Any, met: Sessions, columns: Columns) -> tuple[Sessions, Sessions, Sessions]:
+        """The sessions that records are in, those of the store that became part of these, and those that did not."""
+        known = len(met.starts)
+        numbers = np.empty(len(laid.order), np.int64)
+        numbers[laid.order] = laid.numbers
+        slots = Groups(taken(keys, laid.keys), numbers[known:])
+        before = self._fold.merged(Groups(slots.keys, numbers[:known]), met.values)
+        values = self._fold.totals(slots, columns.values, before).cast(self._type)
+        changed = slots.sizes > 0
+        sessions = Sessions(slots.keys, laid.starts, laid.ends, values)
+        parts = changed[numbers[:known]]
+        return _chosen(sessions, changed), _chosen(met, parts), _chosen(met, ~parts)
+
+    def _closed(self, *parts: Sessions) -> Columns:
+        """The results of sessions that have closed."""
+        keys = pa.concat_arrays([part.keys for part in parts])
+        values = pa.concat_arrays([part.values for part in parts])
+        starts = np.concatenate([part.starts for part in parts])
+        ends = np.concatenate([part.ends for part in parts])
+        order = closing_order(keys, ends, starts)
+        ends = ends[order]
+        return self._results(taken(keys, order), starts[order], ends, taken(values, order), ends)
+
+
+def _laid(keys: Integers, met: Sessions, times: Integers, gap: int) -> _Laid | None:
+    """Sessions and records laid out by key and time, and cut at gaps.
+
+    Args:
+        keys: the number of the key of each session, then of each record.
+        met: the sessions.
+        times: those of the records.
+        gap: the largest time between two parts of a session.
+
+    Returns:
+        None if sessions of the store are not apart, so that it takes more than one record to merge them.
+    """
+    starts, ends = np.concatenate([met.starts, times]), np.concatenate([met.ends, times])
+    order = np.lexsort((starts, keys))
+    keys, starts, ends = keys[order], starts[order], ends[order]
+    stored = order < len(met.starts)
+    if not _begins(keys[stored], starts[stored], ends[stored], gap).all():
+        return None
+    ends = reached_by_key(ends, keys)
+    begins = _begins(keys, starts, ends, gap)
+    firsts = np.flatnonzero(begins)
+    lasts = np.append(firsts[1:], len(order)) - 1
+    return _Laid(order, np.cumsum(begins) - 1, starts[firsts], ends[lasts], keys[firsts])
+
+
+def _begins(keys: Integers, starts: Integers, ends: Integers, gap: int) -> npt.NDArray[np.bool_]:
+    """Whether each of some spans, by key and start, is of another key than the one before or beyond the gap after it.
+
+    Args:
+        keys, starts: of the spans.
+        ends: the latest end of the spans of its key up to each.
+        gap: the largest time between two parts of a session.
+    """
+    begins = np.ones(len(keys), np.bool_)
+    begins[1:] = (keys[1:] != keys[:-1]) | (starts[1:] - ends[:-1] > gap)
+    return begins
+
+
+def _chosen(sessions: Sessions, mask: npt.NDArray[np.bool_]) -> Sessions:
+    keys, starts, ends, values = sessions
+    return Sessions(taken(keys, mask), starts[mask], ends[mask], taken(values, mask))

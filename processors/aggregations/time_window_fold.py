@@ -1,0 +1,168 @@
+"""Folding whole columns into tumbling and hopping windows whose results come out when they close.
+
+Rule of this module: a window that has closed takes no more records, so its result is what all records of the run make
+of it, and results come out in the order of the windows' starts, then keys, whatever the order of the records was.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as _compute
+
+from millpond.processors.aggregations.column_fold import ColumnFold, Groups, inverse
+from millpond.processors.aggregations.window_fold import (
+    Folded,
+    Integers,
+    Standing,
+    WindowFold,
+    closing_order,
+    places_in,
+    reached_since,
+    taken,
+)
+from millpond.processors.options.windows import TimeWindows
+from millpond.processors.runtime.columns import Columns
+from millpond.stores.column_serdes import ColumnSerde
+from millpond.stores.times import MIN_TIME
+from millpond.stores.typed.segment_columns import WindowColumns, Windows
+from millpond.stores.typed.timestamped_window import TimestampedWindowStore
+
+pc: Any = _compute
+
+
+class _Slots(NamedTuple):
+    """Distinct pairs of a key and a window's start, in the order of starts, then keys.
+
+    Attributes:
+        keys, starts: of each pair.
+        numbers: the pair that each record goes to.
+        distinct: the distinct keys.
+        begins: the distinct starts.
+        codes: of each pair, the place of its start times the number of keys, plus that of its key.
+    """
+
+    keys: Any
+    starts: Integers
+    numbers: Integers
+    distinct: Any
+    begins: Integers
+    codes: Integers
+
+    def holds(self, windows: Windows) -> npt.NDArray[np.bool_]:
+        """Which windows are among these."""
+        keys, begins = places_in(windows.keys, self.distinct), np.searchsorted(self.begins, windows.starts)
+        begins = np.minimum(begins, len(self.begins) - 1)
+        same = (keys >= 0) & (self.begins[begins] == windows.starts)
+        held: npt.NDArray[np.bool_] = same & np.isin(begins * len(self.distinct) + keys, self.codes)
+        return held
+
+
+class TimeWindowFold(WindowFold):
+    """Folds columns into windows of a fixed size.
+
+    Args:
+        windows: the windows.
+        fold: the aggregate.
+        store: where the aggregates are.
+        keys, values: what its serdes do, for whole columns.
+    """
+
+    def __init__(
+        self,
+        windows: TimeWindows,
+        fold: ColumnFold,
+        store: TimestampedWindowStore[Any, Any],
+        keys: ColumnSerde,
+        values: ColumnSerde,
+    ) -> None:
+        super().__init__(keys, windows.size + windows.grace)
+        self._windows = windows
+        self._retention = store.retention
+        self._fold = fold
+        self._store = WindowColumns(store, values)
+        self._type = values.type
+
+    def fold(self, columns: Columns, standing: Standing) -> Folded | None:
+        reached = reached_since(standing.stream_time, columns.timestamps)
+        now = int(reached[-1])
+        records, starts = _placed(self._windows, columns.timestamps)
+        is_open = starts > reached[records] - self._reach
+        late = len(is_open) - int(np.count_nonzero(is_open))
+        if late:
+            records, starts = records[is_open], starts[is_open]
+        if not len(starts):
+            return Folded(self._closed(*2 * [_nothing(self._type)]), now, standing.waiting, late)
+        if int(starts.min()) <= standing.observed - self._retention:
+            return None  # By another stream's time, the store has forgotten them.
+        slots = _slots(taken(self._keys.write(columns.keys), records), starts)
+        folded, known = self._folded(slots, columns, records)
+        untouched = self._untouched(standing.stream_time, now - self._reach, slots)
+        self._store.put(folded)
+        waiting = standing.waiting - len(untouched.starts) - known
+        waiting += int(np.count_nonzero(folded.starts > now - self._reach))
+        closed = _chosen(folded, folded.starts <= now - self._reach)
+        return Folded(self._closed(untouched, closed), now, waiting, late)
+
+    def _folded(self, slots: _Slots, columns: Columns, records: Integers) -> tuple[Windows, int]:
+        """The windows with the records folded in, and how many of them were there before."""
+        before, since = self._store.get(slots.keys, slots.starts)
+        groups = Groups(slots.keys, slots.numbers)
+        totals = self._fold.totals(groups, taken(columns.values, records), before).cast(self._type)
+        latest = groups.latest(columns.timestamps[records])
+        if since.null_count < len(since):
+            latest = np.maximum(latest, since.fill_null(MIN_TIME).to_numpy())
+        return Windows(slots.keys, slots.starts, totals, latest), len(before) - before.null_count
+
+    def _untouched(self, stream_time: int, last: int, slots: _Slots) -> Windows:
+        """The windows of the store that close up to the start ``last``, but those that records have come to."""
+        first = stream_time - self._reach + 1
+        if stream_time == MIN_TIME or first > last - last % self._windows.advance:
+            return _nothing(self._type)
+        stored = self._store.between(first, last)
+        return _chosen(stored, ~slots.holds(stored)) if slots.begins[0] <= last else stored
+
+    def _closed(self, *parts: Windows) -> Columns:
+        """The results of windows that have closed."""
+        keys = pa.concat_arrays([part.keys for part in parts])
+        values = pa.concat_arrays([part.values for part in parts])
+        starts = np.concatenate([part.starts for part in parts])
+        timestamps = np.concatenate([part.timestamps for part in parts])
+        order = closing_order(keys, starts)
+        starts = starts[order]
+        ends = starts + self._windows.size
+        return self._results(taken(keys, order), starts, ends, taken(values, order), timestamps[order])
+
+
+def _placed(windows: TimeWindows, times: Integers) -> tuple[Integers, Integers]:
+    """Each record once for every window that holds it: the record's place, and the window's start."""
+    size, advance = windows.size, windows.advance
+    beyond = times % advance
+    lasts = times - beyond
+    firsts = lasts - (size - 1 - beyond) // advance * advance
+    firsts = np.where(times >= 0, np.maximum(firsts, 0), firsts)
+    counts = (lasts - firsts) // advance + 1
+    records = np.arange(len(times)).repeat(counts)
+    within = np.arange(len(records)) - (np.cumsum(counts) - counts)[records]
+    return records, firsts[records] + within * advance
+
+
+def _slots(keys: Any, starts: Integers) -> _Slots:
+    groups = Groups(keys)
+    order = pc.sort_indices(groups.keys)
+    distinct, numbers = groups.keys.take(order), inverse(order)[groups.numbers]
+    begins, places = np.unique(starts, return_inverse=True)
+    codes, numbers = np.unique(places * len(distinct) + numbers, return_inverse=True)
+    of_keys, of_begins = codes % len(distinct), codes // len(distinct)
+    return _Slots(taken(distinct, of_keys), begins[of_begins], numbers, distinct, begins, codes)
+
+
+def _chosen(windows: Windows, mask: npt.NDArray[np.bool_]) -> Windows:
+    keys, starts, values, timestamps = windows
+    return Windows(taken(keys, mask), starts[mask], taken(values, mask), timestamps[mask])
+
+
+def _nothing(values: pa.DataType) -> Windows:
+    none = np.empty(0, np.int64)
+    return Windows(pa.array([], pa.binary()), none, pa.array([], values), none)

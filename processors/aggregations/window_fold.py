@@ -1,0 +1,110 @@
+"""Folding whole columns into windows whose results come out when they close: what all kinds of windows share.
+
+Rule of this module: the answers are those of record by record. A run for which that takes more than arithmetic on whole
+columns is left to objects, before anything has changed. Within a fold keys are the bytes that their serde writes.
+"""
+
+from abc import ABC, abstractmethod
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as _compute
+
+from millpond.processors.aggregations.column_fold import inverse
+from millpond.processors.runtime.columns import Columns
+from millpond.processors.runtime.windowed_columns import windowed_keys
+from millpond.stores.column_serdes import ColumnSerde
+
+pc: Any = _compute
+Integers = npt.NDArray[np.int64]
+
+FARTHEST: Final = 2**61
+"""Times and lengths of time within this can be added and subtracted without leaving 64 bits."""
+
+
+class Standing(NamedTuple):
+    """Where an aggregation stands before a run.
+
+    Attributes:
+        stream_time: the greatest timestamp that it has seen; ``MIN_TIME`` if none.
+        observed: the time by which its store forgets; ``MIN_TIME`` if none.
+        waiting: how many windows wait in it.
+    """
+
+    stream_time: int
+    observed: int
+    waiting: int
+
+
+class Folded(NamedTuple):
+    """What a run has come to.
+
+    Attributes:
+        results: the final results of what has closed.
+        stream_time: the greatest timestamp so far.
+        waiting: how many windows wait now.
+        late: how many records were late, each counted for every window that it was late for.
+    """
+
+    results: Columns
+    stream_time: int
+    waiting: int
+    late: int = 0
+
+
+class WindowFold(ABC):
+    """Folds columns into windows of one kind.
+
+    Args:
+        keys: what the key serde does, for whole columns.
+        reach: a window is closed once stream time is this far past the time that windows go by.
+    """
+
+    def __init__(self, keys: ColumnSerde, reach: int) -> None:
+        self._keys = keys
+        self._reach = reach
+
+    def takes(self, columns: Columns, stream_time: int) -> bool:
+        """Whether the keys are of a type that can be written, and no sum of times leaves 64 bits."""
+        earliest, latest = int(columns.timestamps.min()), max(int(columns.timestamps.max()), stream_time)
+        return self._keys.takes(columns.keys.type) and earliest > -FARTHEST and max(latest, self._reach) < FARTHEST
+
+    @abstractmethod
+    def fold(self, columns: Columns, standing: Standing) -> Folded | None:
+        """Fold in records, without null keys and values, and write the store; None if they have to be objects.
+
+        Raises:
+            pyarrow.ArrowInvalid: a row of the store is damaged; nothing has changed.
+        """
+
+    def _results(self, keys: Any, starts: Integers, ends: Integers, values: Any, timestamps: Integers) -> Columns:
+        return Columns(windowed_keys(self._keys.read(keys), starts, ends), values, timestamps)
+
+
+def closing_order(keys: Any, *times: Integers) -> Integers:
+    """The places of windows in the order in which they come out: by the first of their times, the next, then key."""
+    order = np.lexsort(times[::-1])
+    ties = np.ones(max(len(order) - 1, 0), np.bool_)
+    for column in times:
+        ties &= column[order[1:]] == column[order[:-1]]
+    return np.lexsort((inverse(pc.sort_indices(keys)), *times[::-1])) if ties.any() else order
+
+
+def places_in(keys: Any, distinct: Any) -> Integers:
+    """Where each key is among distinct ones, -1 where it is not."""
+    found: Integers = pc.index_in(keys, value_set=distinct).fill_null(-1).to_numpy().astype(np.int64)
+    return found
+
+
+def reached_since(stream_time: int, times: Integers) -> Integers:
+    """Stream time at each record."""
+    reached: Integers = np.maximum(np.maximum.accumulate(times), stream_time)
+    return reached
+
+
+def taken(column: Any, places: npt.NDArray[Any]) -> Any:
+    """The entries of an Arrow array at some places, or where a mask is true."""
+    chosen: Any = pa.array(places)
+    return column.filter(chosen) if places.dtype == np.bool_ else column.take(chosen)

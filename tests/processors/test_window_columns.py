@@ -1,0 +1,118 @@
+"""Final results of windows and sessions over columns are those of the records one by one, to the record."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from millpond.processors import (
+    Consumed,
+    EmitStrategy,
+    Materialized,
+    SessionWindows,
+    StreamsBuilder,
+    Task,
+    TimeWindows,
+    Topology,
+)
+from millpond.processors.runtime.columns import Columns
+from millpond.stores.memory import MemoryBackend
+from millpond.stores.registry import supplier
+from millpond.stores.transaction import Transaction
+from tests.processors.test_columns import KEYS, VALUES, Form, Record, as_batch, as_columns
+
+WINDOWS: dict[str, TimeWindows | SessionWindows] = {
+    "tumbling": TimeWindows(6, grace=4),
+    "without grace": TimeWindows(1),
+    "hopping": TimeWindows(9, advance=4, grace=4),
+    "sessions": SessionWindows(5, grace=12),
+    "sessions without grace": SessionWindows(3),
+    "sessions of a moment": SessionWindows(0, grace=3),
+}
+
+
+def counting(windows: TimeWindows | SessionWindows, key_serde: str = "string", **options: Any) -> Topology:
+    builder = StreamsBuilder(key_serde=key_serde, value_serde="int64")
+    windowed: Any = builder.stream("in", Consumed(key_serde, "int64")).group_by_key().windowed_by(windows)
+    counted = windowed.emit_strategy(EmitStrategy.ON_WINDOW_CLOSE).count(Materialized("store", **options))
+    counted.to_stream().to("out")
+    return builder.build()
+
+
+def steps(
+    topology: Topology, backend: str, chunks: list[list[Record]], form: Form | None, complete_at: int
+) -> Iterator[Any]:
+    """What comes out of each micro-batch, what is counted, and what is in the store at its end; no form: one by one."""
+    (part,) = topology.subtopologies
+    with TemporaryDirectory() as directory, supplier(backend).open(Path(directory) / "store") as engine:
+        for number, chunk in enumerate(chunks):
+            transaction = Transaction(engine)
+            stores: dict[str, Any] = {name: spec.open(transaction) for name, spec in part.stores.items()}
+            task = Task(part, stores)
+            for run in as_batch(chunk).rows() if form is None else [form(chunk)]:
+                task.process("in", run)
+            if number == complete_at:
+                task.complete()
+            task.flush()
+            out = [run.to_batch() for run in task.take().get("out", [])]
+            yield [record for run in out for record in zip(run.keys, run.values, run.timestamps, strict=True)]
+            yield sorted(task.counters.items())
+            for store in stores.values():
+                store.flush()
+                store.check()
+                yield sorted(store.fetch_keys())
+            transaction.commit()
+
+
+def chunks_of(key_serde: str) -> st.SearchStrategy[list[list[Record]]]:
+    """Micro-batches whose times climb, with stragglers and, now and then, a jump."""
+    row = st.tuples(KEYS[key_serde][1], VALUES, st.sampled_from([0, 0, 1, 2, 5, 6, 13, 60]), st.integers(0, 16))
+    ahead = st.booleans()
+
+    def climbing(rows: list[list[tuple[Any, Any, int, int]]], straggling: bool) -> list[list[Record]]:
+        time, chunks = -20, []
+        for chunk in rows:
+            records = []
+            for key, value, step, back in chunk:
+                time += step
+                records.append((key, value, time - back if straggling or back < 3 else time))
+            chunks.append(records)
+        return chunks
+
+    return st.builds(climbing, st.lists(st.lists(row, min_size=1, max_size=14), min_size=1, max_size=5), ahead)
+
+
+@pytest.mark.parametrize(
+    ("key_serde", "backend", "examples"),
+    [("string", "memory", 60), ("bytes", "memory", 20), ("int64", "memory", 20), ("string", "lmdb", 10)],
+)
+def test_final_counts_of_columns_are_those_of_single_records(key_serde: str, backend: str, examples: int) -> None:
+    topologies = [counting(windows, key_serde) for windows in WINDOWS.values()]
+
+    @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(st.sampled_from(topologies), chunks_of(key_serde), st.sampled_from([-1, -1, 1]))
+    def check(topology: Topology, chunks: list[list[Record]], complete_at: int) -> None:
+        form = as_columns(KEYS[key_serde][0])
+        columns = list(steps(topology, backend, chunks, form, complete_at))
+        assert columns == list(steps(topology, backend, chunks, None, complete_at))
+
+    check()
+
+
+@pytest.mark.parametrize("windows", list(WINDOWS))
+def test_records_in_time_never_become_objects(windows: str) -> None:
+    (part,) = counting(WINDOWS[windows]).subtopologies
+    task = Task(part, {name: spec.open(Transaction(MemoryBackend())) for name, spec in part.stores.items()})
+    task.process("in", as_columns(pa.string())([("b", 1, 0), ("a", 1, 0), ("b", 1, 0)]))
+    task.process("in", as_columns(pa.string())([("a", 1, 100)]))
+    (run,) = task.take()["out"]
+    assert isinstance(run, Columns)
+    assert [(key.key, value) for key, value in zip(run.keys.to_pylist(), run.values.to_pylist(), strict=True)][-2:] == [
+        ("a", 1),
+        ("b", 2),
+    ]
