@@ -16,6 +16,7 @@ time is eight bytes, big-endian, with its sign bit flipped, so that times before
 """
 
 import struct
+from collections.abc import Sequence
 from typing import Final
 
 from millpond.errors import CorruptStoreError
@@ -96,6 +97,19 @@ def unpack_time(row: bytes, offset: int = 0) -> int:
     except struct.error as error:
         raise _too_short(row) from error
     return time
+
+
+def unpack_times(rows: Sequence[bytes]) -> list[int]:
+    """The time that ``pack_time`` wrote at the beginning of each of ``rows``.
+
+    Raises:
+        CorruptStoreError: one of them is too short.
+    """
+    try:
+        packed = struct.unpack(f">{len(rows)}Q", b"".join([row[:TIME_SIZE] for row in rows]))
+    except struct.error:
+        return list(map(unpack_time, rows))  # raises an error that says which is too short
+    return [time + MIN_TIME for time in packed]
 
 
 def last_time(row: bytes) -> int:

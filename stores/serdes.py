@@ -8,7 +8,8 @@ import json
 import pickle
 import struct
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
 import msgpack
@@ -34,6 +35,9 @@ class Serde(ABC, Generic[T]):
     column_serialize: Callable[[T], bytes] | None = None
     """A C function for whole columns, if there is one. It does what ``serialize`` does, but may raise any exception."""
 
+    column_deserialize: Callable[[bytes], T] | None = None
+    """The same for ``deserialize``."""
+
     @abstractmethod
     def serialize(self, value: T) -> bytes:
         """The bytes of ``value``.
@@ -49,6 +53,27 @@ class Serde(ABC, Generic[T]):
         Raises:
             SerdeError: ``data`` did not come from ``serialize``.
         """
+
+    def serialize_many(self, values: Sequence[T]) -> list[bytes]:
+        """``serialize`` for many values, in their order, with its errors."""
+        return _each(self.column_serialize, self.serialize, values)
+
+    def deserialize_many(self, data: Sequence[bytes]) -> list[T]:
+        """``deserialize`` for many, in their order, with its errors.
+
+        >>> STRING.deserialize_many(STRING.serialize_many(["tea", "milk"]))
+        ['tea', 'milk']
+        """
+        return _each(self.column_deserialize, self.deserialize, data)
+
+
+def _each(quick: Callable[[Any], Any] | None, thorough: Callable[[Any], Any], column: Sequence[Any]) -> list[Any]:
+    if quick is not None:
+        try:
+            return list(map(quick, column))
+        except Exception:  # the other way below says what is wrong
+            pass
+    return list(map(thorough, column))
 
 
 class _BuiltInSerde(Serde[T]):
@@ -77,6 +102,7 @@ class BytesSerde(_BuiltInSerde[bytes]):
 
     name = "bytes"
     column_serialize = staticmethod(bytes.__bytes__)
+    column_deserialize = staticmethod(bytes.__bytes__)
 
     def serialize(self, value: bytes) -> bytes:
         if value.__class__ is bytes:
@@ -94,6 +120,7 @@ class StringSerde(_BuiltInSerde[str]):
 
     name = "string"
     column_serialize = staticmethod(str.encode)
+    column_deserialize = staticmethod(bytes.decode)
 
     def serialize(self, value: str) -> bytes:
         try:
@@ -175,9 +202,10 @@ class MsgpackSerde(_BuiltInSerde[Any]):
     """
 
     name = "msgpack"
+    column_deserialize = staticmethod(partial(msgpack.unpackb, strict_map_key=False, ext_hook=from_extension))
 
     def __init__(self) -> None:
-        self._pack = msgpack.Packer(default=to_extension).pack
+        self._pack = self.column_serialize = msgpack.Packer(default=to_extension).pack
 
     def serialize(self, value: Any) -> bytes:
         try:
@@ -188,7 +216,7 @@ class MsgpackSerde(_BuiltInSerde[Any]):
 
     def deserialize(self, data: bytes) -> Any:
         try:
-            return msgpack.unpackb(data, strict_map_key=False, ext_hook=from_extension)
+            return self.column_deserialize(data)
         except (*UNREADABLE, RecursionError) as error:
             raise self._damage(data, error) from error
 

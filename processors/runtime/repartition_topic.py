@@ -8,15 +8,16 @@ from millpond.processors.options.records import Consumed, Produced
 from millpond.processors.runtime.batch import Batch
 from millpond.processors.runtime.columns import Records
 from millpond.stores.serdes import serde
+from millpond.stores.typed.store import column_of
 
 
 class Repartition(NamedTuple):
     """How keys and values are written and read on the way."""
 
-    write_key: Callable[[Any], bytes]
-    write_value: Callable[[Any], bytes]
-    read_key: Callable[[bytes], Any]
-    read_value: Callable[[bytes], Any]
+    write_keys: Callable[[list[Any]], list[bytes]]
+    write_values: Callable[[list[Any]], list[bytes]]
+    read_keys: Callable[[list[bytes]], list[Any]]
+    read_values: Callable[[list[bytes]], list[Any]]
 
     @classmethod
     def between(cls, topic: str, produced: Produced, consumed: Consumed) -> Self:
@@ -31,13 +32,20 @@ class Repartition(NamedTuple):
             raise TopologyError(
                 f"writer and reader of the repartition topic {topic!r} each need a key and a value serde"
             )
-        return cls(serdes[0].serialize, serdes[1].serialize, serdes[2].deserialize, serdes[3].deserialize)
+        writers, readers = serdes[:2], serdes[2:]
+        return cls(*(one.serialize_many for one in writers), *(one.deserialize_many for one in readers))
 
     def transfer(self, records: Records) -> Batch:
         """The records as the reader gets them; a null key or value stays null."""
         batch = records.to_batch()
         return Batch(
-            [None if key is None else self.read_key(self.write_key(key)) for key in batch.keys],
-            [None if value is None else self.read_value(self.write_value(value)) for value in batch.values],
+            _moved(batch.keys, self.write_keys, self.read_keys),
+            _moved(batch.values, self.write_values, self.read_values),
             batch.timestamps,
         )
+
+
+def _moved(
+    column: list[Any], write: Callable[[list[Any]], list[bytes]], read: Callable[[list[bytes]], list[Any]]
+) -> list[Any]:
+    return column_of(read(write([one for one in column if one is not None])), column)

@@ -172,9 +172,10 @@ class WindowJoin:
                 earliest, latest = timestamp - own.back, timestamp + own.ahead
                 wanted = own.other.wanted
                 range_ = wanted.get(key)
-                if range_ is not None:
-                    earliest, latest = min(earliest, range_[0]), max(latest, range_[1])
-                wanted[key] = earliest, latest
+                if range_ is None:
+                    wanted[key] = earliest, latest
+                elif earliest < range_[0] or latest > range_[1]:
+                    wanted[key] = min(earliest, range_[0]), max(latest, range_[1])
         for one in self._sides.values():
             one.rows = one.store.begin_batch()
             one.rows.load(one.wanted)

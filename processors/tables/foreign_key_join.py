@@ -12,8 +12,9 @@ end of the micro-batch, when it knows every left value of the batch, whatever or
 KIP-914: an update of a versioned side that is not its key's latest is counted and ignored.
 """
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import compress
+from typing import Any, Final
 
 from millpond.processors.options.joins import JoinType
 from millpond.processors.runtime.batch import Batch, BatchBuilder, concatenate
@@ -22,17 +23,22 @@ from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.tables.foreign_key_messages import (
     Content,
     Instruction,
-    LeftRow,
-    Response,
-    Subscription,
     combined_key,
+    left_row_bytes,
     murmur3_128_many,
     primary_key_of,
+    read_left_rows,
+    read_responses,
+    read_subscriptions,
+    response_bytes,
+    subscription_bytes,
 )
 from millpond.processors.tables.join import Joiner
 from millpond.processors.tables.table_store import TableStore
 from millpond.processors.tables.value_getters import ValueGetterFactory
 from millpond.stores.serdes import Serde
+from millpond.stores.times import MIN_TIME
+from millpond.stores.typed.store import column_of
 
 
 def latest_only(context: ProcessorContext, batch: Batch, versioned: bool) -> Batch:
@@ -103,24 +109,41 @@ class SubscriptionSend(Processor):
         self.context.attempt(self._send, latest_only(self.context, batch, self._versioned))
 
     def _send(self, batch: Batch) -> None:
-        positions = batch.positions is not None
-        messages, rows = BatchBuilder(positions=positions), BatchBuilder(positions=positions)
-        olds = batch.olds or [None] * len(batch)
-        old_keys = list(map(self._old_key, batch.keys, olds))
-        news = list(map(self._row, batch.keys, batch.values, batch.timestamps))
-        hashes = iter(murmur3_128_many([data for _, _, data in news if data is not None]))
-        for i, (key, old_key, (new, new_key, data)) in enumerate(zip(batch.keys, old_keys, news, strict=True)):
-            timestamp, position = batch.timestamps[i], batch.position_at(i)
-            row = hash_ = None
-            if data is not None:
-                hash_ = next(hashes)
-                row = LeftRow(new_key is not None, hash_, data).to_bytes()
-            for foreign_key, instruction in self._instructions(old_key, new_key, new is None):
-                subscription = Subscription(hash_, instruction, self._key_serde.serialize(key))
-                messages.add(foreign_key, subscription.to_bytes(), timestamp, position=position)
-            rows.add(key, row, timestamp, position=position)
-        self.context.forward_to(self._rows, rows.build())
-        self.context.forward_to(self._subscriptions, messages.build())
+        news, data = self._rows_of(batch)
+        olds = self._old_keys(batch)
+        moved = self._moved(olds, news)
+        hashes = column_of(murmur3_128_many([one for one in data if one is not None]), data)
+        rows = [
+            None if value is None or hash_ is None else left_row_bytes(new is not None, hash_, value)
+            for value, hash_, new in zip(data, hashes, news, strict=True)
+        ]
+        told: list[tuple[Any, bytes]] = []
+        places: list[int] = []
+        columns = zip(olds, news, moved, hashes, self._key_serde.serialize_many(batch.keys), strict=True)
+        for i, (old, new, differs, hash_, primary_key) in enumerate(columns):
+            if differs:
+                # The result of a left row that has lost its foreign key does not depend on an answer.
+                answered = new is None and (hash_ is None or self._inner)
+                told.append((old, subscription_bytes(hash_, _FORGET[answered], primary_key)))
+                places.append(i)
+            if new is not None:
+                told.append((new, subscription_bytes(hash_, _ASK[self._inner and old is None], primary_key)))
+                places.append(i)
+        self.context.forward_to(self._rows, batch.with_values(rows))
+        timestamps = list(map(batch.timestamps.__getitem__, places))
+        positions = None if batch.positions is None else list(map(batch.positions.__getitem__, places))
+        messages = Batch([key for key, _ in told], [data for _, data in told], timestamps, positions=positions)
+        self.context.forward_to(self._subscriptions, messages)
+
+    def _old_keys(self, batch: Batch) -> list[Any]:
+        """The foreign keys of the rows before; None of those that fail, which have been counted before."""
+        if batch.olds is None:
+            return [None] * len(batch)
+        extract = self._extract
+        try:
+            return [None if old is None else extract(key, old) for key, old in zip(batch.keys, batch.olds, strict=True)]
+        except Exception:  # a user's code may raise anything
+            return list(map(self._old_key, batch.keys, batch.olds))
 
     def _old_key(self, key: Any, old: Any) -> Any:
         try:
@@ -129,39 +152,41 @@ class SubscriptionSend(Processor):
             self.context.check(error)
             return None
 
-    def _row(self, key: Any, value: Any, timestamp: int) -> tuple[Any, Any, bytes | None]:
-        """The row's value, its foreign key and its bytes; nothing of one that fails."""
-        if value is None:
-            return None, None, None
+    def _rows_of(self, batch: Batch) -> tuple[list[Any], list[bytes | None]]:
+        """The rows' foreign keys and their bytes; None of those that are deleted, or fail."""
+        extract, values = self._extract, batch.values
         try:
-            return value, self._extract(key, value), self._value_serde.serialize(value)
+            keys = [None if one is None else extract(key, one) for key, one in zip(batch.keys, values, strict=True)]
+            return keys, column_of(self._value_serde.serialize_many([one for one in values if one is not None]), values)
+        except Exception:  # a user's code may raise anything
+            rows = list(map(self._row, batch.keys, values, batch.timestamps))
+            return [key for key, _ in rows], [data for _, data in rows]
+
+    def _row(self, key: Any, value: Any, timestamp: int) -> tuple[Any, bytes | None]:
+        """A row's foreign key and its bytes; nothing of one that fails."""
+        if value is None:
+            return None, None
+        try:
+            return self._extract(key, value), self._value_serde.serialize(value)
         except Exception as error:  # a user's code may raise anything
             self.context.leave_out(error, key, value, timestamp)
-            return None, None, None
+            return None, None
 
-    def _instructions(self, old_key: Any, new_key: Any, deleted: bool) -> list[tuple[Any, Instruction]]:
-        """Foreign keys and what to tell each; exactly one message asks for an answer if a result may have to change."""
-        told = []
-        if old_key is not None and (new_key is None or not self._same(old_key, new_key)):
-            # The result of a left row that has lost its foreign key does not depend on an answer.
-            answered = new_key is None and (deleted or self._inner)
-            told.append(
-                (old_key, Instruction.DELETE_KEY_AND_PROPAGATE if answered else Instruction.DELETE_KEY_NO_PROPAGATE)
-            )
-        if new_key is not None:
-            quiet = self._inner and old_key is None
-            told.append(
-                (
-                    new_key,
-                    Instruction.PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE
-                    if quiet
-                    else Instruction.PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE,
-                )
-            )
-        return told
+    def _moved(self, olds: list[Any], news: list[Any]) -> list[bool]:
+        """Which rows no longer name the foreign key that they have named."""
+        moved = [old is not None for old in olds]
+        both = [i for i, new in enumerate(news) if new is not None and moved[i]]
+        serialize_many = self._foreign_serde.serialize_many
+        sides = (serialize_many([column[i] for i in both]) for column in (olds, news))
+        for i, old, new in zip(both, *sides, strict=True):
+            moved[i] = old != new
+        return moved
 
-    def _same(self, old_key: Any, new_key: Any) -> bool:
-        return self._foreign_serde.serialize(old_key) == self._foreign_serde.serialize(new_key)
+
+_FORGET: Final = Instruction.DELETE_KEY_NO_PROPAGATE, Instruction.DELETE_KEY_AND_PROPAGATE
+"""What to tell a foreign key that is no longer named; the second asks for an answer."""
+_ASK: Final = Instruction.PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE, Instruction.PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE
+"""What to tell one that is named; to the second the lack of a foreign value matters only if there is a result."""
 
 
 class SubscriptionReceive(Processor):
@@ -189,42 +214,52 @@ class SubscriptionReceive(Processor):
         self.looks_up = dict.fromkeys(self._foreign.stores, False)
 
     def process(self, batch: Batch) -> None:
-        out = BatchBuilder(positions=batch.positions is not None)
-        found = self._getter.get_many(batch.keys)
-        subscriptions = list(map(Subscription.from_bytes, batch.values))
-        self._keep(batch.keys, subscriptions)
-        for i, (subscription, foreign) in enumerate(zip(subscriptions, found, strict=True)):
-            timestamp = batch.timestamps[i]
-            response = self._answer(subscription, None if foreign is None else foreign.value)
-            if response is not None:
-                primary_key = self._key_serde.deserialize(subscription.primary_key)
-                last = timestamp if foreign is None else max(timestamp, foreign.timestamp)
-                out.add(primary_key, response.to_bytes(), last, position=batch.position_at(i))
-        self.context.forward(out.build())
-
-    def _keep(self, keys: list[Any], subscriptions: list[Subscription]) -> None:
-        serialize = self._foreign_serde.serialize
-        combined = [
-            combined_key(serialize(key), subscription.primary_key)
-            for key, subscription in zip(keys, subscriptions, strict=True)
+        foreign_keys = self._foreign_serde.serialize_many(batch.keys)
+        subscriptions = list(read_subscriptions(batch.values))
+        self._keep(foreign_keys, subscriptions)
+        asking = Batch(foreign_keys, subscriptions, batch.timestamps, positions=batch.positions).select(
+            [instruction != Instruction.DELETE_KEY_NO_PROPAGATE for _, instruction, _ in subscriptions]
+        )
+        found = self._found(dict(zip(foreign_keys, batch.keys, strict=True)), set(asking.keys))
+        answers = [
+            _answer(instruction, hash_, found[key][0])
+            for key, (hash_, instruction, _) in zip(asking.keys, asking.values, strict=True)
         ]
-        hashes = [None if one.instruction in _DELETIONS else one.hash for one in subscriptions]
-        self._store.put_many(combined, hashes)
+        times = [max(time, found[key][1]) for key, time in zip(asking.keys, asking.timestamps, strict=True)]
+        primary_keys = self._key_serde.deserialize_many([primary_key for _, _, primary_key in asking.values])
+        self.context.forward(Batch(primary_keys, answers, times, positions=asking.positions))
 
-    def _answer(self, subscription: Subscription, value: Any) -> Response | None:
-        instruction, hash_ = subscription.instruction, subscription.hash
-        if instruction is Instruction.DELETE_KEY_NO_PROPAGATE:
-            return None
-        if instruction is Instruction.DELETE_KEY_AND_PROPAGATE:
-            # A row that still exists but no longer names a foreign row matters only if it has a result.
-            return Response(hash_, Content.NOTHING if hash_ is None else Content.RETRACTION)
-        if value is not None:
-            return Response(hash_, Content.VALUE, self._value_serde.serialize(value))
-        quiet = instruction is Instruction.PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE
-        return Response(hash_, Content.RETRACTION if quiet else Content.NOTHING)
+    def _keep(self, foreign_keys: list[bytes], subscriptions: list[tuple[bytes | None, int, bytes]]) -> None:
+        prefixes = {key: combined_key(key, b"") for key in set(foreign_keys)}
+        kept = {
+            prefixes[key] + primary_key: None if instruction in _FORGET else hash_
+            for key, (hash_, instruction, primary_key) in zip(foreign_keys, subscriptions, strict=True)
+        }
+        self._store.put_many(list(kept), list(kept.values()))
+
+    def _found(self, keys: Mapping[bytes, Any], wanted: Iterable[bytes]) -> dict[bytes, tuple[bytes | None, int]]:
+        """For foreign keys the value's bytes and its time; None and any time if there is none.
+
+        Args:
+            keys: the keys by their bytes.
+            wanted: the bytes of those that are asked for; each value is read and serialized once.
+        """
+        wanted = list(wanted)
+        rows = self._getter.get_many([keys[foreign_key] for foreign_key in wanted])
+        data = self._value_serde.serialize_many([row.value for row in rows if row is not None])
+        times = [MIN_TIME if row is None else row.timestamp for row in rows]
+        return dict(zip(wanted, zip(column_of(data, rows), times, strict=True), strict=True))
 
 
-_DELETIONS = (Instruction.DELETE_KEY_NO_PROPAGATE, Instruction.DELETE_KEY_AND_PROPAGATE)
+def _answer(instruction: int, hash_: bytes | None, data: bytes | None) -> bytes:
+    """The response to a subscription, whose foreign value's bytes are ``data``."""
+    if instruction == Instruction.DELETE_KEY_AND_PROPAGATE:
+        # A row that still exists but no longer names a foreign row matters only if it has a result.
+        return response_bytes(hash_, Content.NOTHING if hash_ is None else Content.RETRACTION)
+    if data is not None:
+        return response_bytes(hash_, Content.VALUE, data)
+    quiet = instruction == Instruction.PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE
+    return response_bytes(hash_, Content.RETRACTION if quiet else Content.NOTHING)
 
 
 class ForeignTableJoin(Processor):
@@ -250,22 +285,20 @@ class ForeignTableJoin(Processor):
     def process(self, batch: Batch) -> None:
         batch = latest_only(self.context, batch, self._versioned)
         out = BatchBuilder(positions=batch.positions is not None)
-        subscribers: dict[bytes, list[tuple[Any, bytes | None]]] = {}
-        for i, (key, value, timestamp) in enumerate(zip(batch.keys, batch.values, batch.timestamps, strict=True)):
-            content = Content.NOTHING if value is None else Content.VALUE
-            data = b"" if value is None else self._value_serde.serialize(value)
-            prefix = combined_key(self._foreign_serde.serialize(key), b"")
-            if prefix not in subscribers:
-                subscribers[prefix] = self._subscribers(prefix)
-            for primary_key, hash_ in subscribers[prefix]:
-                response = Response(hash_, content, data).to_bytes()
-                out.add(primary_key, response, timestamp, position=batch.position_at(i))
+        foreign_keys = self._foreign_serde.serialize_many(batch.keys)
+        subscribers = {key: list(self._subscribers(combined_key(key, b""))) for key in dict.fromkeys(foreign_keys)}
+        present = [value for value in batch.values if value is not None]
+        data = column_of(self._value_serde.serialize_many(present), batch.values)
+        for i, (key, value, timestamp) in enumerate(zip(foreign_keys, data, batch.timestamps, strict=True)):
+            content, told = (Content.NOTHING, b"") if value is None else (Content.VALUE, value)
+            for primary_key, hash_ in subscribers[key]:
+                out.add(primary_key, response_bytes(hash_, content, told), timestamp, position=batch.position_at(i))
+        out.keys = self._key_serde.deserialize_many(out.keys)
         self.context.forward(out.build())
 
-    def _subscribers(self, prefix: bytes) -> list[tuple[Any, bytes | None]]:
-        """The primary keys that have subscribed to a foreign key, and their hashes."""
-        deserialize = self._key_serde.deserialize
-        return [(deserialize(primary_key_of(combined)), hash_) for combined, hash_ in self._store.prefix_scan(prefix)]
+    def _subscribers(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """The bytes of the primary keys that have subscribed to a foreign key, and their hashes."""
+        return ((primary_key_of(combined), hash_) for combined, hash_ in self._store.prefix_scan(prefix))
 
 
 class UnjoinedRows(Processor):
@@ -279,15 +312,14 @@ class UnjoinedRows(Processor):
 
     def process(self, batch: Batch) -> None:
         out = BatchBuilder(positions=batch.positions is not None)
-        olds = batch.olds or [None] * len(batch)
-        columns = zip(batch.keys, batch.values, olds, batch.timestamps, strict=True)
+        news, olds = read_left_rows(batch.values), read_left_rows(batch.olds or [None] * len(batch))
+        columns = zip(batch.keys, news, olds, batch.timestamps, strict=True)
         for i, (key, new, old, timestamp) in enumerate(columns):
-            row = None if new is None else LeftRow.from_bytes(new)
-            if row is not None and not row.names_foreign:
-                left = self._value_serde.deserialize(row.value)
+            if new is not None and not new[0]:
+                left = self._value_serde.deserialize(new[2])
                 result = joined_or_none(self.context, self._joiner, key, left, None, timestamp)
                 out.add(key, result, timestamp, position=batch.position_at(i))
-            elif row is None and old is not None and not LeftRow.from_bytes(old).names_foreign:
+            elif new is None and old is not None and not old[0]:
                 out.add(key, None, timestamp, position=batch.position_at(i))
         self.context.forward(out.build())
 
@@ -316,7 +348,7 @@ class ResponseJoin(Processor):
     def init(self, context: ProcessorContext) -> None:
         super().init(context)
         self._rows, self._results = (TableStore(context.store(name)) for name in self._stores)
-        self._serialize_key = context.store(self._stores[0]).key_serde.serialize
+        self._serialize_keys = context.store(self._stores[0]).key_serde.serialize_many
         self._waiting: list[Batch] = []
 
     def process(self, batch: Batch) -> None:
@@ -328,35 +360,61 @@ class ResponseJoin(Processor):
             self._resolve(concatenate(waiting))
 
     def _resolve(self, batch: Batch) -> None:
+        rows = self._rows.store.get_many(batch.keys)
+        lefts = list(read_left_rows([None if row is None else row.value for row in rows]))
+        responses = list(read_responses(batch.values))
+        current = [
+            hash_ == (None if left is None else left[1]) for (hash_, _, _), left in zip(responses, lefts, strict=True)
+        ]
+        self.context.count(CounterName.DROPPED_STALE_RESPONSE, current.count(False))
+        times = [
+            timestamp if row is None or row.timestamp < timestamp else row.timestamp
+            for timestamp, row in zip(batch.timestamps, rows, strict=True)
+        ]
+        answers = Batch(batch.keys, list(zip(responses, lefts, strict=True)), times).select(current)
+        retracted = [response[1] == Content.RETRACTION for response, _ in answers.values]
+        results = answers.with_values(self._joined(answers))
+        if any(retracted):
+            self._forward_retracting(results, retracted)
+        else:
+            self.context.forward(results)
+
+    def _joined(self, answers: Batch) -> list[Any]:
+        """The results of answers, whose values are a response and a left row; None where there is none."""
+        places = [
+            i
+            for i, (response, left) in enumerate(answers.values)
+            if left is not None and (response[1] == Content.VALUE or not self._inner)
+        ]
+        lefts = self._left_serde.deserialize_many([answers.values[i][1][2] for i in places])
+        responses = [answers.values[i][0] for i in places]
+        distinct = list({data: None for _, content, data in responses if content == Content.VALUE})
+        foreigns = dict(zip(distinct, self._foreign_serde.deserialize_many(distinct), strict=True))
+        results: list[Any] = [None] * len(answers)
+        for i, left, (_, content, data) in zip(places, lefts, responses, strict=True):
+            foreign = foreigns[data] if content == Content.VALUE else None
+            try:
+                results[i] = self._joiner(answers.keys[i], left, foreign)
+            except Exception as error:  # a user's code may raise anything
+                self.context.leave_out(error, answers.keys[i], left, answers.timestamps[i])
+        return results
+
+    def _forward_retracting(self, results: Batch, retracted: list[bool]) -> None:
+        """Forward results without those that are retracted although there is none."""
+        known = iter(self._results.store.get_many(list(compress(results.keys, retracted))))
         out = BatchBuilder()
         answered: set[bytes] = set()
-        stored_rows = self._rows.store.get_many(batch.keys)
-        for key, data, timestamp, stored in zip(batch.keys, batch.values, batch.timestamps, stored_rows, strict=True):
-            response = Response.from_bytes(data)
-            row = None if stored is None else LeftRow.from_bytes(stored.value)
-            if response.hash != (None if row is None else row.hash):
-                self.context.count(CounterName.DROPPED_STALE_RESPONSE)
-                continue
-            raw = self._serialize_key(key)
-            if response.content is Content.RETRACTION:
+        raw_keys = self._serialize_keys(results.keys)
+        columns = zip(results.keys, raw_keys, results.values, results.timestamps, retracted, strict=True)
+        for key, raw, value, timestamp, is_retracted in columns:
+            if is_retracted:
+                result = next(known)
                 if raw in answered:
                     self.context.forward(out.build())
-                    out, answered = BatchBuilder(), set()
-                if self._results.get(key) is None:
+                    out = BatchBuilder()
+                    result = self._results.get(key)
+                if result is None:
                     continue
             answered.add(raw)
-            if stored is not None:
-                timestamp = max(timestamp, stored.timestamp)
-            out.add(key, self._join(key, row, response, timestamp), timestamp)
+            out.add(key, value, timestamp)
         self.context.forward(out.build())
-
-    def _join(self, key: Any, row: LeftRow | None, response: Response, timestamp: int) -> Any:
-        if row is None:
-            return None
-        foreign = None
-        if response.content is Content.VALUE:
-            foreign = self._foreign_serde.deserialize(response.foreign_value)
-        elif self._inner:
-            return None
-        left = self._left_serde.deserialize(row.value)
-        return joined_or_none(self.context, self._joiner, key, left, foreign, timestamp)

@@ -21,7 +21,7 @@ The stores that hold these::
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
@@ -40,6 +40,7 @@ HASH_SIZE: Final = 16
 
 _RESPONSE_VERSION: Final = 1
 _NO_HASH: Final = 0x80
+_HASH_END: Final = 2 + HASH_SIZE
 _WITHOUT_FOREIGN_KEY: Final = b"\x00"
 _WITH_FOREIGN_KEY: Final = b"\x01"
 _LEFT_VALUE: Final = 1 + HASH_SIZE
@@ -111,10 +112,10 @@ class Subscription(NamedTuple):
     partition: int | None = None
 
     def to_bytes(self) -> bytes:
-        version = 0 if self.partition is None else 1
-        head = bytes((version | (_NO_HASH if self.hash is None else 0), self.instruction))
-        tail = b"" if self.partition is None else _PARTITION.pack(self.partition)
-        return b"".join((head, self.hash or b"", self.primary_key, tail))
+        if self.partition is None:
+            return subscription_bytes(self.hash, self.instruction, self.primary_key)
+        head = bytes((1 if self.hash is not None else 1 | _NO_HASH, self.instruction))
+        return b"".join((head, self.hash or b"", self.primary_key, _PARTITION.pack(self.partition)))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "Subscription":
@@ -147,8 +148,7 @@ class Response(NamedTuple):
     foreign_value: bytes = b""
 
     def to_bytes(self) -> bytes:
-        head = bytes((_RESPONSE_VERSION | (_NO_HASH if self.hash is None else 0), self.content))
-        return b"".join((head, self.hash or b"", self.foreign_value))
+        return response_bytes(self.hash, self.content, self.foreign_value)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "Response":
@@ -181,7 +181,7 @@ class LeftRow(NamedTuple):
     value: bytes
 
     def to_bytes(self) -> bytes:
-        return b"".join((_WITH_FOREIGN_KEY if self.names_foreign else _WITHOUT_FOREIGN_KEY, self.hash, self.value))
+        return left_row_bytes(self.names_foreign, self.hash, self.value)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "LeftRow":
@@ -193,6 +193,60 @@ class LeftRow(NamedTuple):
         if len(data) < _LEFT_VALUE or data[:1] not in (_WITH_FOREIGN_KEY, _WITHOUT_FOREIGN_KEY):
             raise SerdeError(f"{data[:40]!r} is no left row of a foreign-key join; what wrote it?")
         return cls(data[:1] == _WITH_FOREIGN_KEY, data[1:_LEFT_VALUE], data[_LEFT_VALUE:])
+
+
+_UNHASHED_SUBSCRIPTIONS: Final = [bytes((_NO_HASH, instruction)) for instruction in Instruction]
+_SUBSCRIPTIONS: Final = [bytes((0, instruction)) for instruction in Instruction]
+_UNHASHED_RESPONSES: Final = [bytes((_RESPONSE_VERSION | _NO_HASH, content)) for content in Content]
+_RESPONSES: Final = [bytes((_RESPONSE_VERSION, content)) for content in Content]
+
+
+def subscription_bytes(hash_: bytes | None, instruction: Instruction, primary_key: bytes) -> bytes:
+    """The bytes of a subscription without a partition."""
+    if hash_ is None:
+        return _UNHASHED_SUBSCRIPTIONS[instruction] + primary_key
+    return _SUBSCRIPTIONS[instruction] + hash_ + primary_key
+
+
+def response_bytes(hash_: bytes | None, content: Content, foreign_value: bytes = b"") -> bytes:
+    """The bytes of a response."""
+    if hash_ is None:
+        return _UNHASHED_RESPONSES[content] + foreign_value
+    return _RESPONSES[content] + hash_ + foreign_value
+
+
+def left_row_bytes(names_foreign: bool, hash_: bytes, value: bytes) -> bytes:
+    """The bytes of a left row."""
+    return (_WITH_FOREIGN_KEY if names_foreign else _WITHOUT_FOREIGN_KEY) + hash_ + value
+
+
+def read_subscriptions(messages: Sequence[bytes]) -> Iterator[tuple[bytes | None, int, bytes]]:
+    """Hash, instruction and primary key of each subscription, as ``Subscription.from_bytes`` reads them."""
+    for data in messages:
+        if len(data) >= _HASH_END and data[0] == 0 and data[1] in _INSTRUCTIONS:
+            yield data[2:_HASH_END], data[1], data[_HASH_END:]
+        else:
+            yield Subscription.from_bytes(data)[:3]
+
+
+def read_responses(messages: Sequence[bytes]) -> Iterator[tuple[bytes | None, int, bytes]]:
+    """Hash, content and foreign value of each response, as ``Response.from_bytes`` reads them."""
+    for data in messages:
+        if len(data) >= _HASH_END and data[0] == _RESPONSE_VERSION and data[1] in _CONTENTS:
+            yield data[2:_HASH_END], data[1], data[_HASH_END:]
+        else:
+            yield Response.from_bytes(data)
+
+
+def read_left_rows(rows: Sequence[bytes | None]) -> Iterator[tuple[bool, bytes, bytes] | None]:
+    """What ``LeftRow.from_bytes`` reads in each row; None where there is none."""
+    for data in rows:
+        if data is None:
+            yield None
+        elif len(data) >= _LEFT_VALUE and data[0] <= 1:
+            yield data[0] == 1, data[1:_LEFT_VALUE], data[_LEFT_VALUE:]
+        else:
+            yield LeftRow.from_bytes(data)
 
 
 def combined_key(foreign_key: bytes, primary_key: bytes) -> bytes:

@@ -15,7 +15,7 @@ from typing import Final
 from millpond.stores.backend import entry_count
 from millpond.stores.keys import DATA, INDEX, after_prefix
 from millpond.stores.typed.scans import Scan
-from millpond.stores.typed.store import K, Store, V, WritableStore
+from millpond.stores.typed.store import K, Store, V, WritableStore, column_of
 
 _COUNTED: Final = 1001
 
@@ -32,9 +32,8 @@ class ReadOnlyKeyValueStore(Store[K, V]):
 
     def get_many(self, keys: Iterable[K]) -> list[V | None]:
         """The value of each key, in the order of ``keys``; None where there is none. Keys may repeat."""
-        decode = self._decode_value
-        rows = [DATA + key for key in self._keys_bytes(keys)]
-        return [None if data is None else decode(data) for data in self._read_many(rows)]
+        found = self._read_many([DATA + key for key in self._keys_bytes(keys)])
+        return column_of(self._decode_values([data for data in found if data is not None]), found)
 
     def scan(self, start: K | None = None, stop: K | None = None, *, reverse: bool = False) -> Scan[tuple[K, V]]:
         """The entries with ``start <= key < stop`` in the order of the keys' bytes; None leaves that side open."""
@@ -84,9 +83,8 @@ class KeyValueStore(ReadOnlyKeyValueStore[K, V], WritableStore[K, V]):
 
     def put_many(self, keys: Iterable[K], values: Sequence[V | None]) -> None:
         """Set each of ``keys`` to the value at the same position; the last one counts if a key is repeated."""
-        encode = self._encode_value
         rows = [DATA + key for key in self._keys_bytes(keys)]
-        data = [None if value is None else encode(value) for value in values]
+        data = column_of(self._encode_values([value for value in values if value is not None]), values)
         self._write_many(dict(zip(rows, data, strict=True)))
 
     def put_all(self, items: Iterable[tuple[K, V | None]]) -> None:

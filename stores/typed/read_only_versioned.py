@@ -11,7 +11,7 @@ at the same timestamp is remembered, and ``history`` finds the version that is v
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, groupby
+from itertools import chain, groupby, repeat
 from typing import Generic, NamedTuple, TypeVar
 
 from millpond.errors import ConfigurationError
@@ -25,6 +25,7 @@ from millpond.stores.keys import (
     pack_time,
     terminated,
     unpack_time,
+    unpack_times,
     unterminated,
 )
 from millpond.stores.serdes import Serde
@@ -33,7 +34,7 @@ from millpond.stores.transaction import Transaction
 from millpond.stores.typed.observed_stream_time import ObservedStreamTime
 from millpond.stores.typed.recent_versions import RecentVersions
 from millpond.stores.typed.scans import Scan
-from millpond.stores.typed.store import K, Store, V
+from millpond.stores.typed.store import K, Store, V, column_of
 from millpond.stores.typed.timestamped_keyvalue import ValueAndTimestamp
 from millpond.stores.typed.version_rows import (
     ALONE,
@@ -147,9 +148,14 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
 
     def get_many(self, keys: Iterable[K]) -> list[ValueAndTimestamp[V] | None]:
         """The latest value of each key and its timestamp, in the order of ``keys``."""
-        decode = self._latest_value_and_timestamp
-        rows = list(map(latest_row, self._keys_bytes(keys)))
-        return [None if data is None else decode(data) for data in self._read_many(rows)]
+        found = self._read_many(list(map(latest_row, self._keys_bytes(keys))))
+        live = [data if data is None or data[_FLAG] == LIVE else _none_if_tombstone(data) for data in found]
+        present = [data for data in live if data is not None]
+        values = self._decode_values([data[VALUE_START:] for data in present])
+        read: list[ValueAndTimestamp[V]] = list(
+            map(_new, repeat(ValueAndTimestamp), zip(values, unpack_times(present), strict=True))
+        )
+        return column_of(read, live)
 
     def get_many_as_of(self, keys: Sequence[K], timestamps: Sequence[int]) -> list[ValueAndTimestamp[V] | None]:
         """For each key, the value that was valid at the timestamp at the same position, and since when.
@@ -380,6 +386,12 @@ def _check_tombstone(data: bytes) -> None:
     if len(data) <= HEAD_SIZE:
         raise damaged_latest(data)
     is_tombstone(data[HEAD_SIZE:])
+
+
+def _none_if_tombstone(data: bytes) -> bytes | None:
+    """None, for a latest version that is not live."""
+    _check_tombstone(data)
+    return None
 
 
 def _prefix_of(entry: tuple[bytes, bytes]) -> bytes:

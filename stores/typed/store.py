@@ -5,8 +5,8 @@ everything goes through the transaction and takes effect with its commit.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
-from types import TracebackType
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import NoneType, TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
 
 from millpond.errors import ConfigurationError, CorruptStoreError, InvalidKeyError, SerdeError, UnreadableRowError
@@ -31,12 +31,37 @@ def reading(store: str, what: str, serde: Serde[T]) -> Callable[[bytes], T]:
         try:
             return deserialize(data)
         except SerdeError as error:
-            raise UnreadableRowError(
-                f"store {store!r} holds a {what} that cannot be read: {error}; unless another serde wrote it, the row "
-                "is damaged, and the store has to be restored"
-            ) from error
+            raise _unreadable(store, what, error) from error
 
     return decode
+
+
+def reading_many(store: str, what: str, serde: Serde[T]) -> Callable[[Sequence[bytes]], list[T]]:
+    """The same for its ``deserialize_many``."""
+    deserialize_many = serde.deserialize_many
+
+    def decode_many(data: Sequence[bytes]) -> list[T]:
+        try:
+            return deserialize_many(data)
+        except SerdeError as error:
+            raise _unreadable(store, what, error) from error
+
+    return decode_many
+
+
+def _unreadable(store: str, what: str, error: SerdeError) -> UnreadableRowError:
+    return UnreadableRowError(
+        f"store {store!r} holds a {what} that cannot be read: {error}; unless another serde wrote it, the row "
+        "is damaged, and the store has to be restored"
+    )
+
+
+def column_of(made: Sequence[T], sources: Sequence[object]) -> list[T | None]:
+    """``made`` with None put in wherever ``sources`` has None: one was made of each of the others, in their order."""
+    if len(made) == len(sources):
+        return [*made]
+    rest = iter(made)
+    return [None if source is None else next(rest) for source in sources]
 
 
 class Store(ABC, Generic[K, V]):
@@ -58,10 +83,12 @@ class Store(ABC, Generic[K, V]):
         self._key_serde = key_serde
         self._value_serde: Serde[Any] = value_serde
         self._encode_key = key_serde.serialize
-        self._encode_keys = key_serde.column_serialize
+        self._encode_keys = key_serde.serialize_many
         self._decode_key = reading(name, "key", key_serde)
         self._encode_value: Callable[[V], bytes] = value_serde.serialize
         self._decode_value = reading(name, "value", value_serde)
+        self._encode_values: Callable[[Sequence[V]], list[bytes]] = value_serde.serialize_many
+        self._decode_values = reading_many(name, "value", value_serde)
         self._scans = OpenScans(f"store {name!r}")
         self._read = transaction.get
         self._read_many = transaction.get_many
@@ -139,14 +166,9 @@ class Store(ABC, Generic[K, V]):
 
     def _keys_bytes(self, keys: Iterable[K]) -> list[bytes]:
         keys = keys if isinstance(keys, list) else list(keys)
-        if self._encode_keys is not None:
-            try:
-                return list(map(self._encode_keys, keys))
-            except Exception:  # the slow way below says what is wrong
-                pass
-        if None in keys:
+        if NoneType in set(map(type, keys)):
             raise self._null_key()
-        return list(map(self._encode_key, keys))
+        return self._encode_keys(keys)
 
 
 class WritableStore(Store[K, V]):

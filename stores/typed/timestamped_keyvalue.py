@@ -8,6 +8,7 @@ The layout; the value is byte for byte that of Kafka Streams::
 
 import struct
 from collections.abc import Iterable, Sequence
+from itertools import repeat
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from millpond.errors import CorruptStoreError, SerdeError
@@ -17,7 +18,7 @@ from millpond.stores.times import Instant, to_instant
 from millpond.stores.transaction import Transaction
 from millpond.stores.typed.keyvalue import ReadOnlyKeyValueStore
 from millpond.stores.typed.set_back import SetBack
-from millpond.stores.typed.store import K, Store, V, WritableStore, reading
+from millpond.stores.typed.store import K, Store, V, WritableStore, column_of, reading, reading_many
 
 T = TypeVar("T")
 
@@ -99,6 +100,8 @@ class TimestampedStore(Store[K, ValueAndTimestamp[V]]):
         self._value_serde = value_serde
         self._encode_plain = value_serde.serialize
         self._decode_plain = reading(name, "value", value_serde)
+        self._encode_plain_many = value_serde.serialize_many
+        self._decode_plain_many = reading_many(name, "value", value_serde)
 
 
 class ReadOnlyTimestampedKeyValueStore(TimestampedStore[K, V], ReadOnlyKeyValueStore[K, ValueAndTimestamp[V]]):
@@ -116,15 +119,15 @@ class ReadOnlyTimestampedKeyValueStore(TimestampedStore[K, V], ReadOnlyKeyValueS
 
     def get_many(self, keys: Iterable[K]) -> list[ValueAndTimestamp[V] | None]:
         """The value of each key with its timestamp, in the order of ``keys``; None where there is none."""
-        decode = self._decode_plain
-        rows = [DATA + key for key in self._keys_bytes(keys)]
+        found = self._read_many([DATA + key for key in self._keys_bytes(keys)])
+        data = [one for one in found if one is not None]
         try:
-            return [
-                None if data is None else _new(ValueAndTimestamp, (decode(data[8:]), _unpack(data)[0]))
-                for data in self._read_many(rows)
-            ]
+            times = struct.unpack(f">{len(data)}q", b"".join([one[:TIMESTAMP_SIZE] for one in data]))
         except struct.error as error:
             raise _without_timestamp() from error
+        values = self._decode_plain_many([one[TIMESTAMP_SIZE:] for one in data])
+        read: list[ValueAndTimestamp[V]] = list(map(_new, repeat(ValueAndTimestamp), zip(values, times, strict=True)))
+        return column_of(read, found)
 
     def get_value(self, key: K) -> V | None:
         """The value of ``key`` without its timestamp, or None."""
@@ -163,13 +166,13 @@ class TimestampedKeyValueStore(ReadOnlyTimestampedKeyValueStore[K, V], WritableS
 
     def put_many(self, keys: Iterable[K], values: Sequence[V | None], timestamps: Sequence[int]) -> None:
         """Set each of ``keys`` to the value and timestamp at the same position; a repeated key's last one counts."""
-        encode = self._encode_plain
         rows = [DATA + key for key in self._keys_bytes(keys)]
         try:
             heads = list(map(_pack, timestamps))
         except struct.error:
             heads = list(map(pack_timestamp, timestamps))
-        data = [None if value is None else head + encode(value) for head, value in zip(heads, values, strict=True)]
+        plain = column_of(self._encode_plain_many([value for value in values if value is not None]), values)
+        data = [None if value is None else head + value for head, value in zip(heads, plain, strict=True)]
         self._write_many(dict(zip(rows, data, strict=True)))
 
     def put_all(self, items: Iterable[tuple[K, ValueAndTimestamp[V] | None]]) -> None:

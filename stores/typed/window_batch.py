@@ -86,7 +86,7 @@ class WindowBatch(Generic[V]):
         loaded = self._loaded.get(key)
         if loaded is not None:
             times, values = loaded
-            at = bisect_right(times, time)
+            at = bisect_right(times, time) if times and time < times[-1] else len(times)
             times.insert(at, time)
             values.insert(at, [data, _UNREAD])
 
