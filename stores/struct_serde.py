@@ -32,7 +32,7 @@ class _Type(NamedTuple):
 
     Attributes:
         code: of its number, as ``struct`` has it.
-        takes: the classes of values that it takes; but ``bool`` is no number.
+        takes: the classes of values that it takes, the usual one first; but ``bool`` is no number.
     """
 
     code: str
@@ -66,7 +66,10 @@ class StructLayout:
         self.fields = tuple(fields)
         self.null_bytes = (len(fields) + 7) // 8
         self.size = self.null_bytes + NUMBER_SIZE * len(fields)
-        self._names = dict(fields)
+        self._names = [name for name, _ in fields]
+        self._usual = [_TYPES[type_].takes[0] for _, type_ in fields]
+        self._in_rest = [(place, type_ == "string") for place, (_, type_) in enumerate(fields) if type_ in IN_REST]
+        self._booleans = [place for place, (_, type_) in enumerate(fields) if type_ == "boolean"]
         self._numbers = struct.Struct(">" + "".join(_TYPES[type_].code for _, type_ in fields))
 
     def pack(self, value: Any) -> bytes:
@@ -76,23 +79,32 @@ class StructLayout:
             ValueError: it has other entries, or one of another type.
             struct.error: a number is too large.
         """
-        if not isinstance(value, Mapping) or value.keys() != self._names.keys():
-            raise ValueError(f"it is not a dict of exactly {', '.join(self._names)}")
+        numbers = self._entries(value)
+        missing = [place for place, entry in enumerate(numbers) if entry is None] if None in numbers else ()
         nulls, end = 0, 0
-        numbers, rest = [], []
-        for place, (name, type_) in enumerate(self.fields):
-            entry = value[name]
-            if entry is None:
-                nulls |= 1 << place
-            elif not isinstance(entry, _TYPES[type_].takes) or (isinstance(entry, bool) and type_ != "boolean"):
-                raise ValueError(f"{name!r} is of type {type(entry).__name__}, not {type_}")
-            if type_ in IN_REST:
-                rest.append(_rest(entry))
-                end += len(rest[-1])
-                numbers.append(end)
-            else:
-                numbers.append(entry or 0)
+        for place in missing:
+            nulls |= 1 << place
+            numbers[place] = 0
+        rest = []
+        for place, is_text in self._in_rest:
+            entry: Any = numbers[place] or b""
+            rest.append(entry.encode() if is_text and entry else entry)
+            end += len(rest[-1])
+            numbers[place] = end
         return b"".join((nulls.to_bytes(self.null_bytes, "little"), self._numbers.pack(*numbers), *rest))
+
+    def _entries(self, value: Any) -> list[Any]:
+        """The entries of a dict, in the order of the fields."""
+        names = self._names
+        if not isinstance(value, Mapping) or len(value) != len(names) or not all(map(value.__contains__, names)):
+            raise ValueError(f"it is not a dict of exactly {', '.join(self._names)}")
+        entries = [value[name] for name in self._names]
+        if list(map(type, entries)) != self._usual:
+            for (name, type_), entry in zip(self.fields, entries, strict=True):
+                fits = isinstance(entry, _TYPES[type_].takes) and (type_ == "boolean" or not isinstance(entry, bool))
+                if entry is not None and not fits:
+                    raise ValueError(f"{name!r} is of type {type(entry).__name__}, not {type_}")
+        return entries
 
     def unpack(self, data: bytes) -> dict[str, Any]:
         """The dict of a row.
@@ -102,32 +114,20 @@ class StructLayout:
             struct.error: it is too short.
         """
         nulls = int.from_bytes(data[: self.null_bytes], "little")
-        numbers = self._numbers.unpack_from(data, self.null_bytes)
-        value: dict[str, Any] = {}
+        entries = list(self._numbers.unpack_from(data, self.null_bytes))
         end = self.size
-        for place, ((name, type_), number) in enumerate(zip(self.fields, numbers, strict=True)):
-            start = end
-            if type_ in IN_REST:
-                end = self.size + number
-                if not start <= end <= len(data):
-                    raise ValueError(f"{name!r} does not end within the row")
-            value[name] = None if nulls >> place & 1 else _read(type_, number, data[start:end])
-        if end != len(data) or nulls >> len(self.fields):
+        for place, is_text in self._in_rest:
+            start, end = end, self.size + entries[place]
+            if not start <= end <= len(data):
+                raise ValueError(f"{self._names[place]!r} does not end within the row")
+            entries[place] = data[start:end].decode() if is_text else data[start:end]
+        if end != len(data) or nulls >> len(entries):
             raise ValueError("it has more fields")
-        return value
-
-
-def _rest(entry: str | bytes | None) -> bytes:
-    """What lies in the rest of a row for a string or a binary."""
-    return entry.encode() if isinstance(entry, str) else entry or b""
-
-
-def _read(type_: str, number: Any, rest: bytes) -> Any:
-    if type_ == "boolean":
-        return bool(number)
-    if type_ == "string":
-        return rest.decode()
-    return rest if type_ == "binary" else number
+        for place in self._booleans:
+            entries[place] = bool(entries[place])
+        if nulls:
+            entries = [None if nulls >> place & 1 else entry for place, entry in enumerate(entries)]
+        return dict(zip(self._names, entries, strict=True))
 
 
 def struct_layout(name: str) -> StructLayout | None:
