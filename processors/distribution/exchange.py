@@ -21,7 +21,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from millpond.errors import SerdeError
-from millpond.processors.runtime.batch import Batch
 from millpond.processors.runtime.columns import Columns, Records
 from millpond.processors.runtime.time_order import Regroup, merge_order, owners_of, reached_by_key, runs_of
 
@@ -246,9 +245,7 @@ def _placed(runs: Iterable[Run], positions: npt.NDArray[np.int64]) -> Iterator[R
     start = 0
     for run in runs:
         stop = start + len(run.records)
-        batch = run.records.to_batch()
-        placed = Batch(batch.keys, batch.values, batch.timestamps, positions=positions[start:stop].tolist())
-        yield Run(run.input, placed, bool(settled[stop - 1]))
+        yield Run(run.input, run.records.at(positions[start:stop]), bool(settled[stop - 1]))
         start = stop
 
 

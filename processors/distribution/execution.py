@@ -86,7 +86,9 @@ class Decoder:
             return None
         keys, values = self._columns
         try:
-            return Columns(_decoded(keys, records.keys), _decoded(values, records.values), records.timestamps)
+            return Columns(
+                _decoded(keys, records.keys), _decoded(values, records.values), records.timestamps, records.positions
+            )
         except pa.ArrowInvalid:
             return None
 

@@ -48,6 +48,7 @@ class KStream(StreamOperators):
         *,
         windows: JoinWindows | None = None,
         selector: Callable[[Any, Any], Any] | None = None,
+        vectorized: bool = False,
     ) -> "KStream":
         """Join with another stream, record by record within ``windows``, or with a table.
 
@@ -66,6 +67,8 @@ class KStream(StreamOperators):
             windows: which records of two streams belong together.
             selector: ``selector(key, value)`` returns the key to look up in a global table; the record's own unless
                 given.
+            vectorized: whether the joiner takes columns: it gets Arrow arrays of many records, where there is no other
+                value null, and returns an array of as many results. Only for a join with a table.
 
         Raises:
             TopologyError: the inputs are not co-partitioned, a serde is not known, or an option does not fit ``other``.
@@ -84,7 +87,7 @@ class KStream(StreamOperators):
         ...     driver.read("priced")
         [Record(key='tea', value='one at 2.90', timestamp=100)]
         """
-        return self._join(other, joiner, joined, windows, JoinType.INNER, selector)
+        return self._join(other, joiner, joined, windows, JoinType.INNER, selector, vectorized)
 
     def left_join(
         self,
@@ -94,12 +97,13 @@ class KStream(StreamOperators):
         *,
         windows: JoinWindows | None = None,
         selector: Callable[[Any, Any], Any] | None = None,
+        vectorized: bool = False,
     ) -> "KStream":
         """As ``join``, but a record without a match comes out too, joined with None.
 
         With a stream, that happens when its window and grace have passed, or at once with ``JoinWindows(eager=True)``.
         """
-        return self._join(other, joiner, joined, windows, JoinType.LEFT, selector)
+        return self._join(other, joiner, joined, windows, JoinType.LEFT, selector, vectorized)
 
     def outer_join(
         self,
@@ -110,7 +114,7 @@ class KStream(StreamOperators):
         windows: JoinWindows,
     ) -> "KStream":
         """As ``left_join`` with a stream, for the records of both sides."""
-        return self._join(other, joiner, joined, windows, JoinType.OUTER, None)
+        return self._join(other, joiner, joined, windows, JoinType.OUTER, None, False)
 
     def _join(
         self,
@@ -120,11 +124,14 @@ class KStream(StreamOperators):
         windows: JoinWindows | None,
         join_type: JoinType,
         selector: Callable[[Any, Any], Any] | None,
+        vectorized: bool,
     ) -> "KStream":
         where = f"the join of {self.node!r} with {other.node!r}"
         if selector is not None and not isinstance(other, GlobalKTable):
             raise TopologyError(f"{where} looks up the record's key: a selector needs a global table")
         if isinstance(other, KStream):
+            if vectorized:
+                raise TopologyError(f"{where} is between streams: only a join with a table can be vectorized")
             if windows is None or isinstance(joined, Joined):
                 raise TopologyError(
                     f"{where} is between streams: it needs windows=JoinWindows(...), and StreamJoined for serdes"
@@ -141,8 +148,14 @@ class KStream(StreamOperators):
             )
         with_key, joined = keyed_joiner(joiner), joined or Joined()
         if isinstance(other, GlobalKTable):
-            return KStream(join_stream_with_global_table(self.handle, other, with_key, selector, joined, join_type))
-        return KStream(join_stream_with_table(self.handle, other.handle, with_key, joined, join_type))
+            return KStream(
+                join_stream_with_global_table(
+                    self.handle, other, with_key, selector, joined, join_type, vectorized=vectorized
+                )
+            )
+        return KStream(
+            join_stream_with_table(self.handle, other.handle, with_key, joined, join_type, vectorized=vectorized)
+        )
 
     def to_table(
         self,

@@ -9,6 +9,7 @@ from itertools import chain, compress
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 
 class Batch:
@@ -111,6 +112,10 @@ class Batch:
     def with_values(self, values: list[Any]) -> "Batch":
         """The same keys and times with other values; a plain stream batch."""
         return Batch(self.keys, values, self.timestamps, None, None, self.positions)
+
+    def at(self, positions: npt.NDArray[np.int64]) -> "Batch":
+        """The same records at these positions."""
+        return Batch(self.keys, self.values, self.timestamps, self.olds, self.latest, positions.tolist())
 
     def latest_at(self, i: int) -> bool:
         """Whether update ``i`` is the newest of its key by timestamp."""

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from millpond.processors.runtime.batch import Batch, concatenate
+from millpond.processors.runtime.batch import Batch, concatenate, in_order
 
 Array: TypeAlias = Any
 """An Arrow array."""
@@ -25,14 +25,22 @@ class Columns:
         keys: the keys, an Arrow array.
         values: the values, an Arrow array.
         timestamps: int milliseconds since the epoch.
+        positions: those of ``Batch.positions``; None where the columns come in order.
     """
 
-    __slots__ = ("_batch", "keys", "timestamps", "values")
+    __slots__ = ("_batch", "keys", "positions", "timestamps", "values")
 
-    def __init__(self, keys: Array, values: Array, timestamps: npt.NDArray[np.int64]) -> None:
+    def __init__(
+        self,
+        keys: Array,
+        values: Array,
+        timestamps: npt.NDArray[np.int64],
+        positions: npt.NDArray[np.int64] | None = None,
+    ) -> None:
         self.keys = keys
         self.values = values
         self.timestamps = timestamps
+        self.positions = positions
         self._batch: Batch | None = None
 
     def __len__(self) -> int:
@@ -44,18 +52,24 @@ class Columns:
     def to_batch(self) -> Batch:
         """The same records as Python objects, which are made once."""
         if self._batch is None:
-            self._batch = Batch(self.keys.to_pylist(), self.values.to_pylist(), self.timestamps.tolist())
+            positions = None if self.positions is None else self.positions.tolist()
+            keys, values = self.keys.to_pylist(), self.values.to_pylist()
+            self._batch = Batch(keys, values, self.timestamps.tolist(), positions=positions)
         return self._batch
 
     def slice(self, start: int, stop: int) -> "Columns":
         """The records from ``start`` up to but not including ``stop``."""
         size = stop - start
-        return Columns(self.keys.slice(start, size), self.values.slice(start, size), self.timestamps[start:stop])
+        positions = None if self.positions is None else self.positions[start:stop]
+        return Columns(
+            self.keys.slice(start, size), self.values.slice(start, size), self.timestamps[start:stop], positions
+        )
 
     def select(self, keep: npt.NDArray[np.bool_]) -> "Columns":
         """The records whose entry in ``keep`` is true."""
         mask: Any = pa.array(keep)
-        return Columns(self.keys.filter(mask), self.values.filter(mask), self.timestamps[keep])
+        positions = None if self.positions is None else self.positions[keep]
+        return Columns(self.keys.filter(mask), self.values.filter(mask), self.timestamps[keep], positions)
 
     def parts(self, most: int) -> Iterator["Columns"]:
         """The same records, at most so many at a time."""
@@ -64,7 +78,11 @@ class Columns:
 
     def with_values(self, values: Array) -> "Columns":
         """The same keys and times with other values."""
-        return Columns(self.keys, values, self.timestamps)
+        return Columns(self.keys, values, self.timestamps, self.positions)
+
+    def at(self, positions: npt.NDArray[np.int64]) -> "Columns":
+        """The same records at these positions."""
+        return Columns(self.keys, self.values, self.timestamps, positions)
 
 
 Records: TypeAlias = Batch | Columns
@@ -75,11 +93,29 @@ def joined(runs: Sequence[Records]) -> Records:
     """The records of many runs of a stream as one run; columns only if all of them are, and of the same types."""
     if len(runs) == 1:
         return runs[0]
+    return _laid_end_to_end(runs) or concatenate([run.to_batch() for run in runs])
+
+
+def put_in_order(runs: Sequence[Records]) -> Records:
+    """The records of runs that have positions, in the order of these and without; ties stay as they come."""
+    whole = _laid_end_to_end(runs)
+    if whole is None:
+        return in_order([run.to_batch() for run in runs])
+    positions: npt.NDArray[np.int64] = np.concatenate([np.asarray(run.positions) for run in runs])
+    if (positions[1:] >= positions[:-1]).all():
+        return whole
+    order = positions.argsort(kind="stable")
+    places: Any = pa.array(order)
+    return Columns(whole.keys.take(places), whole.values.take(places), whole.timestamps[order])
+
+
+def _laid_end_to_end(runs: Sequence[Records]) -> Columns | None:
+    """All runs as columns without positions; None if one is objects, or their types differ."""
     columns = [run for run in runs if isinstance(run, Columns)]
-    if len(columns) == len(runs) and len({(run.keys.type, run.values.type) for run in columns}) == 1:
-        return Columns(
-            pa.concat_arrays([run.keys for run in columns]),
-            pa.concat_arrays([run.values for run in columns]),
-            np.concatenate([run.timestamps for run in columns]),
-        )
-    return concatenate([run.to_batch() for run in runs])
+    if len(columns) < len(runs) or len({(run.keys.type, run.values.type) for run in columns}) > 1:
+        return None
+    return Columns(
+        pa.concat_arrays([run.keys for run in columns]),
+        pa.concat_arrays([run.values for run in columns]),
+        np.concatenate([run.timestamps for run in columns]),
+    )

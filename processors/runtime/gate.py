@@ -3,8 +3,8 @@
 Rule of this module: it knows the positions of records and nothing else of them.
 """
 
-from millpond.processors.runtime.batch import Batch, in_order
-from millpond.processors.runtime.columns import Columns
+from millpond.processors.runtime.batch import Batch
+from millpond.processors.runtime.columns import Columns, Records, put_in_order
 from millpond.processors.runtime.processor import Processor, ProcessorContext
 
 
@@ -17,7 +17,7 @@ class Gate(Processor):
 
     def __init__(self, context: ProcessorContext) -> None:
         self.context = context
-        self._held: list[Batch] = []
+        self._held: list[Records] = []
 
     def process(self, batch: Batch) -> None:
         if batch.positions is None:
@@ -26,10 +26,17 @@ class Gate(Processor):
             self._held.append(batch)
 
     def process_columns(self, columns: Columns) -> None:
-        self.context.forward_columns(columns)
+        if columns.positions is None:
+            self.context.forward_columns(columns)
+        else:
+            self._held.append(columns)
 
     def release(self) -> None:
         """Pass on what is held; called when every position has come up to the last one that is held."""
         if self._held:
             held, self._held = self._held, []
-            self.context.forward(in_order(held))
+            records = put_in_order(held)
+            if isinstance(records, Columns):
+                self.context.forward_columns(records)
+            else:
+                self.context.forward(records)

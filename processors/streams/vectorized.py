@@ -51,7 +51,7 @@ class VectorizedMapValues(_Vectorized):
 
     def _mapped(self, columns: Columns) -> Array:
         arguments = (columns.keys, columns.values) if self._keyed else (columns.values,)
-        return _as_column(self._mapper(*arguments), len(columns))
+        return as_column(self._mapper(*arguments), len(columns))
 
 
 class VectorizedFilter(_Vectorized):
@@ -71,7 +71,7 @@ class VectorizedFilter(_Vectorized):
         self.context.forward(batch.select(self._verdicts(columns).tolist()))
 
     def _verdicts(self, columns: Columns) -> npt.NDArray[np.bool_]:
-        verdicts = _as_column(self._predicate(columns.keys, columns.values), len(columns))
+        verdicts = as_column(self._predicate(columns.keys, columns.values), len(columns))
         true: npt.NDArray[np.bool_] = verdicts.cast(pa.bool_()).fill_null(False).to_numpy(zero_copy_only=False)
         return true if self._wanted else ~true
 
@@ -83,23 +83,31 @@ class VectorizedSelectKey(_Vectorized):
         self._selector = selector
 
     def process_columns(self, columns: Columns) -> None:
-        self.context.forward_columns(Columns(self._selected(columns), columns.values, columns.timestamps))
+        keys = self._selected(columns)
+        self.context.forward_columns(Columns(keys, columns.values, columns.timestamps, columns.positions))
 
     def _forward(self, batch: Batch, columns: Columns) -> None:
         keys = self._selected(columns).to_pylist()
         self.context.forward(Batch(keys, batch.values, batch.timestamps, positions=batch.positions))
 
     def _selected(self, columns: Columns) -> Array:
-        return _as_column(self._selector(columns.keys, columns.values), len(columns))
+        return as_column(self._selector(columns.keys, columns.values), len(columns))
 
 
-def _as_column(result: Any, size: int) -> Array:
+def as_column(result: Any, size: int) -> Array:
     """What a vectorized function returned, as one Arrow array of the right length.
 
     Raises:
+        TypeError: Arrow cannot make an array of it.
         ValueError: it has another length.
     """
-    column = result if isinstance(result, pa.Array | pa.ChunkedArray) else pa.array(result)
+    try:
+        column = result if isinstance(result, pa.Array | pa.ChunkedArray) else pa.array(result)
+    except (pa.ArrowException, TypeError) as error:
+        raise TypeError(
+            f"a vectorized function returned a {type(result).__name__}, of which Arrow makes no array ({error}); "
+            "return an array of one value for each record"
+        ) from error
     if len(column) != size:
         raise ValueError(f"a vectorized function returned {len(column)} values for {size} records; return one for each")
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column

@@ -1,6 +1,7 @@
 """Where a table begins: each record of a topic becomes an update of its key."""
 
 from millpond.processors.runtime.batch import Batch
+from millpond.processors.runtime.columns import Columns
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.tables.config import TableConfig
 from millpond.processors.tables.writer import TableProcessor
@@ -21,3 +22,9 @@ class TableSource(TableProcessor):
         # Only the new values of another table's updates count: this table has its own old values and latest updates.
         self._output.write(kept.with_values(kept.values))
         self.context.count(CounterName.DROPPED_NULL_KEY, len(batch) - len(kept))
+
+    def process_columns(self, columns: Columns) -> None:
+        nulls = columns.keys.null_count
+        kept = columns.select(columns.keys.is_valid().to_numpy(zero_copy_only=False)) if nulls else columns
+        self._output.write_columns(kept)
+        self.context.count(CounterName.DROPPED_NULL_KEY, nulls)

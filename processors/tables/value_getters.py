@@ -5,8 +5,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from millpond.errors import TopologyError
+from millpond.processors.runtime.columns import Array
 from millpond.processors.runtime.processor import ProcessorContext
+from millpond.processors.tables.table_columns import table_columns
 from millpond.processors.tables.table_store import TableStore
 from millpond.stores.typed.session import ReadOnlySessionStore
 from millpond.stores.typed.timestamped_keyvalue import ValueAndTimestamp
@@ -35,6 +40,18 @@ class ValueGetter(ABC):
     def get_many_as_of(self, keys: Sequence[Any], timestamps: Sequence[int]) -> list[ValueAndTimestamp[Any] | None]:
         """``get_as_of`` for many keys, in their order."""
         return list(map(self.get_as_of, keys, timestamps))
+
+    def get_columns(self, keys: Array, timestamps: npt.NDArray[np.int64]) -> Array | None:
+        """The value of each key, as of the timestamp if ``versioned``; null where there is none.
+
+        Args:
+            keys: an Arrow array without nulls.
+            timestamps: as many, int milliseconds.
+
+        Returns:
+            An Arrow array, or None if these keys have to be looked up as objects.
+        """
+        return None
 
     def steps(self, key: Any, earliest: int, until: int | None) -> list[tuple[int, ValueAndTimestamp[Any] | None]]:
         """The value of ``key`` at ``earliest``, and each later one with its time, up to but not including ``until``.
@@ -65,6 +82,7 @@ class StoreGetter(ValueGetter):
         self._store = store
         self.versioned = self._table.versioned
         self.get = self._table.get  # type: ignore[method-assign]
+        self._columns = table_columns(store)
 
     def get(self, key: Any) -> ValueAndTimestamp[Any] | None:
         return self._table.get(key)
@@ -80,6 +98,11 @@ class StoreGetter(ValueGetter):
         found: list[ValueAndTimestamp[Any] | None] = self._store.get_many_as_of(keys, timestamps)
         return found
 
+    def get_columns(self, keys: Array, timestamps: npt.NDArray[np.int64]) -> Array | None:
+        if self._columns is None or not self._columns.takes(keys.type):
+            return None
+        return self._columns.get_as_of(keys, timestamps)
+
     def steps(self, key: Any, earliest: int, until: int | None) -> list[tuple[int, ValueAndTimestamp[Any] | None]]:
         if until is not None and until <= earliest:
             return [(earliest, None)]
@@ -91,9 +114,7 @@ class StoreGetter(ValueGetter):
         return list(steps.items())
 
     def horizon(self) -> int | None:
-        if not isinstance(self._store, VersionedKeyValueStore) or self._store.observed_stream_time is None:
-            return None
-        return self._store.observed_stream_time - self._store.history_retention
+        return self._store.horizon if isinstance(self._store, VersionedKeyValueStore) else None
 
 
 def store_getter(store: str) -> ValueGetterFactory:

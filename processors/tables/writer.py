@@ -4,9 +4,11 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from millpond.processors.runtime.batch import Batch, BatchBuilder
+from millpond.processors.runtime.columns import Columns
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.tables.config import TableConfig
+from millpond.processors.tables.table_columns import table_columns
 from millpond.processors.tables.table_store import TableStore
 from millpond.processors.tables.update_cache import UpdateForwarder
 from millpond.stores.serdes import PLAIN_KEYS
@@ -31,6 +33,7 @@ class TableWriter:
         self._timestamped = store if isinstance(store, TimestampedKeyValueStore) else None
         self._versioned = store if isinstance(store, VersionedKeyValueStore) else None
         self._plain_keys = store.key_serde in PLAIN_KEYS
+        self._columns = None if config.send_olds else table_columns(store)
         self._updates = UpdateForwarder(context, store.key_serde, caching=config.caching)
 
     def write(self, batch: Batch, *, drop_repeated_tombstones: bool = False) -> None:
@@ -53,6 +56,18 @@ class TableWriter:
         else:
             written = self._write_each(batch, drop_repeated_tombstones)
         self._updates.send(written)
+
+    def write_columns(self, columns: Columns) -> None:
+        """``write`` for updates as columns; they become a batch where that is needed."""
+        table = self._columns
+        if table is None or not len(columns) or not table.takes(columns.keys.type, columns.values.type):
+            self.write(columns.to_batch())
+            return
+        ends = table.put(columns.keys, columns.values, columns.timestamps)
+        if ends.count(VALID_TO_UNDEFINED) == len(ends):
+            self._updates.send_columns(columns)
+        else:
+            self._updates.send(self._put(columns.to_batch(), None, ends))
 
     def flush(self) -> None:
         """Forward what the cache held back."""
@@ -80,6 +95,10 @@ class TableWriter:
                 olds.append(current[key])
                 if end == VALID_TO_UNDEFINED:
                     current[key] = value
+        return self._put(batch, olds, ends)
+
+    def _put(self, batch: Batch, olds: list[Any] | None, ends: list[int]) -> Batch:
+        """The updates that a versioned store has put, given what it returned for each."""
         self._context.count(CounterName.DROPPED_EXPIRED, ends.count(NOT_PUT))
         ends_open = [end == VALID_TO_UNDEFINED for end in ends]
         latest = None if all(ends_open) else ends_open
@@ -132,6 +151,9 @@ class _Forwarder:
 
     def write(self, batch: Batch, *, drop_repeated_tombstones: bool = False) -> None:
         self._context.forward(without_repeated_tombstones(batch) if drop_repeated_tombstones else batch)
+
+    def write_columns(self, columns: Columns) -> None:
+        self._context.forward_columns(columns)
 
     def flush(self) -> None:
         """Nothing is held back."""

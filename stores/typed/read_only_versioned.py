@@ -31,6 +31,7 @@ from millpond.stores.serdes import Serde
 from millpond.stores.times import MAX_TIME, MIN_TIME, Duration, Instant, to_instant, to_length
 from millpond.stores.transaction import Transaction
 from millpond.stores.typed.observed_stream_time import ObservedStreamTime
+from millpond.stores.typed.recent_versions import RecentVersions
 from millpond.stores.typed.scans import Scan
 from millpond.stores.typed.store import K, Store, V
 from millpond.stores.typed.timestamped_keyvalue import ValueAndTimestamp
@@ -91,6 +92,7 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
         self._grace = self._retention if grace is None else to_length(grace, f"grace of store {name!r}")
         check_grace(name, self._grace, self._retention)
         self._observed = ObservedStreamTime(self)
+        self._recent: RecentVersions | None = None
         self._prepare_to_write()
 
     @property
@@ -172,9 +174,23 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
             found.append(decoded[row])
         all_recent = not timestamps or not self._beyond_history(min(timestamps))
         for row, places in older.items():
-            recent = places if all_recent else [p for p in places if not self._beyond_history(timestamps[p])]
-            self._look_up(history_prefix(row), recent, timestamps, found)
+            if (latest[row] or b"")[TIME_SIZE:HEAD_SIZE] != ALONE:
+                recent = places if all_recent else [p for p in places if not self._beyond_history(timestamps[p])]
+                self._look_up(row, recent, timestamps, found)
         return found
+
+    def latest_rows(self, rows: Sequence[bytes]) -> list[bytes | None]:
+        """What lies at the rows of keys' latest versions, as ``millpond.stores.typed.version_rows`` draws it."""
+        return self._read_many(rows)
+
+    def walk_back(self, latest: bytes) -> VersionWalk:
+        """A walk back through the older versions of the key whose latest lies at that row; ends with the next put."""
+        return VersionWalk(self._last_row, self._scan_rows, latest, self._recent)
+
+    @property
+    def horizon(self) -> int | None:
+        """The time before which as-of reads find nothing older than the latest; None before the first put."""
+        return None if self._observed.time is None else self._observed.time - self._retention
 
     def history(
         self, key: K, earliest: Instant | None = None, latest: Instant | None = None, *, reverse: bool = False
@@ -284,11 +300,11 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
         return _new(ValueAndTimestamp, (self._decode_value(data[VALUE_START:]), unpack_time(data)))
 
     def _look_up(
-        self, prefix: bytes, places: list[int], timestamps: Sequence[int], found: list[ValueAndTimestamp[V] | None]
+        self, latest: bytes, places: list[int], timestamps: Sequence[int], found: list[ValueAndTimestamp[V] | None]
     ) -> None:
         """Fill ``found`` for one key, newest first, in one walk back through its versions."""
         places.sort(key=timestamps.__getitem__, reverse=True)
-        walk = VersionWalk(self._last_row, self._scan_rows, prefix)
+        walk = self.walk_back(latest)
         version: tuple[bytes, bytes] | None = None
         decoded: ValueAndTimestamp[V] | None = None
         for place in places:

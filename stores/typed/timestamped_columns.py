@@ -53,11 +53,11 @@ class TimestampedColumns:
             return values, pa.array([None if one is None else one.timestamp for one in found], pa.int64())
 
     def put(self, keys: Any, values: Any, timestamps: Any) -> None:
-        """Set each key to the value and timestamp at the same position, given as Arrow arrays without nulls.
+        """Set each key to the value and timestamp at the same position; a repeated key's last one counts.
 
         Args:
-            keys: different keys, of a type that ``takes`` knows.
-            values: as many values, of the serde's type or one that is narrower.
+            keys: an Arrow array without nulls, of a type that ``takes`` knows.
+            values: as many values, of the serde's type or one that is narrower; null deletes the key.
             timestamps: as many int64, in milliseconds.
         """
         data = pc.binary_join_element_wise(to_big_endian(timestamps), self._values.write(values), b"")

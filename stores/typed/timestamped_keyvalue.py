@@ -164,8 +164,8 @@ class TimestampedKeyValueStore(ReadOnlyTimestampedKeyValueStore[K, V], WritableS
         row = DATA + self._encode_key(key)
         self._write(row, None if value is None else pack_timestamp(timestamp) + self._encode_plain(value))
 
-    def put_bytes(self, keys: Iterable[bytes], data: Iterable[bytes]) -> None:
-        """Set each of ``keys`` to what ``get_bytes`` would return for it."""
+    def put_bytes(self, keys: Iterable[bytes], data: Iterable[bytes | None]) -> None:
+        """Set each of ``keys`` to what ``get_bytes`` would return for it; a repeated key's last one counts."""
         self._write_many(dict(zip([DATA + key for key in keys], data, strict=True)))
 
     def put_many(self, keys: Iterable[K], values: Sequence[V | None], timestamps: Sequence[int]) -> None:

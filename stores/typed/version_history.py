@@ -10,6 +10,7 @@ from itertools import chain
 
 from millpond.stores.keys import DATA, INDEX, TERMINATOR, TIME_SIZE, last_time, unpack_time
 from millpond.stores.transaction import Transaction
+from millpond.stores.typed.recent_versions import RecentVersions
 from millpond.stores.typed.superseded_index import SupersededIndex
 from millpond.stores.typed.version_rows import (
     ALONE,
@@ -36,12 +37,16 @@ class VersionHistory:
     Args:
         transaction: the store's.
         bucket: the width of the buckets of the index.
+
+    Attributes:
+        recent: what has become an older version.
     """
 
     def __init__(self, transaction: Transaction, bucket: int) -> None:
         self._transaction = transaction
         self._write = transaction.put
         self._index = SupersededIndex(transaction, bucket)
+        self.recent = RecentVersions()
 
     def latest(self, rows: Iterable[bytes]) -> dict[bytes, bytes | None]:
         """What lies at the rows of latest versions."""
@@ -61,12 +66,15 @@ class VersionHistory:
             What lies at ``row`` now, and the end of the version; None for the end of the latest.
         """
         if latest is None:
+            self.recent.forget(row)
             indexed = version != TOMBSTONE
             following = start + ALONE + version
         elif len(latest) <= HEAD_SIZE:
             raise damaged_latest(latest)
         elif start > latest[:TIME_SIZE]:
-            self._write(row[:-2] + TERMINATOR + latest[:TIME_SIZE], latest[HEAD_SIZE:])
+            replaced = latest[HEAD_SIZE:]
+            self._write(row[:-2] + TERMINATOR + latest[:TIME_SIZE], replaced)
+            self.recent.replaced(row, latest[:TIME_SIZE], replaced, alone=latest[TIME_SIZE:HEAD_SIZE] == ALONE)
             indexed = latest[TIME_SIZE:VALUE_START] != _NOT_INDEXED
             following = start + OLDER + version
         elif start == latest[:TIME_SIZE]:
@@ -83,6 +91,7 @@ class VersionHistory:
         plain = history_prefix(row) + start
         later = next(self._transaction.scan(plain + JUST_ABOVE, row), None)
         self._write(plain, version)
+        self.recent.put(row, start, version)
         self._index.add(row[1:-2] + TERMINATOR, unpack_time(start))
         if latest[TIME_SIZE:HEAD_SIZE] == ALONE:
             latest = latest[:TIME_SIZE] + OLDER + latest[HEAD_SIZE:]
@@ -123,6 +132,7 @@ class VersionHistory:
 
     def set_back(self, limit: int) -> int:
         """Remove all versions of a time after ``limit``; how many there were."""
+        self.recent.clear()
         # The index does not lead to all of them: it does not know the keys that have one version.
         rows = plain_entries(self._transaction.scan(DATA, INDEX))
         later = [row for row, _ in rows if last_time(row) > limit]

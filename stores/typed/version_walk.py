@@ -6,8 +6,9 @@ from typing import Final
 from millpond.stores.backend import Entries
 from millpond.stores.keys import last_time, pack_time
 from millpond.stores.times import MAX_TIME
+from millpond.stores.typed.recent_versions import RecentVersions
+from millpond.stores.typed.version_rows import JUST_ABOVE, Entry, history_prefix
 
-_JUST_ABOVE: Final = b"\x00"
 _SEEKS: Final = 2
 """Most lookups of a key find one version or two, each of which is found faster alone than by a scan."""
 _STEPS_BEFORE_SEEK: Final = 32
@@ -19,23 +20,37 @@ class VersionWalk:
     Args:
         last: finds the last row of a range.
         scan: reads the rows of a range.
-        prefix: what the key's rows begin with.
+        latest: the row of the key's latest version.
+        recent: what is known without reading rows; None if nothing is.
     """
 
     def __init__(
-        self, last: Callable[[bytes, bytes], tuple[bytes, bytes] | None], scan: Callable[..., Entries], prefix: bytes
+        self,
+        last: Callable[[bytes, bytes], Entry | None],
+        scan: Callable[..., Entries],
+        latest: bytes,
+        recent: RecentVersions | None,
     ) -> None:
         self._last = last
         self._scan = scan
-        self._prefix = prefix
+        self._latest = latest
+        self._prefix = history_prefix(latest)
+        self._recent = recent
         self._seeks = 0
         self._rows: Entries = iter(())
-        self._row: tuple[bytes, bytes] | None = None
+        self._row: Entry | None = None
         self._time = MAX_TIME
 
-    def back_to(self, time: int) -> tuple[bytes, bytes] | None:
-        """The version that was valid at ``time``, which never increases from call to call."""
-        steps = 0
+    def back_to(self, time: int) -> Entry | None:
+        """The version that was valid at ``time``, which never increases from call to call.
+
+        Returns:
+            Its bytes behind a row that ends with the time from which it is valid.
+        """
+        known = None if self._recent is None else self._recent.at(self._latest, time)
+        if known is not None:
+            return known
+        self._recent, steps = None, 0
         while self._seeks == 0 or (self._row is not None and self._time > time):
             if self._seeks < _SEEKS:
                 self._move_to(self._last(self._prefix, self._up_to(time)))
@@ -50,9 +65,9 @@ class VersionWalk:
         return self._row
 
     def _up_to(self, time: int) -> bytes:
-        return self._prefix + pack_time(time) + _JUST_ABOVE
+        return self._prefix + pack_time(time) + JUST_ABOVE
 
-    def _move_to(self, row: tuple[bytes, bytes] | None) -> None:
+    def _move_to(self, row: Entry | None) -> None:
         self._row = row
         if row is not None:
             self._time = last_time(row[0])

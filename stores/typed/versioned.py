@@ -79,7 +79,19 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V], WritableStore
         encode = self._encode_value
         rows = list(map(latest_row, self._keys_bytes(keys)))
         versions = [TOMBSTONE if value is None else LIVE + encode(value) for value in values]
-        starts = list(map(pack_time, timestamps))
+        return self.put_rows(rows, versions, list(map(pack_time, timestamps)), timestamps)
+
+    def put_rows(
+        self, rows: Sequence[bytes], versions: Sequence[bytes], starts: Sequence[bytes], timestamps: Sequence[int]
+    ) -> list[int]:
+        """``put_many`` for what it makes of its arguments.
+
+        Args:
+            rows: where the latest versions of the keys lie.
+            versions: the bytes of the versions, as ``millpond.stores.typed.version_rows`` draws them.
+            starts: the packed timestamps.
+            timestamps: the same as numbers.
+        """
         put, latest = self._history.put, self._history.latest(rows)
         ends = []
         for row, version, start, time in zip(rows, versions, starts, timestamps, strict=True):
@@ -102,6 +114,7 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V], WritableStore
 
     def flush(self) -> None:
         self._observed.save(self)
+        self._history.recent.clear()
         super().flush()
 
     def _set_back(self, done: SetBack) -> None:
@@ -112,6 +125,7 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V], WritableStore
     def _prepare_to_write(self) -> None:
         # Here and not at the first put: a transaction that is scanned after a put has to keep its changes in order.
         self._history = VersionHistory(self._transaction, max(self._retention // _BUCKETS, _SHORTEST_BUCKET))
+        self._recent = self._history.recent
 
     def _admits(self, time: int) -> bool:
         """Move the observed stream time to ``time``, or tell whether that is within the grace period."""

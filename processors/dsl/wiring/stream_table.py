@@ -11,6 +11,7 @@ from millpond.processors.dsl.wiring.table import SourceTable, TableHandle, reord
 from millpond.processors.options.joins import Joined, JoinType, Side
 from millpond.processors.options.materialized import Materialized
 from millpond.processors.streams.table_join import StreamTableJoin
+from millpond.processors.streams.vectorized_table_join import VectorizedStreamTableJoin
 from millpond.processors.tables.time_ordered_buffer import buffer_spec
 from millpond.processors.tables.value_getters import ValueGetterFactory, store_getter
 from millpond.stores.specs import StoreKind
@@ -38,6 +39,8 @@ def join_stream_with_table(
     joiner: Callable[[Any, Any, Any], Any],
     joined: Joined,
     join_type: JoinType,
+    *,
+    vectorized: bool = False,
 ) -> StreamHandle:
     """Look up each record's key in ``table``; with a grace period, once it has waited for late table records.
 
@@ -58,8 +61,13 @@ def join_stream_with_table(
         buffer = buffer_spec(f"{node}-Buffer", joined.grace, key_serde, value_serde, f"the join {node!r}")
         graph.add_store(buffer.store_spec)
         stores = (*stores, buffer.store)
-    result = stream.then("", lambda: StreamTableJoin(getter, joiner, join_type, buffer=buffer), node, stores)
+    processor = _processor(vectorized)
+    result = stream.then("", lambda: processor(getter, joiner, join_type, buffer=buffer), node, stores)
     return result.with_new_values()
+
+
+def _processor(vectorized: bool) -> type[StreamTableJoin]:
+    return VectorizedStreamTableJoin if vectorized else StreamTableJoin
 
 
 def _check_grace(table: TableHandle, getter: ValueGetterFactory, grace: int, node: str) -> None:
@@ -83,6 +91,8 @@ def join_stream_with_global_table(
     selector: Callable[[Any, Any], Any] | None,
     joined: Joined,
     join_type: JoinType,
+    *,
+    vectorized: bool = False,
 ) -> StreamHandle:
     """Look up ``selector(key, value)`` of each record in ``table``, which every task holds in full.
 
@@ -94,10 +104,10 @@ def join_stream_with_global_table(
             f"the join of {stream.node!r} with the global table {table.node!r} cannot have a grace period: a global "
             "table has no history; join with a versioned table instead"
         )
-    getter = store_getter(table.store)
+    getter, processor = store_getter(table.store), _processor(vectorized)
     result = stream.then(
         _PREFIXES[join_type],
-        lambda: StreamTableJoin(getter, joiner, join_type, selector=selector),
+        lambda: processor(getter, joiner, join_type, selector=selector),
         joined.name,
         getter.stores,
     )

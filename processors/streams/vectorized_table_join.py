@@ -1,0 +1,101 @@
+"""Stream-table join with a joiner of whole columns: each distinct key is looked up once, and no object is made of it.
+
+Rule of this module: what joins with what is decided as record by record (``millpond.processors.streams.table_join``).
+Records that have to wait, or whose keys to look up a function makes of them, come as objects; their values become
+columns, of the types that Arrow finds for them.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as _compute
+
+from millpond.processors.runtime.batch import Batch
+from millpond.processors.runtime.columns import Array, Columns
+from millpond.processors.runtime.counters import CounterName
+from millpond.processors.streams.table_join import StreamTableJoin
+from millpond.processors.streams.vectorized import as_column
+
+pc: Any = _compute
+
+
+class VectorizedStreamTableJoin(StreamTableJoin):
+    """Joins each record of a stream with the table's value for its key.
+
+    The joiner is called with the keys, the values and the table's values of many records, null where there is none, as
+    Arrow arrays of one length, and returns an array of as many.
+    """
+
+    def process_columns(self, columns: Columns) -> None:
+        if self._buffer is not None or self._selector is not None:
+            self.process(columns.to_batch())
+            return
+        kept = self._usable_columns(columns)
+        if len(kept):
+            joined, missed = self._joined(kept)
+            self._count_beyond_history(missed)
+            self.context.forward_columns(joined)
+        self.context.count(CounterName.DROPPED_NULL, len(columns) - len(kept))
+
+    def _usable_columns(self, columns: Columns) -> Columns:
+        """The records that can have a result."""
+        present = columns.values.is_valid()
+        if not self._left:
+            present = pc.and_(present, columns.keys.is_valid())
+        keep = present.to_numpy(zero_copy_only=False)
+        return columns if keep.all() else columns.select(keep)
+
+    def _joined(self, kept: Columns) -> tuple[Columns, int]:
+        """The results, and for how many records the look-up lies beyond the history."""
+        found, missed = self._look_up_columns(kept)
+        if not self._left and found.null_count:
+            matched = found.is_valid()
+            kept, found = kept.select(matched.to_numpy(zero_copy_only=False)), found.drop_null()
+        if not len(kept):
+            return kept, missed
+        return kept.with_values(as_column(self._joiner(kept.keys, kept.values, found), len(kept))), missed
+
+    def _look_up_columns(self, kept: Columns) -> tuple[Array, int]:
+        """What the table has for each record, and for how many of them it lies beyond the history."""
+        keyed = kept.keys.is_valid()
+        keys, times = kept.keys, kept.timestamps
+        if keys.null_count:
+            keys, times = keys.drop_null(), times[keyed.to_numpy(zero_copy_only=False)]
+        found = self._getter.get_columns(keys, times)
+        if found is None:
+            entries, missed = self._look_up(kept.to_batch())
+            return _values(entries), missed
+        missed = self._beyond_history(found, times)
+        return (_spread(found, keyed) if len(keys) < len(kept) else found), missed
+
+    def _beyond_history(self, found: Array, times: npt.NDArray[np.int64]) -> int:
+        horizon = self._getter.horizon() if self._getter.versioned else None
+        if horizon is None or not found.null_count:
+            return 0
+        return int(np.count_nonzero(found.is_null().to_numpy(zero_copy_only=False) & (times < horizon)))
+
+    def _join(self, kept: Batch) -> None:
+        if not len(kept):
+            return
+        entries, missed = self._look_up(kept)
+        if not self._left:
+            kept = kept.select([entry is not None for entry in entries])
+            entries = [entry for entry in entries if entry is not None]
+        results: list[Any] = []
+        if len(kept):
+            joined = self._joiner(pa.array(kept.keys), pa.array(kept.values), _values(entries))
+            results = as_column(joined, len(kept)).to_pylist()
+        self._count_beyond_history(missed)
+        self.context.forward(kept.with_values(results))
+
+
+def _values(entries: list[Any]) -> Array:
+    return pa.array([None if entry is None else entry.value for entry in entries])
+
+
+def _spread(values: Array, present: Array) -> Array:
+    """The values where ``present`` is true, null elsewhere."""
+    there = present.to_numpy(zero_copy_only=False)
+    return values.take(pa.array(np.cumsum(there) - 1, mask=~there))
