@@ -6,12 +6,15 @@ any of them. Null stays null.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as _compute
 
-from millpond.stores.serdes import BYTES, FLOAT64, INT64, STRING, Serde
+from millpond.stores.serdes import BYTES, FLOAT64, INT64, STRING, Serde, StructSerde
+from millpond.stores.struct_columns import in_order, pack_structs, struct_type, unpack_structs
+from millpond.stores.struct_serde import StructLayout
 
 pc: Any = _compute
 Array = Any
@@ -38,7 +41,11 @@ class ColumnSerde(ABC):
 
     def write(self, column: Array) -> Array:
         """The bytes of each value, of a type that it takes."""
-        return self._write(column.cast(self.type))
+        return self._write(self._own(column))
+
+    def _own(self, column: Array) -> Array:
+        """The same values in its own type."""
+        return column.cast(self.type)
 
     @abstractmethod
     def _write(self, column: Array) -> Array:
@@ -79,6 +86,40 @@ class _Numbers(ColumnSerde):
         return from_big_endian(data, self.type)
 
 
+class _Structs(ColumnSerde):
+    """Structs as rows of a fixed layout; it takes their fields in any order, and each of a narrower type."""
+
+    def __init__(self, layout: StructLayout) -> None:
+        self._layout = layout
+        super().__init__(struct_type(layout), self._is_narrower)
+
+    def _is_narrower(self, type_: pa.DataType) -> bool:
+        fields = {name: _FIELDS[kind] for name, kind in self._layout.fields}
+        return (
+            isinstance(type_, pa.StructType)
+            and sorted(field.name for field in type_) == sorted(fields)
+            and all(pa.types.is_null(field.type) or fields[field.name](field.type) for field in type_)
+        )
+
+    def _own(self, column: Array) -> Array:
+        return column if column.type == self.type else in_order(self._layout, column)
+
+    def _write(self, column: Array) -> Array:
+        return pack_structs(self._layout, column)
+
+    def _read(self, data: Array) -> Array:
+        return unpack_structs(self._layout, data)
+
+
+_FIELDS: Final[Mapping[str, Callable[[pa.DataType], bool]]] = {
+    "long": pa.types.is_signed_integer,
+    "double": lambda type_: pa.types.is_float64(type_) or pa.types.is_float32(type_),
+    "boolean": pa.types.is_boolean,
+    "string": lambda type_: pa.types.is_string(type_) or pa.types.is_large_string(type_),
+    "binary": lambda type_: pa.types.is_binary(type_) or pa.types.is_large_binary(type_),
+}
+"""Which columns hold only values of a field's type."""
+
 _BY_SERDE: Final[Mapping[str, tuple[Serde[Any], ColumnSerde]]] = {
     known.name: (known, columns)
     for known, columns in (
@@ -98,8 +139,15 @@ def column_serde(serde: Serde[Any]) -> ColumnSerde | None:
     >>> numbers.read(numbers.write(pa.array([1, None, -7]))).to_pylist()
     [1, None, -7]
     """
+    if isinstance(serde, StructSerde):
+        return _of_structs(serde.name)
     known, columns = _BY_SERDE.get(serde.name, (None, None))
     return columns if known is serde else None
+
+
+@cache
+def _of_structs(name: str) -> ColumnSerde:
+    return _Structs(StructSerde(name).layout)
 
 
 def from_big_endian(data: Array, type_: pa.DataType) -> Array:

@@ -16,6 +16,7 @@ import msgpack
 
 from millpond.errors import ConfigurationError, SerdeError
 from millpond.stores.extension_types import UNREADABLE, UNWRITABLE, from_extension, to_extension
+from millpond.stores.struct_serde import StructLayout, struct_layout
 
 T = TypeVar("T")
 
@@ -221,6 +222,48 @@ class MsgpackSerde(_BuiltInSerde[Any]):
             raise self._damage(data, error) from error
 
 
+class StructSerde(_BuiltInSerde[dict[str, Any]]):
+    """Dicts of the same typed entries every time, as rows of a fixed layout (``millpond.stores.struct_serde``).
+
+    Each entry is there, and may be None. Arrow has such values as structs, so a run of them need never become dicts.
+
+    Args:
+        name: Spark's notation, such as ``struct<carrier:string,flight:long>``. Types are ``long`` (or ``bigint``),
+            ``double``, ``boolean``, ``string`` and ``binary``.
+
+    Attributes:
+        layout: the fields, and where they lie.
+
+    Raises:
+        ConfigurationError: the name is not of that form.
+    """
+
+    def __init__(self, name: str) -> None:
+        layout = struct_layout(name)
+        if layout is None:
+            raise ConfigurationError(f"the serde {name!r} is no struct; write struct<name:type,...>")
+        self.layout: StructLayout = layout
+        self.name = f"struct<{','.join(f'{field}:{type_}' for field, type_ in layout.fields)}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, StructSerde) and self.name == other.name
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def serialize(self, value: dict[str, Any]) -> bytes:
+        try:
+            return self.layout.pack(value)
+        except (struct.error, ValueError, OverflowError) as error:
+            raise self._refusal(value, error) from error
+
+    def deserialize(self, data: bytes) -> dict[str, Any]:
+        try:
+            return self.layout.unpack(data)
+        except (struct.error, ValueError, TypeError) as error:
+            raise self._damage(data, error) from error
+
+
 class PickleSerde(_BuiltInSerde[Any]):
     """Python's pickle. Reading it runs any code that its bytes name: only for state that nobody else can write."""
 
@@ -257,6 +300,8 @@ _BY_NAME: Final[dict[str, Serde[Any]]] = {
 def serde(name: str | Serde[Any]) -> Serde[Any]:
     """The serde of that name; a serde is returned as it is. ``pickle`` is available only by its name.
 
+    A name such as ``struct<carrier:string,flight:long>`` makes a ``StructSerde``.
+
     Raises:
         ConfigurationError: there is no such serde.
 
@@ -265,9 +310,12 @@ def serde(name: str | Serde[Any]) -> Serde[Any]:
     """
     if isinstance(name, Serde):
         return name
+    if isinstance(name, str) and name.lstrip().startswith("struct"):
+        return StructSerde(name)
     found = _BY_NAME.get(name) if isinstance(name, str) else None
     if found is None:
-        raise ConfigurationError(f"no serde {name!r}; give one of {', '.join(sorted(_BY_NAME))}, or a Serde object")
+        known = ", ".join(sorted(_BY_NAME))
+        raise ConfigurationError(f"no serde {name!r}; give one of {known}, struct<name:type,...>, or a Serde object")
     return found
 
 

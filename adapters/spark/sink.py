@@ -35,13 +35,13 @@ from millpond.processors.runtime.batch import Batch
 from millpond.processors.runtime.columns import Columns, Records
 from millpond.processors.runtime.windowed_columns import WindowedArray
 from millpond.stores.column_serdes import column_serde
-from millpond.stores.serdes import Serde, serde
+from millpond.stores.serdes import Serde, StructSerde, serde
 from millpond.stores.typed.windowed import Windowed
 
 pc: Any = _compute
 
 _TYPES: Final[Mapping[str, str]] = {"string": "string", "int64": "bigint", "float64": "double", "json": "string"}
-"""The Spark type of a serde's values if there is no schema; all others are ``binary``, as serialized."""
+"""The Spark type of a serde's values if there is no schema. Structs are structs; all others ``binary``, serialized."""
 
 _BATCH_ID: Final = "streaming.sql.batchId"
 """The property of Spark's tasks that holds the number of their micro-batch."""
@@ -249,6 +249,8 @@ def _of_change(batch: Batch, name: str, first: int) -> list[Any]:
 
 
 def _type(reader: Serde[Any]) -> str:
+    if isinstance(reader, StructSerde):
+        return f"struct<{', '.join(f'`{name}`: {type_}' for name, type_ in reader.layout.fields)}>"
     return _TYPES.get(reader.name, "binary")
 
 
@@ -293,7 +295,7 @@ def _flat(entries: Sequence[Any], reader: Serde[Any]) -> Sequence[Any]:
     """The entries as their column takes them: plain if the serde has a Spark type of its own, else serialized."""
     if reader.name == "json":
         return [None if entry is None else reader.serialize(entry).decode() for entry in entries]
-    if reader.name in _TYPES or reader.name == "bytes":
+    if reader.name in _TYPES or reader.name == "bytes" or isinstance(reader, StructSerde):
         return entries
     return _map_present(reader.serialize, entries)
 

@@ -2,10 +2,10 @@
 
 Rule of this module: everything that can be known from the schema is checked here, in the driver, before the query
 starts. A column whose type is the serde's own is taken as it is; a binary column holds what the serde wrote (as from
-Kafka), and is deserialized with it.
+Kafka), and is deserialized with it. A serde of structs takes its fields out of a struct, or out of the whole row.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame
@@ -19,7 +19,7 @@ from millpond.adapters.spark.records import Source
 from millpond.errors import ConfigurationError
 from millpond.processors.options.on_error import OnError
 from millpond.processors.options.records import Consumed
-from millpond.stores.serdes import BYTES, JSON, MSGPACK, Serde, serde
+from millpond.stores.serdes import BYTES, JSON, MSGPACK, Serde, StructSerde, serde
 from millpond.stores.times import TimeUnit
 
 _NATIVE: Final[Mapping[str, tuple[type[T.DataType], ...]]] = {
@@ -29,6 +29,15 @@ _NATIVE: Final[Mapping[str, tuple[type[T.DataType], ...]]] = {
     "bytes": (T.BinaryType,),
 }
 """What the column must be for these serdes."""
+
+_FIELDS: Final[Mapping[str, tuple[type[T.DataType], ...]]] = {
+    "long": _NATIVE["int64"],
+    "double": _NATIVE["float64"],
+    "boolean": (T.BooleanType,),
+    "string": _NATIVE["string"],
+    "binary": _NATIVE["bytes"],
+}
+"""What a column must be for these fields of a struct."""
 
 _PLAIN: Final = (
     T.NullType,
@@ -81,10 +90,10 @@ def select_source(
         ConfigurationError: a column is missing or of a type that its serde cannot take, or keys need a serde.
     """
     key_type = _column_type(frame, topic, consumed.key, "key")
-    value_name, value = _value(frame, topic, consumed)
-    value_type = frame.select(value).schema[0].dataType
     key_serde = None if consumed.key_serde is None else serde(consumed.key_serde)
     value_serde = None if consumed.value_serde is None else serde(consumed.value_serde)
+    value_name, value = _value(frame, topic, consumed, value_serde)
+    value_type = frame.select(value).schema[0].dataType
     if isinstance(key_type, T.ArrayType | T.MapType | T.StructType | T.NullType):
         raise ConfigurationError(
             f"topic {topic!r}: the key column {consumed.key!r} is of type {key_type.simpleString()}, which cannot be a "
@@ -128,13 +137,35 @@ def _column_type(frame: DataFrame, topic: str, column: str, role: str) -> T.Data
     )
 
 
-def _value(frame: DataFrame, topic: str, consumed: Consumed) -> tuple[str, Column]:
-    if consumed.value is not None:
-        _column_type(frame, topic, consumed.value, "value")
-        return consumed.value, named(consumed.value)
-    if "value" in frame.columns:
-        return "value", named("value")
-    return _WHOLE_ROW, F.struct(*(named(column) for column in frame.columns if column != consumed.op))
+def _value(frame: DataFrame, topic: str, consumed: Consumed, reader: Serde[Any] | None) -> tuple[str, Column]:
+    name = consumed.value or ("value" if "value" in frame.columns else None)
+    if name is None:
+        rest = [field for field in frame.schema.fields if field.name != consumed.op]
+        if isinstance(reader, StructSerde):
+            return _WHOLE_ROW, _struct(topic, _WHOLE_ROW, reader, rest, named)
+        return _WHOLE_ROW, F.struct(*(named(field.name) for field in rest))
+    type_ = _column_type(frame, topic, name, "value")
+    value = named(name)
+    if isinstance(reader, StructSerde) and isinstance(type_, T.StructType):
+        return name, F.when(value.isNotNull(), _struct(topic, name, reader, type_.fields, value.getField))
+    return name, value
+
+
+def _struct(
+    topic: str, column: str, reader: StructSerde, there: Sequence[T.StructField], get: Callable[[str], Column]
+) -> Column:
+    """The fields of the serde, each of its type, out of those that are there."""
+    types = {field.name: field.dataType for field in there}
+    fields = []
+    for name, type_ in reader.layout.fields:
+        if not isinstance(types.get(name), _FIELDS[type_]):
+            found = f"is of type {types[name].simpleString()}" if name in types else "is not there"
+            raise ConfigurationError(
+                f"topic {topic!r}: the {reader.name} serde takes {name!r} out of {column!r} as {type_}, but it "
+                f"{found}; cast the column, or name another serde in Consumed"
+            )
+        fields.append(get(name).cast(type_).alias(name))
+    return F.struct(*fields)
 
 
 def _operation(frame: DataFrame, topic: str, consumed: Consumed) -> list[Column]:
@@ -164,7 +195,7 @@ def _decodes(topic: str, column: str, type_: T.DataType, reader: Serde[Any] | No
         return False
     if isinstance(type_, T.BinaryType):
         return True
-    native = _NATIVE.get(reader.name)
+    native = (T.StructType,) if isinstance(reader, StructSerde) else _NATIVE.get(reader.name)
     if native is not None and not isinstance(type_, native):
         raise ConfigurationError(
             f"topic {topic!r}: column {column!r} is of type {type_.simpleString()}, which the {reader.name} serde "

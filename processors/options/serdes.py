@@ -5,7 +5,8 @@ from typing import Any
 from millpond.stores.serdes import Serde, serde
 
 SerdeLike = str | Serde[Any]
-"""A serde, or the name of one: ``bytes``, ``string``, ``int64``, ``float64``, ``json``, ``msgpack``, ``pickle``."""
+"""A serde, or the name of one: ``bytes``, ``string``, ``int64``, ``float64``, ``json``, ``msgpack``, ``pickle``, or
+``struct<name:type,...>``."""
 
 
 def same_serde(one: SerdeLike | None, other: SerdeLike | None) -> bool:

@@ -8,7 +8,8 @@ import pyarrow.parquet
 import pytest
 
 from millpond.demo import data, topologies, truth
-from millpond.processors import Topology, TopologyDriver
+from millpond.processors import Consumed, Topology, TopologyDriver
+from millpond.stores.serdes import StructSerde, serde
 
 
 @pytest.fixture(scope="module")
@@ -19,17 +20,24 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> data.Inputs:
     return prepared
 
 
-def rows(path: Path, time: str) -> list[tuple[Any, Any, int]]:
-    return [(row["origin"], row, row[time]) for row in pyarrow.parquet.read_table(path).to_pylist()]
+def rows(path: Path, consumed: Consumed) -> list[tuple[Any, Any, int]]:
+    """The records of a file: of each row, the fields that the topic's values have."""
+    values = serde(consumed.value_serde or "")
+    assert isinstance(values, StructSerde)
+    names = [name for name, _ in values.layout.fields]
+    return [
+        (row[consumed.key], {name: row[name] for name in names}, row[consumed.timestamp])
+        for row in pyarrow.parquet.read_table(path).to_pylist()
+    ]
 
 
 def records_of(topology: Topology, sink: str, inputs: data.Inputs, backend: str = "memory") -> list[Any]:
     """What comes out at ``sink``; a file of each topic is a micro-batch, the weather first."""
     with TopologyDriver(topology, backend=backend) as driver:
         for number in range(inputs.arrived_files):
-            for topic, time in (("weather", "weather_time_ms"), ("flights", "sched_dep_ms")):
+            for topic, consumed in (("weather", topologies.WEATHER), ("flights", topologies.FLIGHTS)):
                 if topic in topology.sources:
-                    driver.pipe_all(topic, rows(inputs.arrived(topic) / f"{number:05d}.parquet", time))
+                    driver.pipe_all(topic, rows(inputs.arrived(topic) / f"{number:05d}.parquet", consumed))
         return driver.read(sink)
 
 

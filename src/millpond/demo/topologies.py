@@ -3,11 +3,17 @@
 from datetime import timedelta
 from typing import Any
 
+import pyarrow.compute as _compute
+
 from millpond.processors import Consumed, Materialized, Produced, StreamsBuilder, Topology
 
+pc: Any = _compute
+
 OBSERVED = ("weather_time_ms", "temp", "wind_speed", "precip", "visib")
-FLIGHTS = Consumed("string", "msgpack", key="origin", timestamp="sched_dep_ms")
-WEATHER = Consumed("string", "msgpack", key="origin", timestamp="weather_time_ms")
+FLIGHT = "struct<carrier:string, flight:long, tailnum:string, origin:string, dest:string, sched_dep_ms:long>"
+OBSERVATION = "struct<weather_time_ms:long, temp:double, wind_speed:double, precip:double, visib:double>"
+FLIGHTS = Consumed("string", FLIGHT, key="origin", timestamp="sched_dep_ms")
+WEATHER = Consumed("string", OBSERVATION, key="origin", timestamp="weather_time_ms")
 
 HISTORY = timedelta(days=3)
 """A flight arrives up to two days late, and then needs the observation before its departure; a day is spare."""
@@ -35,7 +41,9 @@ def carrier_counts() -> Topology:
     """How many flights of each carrier have arrived; the timestamp is that of the latest departure among them."""
     builder = StreamsBuilder()
     flights = builder.stream("flights", FLIGHTS)
-    counts = flights.select_key(carrier).group_by_key().count(Materialized("carrier_counts").with_caching())
+    counts = (
+        flights.select_key(carrier, vectorized=True).group_by_key().count(Materialized("carrier_counts").with_caching())
+    )
     counts.to("carrier_counts", Produced(schema="key string, value long, timestamp long"))
     return builder.build()
 
@@ -46,6 +54,6 @@ def with_weather(flight: dict[str, Any], weather: dict[str, Any] | None) -> dict
     return flight | {name: observed.get(name) for name in OBSERVED}
 
 
-def carrier(origin: str, flight: dict[str, Any]) -> str:
-    """The key that flights are counted by."""
-    return str(flight["carrier"])
+def carrier(origins: Any, flights: Any) -> Any:
+    """The keys that flights are counted by; all of them at once, as Arrow arrays."""
+    return pc.struct_field(flights, "carrier")
