@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pyarrow as pa
+
 from millpond.bench.spark.shapes import COUNTED, COUNTED_IN_WINDOW, HISTORY, JOINED, KEYED, Scale
 from millpond.processors import (
     Consumed,
@@ -29,7 +31,7 @@ def count(scale: Scale) -> Topology:
 def temporal_join(scale: Scale) -> Topology:
     """Each event with its key's rate as of the event's time."""
     builder = StreamsBuilder()
-    joined = _events(builder).left_join(_versioned_rates(builder), _joined)
+    joined = _events(builder).left_join(_versioned_rates(builder), _joined_columns, vectorized=True)
     joined.to("out", Produced(schema=JOINED))
     return builder.build()
 
@@ -115,6 +117,10 @@ def _versioned_rates(builder: StreamsBuilder) -> KTable:
 
 def _joined(amount: int, rate: float | None) -> dict[str, Any]:
     return {"amount": amount, "rate": rate}
+
+
+def _joined_columns(amounts: Any, rates: Any) -> Any:
+    return pa.StructArray.from_arrays([amounts, rates], ["amount", "rate"])
 
 
 def _joined_order(order: dict[str, Any], rate: float) -> dict[str, Any]:

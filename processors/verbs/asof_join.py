@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from millpond.processors.dsl.builder import StreamsBuilder
 from millpond.processors.options.joins import Joined, JoinType
 from millpond.processors.options.materialized import Materialized
-from millpond.processors.verbs.parts import JoinedRows, Keys, Rows, Times, pair
+from millpond.processors.verbs.parts import JoinedRows, Keys, Rows, Times, pairs
 from millpond.processors.verbs.verb import PackedRows, Verb
 from millpond.stores.serdes import BYTES
 
@@ -38,7 +38,7 @@ def asof_join(
     table = builder.table(right.topic, materialized=Materialized.versioned("right", history_retention=history))
     stream = builder.stream(left.topic)
     join = stream.join if join_type is JoinType.INNER else stream.left_join
-    join(table, pair, Joined(grace=grace)).to(name)
+    join(table, pairs, Joined(grace=grace), vectorized=True).to(name)
     rows = JoinedRows(left.rows, right.rows, left.rows.schemas.current.names, columns)
     stores = {"right": (Keys(right.keys), Rows(right.rows, columns), Times("valid_from"))}
     return Verb(builder.build(), {right.topic: right, left.topic: left}, (rows,), stores)

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millpond.processors.runtime.batch import Batch
+from millpond.processors.runtime.columns import Columns, Records
 from millpond.processors.verbs.foreign_keyed import without_foreign_key
 from millpond.processors.verbs.verb import Part, chosen, nullable
 from millpond.stores.rows.packing import RowCodec
@@ -64,7 +65,7 @@ class Rows(Part):
 
 @dataclass(frozen=True)
 class JoinedRows(Part):
-    """Columns of the left rows, then columns of the right rows; the values are pairs, or None.
+    """Columns of the left rows, then columns of the right rows; the values are pairs, structs of both, or None.
 
     Attributes:
         left, right: read the rows.
@@ -89,9 +90,20 @@ class JoinedRows(Part):
         return nullable(pa.schema([column for side in sides for column in side]))
 
     def columns(self, batch: Batch, first: int) -> list[Any]:
-        pairs = [_NOTHING if value is None else value for value in batch.values]
-        left = self.left.unpack(_rows([row for row, _ in pairs], self.foreign))
-        right = self.right.unpack([row for _, row in pairs])
+        pairs = list(map(_as_pair, batch.values))
+        return self._columns([row for row, _ in pairs], self.right.unpack([row for _, row in pairs]))
+
+    def columns_of(self, records: Records, first: int) -> list[Any]:
+        if not isinstance(records, Columns):
+            return self.columns(records, first)
+        left, right = records.values.flatten()
+        # A right row is in many results, and read once.
+        encoded = right.dictionary_encode()
+        rows = self.right.unpack([*encoded.dictionary.to_pylist(), None])
+        return self._columns(left.to_pylist(), rows.take(encoded.indices.fill_null(len(encoded.dictionary))))
+
+    def _columns(self, packed: Sequence[bytes | None], right: pa.Table) -> list[Any]:
+        left = self.left.unpack(_rows(packed, self.foreign))
         columns = [
             pc.coalesce(left[name], right[self.shared[name]]) if name in self.shared else left[name]
             for name in self.left_names
@@ -139,9 +151,22 @@ def _rows(values: Sequence[bytes | None], foreign: bool) -> Sequence[bytes | Non
     return [None if value is None else without_foreign_key(value) for value in values] if foreign else values
 
 
+def _as_pair(value: Any) -> Any:
+    """Both rows of a result; a struct is a dict where it is an object."""
+    if value is None:
+        return _NOTHING
+    return tuple(value.values()) if isinstance(value, dict) else value
+
+
 _NOTHING: Final[tuple[None, None]] = (None, None)
 
 
 def pair(left: bytes | None, right: bytes | None) -> tuple[bytes | None, bytes | None]:
     """What a join makes of two rows."""
     return left, right
+
+
+def pairs(left: Any, right: Any) -> Any:
+    """``pair`` for whole columns: structs of both."""
+    sides = [column.cast(pa.binary()) for column in (left, right)]
+    return pa.StructArray.from_arrays(sides, ["left", "right"])

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from millpond.processors.runtime.batch import Batch
+from millpond.processors.runtime.columns import Records
 from millpond.processors.runtime.topology import Topology
 from millpond.processors.verbs.change_feed import Change
 from millpond.processors.verbs.foreign_keyed import with_foreign_keys
@@ -127,6 +128,10 @@ class Part(ABC):
     @abstractmethod
     def columns(self, batch: Batch, first: int) -> list[Any]:
         """The columns for the records of a batch, of which the first has that ``sequence``."""
+
+    def columns_of(self, records: Records, first: int) -> list[Any]:
+        """``columns`` for records in either form; an override is for parts that need no objects."""
+        return self.columns(records.to_batch(), first)
 
 
 @dataclass(frozen=True)
