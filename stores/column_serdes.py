@@ -6,7 +6,7 @@ any of them. Null stays null.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as _compute
@@ -14,6 +14,7 @@ import pyarrow.compute as _compute
 from millpond.stores.serdes import BYTES, FLOAT64, INT64, STRING, Serde
 
 pc: Any = _compute
+T = TypeVar("T")
 Array = Any
 """An Arrow array."""
 
@@ -59,6 +60,15 @@ class ColumnSerde(ABC):
         """The values whose bytes these are."""
 
 
+class ColumnarSerde(Serde[T]):
+    """A serde that knows itself what does for whole columns what it does for values."""
+
+    @property
+    @abstractmethod
+    def columns(self) -> ColumnSerde | None:
+        """What does so; None if its values have to be objects."""
+
+
 class _Flat(ColumnSerde):
     """Values that are bytes already."""
 
@@ -98,6 +108,8 @@ def column_serde(serde: Serde[Any]) -> ColumnSerde | None:
     >>> numbers.read(numbers.write(pa.array([1, None, -7]))).to_pylist()
     [1, None, -7]
     """
+    if isinstance(serde, ColumnarSerde):
+        return serde.columns
     known, columns = _BY_SERDE.get(serde.name, (None, None))
     return columns if known is serde else None
 

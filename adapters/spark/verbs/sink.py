@@ -37,9 +37,9 @@ class PartRows:
     parts: Sequence[Part]
     schema: pa.Schema
 
-    def to_table(self, batch: Batch, first: int = 0) -> pa.Table:
-        """The rows of the batch's records, of which the first has that ``sequence``."""
-        made = [column for part in self.parts for column in part.columns(batch, first)]
+    def to_table(self, records: Records, first: int = 0) -> pa.Table:
+        """The rows of the records, of which the first has that ``sequence``."""
+        made = [column for part in self.parts for column in part.of(records, first)]
         columns = [in_type(column, field.type) for column, field in zip(made, self.schema, strict=True)]
         return pa.Table.from_arrays(columns, schema=self.schema)
 
@@ -66,7 +66,7 @@ class RowSink:
 
     def to_table(self, records: Records, first: int) -> pa.Table:
         """The rows of the records, of which the first has that ``sequence``, as blobs."""
-        table = self.rows.to_table(records.to_batch(), first)
+        table = self.rows.to_table(records, first)
         step = max(1, table.num_rows * BLOB_BYTES // max(1, table.nbytes))
         blobs: Any = pa.array([to_ipc(table.slice(start, step)) for start in range(0, table.num_rows, step)])
         return pa.Table.from_arrays([blobs], schema=_BLOBS)

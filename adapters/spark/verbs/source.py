@@ -78,7 +78,7 @@ class RowReader:
         keys = input_.keys_of(table)
         columns: list[Any] = [
             pa.array(keys, pa.binary()),
-            pa.array(input_.values_of(table, changes), pa.binary()),
+            input_.values_of(table, changes),
             table["timestamp"].combine_chunks(),
         ]
         self._unusable.seen += given
