@@ -7,7 +7,7 @@ any of them. Null stays null.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as _compute
@@ -17,6 +17,7 @@ from millpond.stores.struct_columns import in_order, pack_structs, struct_type, 
 from millpond.stores.struct_serde import StructLayout
 
 pc: Any = _compute
+T = TypeVar("T")
 Array = Any
 """An Arrow array."""
 
@@ -64,6 +65,15 @@ class ColumnSerde(ABC):
     @abstractmethod
     def _read(self, data: Array) -> Array:
         """The values whose bytes these are."""
+
+
+class ColumnarSerde(Serde[T]):
+    """A serde that knows itself what does for whole columns what it does for values."""
+
+    @property
+    @abstractmethod
+    def columns(self) -> ColumnSerde | None:
+        """What does so; None if its values have to be objects."""
 
 
 class _Flat(ColumnSerde):
@@ -141,6 +151,8 @@ def column_serde(serde: Serde[Any]) -> ColumnSerde | None:
     """
     if isinstance(serde, StructSerde):
         return _of_structs(serde.name)
+    if isinstance(serde, ColumnarSerde):
+        return serde.columns
     known, columns = _BY_SERDE.get(serde.name, (None, None))
     return columns if known is serde else None
 

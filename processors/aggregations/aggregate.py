@@ -14,6 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
+
 from millpond.processors.aggregations.column_fold import ColumnCount, ColumnFold, fold_columns
 from millpond.processors.aggregations.fold import Fold, Update, copier, slotter
 from millpond.processors.runtime.batch import Batch, BatchBuilder
@@ -137,8 +139,14 @@ class Aggregate(Processor):
             return
         kept = columns.present(values=True)
         self.context.count(CounterName.DROPPED_NULL, len(columns) - len(kept))
-        if len(kept):
-            self._updates.send_columns(fold_columns(fold, store, kept, last_only=self._caching))
+        if not len(kept):
+            return
+        try:
+            updates = fold_columns(fold, store, kept, last_only=self._caching)
+        except pa.ArrowInvalid:
+            self._updates.send(self._fold_all(kept.to_batch()))
+        else:
+            self._updates.send_columns(updates)
 
     def _columns_of(self, store: TimestampedKeyValueStore[Any, Any] | None) -> TimestampedColumns | None:
         """The store for whole columns; None if what is computed from them, or kept, has to be objects."""

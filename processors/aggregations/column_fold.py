@@ -66,6 +66,8 @@ class Groups:
 class ColumnFold(ABC):
     """An aggregate of columns: what ``Aggregation.update`` does value by value.
 
+    Where it would not give the same, it raises ``pyarrow.ArrowInvalid``, and the records are folded as objects.
+
     Attributes:
         result: the type of the aggregates.
     """
@@ -141,6 +143,9 @@ def fold_columns(fold: ColumnFold, store: TimestampedColumns, columns: Columns, 
     Returns:
         The updates: one for each record, or one for each key in the order in which they first came. An update's
         timestamp is the greatest that its key has shown by then.
+
+    Raises:
+        pyarrow.ArrowInvalid: values or aggregates cannot be folded as columns; nothing has been written.
     """
     groups = Groups(columns.keys)
     # In the order of keys, an engine finds its way faster, and nobody has to sort the changes again.
@@ -151,8 +156,10 @@ def fold_columns(fold: ColumnFold, store: TimestampedColumns, columns: Columns, 
     known = since.fill_null(np.iinfo(np.int64).min).to_numpy()
     totals = fold.totals(groups, columns.values, before)
     latest = np.maximum(known, groups.latest(columns.timestamps))
-    store.put(ordered, totals.take(order), pa.array(latest).take(order))
     if last_only:
-        return Columns(groups.keys, totals, latest)
-    times = np.maximum(reached_by_key(columns.timestamps, groups.numbers), known[groups.numbers])
-    return Columns(columns.keys, fold.running(groups, columns.values, before), times)
+        updates = Columns(groups.keys, totals, latest)
+    else:
+        times = np.maximum(reached_by_key(columns.timestamps, groups.numbers), known[groups.numbers])
+        updates = Columns(columns.keys, fold.running(groups, columns.values, before), times)
+    store.put(ordered, totals.take(order), pa.array(latest).take(order))
+    return updates

@@ -12,10 +12,13 @@ from millpond.processors.options.materialized import Materialized
 from millpond.processors.options.records import Consumed
 from millpond.processors.options.windows import EmitStrategy, SessionWindows, SlidingWindows, TimeWindows
 from millpond.processors.runtime.batch import Batch
+from millpond.processors.runtime.columns import Columns
 from millpond.processors.verbs.parts import CHANGE_TIME, ChangeColumns, Keys, Times
 from millpond.processors.verbs.row_aggregate import RowAggregate
+from millpond.processors.verbs.row_fold import rows_type
 from millpond.processors.verbs.verb import MICROS, Input, Part, Verb, flattened
-from millpond.stores.rows.physical import to_physical
+from millpond.stores.rows.physical import check_text, normalized, plain_leaves, to_physical
+from millpond.stores.rows.row_columns import PackedRowType
 from millpond.stores.rows.tuple_keys import KeyCodec
 from millpond.stores.serdes import BYTES
 
@@ -38,12 +41,17 @@ class AggregatedRows(Input):
 
     arguments: bool
 
-    def packed(self, rows: pa.Table) -> list[bytes]:
-        columns = [rows["timestamp"].to_pylist()]
-        if self.arguments:
-            columns.extend(map(to_physical, flattened(rows["value"]).columns))
-        pack = msgpack.Packer().pack
-        return list(map(pack, zip(*columns, strict=True)))
+    def packed(self, rows: pa.Table) -> Any:
+        arguments = flattened(rows["value"]).columns if self.arguments else []
+        fields = rows_type([normalized(column.type) for column in arguments])
+        if fields is None:
+            pack = msgpack.Packer().pack
+            values = [rows["timestamp"].to_pylist(), *map(to_physical, arguments)]
+            return pa.array(list(map(pack, zip(*values, strict=True))), pa.binary())
+        columns = [plain_leaves(column.combine_chunks()) for column in (rows["timestamp"], *arguments)]
+        for column in columns:
+            check_text(column)
+        return PackedRowType.of(pa.StructArray.from_arrays(columns, fields=list(fields)))
 
 
 @dataclass(frozen=True)
@@ -83,6 +91,9 @@ class Results(Part):
     def columns(self, batch: Batch, first: int) -> list[Any]:
         return list(self.aggregate.results(batch.values).columns)
 
+    def of_columns(self, columns: Columns, first: int) -> list[Any]:
+        return self.aggregate.results_of_columns(columns.values)
+
 
 def aggregate(name: str, rows: AggregatedRows, calls: RowAggregate, windows: Windows | None, *, final: bool) -> Verb:
     """The verb.
@@ -111,7 +122,7 @@ def _aggregated(
 ) -> KTable:
     emit = EmitStrategy.ON_WINDOW_CLOSE if final else EmitStrategy.ON_WINDOW_UPDATE
     if windows is None:
-        return grouped.aggregate(calls.initializer, calls.aggregator, kept)
+        return KTable(grouped.grouping.aggregate(calls.aggregation, kept, calls.state_serde))
     if isinstance(windows, SessionWindows):
         in_micros = SessionWindows(windows.gap * MICROS, grace=windows.grace * MICROS)
         sessions = grouped.windowed_by(in_micros).emit_strategy(emit)

@@ -7,15 +7,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
+import pyarrow.compute as _compute
 
 from millpond.processors.runtime.batch import Batch
-from millpond.processors.runtime.columns import Columns, Records
+from millpond.processors.runtime.columns import Columns
 from millpond.processors.verbs.foreign_keyed import without_foreign_key
 from millpond.processors.verbs.verb import Part, chosen, nullable
 from millpond.stores.rows.packing import RowCodec
 from millpond.stores.rows.tuple_keys import KeyCodec
+
+pc: Any = _compute
 
 OP: Final = "op"
 SEQUENCE: Final = "sequence"
@@ -38,6 +41,9 @@ class Keys(Part):
 
     def columns(self, batch: Batch, first: int) -> list[Any]:
         return list(self.codec.unpack(batch.keys).columns)
+
+    def of_columns(self, columns: Columns, first: int) -> list[Any]:
+        return list(self.codec.unpack(columns.keys.to_pylist()).columns)
 
 
 @dataclass(frozen=True)
@@ -93,10 +99,8 @@ class JoinedRows(Part):
         pairs = list(map(_as_pair, batch.values))
         return self._columns([row for row, _ in pairs], self.right.unpack([row for _, row in pairs]))
 
-    def columns_of(self, records: Records, first: int) -> list[Any]:
-        if not isinstance(records, Columns):
-            return self.columns(records, first)
-        left, right = records.values.flatten()
+    def of_columns(self, columns: Columns, first: int) -> list[Any]:
+        left, right = columns.values.flatten()
         # A right row is in many results, and read once.
         encoded = right.dictionary_encode()
         rows = self.right.unpack([*encoded.dictionary.to_pylist(), None])
@@ -124,7 +128,14 @@ class ChangeColumns(Part):
         return [
             pa.array(["delete" if value is None else "upsert" for value in batch.values], pa.string()),
             pa.array(range(first, first + len(batch)), pa.int64()),
-            _times(batch),
+            _times(batch.timestamps),
+        ]
+
+    def of_columns(self, columns: Columns, first: int) -> list[Any]:
+        return [
+            pc.if_else(columns.values.is_null(), "delete", "upsert"),
+            pa.array(np.arange(first, first + len(columns))),
+            _times(columns.timestamps),
         ]
 
 
@@ -139,11 +150,11 @@ class Times(Part):
         return pa.schema([(self.name, _TIME)])
 
     def columns(self, batch: Batch, first: int) -> list[Any]:
-        return [_times(batch)]
+        return [_times(batch.timestamps)]
 
 
-def _times(batch: Batch) -> Any:
-    return pa.array(batch.timestamps, pa.int64()).cast(_TIME)
+def _times(timestamps: Any) -> Any:
+    return pa.array(timestamps, pa.int64()).cast(_TIME)
 
 
 def _rows(values: Sequence[bytes | None], foreign: bool) -> Sequence[bytes | None]:

@@ -14,9 +14,14 @@ import msgpack
 import pyarrow as pa
 
 from millpond.errors import ConfigurationError, RecordError, SerdeError
+from millpond.processors.aggregations.aggregate import Aggregation
 from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.processors.verbs.functions.binding import bind, state_name
+from millpond.processors.verbs.functions.function import AggregateFunction
+from millpond.processors.verbs.row_fold import RowFold, rows_type
+from millpond.stores.column_serdes import ColumnarSerde, ColumnSerde
 from millpond.stores.rows.physical import from_physical, normalized
+from millpond.stores.rows.row_columns import RowColumnSerde
 from millpond.stores.serdes import Serde
 
 STATE_VERSION: Final = 1
@@ -28,10 +33,13 @@ _UNUSABLE: Final = (TypeError, ValueError, LookupError, AttributeError, Arithmet
 """What functions raise for states that are MessagePack, but not theirs."""
 
 
-class InputSerde(Serde[tuple[Any, ...]]):
+class InputSerde(ColumnarSerde[tuple[Any, ...]]):
     """What a row brings to an aggregation: a MessagePack array of its time, then the physical values of its columns.
 
     Nested values come back as tuples.
+
+    Args:
+        rows: the struct of the time and the columns; None if rows do not come as columns.
 
     >>> InputSerde().deserialize(InputSerde().serialize((1_000_000, 2.5, "a")))
     (1000000, 2.5, 'a')
@@ -39,11 +47,16 @@ class InputSerde(Serde[tuple[Any, ...]]):
 
     name = "aggregate-input"
 
-    def __init__(self) -> None:
+    def __init__(self, rows: pa.DataType | None = None) -> None:
+        self._rows = rows
         self._pack = msgpack.Packer().pack
 
-    def __reduce__(self) -> tuple[type["InputSerde"], tuple[()]]:
-        return InputSerde, ()
+    def __reduce__(self) -> tuple[type["InputSerde"], tuple[pa.DataType | None]]:
+        return InputSerde, (self._rows,)
+
+    @property
+    def columns(self) -> ColumnSerde | None:
+        return None if self._rows is None else RowColumnSerde(self._rows)
 
     def serialize(self, value: tuple[Any, ...]) -> bytes:
         try:
@@ -63,21 +76,27 @@ class InputSerde(Serde[tuple[Any, ...]]):
         return row
 
 
-class StateSerde(Serde[list[Any]]):
+class StateSerde(ColumnarSerde[list[Any]]):
     """The states of several functions: a MessagePack array of them.
 
     Args:
         name: says which functions of which types they are.
         count: how many.
+        states: the struct of the states; None if one of them has to be an object.
     """
 
-    def __init__(self, name: str, count: int) -> None:
+    def __init__(self, name: str, count: int, states: pa.DataType | None = None) -> None:
         self.name = name
         self._count = count
+        self._states = states
         self._pack = msgpack.Packer(default=_compact).pack
 
-    def __reduce__(self) -> tuple[type["StateSerde"], tuple[str, int]]:
-        return StateSerde, (self.name, self._count)
+    def __reduce__(self) -> tuple[type["StateSerde"], tuple[str, int, pa.DataType | None]]:
+        return StateSerde, (self.name, self._count, self._states)
+
+    @property
+    def columns(self) -> ColumnSerde | None:
+        return None if self._states is None else RowColumnSerde(self._states)
 
     def serialize(self, value: list[Any]) -> bytes:
         try:
@@ -130,11 +149,20 @@ class RowAggregate:
         places = _places(calls)
         self._adds = [(number, places[number], function.add) for number, function in enumerate(self._functions)]
         states = "; ".join(state_name(call, bound[name]) for name, call in calls.items())
-        self.state_serde: Serde[list[Any]] = StateSerde(f"aggregate-state-{STATE_VERSION}: {states}", len(calls))
-        self.input_serde: Serde[tuple[Any, ...]] = InputSerde()
+        rows = rows_type([bound[name] for name, call in calls.items() if call.column is not None])
+        columns = None if rows is None else _states_type(self._functions)
+        name = f"aggregate-state-{STATE_VERSION}: {states}"
+        self.state_serde: Serde[list[Any]] = StateSerde(name, len(calls), columns)
+        self.input_serde: Serde[tuple[Any, ...]] = InputSerde(rows)
+        self._column_fold = None if columns is None else RowFold(self._functions, places, columns)
         self.schema = pa.schema(
             [pa.field(name, of.type, of.nullable) for name, of in zip(calls, self._functions, strict=True)]
         )
+
+    @property
+    def aggregation(self) -> Aggregation:
+        """The aggregation of each key, or of each key and window."""
+        return Aggregation(self.aggregator, self.initializer, self.merger, columns=self._column_fold)
 
     def initializer(self) -> list[Any]:
         """The states before any row."""
@@ -194,6 +222,18 @@ class RowAggregate:
         ]
         return pa.Table.from_arrays(columns, schema=pa.schema([field.with_nullable(True) for field in self.schema]))
 
+    def results_of_columns(self, states: Any) -> list[Any]:
+        """``results`` for states that are a column, null where there is none, as the columns of the table."""
+        columns = states.storage.flatten()
+        made = []
+        number = 0
+        try:
+            for number, function in enumerate(self._functions):
+                made.append(function.results(columns[number]))
+        except OverflowError as error:
+            raise self._overflow(number, "for one of the keys", error) from error
+        return made
+
     def _column(self, number: int, states: Sequence[list[Any] | None]) -> list[Any]:
         result = self._functions[number].result
         try:
@@ -224,6 +264,13 @@ def _check(calls: Mapping[str, AggregateCall], types: Mapping[str, pa.DataType])
     unknown = [name for name in types if name not in calls or calls[name].column is None]
     if unknown:
         raise ConfigurationError(f"there are types for {unknown}, which take no column; leave them out")
+
+
+def _states_type(functions: Sequence[AggregateFunction]) -> pa.StructType | None:
+    """The struct of the states of functions; None if one of them has to be an object."""
+    types = [function.state_type for function in functions]
+    known = [(str(place), type_) for place, type_ in enumerate(types) if type_ is not None]
+    return pa.struct(known) if len(known) == len(types) else None
 
 
 def _places(calls: Mapping[str, AggregateCall]) -> list[int]:

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from millpond.processors.runtime.batch import Batch
-from millpond.processors.runtime.columns import Records
+from millpond.processors.runtime.columns import Columns, Records
 from millpond.processors.runtime.topology import Topology
 from millpond.processors.verbs.change_feed import Change
 from millpond.processors.verbs.foreign_keyed import with_foreign_keys
@@ -77,18 +77,17 @@ class Input(ABC):
         found: list[int] = np.flatnonzero(null_rows(flattened(rows["key"]))).tolist()
         return found
 
-    def values_of(self, rows: pa.Table, changes: Sequence[Change | None] | None = None) -> list[bytes | None]:
-        """The packed values; None for a delete, whose columns may be anything."""
+    def values_of(self, rows: pa.Table, changes: Sequence[Change | None] | None = None) -> Any:
+        """The packed values, an Arrow array; null for a delete, whose columns may be anything."""
         if changes is None or Change.DELETE not in changes:
-            return list(self.packed(rows))
-        kept = [change is not Change.DELETE for change in changes]
+            return self.packed(rows)
+        kept = np.fromiter((change is not Change.DELETE for change in changes), np.bool_, len(changes))
         mask: Any = pa.array(kept)
-        packed = iter(self.packed(rows.filter(mask)))
-        return [next(packed) if keep else None for keep in kept]
+        return self.packed(rows.filter(mask)).take(pa.array(kept.cumsum() - 1, mask=~kept))
 
     @abstractmethod
-    def packed(self, rows: pa.Table) -> list[bytes]:
-        """The packed value of each row."""
+    def packed(self, rows: pa.Table) -> Any:
+        """The packed value of each row, an Arrow array: of bytes, or of what becomes such bytes as an object."""
 
 
 @dataclass(frozen=True)
@@ -103,11 +102,11 @@ class PackedRows(Input):
     rows: RowCodec
     foreign: KeyCodec | None = None
 
-    def packed(self, rows: pa.Table) -> list[bytes]:
+    def packed(self, rows: pa.Table) -> Any:
         values = self.rows.pack(flattened(rows["value"]))
-        if self.foreign is None:
-            return values
-        return with_foreign_keys(self.foreign, flattened(rows["foreign"]), values)
+        if self.foreign is not None:
+            values = with_foreign_keys(self.foreign, flattened(rows["foreign"]), values)
+        return pa.array(values, pa.binary())
 
 
 def flattened(column: Any) -> pa.Table:
@@ -129,9 +128,16 @@ class Part(ABC):
     def columns(self, batch: Batch, first: int) -> list[Any]:
         """The columns for the records of a batch, of which the first has that ``sequence``."""
 
-    def columns_of(self, records: Records, first: int) -> list[Any]:
-        """``columns`` for records in either form; an override is for parts that need no objects."""
-        return self.columns(records.to_batch(), first)
+    def of_columns(self, columns: Columns, first: int) -> list[Any]:
+        """``columns`` for records that are columns themselves.
+
+        By default they become Python objects first. An override is for parts that need none.
+        """
+        return self.columns(columns.to_batch(), first)
+
+    def of(self, records: Records, first: int) -> list[Any]:
+        """The columns for records in either form."""
+        return self.of_columns(records, first) if isinstance(records, Columns) else self.columns(records, first)
 
 
 @dataclass(frozen=True)

@@ -154,6 +154,23 @@ def plain_leaves(column: Any) -> Any:
         raise RecordError(f"a {column.type} cannot be kept as {type_}: {error}; filter such rows out") from error
 
 
+def check_text(column: Any) -> None:
+    """Refuse a column that has a string which is none.
+
+    Raises:
+        RecordError: a string is not UTF-8.
+    """
+    if pa.types.is_string(column.type):
+        try:
+            column.validate(full=True)
+        except pa.ArrowInvalid as error:
+            raise _not_text(error) from error
+
+
+def _not_text(error: Exception) -> RecordError:
+    return RecordError(f"a string is not UTF-8 ({error}); make the column binary, or clean it")
+
+
 def elements(column: Any) -> tuple[Any, list[int]]:
     """The elements of a column of lists or maps, and between which of them each row lies: n + 1 numbers for n rows."""
     if not len(column):  # some releases of Arrow for Java leave out even the only offset that there is
@@ -161,6 +178,11 @@ def elements(column: Any) -> tuple[Any, list[int]]:
     ends = column.offsets.to_numpy()
     within = column.values.slice(int(ends[0]), int(ends[-1] - ends[0]))
     return within, (ends - ends[0]).tolist()
+
+
+def is_word(type_: pa.DataType) -> bool:
+    """Whether the values of a type in its one form are numbers of a fixed width, decimals apart."""
+    return type_ in _WORDS
 
 
 def words(column: "pa.Array[Any]") -> npt.NDArray[Any]:
@@ -243,7 +265,7 @@ def _objects(column: Any) -> list[Any]:
     try:
         values: list[Any] = column.to_numpy(zero_copy_only=False).tolist()
     except (UnicodeDecodeError, pa.ArrowException) as error:
-        raise RecordError(f"a string is not UTF-8 ({error}); make the column binary, or clean it") from error
+        raise _not_text(error) from error
     return values
 
 

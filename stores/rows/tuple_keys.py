@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.errors import ConfigurationError, RecordError
+from millpond.errors import ConfigurationError
 from millpond.stores.rows.agreed import agreed_columns, naming
 from millpond.stores.rows.key_codes import (
     BINARY,
@@ -37,6 +37,7 @@ from millpond.stores.rows.key_reading import read_keys
 from millpond.stores.rows.nested import child_fields
 from millpond.stores.rows.physical import (
     big_endian,
+    check_text,
     elements,
     normalized_schema,
     null_mask,
@@ -204,10 +205,7 @@ def _binaries(column: Any) -> list[bytes]:
 
 
 def _strings(column: Any) -> list[bytes]:
-    try:
-        column.validate(full=True)
-    except pa.ArrowInvalid as error:
-        raise RecordError(f"a string is not UTF-8 ({error}); make the column binary, or clean it") from error
+    check_text(column)
     return _ended(column.view(pa.binary()), STRING)
 
 

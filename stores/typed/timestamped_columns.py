@@ -44,16 +44,16 @@ class TimestampedColumns:
 
         Raises:
             CorruptStoreError: a row is damaged.
+            pyarrow.ArrowInvalid: a value is none that columns have.
         """
         data = get_column(self._store.transaction, self._rows(keys))
         try:
             timestamps = from_big_endian(pc.binary_slice(data, 0, TIMESTAMP_SIZE), pa.int64())
             return self._values.read(pc.binary_slice(data, TIMESTAMP_SIZE, _TO_THE_END)), timestamps
         except pa.ArrowInvalid:
-            # One of the rows is damaged, and reading them one by one says which and why.
-            found = self._store.get_many(keys.to_pylist())
-            values = pa.array([None if one is None else one.value for one in found], self._values.type)
-            return values, pa.array([None if one is None else one.timestamp for one in found], pa.int64())
+            # If one of the rows is damaged, reading them one by one says which and why.
+            self._store.get_many(keys.to_pylist())
+            raise
 
     def put(self, keys: Any, values: Any, timestamps: Any) -> None:
         """Set each key to the value and timestamp at the same position; a repeated key's last one counts.

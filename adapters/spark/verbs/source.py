@@ -78,7 +78,7 @@ class RowReader:
         keys: Any = pa.array(input_.keys_of(table), pa.binary())
         columns: list[Any] = [
             keys,
-            pa.array(input_.values_of(table, changes), pa.binary()),
+            input_.values_of(table, changes),
             table["timestamp"].combine_chunks(),
         ]
         self._unusable.seen += given

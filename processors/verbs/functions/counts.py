@@ -15,6 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from millpond.errors import ConfigurationError
+from millpond.processors.verbs.functions.columns import Array, Integers, counted, integers
 from millpond.processors.verbs.functions.forms import Form, equality_form
 from millpond.processors.verbs.functions.function import AggregateFunction
 
@@ -31,9 +32,16 @@ class Count(AggregateFunction):
     type = pa.int64()
     nullable = False
     initial = 0
+    state_type = pa.int64()
 
     def add(self, state: Any, value: Any, time: int) -> Any:
         return state if value is None else state + 1
+
+    def add_columns(self, states: Array, values: Array, times: Array, groups: Integers) -> Array:
+        return pa.array(integers(states) + counted(values, groups, len(states)))
+
+    def results(self, states: Array) -> Array:
+        return states
 
     def merge(self, left: Any, right: Any) -> Any:
         return left + right

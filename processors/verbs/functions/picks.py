@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from millpond.processors.verbs.functions.columns import Array, Integers, chained, integers, is_scalar, picked, ranks_of
 from millpond.processors.verbs.functions.forms import Form, order_form
 from millpond.processors.verbs.functions.function import AggregateFunction
 
@@ -34,11 +35,20 @@ class Extreme(AggregateFunction):
     def __init__(self, type_: pa.DataType, before: Callable[[Any, Any], bool]) -> None:
         self.type = type_
         self._before = before
+        self.state_type = type_ if is_scalar(type_) else None
 
     def add(self, state: Any, value: Any, time: int) -> Any:
         if value is None:
             return state
         return value if state is None or self._before(value, state) else state
+
+    def add_columns(self, states: Array, values: Array, times: Array, groups: Integers) -> Array:
+        candidates, numbers = chained(states, values, groups)
+        greatest = self._before(1, 0)
+        return picked(candidates, ranks_of(candidates), numbers, len(states), greatest=greatest, last=False)
+
+    def results(self, states: Array) -> Array:
+        return states
 
     def merge(self, left: Any, right: Any) -> Any:
         return self.add(left, right, 0)
@@ -53,6 +63,7 @@ class ExtremeByForm(Extreme):
     def __init__(self, type_: pa.DataType, before: Callable[[Any, Any], bool], form: Form) -> None:
         super().__init__(type_, before)
         self._form = form
+        self.state_type = None
 
     def add(self, state: Any, value: Any, time: int) -> Any:
         if value is None:
@@ -66,6 +77,9 @@ class FloatExtreme(Extreme):
     def result(self, state: Any) -> Any:
         return None if state is None else state + 0.0
 
+    def results(self, states: Array) -> Array:
+        return pa.array(states.to_numpy(zero_copy_only=False) + 0.0, mask=states.is_null().to_numpy(False))
+
 
 class First(AggregateFunction):
     """The value of the earliest row.
@@ -78,11 +92,25 @@ class First(AggregateFunction):
     def __init__(self, type_: pa.DataType, *, ignore_nulls: bool) -> None:
         self.type = type_
         self._ignore_nulls = ignore_nulls
+        if not pa.types.is_nested(type_):
+            self.state_type = pa.struct([("time", pa.int64()), ("value", type_)])
 
     def add(self, state: Any, value: Any, time: int) -> Any:
         if value is None and self._ignore_nulls:
             return state
         return [time, value] if state is None or time < state[0] else state
+
+    def add_columns(self, states: Array, values: Array, times: Array, groups: Integers) -> Array:
+        nulls: Any = values.is_null() if self._ignore_nulls else None
+        given = pa.StructArray.from_arrays([times, values], fields=list(states.type), mask=nulls)
+        candidates, numbers = chained(states, given, groups)
+        return self._picked(candidates, integers(candidates.field(0)), numbers, len(states))
+
+    def _picked(self, candidates: Array, times: Integers, groups: Integers, size: int) -> Array:
+        return picked(candidates, times, groups, size, greatest=False, last=False)
+
+    def results(self, states: Array) -> Array:
+        return states.flatten()[1]
 
     def merge(self, left: Any, right: Any) -> Any:
         if left is None or right is None:
@@ -100,6 +128,9 @@ class Last(First):
         if value is None and self._ignore_nulls:
             return state
         return [time, value] if state is None or time >= state[0] else state
+
+    def _picked(self, candidates: Array, times: Integers, groups: Integers, size: int) -> Array:
+        return picked(candidates, times, groups, size, greatest=True, last=True)
 
     def merge(self, left: Any, right: Any) -> Any:
         if left is None or right is None:

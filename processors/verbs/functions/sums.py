@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from millpond.processors.verbs.functions.columns import Array, Integers, added, counted, integers, joined_lists
 from millpond.processors.verbs.functions.function import AggregateFunction, refusal
 from millpond.stores.rows.physical import SHORT_DECIMAL
 
@@ -58,6 +59,8 @@ class NarrowSum(Sum):
         lowest, highest: the least and the greatest sum.
     """
 
+    state_type = pa.int64()
+
     def __init__(self, type_: pa.DataType, lowest: int = -_INT64, highest: int = _INT64 - 1) -> None:
         self.type = type_
         self._lowest = lowest
@@ -70,6 +73,12 @@ class NarrowSum(Sum):
         if self._lowest <= total <= self._highest:
             return total
         raise OverflowError(f"the sum {total} does not fit {self.type}")
+
+    def add_columns(self, states: Array, values: Array, times: Array, groups: Integers) -> Array:
+        return added(states, values, groups, self._lowest, self._highest)
+
+    def results(self, states: Array) -> Array:
+        return super().results(states) if pa.types.is_decimal(self.type) else states.view(self.type)
 
     def merge(self, left: Any, right: Any) -> Any:
         return self.add(left, right, 0)
@@ -87,11 +96,13 @@ class WideSum(Sum):
     Args:
         type_: the type of the sum.
         highest: the greatest absolute value of a sum.
+        of_words: whether the values fit 64 bits; then a column has the sums that do so, too.
     """
 
-    def __init__(self, type_: pa.DataType, highest: int) -> None:
+    def __init__(self, type_: pa.DataType, highest: int, *, of_words: bool) -> None:
         self.type = type_
         self._highest = highest
+        self.state_type = pa.int64() if of_words else None
 
     def add(self, state: Any, value: Any, time: int) -> Any:
         if value is None:
@@ -102,6 +113,9 @@ class WideSum(Sum):
         if abs(total) > self._highest:
             raise OverflowError(f"the sum, unscaled {total}, does not fit {self.type}")
         return wide(total)
+
+    def add_columns(self, states: Array, values: Array, times: Array, groups: Integers) -> Array:
+        return added(states, values, groups, -_INT64, _INT64 - 1)
 
     def merge(self, left: Any, right: Any) -> Any:
         return self.add(left, right, 0)
@@ -121,6 +135,7 @@ class FloatSum(Sum):
     """
 
     type = pa.float64()
+    state_type = pa.list_(pa.float64())
 
     def add(self, state: Any, value: Any, time: int) -> Any:
         if value is None:
@@ -129,6 +144,15 @@ class FloatSum(Sum):
             return [value]
         state.append(value)
         return state if len(state) < _TOO_MANY else _fewest(state)
+
+    def add_columns(self, states: Array, values: Array, times: Array, groups: Integers) -> Array:
+        return joined_lists(states, values, groups, _TOO_MANY, self._longer)
+
+    def _longer(self, state: list[float] | None, values: list[float]) -> list[float]:
+        longer = state
+        for value in values:
+            longer = self.add(longer, value, 0)
+        return longer or []
 
     def merge(self, left: Any, right: Any) -> Any:
         if left is None or right is None:
@@ -175,6 +199,8 @@ class Average(AggregateFunction):
         self.type = type_
         self._sum = of
         self._add = of.add
+        if of.state_type is not None:
+            self.state_type = pa.struct([("count", pa.int64()), ("sum", of.state_type)])
 
     def add(self, state: Any, value: Any, time: int) -> Any:
         if value is None:
@@ -184,6 +210,13 @@ class Average(AggregateFunction):
         state[0] += 1
         state[1] = self._add(state[1], value, time)
         return state
+
+    def add_columns(self, states: Array, values: Array, times: Array, groups: Integers) -> Array:
+        counts, sums = states.flatten()
+        numbers = integers(counts) + counted(values, groups, len(states))
+        totals = self._sum.add_columns(sums, values, times, groups)
+        nothing: Any = pa.array(numbers == 0)
+        return pa.StructArray.from_arrays([pa.array(numbers), totals], fields=list(states.type), mask=nothing)
 
     def merge(self, left: Any, right: Any) -> Any:
         if left is None or right is None:
@@ -242,13 +275,18 @@ def bind_sum(path: str, type_: Any) -> Sum:
     if pa.types.is_duration(type_):
         return NarrowSum(DURATION)
     if pa.types.is_decimal(type_):
-        return _decimal_sum(pa.decimal128(min(_MAX_DIGITS, type_.precision + 10), type_.scale))
+        wider = pa.decimal128(min(_MAX_DIGITS, type_.precision + 10), type_.scale)
+        return _decimal_sum(wider, of_words=type_.precision <= SHORT_DECIMAL)
     raise refusal(path, type_, "only numbers and durations can be added")
 
 
-def _decimal_sum(type_: pa.Decimal128Type) -> Sum:
+def _decimal_sum(type_: pa.Decimal128Type, *, of_words: bool) -> Sum:
     highest = 10**type_.precision - 1
-    return WideSum(type_, highest) if type_.precision > SHORT_DECIMAL else NarrowSum(type_, -highest, highest)
+    return (
+        WideSum(type_, highest, of_words=of_words)
+        if type_.precision > SHORT_DECIMAL
+        else NarrowSum(type_, -highest, highest)
+    )
 
 
 def bind_average(path: str, type_: Any) -> Average:
@@ -258,7 +296,7 @@ def bind_average(path: str, type_: Any) -> Average:
         ConfigurationError: such values have no average.
     """
     if pa.types.is_integer(type_):
-        return Average(WideSum(pa.int64(), 10**_MAX_DIGITS), pa.float64())
+        return Average(WideSum(pa.int64(), 10**_MAX_DIGITS, of_words=True), pa.float64())
     of = bind_sum(path, type_)
     if pa.types.is_floating(type_):
         return Average(of, pa.float64())

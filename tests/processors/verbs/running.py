@@ -52,7 +52,7 @@ def records(one: Input, rows: Rows, time: str, serde: Serde[Any] | None = None) 
     table = pa.table(columns)
     assert not one.keyless(table)
     changes = None if not rows or "op" not in rows[0] else changes_of(pa.array([row["op"] for row in rows]))
-    values = one.values_of(table, changes)
+    values = one.values_of(table, changes).to_pylist()
     if serde is not None:
         values = [None if value is None else serde.deserialize(value) for value in values]
     return Batch(one.keys_of(table), values, columns["timestamp"].to_pylist())

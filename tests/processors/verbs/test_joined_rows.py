@@ -19,7 +19,7 @@ def test_joined_rows_of_columns_are_those_of_pairs() -> None:
     times = np.arange(4)
     columns = Columns(pa.array(ids), pairs(pa.array(ids), pa.array(found)), times)
     expected = rows.columns(Batch(ids, list(map(pair, ids, found)), times.tolist()), 0)
-    for made in (rows.columns_of(columns, 0), rows.columns(columns.to_batch(), 0)):
+    for made in (rows.of_columns(columns, 0), rows.columns(columns.to_batch(), 0)):
         assert [column.to_pylist() for column in made] == [column.to_pylist() for column in expected]
     nothing = Columns(pa.array(ids), pairs(pa.array(ids), pa.array([None] * 4)), times)
-    assert rows.columns_of(nothing, 0)[1].to_pylist() == [None] * 4
+    assert rows.of_columns(nothing, 0)[1].to_pylist() == [None] * 4

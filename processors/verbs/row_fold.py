@@ -1,0 +1,48 @@
+"""``RowFold``: several aggregate functions over whole columns of rows.
+
+Rule of this module: it knows what lies where in rows and states; the functions know values.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+
+from millpond.processors.aggregations.column_fold import ColumnFold, Groups
+from millpond.processors.verbs.functions.function import AggregateFunction
+from millpond.stores.rows.row_columns import PhysicalRowType
+
+TIME: Final = pa.field("time", pa.int64())
+
+
+def rows_type(types: Sequence[pa.DataType]) -> pa.StructType | None:
+    """The struct of the time of a row and of its values; None if these are not all flat."""
+    if any(map(pa.types.is_nested, types)):
+        return None
+    return pa.struct([TIME, *(pa.field(str(place), type_) for place, type_ in enumerate(types))])
+
+
+class RowFold(ColumnFold):
+    """Folds rows of ``rows_type`` into rows of states.
+
+    Args:
+        functions: what is computed.
+        places: where in a row each function finds its value.
+        states: the struct of the states.
+    """
+
+    def __init__(self, functions: Sequence[AggregateFunction], places: Sequence[int], states: pa.StructType) -> None:
+        self.result = PhysicalRowType(states)
+        self._fields = list(states)
+        self._parts = list(zip(functions, places, strict=True))
+
+    def totals(self, groups: Groups, values: Any, before: Any) -> Any:
+        columns, states = values.storage.flatten(), before.storage.flatten()
+        folded = [
+            function.add_columns(state, columns[place], columns[0], groups.numbers)
+            for state, (function, place) in zip(states, self._parts, strict=True)
+        ]
+        return PhysicalRowType.of(pa.StructArray.from_arrays(folded, fields=self._fields))
+
+    def running(self, groups: Groups, values: Any, before: Any) -> Any:
+        raise pa.ArrowInvalid("the states after each row are made row by row")

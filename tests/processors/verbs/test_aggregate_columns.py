@@ -1,0 +1,114 @@
+"""Aggregates of whole columns are those of single rows."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from millpond.errors import MillpondError
+from millpond.processors.distribution.execution import Decoder
+from millpond.processors.runtime.batch import Batch
+from millpond.processors.runtime.columns import Columns
+from millpond.processors.runtime.task import Task
+from millpond.processors.verbs import aggregates as f
+from millpond.processors.verbs.aggregate import AggregatedRows, aggregate
+from millpond.processors.verbs.aggregates import AggregateCall
+from millpond.processors.verbs.row_aggregate import RowAggregate
+from millpond.processors.verbs.verb import NullKeys, Verb
+from millpond.stores.registry import supplier
+from millpond.stores.rows.tuple_keys import KeyCodec
+from millpond.stores.transaction import Transaction
+from tests.processors.verbs.aggregating import ADDED, NESTED, VALUES
+
+PICKS = [pick("x", ignore_nulls=ignored) for pick in (f.first, f.last) for ignored in (False, True)]
+WIDE = pa.decimal128(38, 10)
+CALLS: dict[pa.DataType, list[AggregateCall]] = {
+    type_: [f.count("x"), *PICKS, *([] if type_ == WIDE else [f.min("x"), f.max("x")])]
+    for type_ in VALUES
+    if not pa.types.is_nested(type_)
+}
+for added in set(ADDED) - {WIDE}:
+    CALLS[added] += [f.sum("x"), f.avg("x")]
+KEYS = KeyCodec(pa.schema([("key", pa.int64())]))
+Rows = list[tuple[int, Any, int]]
+
+
+def a_verb(calls: Sequence[AggregateCall], type_: pa.DataType) -> tuple[Verb, RowAggregate]:
+    """The aggregate of rows and of one column."""
+    named = {"rows": f.count(), **{f"c{number}": call for number, call in enumerate(calls)}}
+    row = RowAggregate(named, {name: type_ for name in named if name != "rows"})
+    rows = AggregatedRows("input", KEYS, NullKeys.EQUAL, True)
+    return aggregate("out", rows, row, None, final=False), row
+
+
+def as_columns(rows: Rows, calls: int, type_: pa.DataType) -> Columns:
+    """What travels to the task of the rows' keys."""
+    keys, values, times = (list(column) for column in zip(*rows, strict=True))
+    column = pa.array(values, type_)
+    value = pa.StructArray.from_arrays([column] * calls, names=[str(number) for number in range(calls)])
+    given = pa.table({"key": pa.array([{"key": key} for key in keys]), "value": value, "timestamp": pa.array(times)})
+    one = AggregatedRows("input", KEYS, NullKeys.EQUAL, True)
+    return Columns(pa.array(one.keys_of(given), pa.binary()), one.values_of(given), np.array(times))
+
+
+def outcome(verb: Verb, decoder: Decoder, runs: Sequence[Columns], *, whole: bool) -> Iterator[Any]:
+    """The form of what comes out, its rows, and what is stored, after each micro-batch; the error if there is one."""
+    (part,) = verb.topology.subtopologies
+    engine = supplier("memory").open(Path("unused"))
+    for run in runs:
+        transaction = Transaction(engine)
+        task = Task(part, {name: spec.open(transaction) for name, spec in part.stores.items()})
+        try:
+            task.process("input", decoder.decode(run if whole else run.to_batch()))
+            task.flush()
+            (records,) = task.take()["out"]
+            made = [column for one in verb.parts for column in one.of(records, 7)]
+        except MillpondError as error:
+            transaction.rollback()
+            yield str(error).partition(" (key")[0], None, None
+            return
+        transaction.commit()
+        rows = pa.Table.from_arrays(made, schema=verb.schema).to_pylist()
+        yield type(records), repr(rows), list(engine.scan())
+
+
+def both_ways(calls: Sequence[AggregateCall], type_: pa.DataType, batches: Sequence[Rows]) -> Iterator[Any]:
+    """The outcome row by row, beside that of columns."""
+    verb, row = a_verb(calls, type_)
+    decoder = Decoder("input", None, row.input_serde)
+    runs = [as_columns(rows, len(calls), type_) for rows in batches]
+    by_row, by_column = (outcome(verb, decoder, runs, whole=whole) for whole in (False, True))
+    yield from zip(by_row, by_column, strict=True)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.data())
+def test_aggregates_of_columns_are_those_of_rows_to_the_byte_of_every_state(data: st.DataObject) -> None:
+    type_ = data.draw(st.sampled_from(list(CALLS)))
+    row = st.tuples(st.integers(0, 2), st.none() | VALUES[type_], st.integers(0, 9))
+    batches = data.draw(st.lists(st.lists(row, min_size=2, max_size=30), min_size=1, max_size=3))
+    for (form, *of_rows), (other_form, *of_columns) in both_ways(CALLS[type_], type_, batches):
+        assert (form, other_form) == (Batch, Columns)
+        assert of_columns == of_rows
+
+
+BEYOND = 2**62
+NEITHER: dict[str, tuple[AggregateCall, pa.DataType, list[Rows]]] = {
+    "a sum that leaves its type": (f.sum("x"), pa.int64(), [[(1, BEYOND, 1), (1, 5, 2)], [(1, BEYOND, 3), (2, 1, 3)]]),
+    "a sum that leaves its type for a while": (f.sum("x"), pa.int64(), [[(1, BEYOND, 1), (1, BEYOND, 2), (1, -9, 3)]]),
+    "an average of wide integers": (f.avg("x"), pa.int64(), [[(1, BEYOND, 1)] * 3, [(1, 2, 2)] * 3]),
+    "a function without a column of states": (f.collect("x"), pa.int64(), [[(1, 1, 1), (2, None, 2)]]),
+    "nested values": (f.last("x"), NESTED, [[(1, {"name": "a", "scores": [1.0]}, 1), (2, None, 2)]]),
+}
+
+
+@pytest.mark.parametrize("case", NEITHER)
+def test_what_columns_cannot_hold_is_aggregated_row_by_row(case: str) -> None:
+    call, type_, batches = NEITHER[case]
+    for by_row, by_column in both_ways([call], type_, batches):
+        assert by_column == by_row
