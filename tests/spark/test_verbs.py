@@ -11,7 +11,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from millpond.adapters.spark import Millpond
 from millpond.errors import ConfigurationError, MillpondError, StateConflictError
-from millpond.processors import TimeWindows
+from millpond.processors import SessionWindows, TimeWindows
 from millpond.processors.verbs import aggregates
 
 pytestmark = pytest.mark.spark
@@ -294,6 +294,15 @@ def chained(pond: Millpond, orders: DataFrame, rates: DataFrame) -> DataFrame:
         window=TimeWindows("10 minutes"), emit="final",
     )  # fmt: skip
     return totals.select("currency", "window.start", "total", "orders")
+
+
+def test_sessions_are_those_of_session_window_also_exactly_at_the_gap(job: Job) -> None:
+    rows = job.rows("k string, at timestamp", *(("a", f"2024-01-01 00:00:{at}") for at in ("00", "05", "10.000001")))
+    calls = {"n": aggregates.count()}
+    ours = job.pond().aggregate(rows, calls, by="k", time="at", window=SessionWindows("5 seconds"), emit="final")
+    theirs = rows.groupBy("k", F.session_window("at", "5 seconds").alias("window")).agg(F.count("*").alias("n"))
+    assert in_order(ours) == in_order(theirs)
+    assert [count for *_, count in in_order(ours)] == [2, 1]
 
 
 def test_chained_verbs_go_on_after_a_restart_and_complete_brings_out_what_waits(
