@@ -6,18 +6,17 @@ The rows that belong together live in different tasks, so the tasks exchange mes
     foreign task    keeps the subscriptions; answers each, and all of a key again when its foreign value changes
     result task     keeps the left values; joins an answer with the one that asked for it, and drops stale answers
 
-The three never form a cycle, so a job can run them one after the other. The result task holds answers back until the
-end of the micro-batch, when it knows every left value of the batch, whatever order the messages came in.
+The three never form a cycle, so a job can run them one after the other. This module has the first two; the third is
+``millpond.processors.tables.foreign_key_results``.
 
 KIP-914: an update of a versioned side that is not its key's latest is counted and ignored.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import compress
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from millpond.processors.options.joins import JoinType
-from millpond.processors.runtime.batch import Batch, BatchBuilder, concatenate
+from millpond.processors.runtime.batch import Batch, BatchBuilder
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.tables.foreign_key_messages import (
@@ -27,14 +26,10 @@ from millpond.processors.tables.foreign_key_messages import (
     left_row_bytes,
     murmur3_128_many,
     primary_key_of,
-    read_left_rows,
-    read_responses,
     read_subscriptions,
     response_bytes,
     subscription_bytes,
 )
-from millpond.processors.tables.join import Joiner
-from millpond.processors.tables.table_store import TableStore
 from millpond.processors.tables.value_getters import ValueGetterFactory
 from millpond.stores.serdes import Serde
 from millpond.stores.times import MIN_TIME
@@ -48,15 +43,6 @@ def latest_only(context: ProcessorContext, batch: Batch, versioned: bool) -> Bat
     kept = batch.select(batch.latest)
     context.count(CounterName.DROPPED_OUT_OF_ORDER, len(batch) - len(kept))
     return kept
-
-
-def joined_or_none(context: ProcessorContext, joiner: Joiner, key: Any, left: Any, foreign: Any, timestamp: int) -> Any:
-    """The result of the joiner; None if it fails and such records are to be left out, so that there is no row."""
-    try:
-        return joiner(key, left, foreign)
-    except Exception as error:  # a user's code may raise anything
-        context.leave_out(error, key, left, timestamp)
-        return None
 
 
 class LatestOnly(Processor):
@@ -109,31 +95,39 @@ class SubscriptionSend(Processor):
         self.context.attempt(self._send, latest_only(self.context, batch, self._versioned))
 
     def _send(self, batch: Batch) -> None:
-        news, data = self._rows_of(batch)
         olds = self._old_keys(batch)
-        moved = self._moved(olds, news)
+        news, data = self._rows_of(batch)
         hashes = column_of(murmur3_128_many([one for one in data if one is not None]), data)
         rows = [
             None if value is None or hash_ is None else left_row_bytes(new is not None, hash_, value)
             for value, hash_, new in zip(data, hashes, news, strict=True)
         ]
-        told: list[tuple[Any, bytes]] = []
+        self.context.forward_to(self._rows, batch.with_values(rows))
+        self.context.forward_to(self._subscriptions, self._subscribing(batch, olds, news, hashes))
+
+    def _subscribing(
+        self, batch: Batch, olds: Sequence[Any], news: Sequence[Any], hashes: Sequence[bytes | None]
+    ) -> Batch:
+        """What to tell the foreign keys that rows have named and name now, in the order of the rows."""
+        keys: list[Any] = []
+        told: list[bytes] = []
         places: list[int] = []
-        columns = zip(olds, news, moved, hashes, self._key_serde.serialize_many(batch.keys), strict=True)
+        primary_keys = self._key_serde.serialize_many(batch.keys)
+        columns = zip(olds, news, self._moved(olds, news), hashes, primary_keys, strict=True)
         for i, (old, new, differs, hash_, primary_key) in enumerate(columns):
             if differs:
                 # The result of a left row that has lost its foreign key does not depend on an answer.
                 answered = new is None and (hash_ is None or self._inner)
-                told.append((old, subscription_bytes(hash_, _FORGET[answered], primary_key)))
+                keys.append(old)
+                told.append(subscription_bytes(hash_, _FORGET[answered], primary_key))
                 places.append(i)
             if new is not None:
-                told.append((new, subscription_bytes(hash_, _ASK[self._inner and old is None], primary_key)))
+                keys.append(new)
+                told.append(subscription_bytes(hash_, _ASK[self._inner and old is None], primary_key))
                 places.append(i)
-        self.context.forward_to(self._rows, batch.with_values(rows))
         timestamps = list(map(batch.timestamps.__getitem__, places))
         positions = None if batch.positions is None else list(map(batch.positions.__getitem__, places))
-        messages = Batch([key for key, _ in told], [data for _, data in told], timestamps, positions=positions)
-        self.context.forward_to(self._subscriptions, messages)
+        return Batch(keys, told, timestamps, positions=positions)
 
     def _old_keys(self, batch: Batch) -> list[Any]:
         """The foreign keys of the rows before; None of those that fail, which have been counted before."""
@@ -172,7 +166,7 @@ class SubscriptionSend(Processor):
             self.context.leave_out(error, key, value, timestamp)
             return None, None
 
-    def _moved(self, olds: list[Any], news: list[Any]) -> list[bool]:
+    def _moved(self, olds: Sequence[Any], news: Sequence[Any]) -> list[bool]:
         """Which rows no longer name the foreign key that they have named."""
         moved = [old is not None for old in olds]
         both = [i for i, new in enumerate(news) if new is not None and moved[i]]
@@ -225,7 +219,8 @@ class SubscriptionReceive(Processor):
             _answer(instruction, hash_, found[key][0])
             for key, (hash_, instruction, _) in zip(asking.keys, asking.values, strict=True)
         ]
-        times = [max(time, found[key][1]) for key, time in zip(asking.keys, asking.timestamps, strict=True)]
+        lasts = [found[key][1] for key in asking.keys]
+        times = [time if last < time else last for last, time in zip(lasts, asking.timestamps, strict=True)]
         primary_keys = self._key_serde.deserialize_many([primary_key for _, _, primary_key in asking.values])
         self.context.forward(Batch(primary_keys, answers, times, positions=asking.positions))
 
@@ -286,7 +281,7 @@ class ForeignTableJoin(Processor):
         batch = latest_only(self.context, batch, self._versioned)
         out = BatchBuilder(positions=batch.positions is not None)
         foreign_keys = self._foreign_serde.serialize_many(batch.keys)
-        subscribers = {key: list(self._subscribers(combined_key(key, b""))) for key in dict.fromkeys(foreign_keys)}
+        subscribers = {key: self._subscribers(key) for key in set(foreign_keys)}
         present = [value for value in batch.values if value is not None]
         data = column_of(self._value_serde.serialize_many(present), batch.values)
         for i, (key, value, timestamp) in enumerate(zip(foreign_keys, data, batch.timestamps, strict=True)):
@@ -296,125 +291,7 @@ class ForeignTableJoin(Processor):
         out.keys = self._key_serde.deserialize_many(out.keys)
         self.context.forward(out.build())
 
-    def _subscribers(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+    def _subscribers(self, foreign_key: bytes) -> list[tuple[bytes, bytes]]:
         """The bytes of the primary keys that have subscribed to a foreign key, and their hashes."""
-        return ((primary_key_of(combined), hash_) for combined, hash_ in self._store.prefix_scan(prefix))
-
-
-class UnjoinedRows(Processor):
-    """In the result task of a left join: the results of left rows without a foreign key, which nobody answers."""
-
-    by_key = True
-
-    def __init__(self, joiner: Joiner, value_serde: Serde[Any]) -> None:
-        self._joiner = joiner
-        self._value_serde = value_serde
-
-    def process(self, batch: Batch) -> None:
-        out = BatchBuilder(positions=batch.positions is not None)
-        news, olds = read_left_rows(batch.values), read_left_rows(batch.olds or [None] * len(batch))
-        columns = zip(batch.keys, news, olds, batch.timestamps, strict=True)
-        for i, (key, new, old, timestamp) in enumerate(columns):
-            if new is not None and not new[0]:
-                left = self._value_serde.deserialize(new[2])
-                result = joined_or_none(self.context, self._joiner, key, left, None, timestamp)
-                out.add(key, result, timestamp, position=batch.position_at(i))
-            elif new is None and old is not None and not old[0]:
-                out.add(key, None, timestamp, position=batch.position_at(i))
-        self.context.forward(out.build())
-
-
-class ResponseJoin(Processor):
-    """In the result task: joins each answer with the left value that asked for it, at the end of the micro-batch.
-
-    Args:
-        rows: the store of the left rows.
-        result: the store of the results.
-        joiner: called with key, left value and foreign value.
-        serdes: of the left and the foreign values.
-        join_type: inner, or left, where rows without a foreign value have a result too.
-    """
-
-    at_flush = True
-
-    def __init__(
-        self, rows: str, result: str, joiner: Joiner, serdes: tuple[Serde[Any], Serde[Any]], join_type: JoinType
-    ) -> None:
-        self._stores = rows, result
-        self._joiner = joiner
-        self._left_serde, self._foreign_serde = serdes
-        self._inner = join_type is JoinType.INNER
-
-    def init(self, context: ProcessorContext) -> None:
-        super().init(context)
-        self._rows, self._results = (TableStore(context.store(name)) for name in self._stores)
-        self._serialize_keys = context.store(self._stores[0]).key_serde.serialize_many
-        self._waiting: list[Batch] = []
-
-    def process(self, batch: Batch) -> None:
-        self._waiting.append(batch)
-
-    def flush(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        if waiting:
-            self._resolve(concatenate(waiting))
-
-    def _resolve(self, batch: Batch) -> None:
-        rows = self._rows.store.get_many(batch.keys)
-        lefts = list(read_left_rows([None if row is None else row.value for row in rows]))
-        responses = list(read_responses(batch.values))
-        current = [
-            hash_ == (None if left is None else left[1]) for (hash_, _, _), left in zip(responses, lefts, strict=True)
-        ]
-        self.context.count(CounterName.DROPPED_STALE_RESPONSE, current.count(False))
-        times = [
-            timestamp if row is None or row.timestamp < timestamp else row.timestamp
-            for timestamp, row in zip(batch.timestamps, rows, strict=True)
-        ]
-        answers = Batch(batch.keys, list(zip(responses, lefts, strict=True)), times).select(current)
-        retracted = [response[1] == Content.RETRACTION for response, _ in answers.values]
-        results = answers.with_values(self._joined(answers))
-        if any(retracted):
-            self._forward_retracting(results, retracted)
-        else:
-            self.context.forward(results)
-
-    def _joined(self, answers: Batch) -> list[Any]:
-        """The results of answers, whose values are a response and a left row; None where there is none."""
-        places = [
-            i
-            for i, (response, left) in enumerate(answers.values)
-            if left is not None and (response[1] == Content.VALUE or not self._inner)
-        ]
-        lefts = self._left_serde.deserialize_many([answers.values[i][1][2] for i in places])
-        responses = [answers.values[i][0] for i in places]
-        distinct = list({data: None for _, content, data in responses if content == Content.VALUE})
-        foreigns = dict(zip(distinct, self._foreign_serde.deserialize_many(distinct), strict=True))
-        results: list[Any] = [None] * len(answers)
-        for i, left, (_, content, data) in zip(places, lefts, responses, strict=True):
-            foreign = foreigns[data] if content == Content.VALUE else None
-            try:
-                results[i] = self._joiner(answers.keys[i], left, foreign)
-            except Exception as error:  # a user's code may raise anything
-                self.context.leave_out(error, answers.keys[i], left, answers.timestamps[i])
-        return results
-
-    def _forward_retracting(self, results: Batch, retracted: list[bool]) -> None:
-        """Forward results without those that are retracted although there is none."""
-        known = iter(self._results.store.get_many(list(compress(results.keys, retracted))))
-        out = BatchBuilder()
-        answered: set[bytes] = set()
-        raw_keys = self._serialize_keys(results.keys)
-        columns = zip(results.keys, raw_keys, results.values, results.timestamps, retracted, strict=True)
-        for key, raw, value, timestamp, is_retracted in columns:
-            if is_retracted:
-                result = next(known)
-                if raw in answered:
-                    self.context.forward(out.build())
-                    out = BatchBuilder()
-                    result = self._results.get(key)
-                if result is None:
-                    continue
-            answered.add(raw)
-            out.add(key, value, timestamp)
-        self.context.forward(out.build())
+        found = self._store.prefix_scan(combined_key(foreign_key, b""))
+        return [(primary_key_of(combined), hash_) for combined, hash_ in found]

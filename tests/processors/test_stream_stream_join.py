@@ -256,3 +256,23 @@ def test_a_micro_batch_of_both_sides_is_taken_in_the_order_of_time() -> None:
         driver.pipe_inputs(inputs)
         values: list[Any] = [record.value for record in driver.read("out")]
     assert values == ["A-a", "B-b"]
+
+
+class Incomparable:
+    """A value like a numpy array: whether it equals another has no answer."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __eq__(self, other: object) -> bool:
+        raise ValueError("ambiguous")
+
+
+def test_values_are_joined_without_comparing_them() -> None:
+    builder = StreamsBuilder(value_serde="pickle")
+    left, right = builder.stream("left"), builder.stream("right")
+    left.join(right, lambda a, b: a.name + b.name, windows=JoinWindows.of(10)).to("out", Produced("string", "string"))
+    with TopologyDriver(builder.build()) as driver:
+        driver.pipe("left", "k", Incomparable("a"), 1)
+        driver.pipe("right", "k", Incomparable("b"), 2)
+        assert [record.value for record in driver.read("out")] == ["ab"]

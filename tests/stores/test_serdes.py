@@ -86,6 +86,23 @@ def test_the_bytes_never_change(one: Serde[Any], value: Any, data: bytes) -> Non
 
 
 @pytest.mark.parametrize(
+    ("one", "column"),
+    [(BYTES, [b"", b"a"]), (STRING, ["é", ""]), (INT64, [1, -1]), (JSON, [[1], None]), (MSGPACK, [{"a": 1}, (2,)])],
+    ids=repr,
+)
+def test_a_column_is_written_and_read_as_its_values_are(one: Serde[Any], column: list[Any]) -> None:
+    data = one.serialize_many(column)
+    assert data == list(map(one.serialize, column))
+    assert one.deserialize_many(data) == list(map(one.deserialize, data))
+    if one is not BYTES:
+        with pytest.raises(SerdeError, match=f"the {one.name} serde cannot read"):
+            one.deserialize_many([data[0], b"\xc1"])
+    if one is not JSON:
+        with pytest.raises(SerdeError, match=f"the {one.name} serde cannot serialize"):
+            one.serialize_many([column[0], object()])
+
+
+@pytest.mark.parametrize(
     ("one", "value"),
     [
         (BYTES, "text"),

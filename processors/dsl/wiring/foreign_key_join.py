@@ -13,12 +13,11 @@ from millpond.processors.options.serdes import SerdeLike
 from millpond.processors.tables.foreign_key_join import (
     ForeignTableJoin,
     LatestOnly,
-    ResponseJoin,
     SubscriptionReceive,
     SubscriptionSend,
-    UnjoinedRows,
 )
 from millpond.processors.tables.foreign_key_messages import left_rows_spec, subscriptions_spec
+from millpond.processors.tables.foreign_key_results import ResponseJoin, UnjoinedRows
 from millpond.processors.tables.join import Joiner
 from millpond.stores.serdes import BYTES, Serde, serde
 from millpond.stores.specs import StoreKind, StoreSpec
