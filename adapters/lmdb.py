@@ -32,6 +32,7 @@ from millpond.errors import (
 from millpond.stores.backend import Backend, BackendSupplier, Changes, Entries
 from millpond.stores.engine import ClosedEngine, Cursor, Entry, ErrorTranslator, OpenCursors, nothing
 from millpond.stores.options import check_least, parse_bool, parse_options, parse_size
+from millpond.stores.sorted_changes import SortedChanges
 
 _CORRUPT = ("CorruptedError", "PageNotFoundError", "InvalidError", "VersionMismatchError", "PanicError")
 _CORRUPT_ERRORS = tuple(
@@ -165,6 +166,9 @@ class LmdbBackend(Backend):
         return self._cursors.walk(Cursor(entries, bound, reverse, self._errors.translated))
 
     def write(self, changes: Changes) -> None:
+        if isinstance(changes, SortedChanges) and not changes.deletes:
+            self._update(lambda transaction: transaction.cursor().putmulti(changes.items()))
+            return
         keys, deleted = sorted(changes), []
         if None in changes.values():
             deleted = [key for key in keys if changes[key] is None]

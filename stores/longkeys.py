@@ -31,6 +31,7 @@ from millpond.stores.backend import (
     size_on_disk,
 )
 from millpond.stores.keys import after_prefix
+from millpond.stores.sorted_changes import SortedChanges
 
 _LENGTH = struct.Struct(">I")
 _LOAD_CHUNK = 2048
@@ -114,6 +115,8 @@ class LongKeys(Backend):
         self._engine.close()
 
     def _any_long(self, keys: Iterable[bytes]) -> bool:
+        if isinstance(keys, SortedChanges):
+            return keys.longest_key > self._limit
         return max(map(len, keys), default=0) > self._limit
 
     def _bucket(self, key: bytes) -> Bucket:

@@ -3,6 +3,9 @@
 Reads see the changes; ``commit`` writes them in one atomic ``write``; dropping the transaction is the rollback. What it
 collected *is* the changelog of the batch, compacted by key. So every backend gets read-your-writes, atomicity and
 change capture from this one class.
+
+Many changes that come together may stay in the form in which they come, such as columns, until somebody reads single
+keys of theirs; what else is changed lies over them.
 """
 
 import warnings
@@ -14,6 +17,7 @@ from sortedcontainers import SortedList
 
 from millpond.stores.backend import Backend, Changes, Entries, get_many, last_finder
 from millpond.stores.closed import Closed
+from millpond.stores.sorted_changes import SortedChanges
 
 
 class Transaction:
@@ -29,6 +33,7 @@ class Transaction:
         self._find_last = last_finder(backend)
         self._changes: dict[bytes, bytes | None] = {}
         self._order: SortedList[bytes] | None = None
+        self._sorted: SortedChanges | None = None
 
     @property
     def backend(self) -> Backend:
@@ -37,17 +42,35 @@ class Transaction:
     @property
     def changes(self) -> Changes:
         """What ``commit`` would write: the last value of each changed key, None where it was deleted."""
-        return self._changes
+        pending = self.sorted_changes
+        if pending is None:
+            return self._changes
+        return pending.beside(self._changes) if self._changes else pending
+
+    @property
+    def sorted_changes(self) -> SortedChanges | None:
+        """What ``put_sorted`` was given, as long as nothing that it spans has been changed since; else None."""
+        if self._sorted is not None and self._touched_by(self._sorted):
+            self._dissolve()
+        return self._sorted
 
     def get(self, key: bytes) -> bytes | None:
         """The value of ``key`` as this transaction sees it, or None."""
         changes = self._changes
         if key in changes:
             return changes[key]
+        if self._sorted is not None and self._sorted.spans(key):
+            self._dissolve()
+            return self.get(key)
         return self._read(key)
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """The value of each key as this transaction sees it, in the order of ``keys``."""
+        self._dissolve()
+        return self.get_many_beside(keys)
+
+    def get_many_beside(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """``get_many`` for keys that are not among ``sorted_changes``."""
         changes = self._changes
         if not changes:
             return get_many(self._backend, keys)
@@ -66,6 +89,16 @@ class Transaction:
         if self._order is not None:
             self._order.update(key for key in changes if key not in self._changes)
         self._changes.update(changes)
+
+    def put_sorted(self, changes: SortedChanges) -> None:
+        """``put_many`` for changes that need not be objects before somebody reads single keys of theirs."""
+        before = self.sorted_changes
+        pending = changes if before is None else before.overlaid(changes)
+        if pending is None or self._order is not None or self._touched_by(pending):
+            self._dissolve()
+            self.put_many(dict(changes.items()))
+        else:
+            self._sorted = pending
 
     def delete(self, key: bytes) -> None:
         self.put(key, None)
@@ -86,6 +119,7 @@ class Transaction:
 
     def last(self, start: bytes, stop: bytes) -> tuple[bytes, bytes] | None:
         """The entry with the greatest key in ``start <= key < stop``, or None."""
+        self._dissolve()
         changes = self._changes
         theirs = self._find_last(start, stop)
         if not changes:
@@ -99,12 +133,14 @@ class Transaction:
 
     def commit(self) -> None:
         """Write all changes to the backend in one atomic write. If that fails, the changes are kept."""
-        if self._changes:
-            self._backend.write(self._changes)
+        changes = self.changes
+        if changes:
+            self._backend.write(changes)
         self.rollback()
 
     def rollback(self) -> None:
         """Forget all changes since the last commit."""
+        self._sorted = None
         if self._changes:
             self._changes, self._order = {}, None
 
@@ -112,12 +148,13 @@ class Transaction:
         """Drop what was not committed. Closing twice is no error; using the transaction afterwards is one."""
         closed: Any = Closed("the transaction is closed; begin a new one on the backend")
         self._changes = closed
-        self._order = None
+        self._order = self._sorted = None
 
     def __del__(self) -> None:
         changes = getattr(self, "_changes", None)
-        if type(changes) is dict and changes:
-            message = f"a transaction with {len(changes)} uncommitted changes was dropped: commit it or close it"
+        count = (len(changes) if type(changes) is dict else 0) + len(getattr(self, "_sorted", None) or ())
+        if count:
+            message = f"a transaction with {count} uncommitted changes was dropped: commit it or close it"
             warnings.warn(message, ResourceWarning, source=self, stacklevel=2)
 
     def __enter__(self) -> Self:
@@ -150,6 +187,7 @@ class Transaction:
 
     def _changed_between(self, start: bytes | None, stop: bytes | None) -> list[tuple[bytes, bytes | None]]:
         """The changes in the range, in key order."""
+        self._dissolve()
         changes = self._changes
         if not changes:
             return []
@@ -159,6 +197,18 @@ class Transaction:
         if first >= past:
             return []
         return [(key, changes[key]) for key in order.islice(first, past)]
+
+    def _touched_by(self, pending: SortedChanges) -> bool:
+        """Whether anything that ``pending`` spans has been changed by other means."""
+        return any(map(pending.spans, self._changes))
+
+    def _dissolve(self) -> None:
+        """Make all changes one dictionary."""
+        pending, self._sorted = self._sorted, None
+        if pending is not None:
+            changes = dict(pending.items())
+            changes.update(self._changes)
+            self._changes = changes
 
     def _ordered(self) -> "SortedList[bytes]":
         """The changed keys in order; the order is maintained only from the first time that it is needed."""

@@ -12,11 +12,12 @@ import pyarrow as pa
 from pyarrow import compute
 
 from millpond.stores.backend import Backend, Changes, load
+from millpond.stores.column_changes import parts
 from millpond.stores.durability.files import read_tables
 from millpond.stores.durability.manifest import DurableFile, Manifest
 from millpond.stores.durability.position import encode_position
 from millpond.stores.durability.prefetch import prefetched
-from millpond.stores.durability.rows import local_changes, local_columns, local_entries, parts, sorted_changes
+from millpond.stores.durability.rows import local_changes, local_columns, local_entries, sorted_changes
 from millpond.stores.durability.sorted_runs import Rows, merged_runs
 from millpond.stores.durability.storage import Storage
 from millpond.stores.formats import FormatVersion

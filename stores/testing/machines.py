@@ -9,6 +9,7 @@ from pathlib import Path
 from shutil import rmtree
 from typing import Any
 
+import pyarrow as pa
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -22,6 +23,7 @@ from hypothesis.stateful import (
 )
 
 from millpond.stores.backend import Backend, Changes, Entries, delete_range, get_many, last_finder
+from millpond.stores.column_changes import ColumnChanges, get_column, put_column
 from millpond.stores.testing.oracle import Entry, Oracle
 from millpond.stores.testing.suite import Suite
 from millpond.stores.transaction import Transaction
@@ -34,7 +36,13 @@ VALUES = st.one_of(st.binary(max_size=4), st.integers(1, 3000).map(bytes))
 """Small values, and some too large for a page of an engine."""
 
 CHANGES = st.dictionaries(KEYS, st.one_of(st.none(), VALUES), max_size=8)
+SOME_CHANGES = CHANGES.filter(bool)
 BOUNDS = st.one_of(st.none(), KEYS)
+
+
+def _columns(changes: Changes) -> tuple[Any, Any]:
+    """The keys and the values of changes."""
+    return pa.array(list(changes), pa.binary()), pa.array(list(changes.values()), pa.binary())
 
 
 class _Machine(RuleBasedStateMachine):
@@ -98,6 +106,11 @@ class BackendMachine(_Machine):
         self._backend.write(changes)
         self._oracle.write(changes)
 
+    @rule(changes=SOME_CHANGES)
+    def write_columns(self, changes: Changes) -> None:
+        self._backend.write(ColumnChanges.of(*_columns(changes)))
+        self._oracle.write(changes)
+
     @rule(keys=st.lists(KEYS, max_size=6))
     def get_many(self, keys: list[bytes]) -> None:
         assert get_many(self._backend, keys) == list(map(self._oracle.get, keys))
@@ -148,6 +161,16 @@ class TransactionMachine(_Machine):
     def put_many(self, changes: Changes) -> None:
         self._transaction.put_many(changes)
         self._seen.write(changes)
+
+    @rule(changes=SOME_CHANGES)
+    def put_column(self, changes: Changes) -> None:
+        put_column(self._transaction, *_columns(changes))
+        self._seen.write(changes)
+
+    @rule(keys=st.lists(KEYS, max_size=6))
+    def get_column(self, keys: list[bytes]) -> None:
+        found = get_column(self._transaction, pa.array(keys, pa.binary()))
+        assert found.to_pylist() == list(map(self._seen.get, keys))
 
     @rule(key=KEYS)
     def delete(self, key: bytes) -> None:

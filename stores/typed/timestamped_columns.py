@@ -1,6 +1,6 @@
 """``TimestampedColumns``: whole Arrow columns out of and into a ``TimestampedKeyValueStore``.
 
-Rule of this module: no Python object is made of a value or a timestamp, and of a key only its bytes.
+Rule of this module: no Python object is made of a key, a value or a timestamp; an engine gets bytes.
 """
 
 from typing import Any, Final
@@ -8,12 +8,15 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as _compute
 
+from millpond.stores.column_changes import get_column, put_column
 from millpond.stores.column_serdes import ColumnSerde, from_big_endian, to_big_endian
+from millpond.stores.keys import DATA
 from millpond.stores.typed.timestamped_keyvalue import TIMESTAMP_SIZE, TimestampedKeyValueStore
 
 pc: Any = _compute
 
 _TO_THE_END: Final = 2**31 - 1
+_NOTHING: Any = pa.scalar(b"", pa.binary())
 
 
 class TimestampedColumns:
@@ -42,7 +45,7 @@ class TimestampedColumns:
         Raises:
             CorruptStoreError: a row is damaged.
         """
-        data = pa.array(self._store.get_bytes(self._keys.write(keys).to_pylist()), pa.binary())
+        data = get_column(self._store.transaction, self._rows(keys))
         try:
             timestamps = from_big_endian(pc.binary_slice(data, 0, TIMESTAMP_SIZE), pa.int64())
             return self._values.read(pc.binary_slice(data, TIMESTAMP_SIZE, _TO_THE_END)), timestamps
@@ -61,4 +64,8 @@ class TimestampedColumns:
             timestamps: as many int64, in milliseconds.
         """
         data = pc.binary_join_element_wise(to_big_endian(timestamps), self._values.write(values), b"")
-        self._store.put_bytes(self._keys.write(keys).to_pylist(), data.to_pylist())
+        put_column(self._store.transaction, self._rows(keys), data)
+
+    def _rows(self, keys: Any) -> Any:
+        """Where the keys lie in the store."""
+        return pc.binary_join_element_wise(pa.scalar(DATA), self._keys.write(keys), _NOTHING)

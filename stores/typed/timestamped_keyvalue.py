@@ -126,14 +126,6 @@ class ReadOnlyTimestampedKeyValueStore(TimestampedStore[K, V], ReadOnlyKeyValueS
         except struct.error as error:
             raise _without_timestamp() from error
 
-    def get_bytes(self, keys: Iterable[bytes]) -> list[bytes | None]:
-        """What lies in the store for each key, all of it as bytes: the timestamp of eight bytes, then the value.
-
-        Args:
-            keys: the keys, as the key serde writes them.
-        """
-        return self._read_many([DATA + key for key in keys])
-
     def get_value(self, key: K) -> V | None:
         """The value of ``key`` without its timestamp, or None."""
         if key is None:
@@ -157,16 +149,17 @@ class TimestampedKeyValueStore(ReadOnlyTimestampedKeyValueStore[K, V], WritableS
     ValueAndTimestamp(value=1, timestamp=1000)
     """
 
+    @property
+    def transaction(self) -> Transaction:
+        """Where the store reads and writes."""
+        return self._transaction
+
     def put(self, key: K, value: V | None, timestamp: Instant) -> None:
         """Set ``key`` to ``value`` as of ``timestamp``; the value None deletes the key."""
         if key is None:
             raise self._null_key()
         row = DATA + self._encode_key(key)
         self._write(row, None if value is None else pack_timestamp(timestamp) + self._encode_plain(value))
-
-    def put_bytes(self, keys: Iterable[bytes], data: Iterable[bytes]) -> None:
-        """Set each of ``keys`` to what ``get_bytes`` would return for it."""
-        self._write_many(dict(zip([DATA + key for key in keys], data, strict=True)))
 
     def put_many(self, keys: Iterable[K], values: Sequence[V | None], timestamps: Sequence[int]) -> None:
         """Set each of ``keys`` to the value and timestamp at the same position; a repeated key's last one counts."""

@@ -4,9 +4,11 @@ import gc
 import warnings
 from collections.abc import Callable
 
+import pyarrow as pa
 import pytest
 
 from millpond.errors import StoreClosedError
+from millpond.stores.column_changes import ColumnChanges, get_column, put_column
 from millpond.stores.memory import MemoryBackend
 from millpond.stores.testing import Fault, FaultPlan, FaultyBackend, InjectedFault, Step
 from millpond.stores.transaction import Transaction
@@ -30,6 +32,31 @@ def test_a_commit_is_one_write_and_an_empty_commit_is_none() -> None:
     transaction.commit()
     transaction.commit()
     assert plan.steps[Step.BACKEND_WRITE] == 1
+
+
+@pytest.mark.parametrize(
+    ("use", "form"),
+    [
+        (lambda transaction: None, ColumnChanges),
+        (lambda transaction: transaction.put(b"0", b"3"), ColumnChanges),
+        (lambda transaction: transaction.get(b"0"), ColumnChanges),
+        (lambda transaction: transaction.put(b"b", b"4"), dict),
+        (lambda transaction: transaction.get(b"b"), dict),
+        (lambda transaction: next(transaction.scan()), dict),
+    ],
+)
+def test_columns_stay_columns_until_a_single_key_of_theirs_is_used(
+    use: Callable[[Transaction], object], form: type
+) -> None:
+    transaction = Transaction(MemoryBackend())
+    for keys, values in (([b"c", b"a"], [b"1", b"2"]), ([b"b", b"a"], [b"4", None])):
+        put_column(transaction, pa.array(keys, pa.binary()), pa.array(values, pa.binary()))
+    assert get_column(transaction, pa.array([b"a", b"c", b"x"], pa.binary())).to_pylist() == [None, b"1", None]
+    use(transaction)
+    assert type(transaction.changes) is form
+    assert {b"a": None, b"b": b"4", b"c": b"1"}.items() <= dict(transaction.changes).items()
+    transaction.commit()
+    assert transaction.get_many([b"a", b"b", b"c"]) == [None, b"4", b"1"]
 
 
 @pytest.mark.parametrize("applied", [False, True])

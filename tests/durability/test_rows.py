@@ -3,13 +3,15 @@
 from collections.abc import Iterator
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from millpond.errors import CorruptStoreError
+from millpond.stores.column_changes import ColumnChanges, parts
 from millpond.stores.durability.prefetch import prefetched
-from millpond.stores.durability.rows import ROWS_PER_TABLE, local_columns, parts, tables_of_changes, tables_of_entries
+from millpond.stores.durability.rows import ROWS_PER_TABLE, local_columns, tables_of_changes, tables_of_entries
 from millpond.stores.durability.sorted_runs import Rows, merged_runs
 from millpond.stores.formats import FormatVersion
 from millpond.stores.keys import COMMIT_ROW
@@ -31,10 +33,16 @@ def local(tables: list[Any], version: FormatVersion) -> dict[bytes, bytes | None
     }
 
 
+def columns(changes: dict[bytes, bytes | None]) -> ColumnChanges:
+    return ColumnChanges.of(pa.array(list(changes), pa.binary()), pa.array(list(changes.values()), pa.binary()))
+
+
 @given(changes_of_plain)
 def test_plain_rows_come_back_in_key_order(changes: dict[bytes, bytes | None]) -> None:
     changes.pop(COMMIT_ROW, None)
-    found = local(list(tables_of_changes("s", PLAIN, changes)), PLAIN)
+    tables = list(tables_of_changes("s", PLAIN, changes))
+    assert not changes or list(tables_of_changes("s", PLAIN, columns(changes))) == tables
+    found = local(tables, PLAIN)
     assert found == changes
     assert list(found) == sorted(changes)
 
@@ -46,6 +54,7 @@ def test_timestamped_rows_come_back(entries: dict[bytes, tuple[int, bytes] | Non
         for key, entry in entries.items()
     }
     tables = list(tables_of_changes("s", TIMESTAMPED, changes))
+    assert not changes or list(tables_of_changes("s", TIMESTAMPED, columns(changes))) == tables
     assert local(tables, TIMESTAMPED) == changes
     stored = {row["key"][1:]: row for table in tables for row in table.to_pylist()}
     for key, entry in entries.items():

@@ -1,0 +1,39 @@
+"""Changes in key order that are no objects yet.
+
+Rule of this module: it says what a transaction and a backend need to know of such changes, and not in which form they
+are, so that importing it loads nothing.
+"""
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Self
+
+
+class SortedChanges(Mapping[bytes, bytes | None]):
+    """The new value of each key, ``None`` to delete it; iterating gives the keys in ascending order.
+
+    As a mapping, any backend takes it as it takes a dictionary. ``items`` makes objects part by part, so one pass over
+    it costs little memory.
+    """
+
+    @property
+    @abstractmethod
+    def deletes(self) -> bool:
+        """Whether a key is deleted."""
+
+    @property
+    @abstractmethod
+    def longest_key(self) -> int:
+        """Bytes of the longest key."""
+
+    @abstractmethod
+    def spans(self, key: bytes) -> bool:
+        """Whether ``key`` lies between the first and the last key, or is one of these."""
+
+    @abstractmethod
+    def overlaid(self, later: Self) -> Self | None:
+        """These changes, and then the later ones; None where a dictionary is the better form for the two."""
+
+    @abstractmethod
+    def beside(self, others: Mapping[bytes, bytes | None]) -> Self:
+        """These changes and a few others, which are at keys that these do not span."""
