@@ -9,6 +9,7 @@ Rule of this module: it knows no backend, not even the built-in ones. Every supp
 
 from collections.abc import Mapping
 from difflib import get_close_matches
+from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from urllib.parse import parse_qsl
@@ -71,7 +72,9 @@ def _parse(text: str) -> tuple[str, Mapping[str, str]]:
     return name.strip(), options
 
 
+@cache
 def _supplier_class(name: str) -> type[BackendSupplier]:
+    """The class of a name's suppliers. Kept once it is found; whatever is installed later is found, too."""
     point = _entry_point(name)
     found = _load(point)
     if not (isinstance(found, type) and issubclass(found, BackendSupplier)):

@@ -20,7 +20,8 @@ for; of such files only names and sizes are compared.
 
 import json
 import mmap
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -93,7 +94,7 @@ class Seal:
             return DIED
         compared = {name for name, (_, digest) in sealed.items() if digest is not None}
         self.proven = self._checked_by_engine or len(compared) == len(sealed)
-        return _difference(sealed, self._files(compared.__contains__))
+        return _difference(sealed, self._files(_sizes(str(self._directory)), compared.__contains__))
 
     def opened(self) -> None:
         """The engine has opened the directory without harm."""
@@ -104,18 +105,17 @@ class Seal:
         """The engine has let go of the directory."""
         if not self._directory.exists():
             return
-        sizes = {name: size for name, (size, _) in self._files(lambda _: False).items()}
+        sizes = _sizes(str(self._directory))
         whole = sum(sizes.values()) <= self._limit
-        self._write(
-            json.dumps(self._files(lambda name: sizes.get(name, 0) <= _SMALL if self._checked_by_engine else whole))
-        )
+        digested = (lambda name: sizes[name] <= _SMALL) if self._checked_by_engine else (lambda _: whole)
+        self._write(json.dumps(self._files(sizes, digested)))
 
-    def _files(self, digested: Callable[[str], bool]) -> _Files:
-        files: _Files = {}
-        for path in sorted(path for path in self._directory.rglob("*") if path.is_file()):
-            name = str(path.relative_to(self._directory))
-            files[name] = (path.stat().st_size, _digest(path) if digested(name) else None)
-        return files
+    def _files(self, sizes: Mapping[str, int], digested: Callable[[str], bool]) -> _Files:
+        """What a seal says of files of these sizes."""
+        return {
+            name: (size, _digest(os.path.join(self._directory, name), size) if digested(name) else None)
+            for name, size in sizes.items()
+        }
 
     def _write(self, seal: str) -> None:
         # Without its seal the copy is restored, so a full disk is no reason to fail what has just been committed.
@@ -137,9 +137,22 @@ def _parsed(seal: str | None) -> _Files | None:
         return None
 
 
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        if path.stat().st_size == 0:
+def _sizes(directory: str, below: str = "") -> dict[str, int]:
+    """The sizes of all files in a directory, by their paths from there."""
+    sizes: dict[str, int] = {}
+    with os.scandir(os.path.join(directory, below)) as entries:
+        for entry in entries:
+            name = os.path.join(below, entry.name)
+            if entry.is_dir(follow_symlinks=False):
+                sizes |= _sizes(directory, name)
+            elif entry.is_file():
+                sizes[name] = entry.stat().st_size
+    return sizes
+
+
+def _digest(path: str, size: int) -> str:
+    with open(path, "rb") as file:
+        if size == 0:
             return xxh3_64_hexdigest(b"")
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
             return xxh3_64_hexdigest(content)

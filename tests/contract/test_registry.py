@@ -108,10 +108,12 @@ def test_without_package_metadata_the_error_says_so(tmp_path: Path) -> None:
     assert "pip install" in result.stderr
 
 
-def test_a_third_party_backend_is_found_by_its_entry_point(site: Path, tmp_path: Path) -> None:
+def test_a_third_party_backend_is_found_by_its_entry_point_even_after_it_was_missed(site: Path, tmp_path: Path) -> None:
     (site / "pond_thing.py").write_text(
         "from millpond.stores.memory import MemorySupplier\nclass ThingSupplier(MemorySupplier):\n    name = 'thing'\n"
     )
+    with pytest.raises(UnknownBackendError):
+        supplier("thing")
     install(site, "millpond-thing", thing="pond_thing:ThingSupplier")
     assert "thing" in backend_names()
     assert type(supplier("thing")).__name__ == "ThingSupplier"
