@@ -31,6 +31,7 @@ from millpond.errors import (
 )
 from millpond.stores.backend import Backend, BackendSupplier, Changes, Entries
 from millpond.stores.engine import ClosedEngine, Cursor, Entry, ErrorTranslator, OpenCursors, nothing
+from millpond.stores.entry_chunks import Chunk, chunks_of
 from millpond.stores.options import check_least, parse_bool, parse_options, parse_size
 from millpond.stores.sorted_changes import SortedChanges
 
@@ -40,7 +41,7 @@ _CORRUPT_ERRORS = tuple(
 )
 _FULL_CODES = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOMEM})
 _BUSY_CODES = frozenset({errno.EAGAIN, errno.EBUSY})
-_LOAD_CHUNK = 50_000
+_LOAD_CHUNKS = 25
 _PROBE = 2**20
 _LEAST_MAP = 2**15
 
@@ -193,12 +194,12 @@ class LmdbBackend(Backend):
         self._update(apply)
 
     def load(self, entries: Iterable[Entry]) -> None:
-        source = iter(entries)
-        chunk_is_full = True
-        while chunk_is_full:
-            chunk = list(islice(source, _LOAD_CHUNK))
-            self._update(partial(_append, chunk))
-            chunk_is_full = len(chunk) == _LOAD_CHUNK
+        source = chunks_of(entries)
+        there_may_be_more = True
+        while there_may_be_more:
+            chunks = list(islice(source, _LOAD_CHUNKS))
+            self._update(partial(_append, chunks))
+            there_may_be_more = len(chunks) == _LOAD_CHUNKS
 
     def checkpoint(self, directory: Path) -> None:
         copy = self._env.copy
@@ -281,8 +282,10 @@ class LmdbBackend(Backend):
         self._env.set_mapsize(size)
 
 
-def _append(entries: list[Entry], transaction: Any) -> None:
-    transaction.cursor().putmulti(entries, append=True)
+def _append(chunks: list[Chunk], transaction: Any) -> None:
+    cursor = transaction.cursor()
+    for keys, values in chunks:
+        cursor.putmulti(zip(keys, values, strict=True), append=True)
 
 
 @dataclass(frozen=True)

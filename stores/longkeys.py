@@ -13,8 +13,6 @@ before every greater short key, which is where the long keys belong. Short keys 
 import struct
 from bisect import bisect_left
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice
-from operator import itemgetter
 from pathlib import Path
 
 from millpond.errors import CorruptStoreError
@@ -30,11 +28,11 @@ from millpond.stores.backend import (
     load,
     size_on_disk,
 )
+from millpond.stores.entry_chunks import Chunk, EntryChunks, chunks_of
 from millpond.stores.keys import after_prefix
 from millpond.stores.sorted_changes import SortedChanges
 
 _LENGTH = struct.Struct(">I")
-_LOAD_CHUNK = 2048
 
 Bucket = dict[bytes, bytes]
 """The values of the long keys of one prefix, by suffix, in order."""
@@ -99,7 +97,7 @@ class LongKeys(Backend):
             self.write({key: None for key, _ in self.scan(start, stop)})
 
     def load(self, entries: Iterable[tuple[bytes, bytes]]) -> None:
-        load(self._engine, chain.from_iterable(self._bucketed(entries)))
+        load(self._engine, EntryChunks(self._bucketed(chunks_of(entries))))
 
     def entry_count(self) -> int:
         """The engine's count, in which the long keys of one prefix are one."""
@@ -144,28 +142,27 @@ class LongKeys(Backend):
             stored[prefix + b"\0"] = _pack(bucket) if bucket else None
         return stored
 
-    def _bucketed(self, entries: Iterable[tuple[bytes, bytes]]) -> Iterator[list[tuple[bytes, bytes]]]:
-        """Ascending entries with buckets in place of long keys, still ascending, a chunk at a time."""
-        source = iter(entries)
+    def _bucketed(self, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
+        """Ascending entries with buckets in place of long keys, still ascending."""
         limit, prefix = self._limit, b""
         bucket: Bucket = {}
-        while chunk := list(islice(source, _LOAD_CHUNK)):
-            if not bucket and not self._any_long(map(itemgetter(0), chunk)):
-                yield chunk
+        for keys, values in chunks:
+            if not bucket and not self._any_long(keys):
+                yield keys, values
                 continue
-            stored = []
-            for key, value in chunk:
+            stored: dict[bytes, bytes] = {}
+            for key, value in zip(keys, values, strict=True):
                 if bucket and not (len(key) > limit and key.startswith(prefix)):
-                    stored.append((prefix + b"\0", _pack(bucket)))
+                    stored[prefix + b"\0"] = _pack(bucket)
                     bucket = {}
                 if len(key) <= limit:
-                    stored.append((key, value))
+                    stored[key] = value
                 else:
                     prefix = key[:limit]
                     bucket[key[limit:]] = value
-            yield stored
+            yield list(stored), list(stored.values())
         if bucket:
-            yield [(prefix + b"\0", _pack(bucket))]
+            yield [prefix + b"\0"], [_pack(bucket)]
 
     def _expand(
         self, entries: Entries, start: bytes | None, stop: bytes | None, reverse: bool

@@ -188,7 +188,7 @@ def _content_verdict(
         return _untrusted(f"it is at no commit of the manifest ({manifest.commit}), but at {position.commit}")
     held = (row for row in backend.scan() if row[0] != COMMIT_ROW)
     try:
-        count, first = _differences(held, entries(storage, wanted, store, version))
+        count, first = _differences(held, iter(entries(storage, wanted, store, version)))
     except (DurabilityError, FormatError) as error:
         return _unchecked(f"its files are as they were sealed, but there is nothing to compare its rows with: {error}")
     if not count:

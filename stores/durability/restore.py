@@ -4,8 +4,7 @@ Rule of this module: it decides nothing. Whether to replay, to undo or to restor
 ``millpond.stores.durability.local``. All end at the same content; they differ in what they start from.
 """
 
-from collections.abc import Iterator
-from itertools import chain
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -17,9 +16,11 @@ from millpond.stores.durability.files import read_tables
 from millpond.stores.durability.manifest import DurableFile, Manifest
 from millpond.stores.durability.position import encode_position
 from millpond.stores.durability.prefetch import prefetched
+from millpond.stores.durability.progress import Progress
 from millpond.stores.durability.rows import local_changes, local_columns, local_entries, sorted_changes
 from millpond.stores.durability.sorted_runs import Rows, merged_runs
 from millpond.stores.durability.storage import Storage
+from millpond.stores.entry_chunks import EntryChunks
 from millpond.stores.formats import FormatVersion
 from millpond.stores.keys import COMMIT_ROW
 
@@ -59,24 +60,32 @@ def undo(
 def restore(backend: Backend, storage: Storage, manifest: Manifest, store: str, version: FormatVersion) -> None:
     """Fill an empty backend with the rows of ``store``. The position comes last: until then nobody trusts the rest."""
     if manifest.files:
-        load(backend, entries(storage, manifest, store, version))
+        load(backend, entries(storage, manifest, store, version, progress=Progress(store, manifest)))
         backend.write({COMMIT_ROW: encode_position(manifest)})
 
 
 def entries(
-    storage: Storage, manifest: Manifest, store: str, version: FormatVersion, changes: Changes | None = None
-) -> Iterator[tuple[bytes, bytes]]:
+    storage: Storage,
+    manifest: Manifest,
+    store: str,
+    version: FormatVersion,
+    changes: Changes | None = None,
+    progress: Progress | None = None,
+) -> Iterable[tuple[bytes, bytes]]:
     """The rows of ``store`` at ``manifest`` in the local format, in key order, metadata rows included, as a stream.
 
     Args:
         storage, manifest, store, version: where they are, and whose they are.
         changes: what has been changed since.
+        progress: is told of each part that is read.
     """
     runs = [_rows(storage, manifest, file, store, version) for file in manifest.files]
+    if progress is not None:
+        runs = list(map(progress.watched, runs))
     if changes:
         runs.append(iter([sorted_changes(version, changes)]))
-    merged = chain.from_iterable(merged_runs(runs, deletions=False))
-    return local_entries(version, merged)  # type: ignore[arg-type]  # no value is None
+    merged: Any = merged_runs(runs, deletions=False)
+    return local_entries(version, EntryChunks(merged))
 
 
 def _rows(

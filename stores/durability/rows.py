@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyarrow import compute
 
 from millpond.errors import CorruptStoreError
-from millpond.stores.backend import Backend, Entries
+from millpond.stores.backend import Backend
 from millpond.stores.column_changes import ColumnChanges
 from millpond.stores.column_serdes import from_big_endian, to_big_endian
 from millpond.stores.formats import FormatVersion
@@ -139,9 +139,9 @@ def local_columns(table: Table, version: FormatVersion) -> tuple[Any, Any]:
     return keys, values
 
 
-def local_entries(version: FormatVersion, entries: Entries) -> Entries:
+def local_entries(version: FormatVersion, entries: Iterable[tuple[bytes, bytes]]) -> Iterable[tuple[bytes, bytes]]:
     """All entries of a store in the local format, from those with each version by its time."""
-    return entries_with_latest_apart(entries) if version is FormatVersion.LATEST_APART else entries
+    return entries_with_latest_apart(iter(entries)) if version is FormatVersion.LATEST_APART else entries
 
 
 def local_changes(

@@ -5,13 +5,12 @@ not fit into memory, and it handles single rows only where runs overlap.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from itertools import compress
 from typing import TypeAlias
 
 Rows: TypeAlias = tuple[list[bytes], list[bytes | None]]
 """Keys in ascending order, and the value of each; None where the row was deleted."""
-
-Chunk: TypeAlias = Iterable[tuple[bytes, bytes | None]]
 
 
 class _Run:
@@ -45,8 +44,8 @@ class _Run:
         return self._keys[start:stop], self._values[start:stop]
 
 
-def merged_runs(sources: Sequence[Iterator[Rows]], *, deletions: bool) -> Iterator[Chunk]:
-    """Chunks of the runs' rows in key order, each key once, with its value in the last run that has it.
+def merged_runs(sources: Sequence[Iterator[Rows]], *, deletions: bool) -> Iterator[Rows]:
+    """Parts of the runs' rows in key order, each key once, with its value in the last run that has it.
 
     Args:
         sources: the runs, the earliest first, each with ascending keys.
@@ -60,16 +59,15 @@ def merged_runs(sources: Sequence[Iterator[Rows]], *, deletions: bool) -> Iterat
         runs = [run for run in runs if run.fill()]
 
 
-def _combined(parts: Sequence[Rows], deletions: bool) -> Chunk:
+def _combined(parts: Sequence[Rows], deletions: bool) -> Rows:
     keys, values = parts[0]
-    pairs: Chunk = zip(keys, values, strict=True)
     if len(parts) > 1:
-        content = dict(pairs)
+        content = dict(zip(keys, values, strict=True))
         for later in parts[1:]:
             content.update(zip(*later, strict=True))
-        if len(content) > len(keys):
-            content = {key: content[key] for key in sorted(content)}
-        pairs = content.items()
-    if deletions or not any(None in part[1] for part in parts):
-        return pairs
-    return [pair for pair in pairs if pair[1] is not None]
+        keys = sorted(content) if len(content) > len(keys) else list(content)
+        values = list(map(content.__getitem__, keys))
+    if deletions or None not in values:
+        return keys, values
+    kept = [value is not None for value in values]
+    return list(compress(keys, kept)), list(compress(values, kept))

@@ -111,10 +111,13 @@ def test_a_later_run_wins(contents: list[dict[bytes, bytes | None]], part: int) 
     expected: dict[bytes, bytes | None] = {}
     for content in contents:
         expected |= content
-    with_deletions = [pair for chunk in merged_runs([iter(run(c)) for c in contents], deletions=True) for pair in chunk]
-    without = [pair for chunk in merged_runs([iter(run(c)) for c in contents], deletions=False) for pair in chunk]
-    assert with_deletions == sorted(expected.items())
-    assert without == sorted((key, value) for key, value in expected.items() if value is not None)
+
+    def merged(deletions: bool) -> list[tuple[bytes, bytes | None]]:
+        parts = merged_runs([iter(run(content)) for content in contents], deletions=deletions)
+        return [pair for part in parts for pair in zip(*part, strict=True)]
+
+    assert merged(deletions=True) == sorted(expected.items())
+    assert merged(deletions=False) == sorted((key, value) for key, value in expected.items() if value is not None)
 
 
 def test_prefetching_gives_the_same_items_and_errors() -> None:
