@@ -1,5 +1,5 @@
 # make demo   a year of real flights joined with the weather of their hour, on Spark      BACKEND=rocksdb|lmdb|memory
-# make test   the test suite
+# make test   the test suite, in two processes; ARGS=-n0 is for one, as a debugger needs it
 # make lint   ruff and mypy --strict
 #
 # make test-long     what takes longer: the examples on Spark, each in a process of its own, Spark Connect, faults, and a
@@ -33,7 +33,7 @@ demo: java .venv/demo.stamp
 	$(BIN)/millpond demo --backend '$(BACKEND)' --out '$(OUT)' $(ARGS)
 
 test: java .venv/dev.stamp
-	$(BIN)/python -m pytest -q -m 'not long' $(ARGS)
+	$(BIN)/python -m pytest -q -n 2 --dist loadgroup -m 'not long' $(ARGS)
 
 test-long: java .venv/dev.stamp
 	$(BIN)/python -m pytest -q -m long $(ARGS)

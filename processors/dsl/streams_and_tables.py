@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Self, overload
 
-from millpond.errors import TopologyError
 from millpond.processors.aggregations.aggregate import Aggregation, counting, reducing
 from millpond.processors.aggregations.fold import Update
 from millpond.processors.aggregations.table_aggregate import table_aggregation, table_count, table_reduction
@@ -21,14 +20,9 @@ from millpond.processors.dsl.table_operators import TableOperators
 from millpond.processors.dsl.wiring.cogroup import Cogroup
 from millpond.processors.dsl.wiring.global_table import GlobalKTable
 from millpond.processors.dsl.wiring.grouping import StreamGrouping, TableGrouping, WindowedGrouping, group_table
-from millpond.processors.dsl.wiring.stream_join import join_streams
-from millpond.processors.dsl.wiring.stream_table import (
-    join_stream_with_global_table,
-    join_stream_with_table,
-    stream_to_table,
-)
+from millpond.processors.dsl.wiring.join import join_stream
+from millpond.processors.dsl.wiring.stream_table import stream_to_table
 from millpond.processors.dsl.wiring.table import latest_changes
-from millpond.processors.options.functions import keyed_joiner
 from millpond.processors.options.join_windows import JoinWindows
 from millpond.processors.options.joins import Joined, JoinType, StreamJoined
 from millpond.processors.options.materialized import Materialized
@@ -126,36 +120,8 @@ class KStream(StreamOperators):
         selector: Callable[[Any, Any], Any] | None,
         vectorized: bool,
     ) -> "KStream":
-        where = f"the join of {self.node!r} with {other.node!r}"
-        if selector is not None and not isinstance(other, GlobalKTable):
-            raise TopologyError(f"{where} looks up the record's key: a selector needs a global table")
-        if isinstance(other, KStream):
-            if vectorized:
-                raise TopologyError(f"{where} is between streams: only a join with a table can be vectorized")
-            if windows is None or isinstance(joined, Joined):
-                raise TopologyError(
-                    f"{where} is between streams: it needs windows=JoinWindows(...), and StreamJoined for serdes"
-                )
-            return KStream(
-                join_streams(
-                    self.handle, other.handle, keyed_joiner(joiner), windows, joined or StreamJoined(), join_type
-                )
-            )
-        if windows is not None or isinstance(joined, StreamJoined) or join_type is JoinType.OUTER:
-            raise TopologyError(
-                f"{where} is with a table: it has no windows, takes Joined instead of StreamJoined, and is inner "
-                "or left, because only a record of the stream can make a result"
-            )
-        with_key, joined = keyed_joiner(joiner), joined or Joined()
-        if isinstance(other, GlobalKTable):
-            return KStream(
-                join_stream_with_global_table(
-                    self.handle, other, with_key, selector, joined, join_type, vectorized=vectorized
-                )
-            )
-        return KStream(
-            join_stream_with_table(self.handle, other.handle, with_key, joined, join_type, vectorized=vectorized)
-        )
+        right = other if isinstance(other, GlobalKTable) else other.handle
+        return KStream(join_stream(self.handle, right, joiner, joined, windows, join_type, selector, vectorized))
 
     def to_table(
         self,

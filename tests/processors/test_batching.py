@@ -20,7 +20,7 @@ from tests.processors.random_topologies import (
 
 History = list[tuple[str, list[tuple[Any, Any, int]]]]
 
-thorough = settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
+thorough = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def build(program: list[Step]) -> Topology:
@@ -113,7 +113,7 @@ def test_inputs_that_are_taken_in_longer_runs_give_what_their_records_give(
     assert _at_once(topology, micro_batches) == _one_by_one(topology, micro_batches)
 
 
-@settings(thorough, max_examples=100)
+@settings(thorough, max_examples=60)
 @given(
     st.lists(
         st.tuples(st.sampled_from(BY_KEY), *[st.sampled_from([0, 1])] * 2, st.integers(0, 2)), min_size=1, max_size=3

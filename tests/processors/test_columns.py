@@ -96,7 +96,7 @@ def test_a_count_of_columns_is_the_count_of_their_records(
     key_type, keys = KEYS[key_serde]
     record = st.tuples(keys, VALUES, st.integers(0, 20))
 
-    @settings(deadline=None, max_examples=40 if backend == "memory" else 10)
+    @settings(deadline=None, max_examples=20 if backend == "memory" else 10)
     @given(st.lists(st.lists(record, min_size=1, max_size=12), min_size=1, max_size=5))
     def check(chunks: list[list[Record]]) -> None:
         built = topology(key_serde)

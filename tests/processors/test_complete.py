@@ -150,7 +150,7 @@ def far_record(driver: TopologyDriver) -> list[Record]:
     return [record for record in driver.read("out") if record.key != "far"]
 
 
-checked = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+checked = settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @pytest.mark.parametrize("make", HOLDING)
@@ -394,7 +394,7 @@ def outputs(program: list[Step], parts: list[History], *, one_by_one: bool) -> d
     return found
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     st.one_of(programs(NO_REPARTITION), programs(sorted(OPERATORS), most=4)),
     st.lists(histories(), min_size=1, max_size=2),

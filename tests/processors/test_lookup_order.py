@@ -264,7 +264,7 @@ def micro_batches(topics: Iterable[str]) -> st.SearchStrategy[list[dict[str, Rec
 def test_the_answers_are_those_of_the_records_one_by_one(name: str) -> None:
     made = topology({**REGROUPED, **AS_BEFORE}[name])
 
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=40, deadline=None)
     @given(micro_batches(made.sources))
     def check(inputs: list[dict[str, Records]]) -> None:
         given_ = list(map(batches, inputs))
@@ -362,7 +362,7 @@ def test_a_foreign_key_join_gives_what_it_gives_where_its_inputs_alternate(
     both = st.fixed_dictionaries({"orders": st.lists(order, max_size=12), "customers": st.lists(customer, max_size=12)})
     made = by_foreign_key(kind)
 
-    @settings(max_examples=40 if backend == "memory" else 8, deadline=None)
+    @settings(max_examples=30 if backend == "memory" else 8, deadline=None)
     @given(st.lists(both, max_size=3))
     def check(inputs: list[dict[str, Any]]) -> None:
         given_ = list(map(batches, inputs))
@@ -397,7 +397,7 @@ def test_a_record_for_which_a_function_fails_is_left_out_wherever_it_comes(
 ) -> None:
     made = topology(build)
 
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=30, deadline=None)
     @given(micro_batches(made.sources))
     def check(inputs: list[dict[str, Records]]) -> None:
         given_ = list(map(batches, inputs))

@@ -166,7 +166,7 @@ windows_of_all_shapes = st.builds(
 ) | st.builds(JoinWindows, before=st.just(-3), after=st.integers(3, 12), grace=st.sampled_from([0, 10]))
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     st.sampled_from(list(BUILDS)), st.sampled_from(list(JOINS)), windows_of_all_shapes, micro_batches(), st.booleans()
 )

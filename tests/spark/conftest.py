@@ -25,6 +25,7 @@ def spark() -> Iterator[SparkSession]:
         SparkSession.builder.master("local[2, 4]")
         .appName("millpond-tests")
         .config("spark.ui.enabled", "false")
+        .config("spark.python.authenticate.socketTimeout", "60s")  # on a machine that is busy with other tests
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.streaming.stateStore.providerClass", ROCKSDB_PROVIDER)
         .getOrCreate()
