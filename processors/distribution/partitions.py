@@ -38,7 +38,7 @@ def partitions_of(keys: Any, partitions: int) -> npt.NDArray[np.uint32]:
 
     >>> import pyarrow as pa
     >>> partitions_of(pa.array([b"JFK", b"", b"LGA"]), 4).tolist()
-    [3, 0, 1]
+    [3, 0, 2]
     """
     hashes = np.empty(len(keys), np.uint32)
     for start in range(0, len(keys), _BLOCK):
