@@ -74,9 +74,8 @@ class Transaction:
         changes = self._changes
         if not changes:
             return get_many(self._backend, keys)
-        missing = [key for key in keys if key not in changes]
-        found = dict(zip(missing, get_many(self._backend, missing), strict=True))
-        return [changes[key] if key in changes else found[key] for key in keys]
+        theirs = iter(get_many(self._backend, [key for key in keys if key not in changes]))
+        return [changes[key] if key in changes else next(theirs) for key in keys]
 
     def put(self, key: bytes, value: bytes | None) -> None:
         """Set ``key`` to ``value``; None deletes it."""

@@ -38,7 +38,10 @@ WINDOW_BYTES: Final = 32 << 20
 """How many records may become Python objects at a time: at most this many, and about this many bytes in columns."""
 
 COLUMNS_FROM: Final = 500
-"""Shorter runs are objects at once: what a call for a whole column costs is then more than what it saves."""
+"""Shorter runs are objects at once: what a call for a whole column costs is then more than what it saves.
+
+Unless runs are as long as that on average: what a few short ones give as objects would make objects of what they meet.
+"""
 
 
 class Blob(NamedTuple):
@@ -235,7 +238,9 @@ def _interleave(
         _Cursor(input_, windows(table.take(pa.array(order[owners == place] - start))))
         for place, (start, (input_, table)) in enumerate(zip(starts, tables.items(), strict=False))
     ]
-    runs = (run for owner, count in runs_of(owners) for run in cursors[owner].take(count))
+    counted = list(runs_of(owners))
+    least = COLUMNS_FROM if len(owners) < COLUMNS_FROM * len(counted) else 1
+    runs = (run for owner, count in counted for run in cursors[owner].take(count, least))
     yield from runs if positions is None else _placed(runs, positions)
 
 
@@ -258,7 +263,8 @@ class _Cursor:
         self._current: Columns | None = None
         self._at = 0
 
-    def take(self, count: int) -> Iterator[Run]:
+    def take(self, count: int, columns_from: int) -> Iterator[Run]:
+        """The next ``count`` records; runs that are shorter than ``columns_from`` as objects."""
         while count:
             if self._current is None or self._at == len(self._current):
                 self._current, self._at = next(self._windows), 0
@@ -266,7 +272,7 @@ class _Cursor:
             stop = self._at = min(start + count, len(current))
             size = stop - start
             count -= size
-            yield Run(self._input, (current if size >= COLUMNS_FROM else current.to_batch()).slice(start, stop))
+            yield Run(self._input, (current if size >= columns_from else current.to_batch()).slice(start, stop))
 
 
 def windows(records: pa.Table) -> Iterator[Columns]:

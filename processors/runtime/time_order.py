@@ -8,7 +8,7 @@ timestamp that their queue has shown so far, so a queue's out-of-order records f
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from types import NoneType
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,10 @@ import numpy.typing as npt
 from millpond.processors.runtime.batch import Batch
 
 _Input = TypeVar("_Input")
+_Integers: TypeAlias = npt.NDArray[np.int64]
+
+_LOW: Final = (1 << 16) - 1
+_LARGEST: Final = np.iinfo(np.int64).max
 
 Regroup: TypeAlias = Callable[
     [Sequence[_Input], npt.NDArray[np.intp], npt.NDArray[np.int64], Callable[[], npt.NDArray[np.int64]]],
@@ -111,13 +115,40 @@ def reached_by_key(times: npt.NDArray[np.int64], keys: npt.NDArray[np.integer[An
     >>> reached_by_key(np.array([20, 5, 10, 30]), np.array([0, 1, 0, 1])).tolist()
     [20, 5, 20, 30]
     """
-    distinct, ranks = np.unique(times, return_inverse=True)
-    order = keys.argsort(kind="stable")
+    if not len(times):
+        return times
+    ranks, values = _ranks(times, int(keys.max()) + 1)
+    order = stable_order(keys)
     # With its key's number in front, no rank is carried over from one key to the next.
-    base = keys[order].astype(np.int64) * len(distinct)
+    base = keys[order].astype(np.int64) * (int(ranks.max()) + 1)
     reached = np.empty_like(times)
-    reached[order] = distinct[np.maximum.accumulate(base + ranks[order]) - base]
+    reached[order] = values(np.maximum.accumulate(base + ranks[order]) - base)
     return reached
+
+
+def _ranks(times: _Integers, keys: int) -> tuple[_Integers, Callable[[_Integers], _Integers]]:
+    """Small numbers that compare as the times do, and what gives times for them; for so many keys beside each other."""
+    earliest = int(times.min())
+    if (int(times.max()) - earliest + 1) * keys <= _LARGEST:
+        return times - earliest, lambda ranks: ranks + earliest
+    distinct, ranks = np.unique(times, return_inverse=True)
+    return ranks, distinct.__getitem__
+
+
+def stable_order(numbers: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.intp]:
+    """The positions of numbers that are not negative, sorted by these; equal ones as they come.
+
+    >>> stable_order(np.array([7, 1 << 20, 7, 0])).tolist()
+    [3, 0, 2, 1]
+    """
+    largest = int(numbers.max(initial=0))
+    if largest >= 1 << 32:
+        return numbers.argsort(kind="stable")
+    # NumPy sorts numbers of 16 bits by their digits, which is many times faster.
+    order = (numbers & _LOW).astype(np.uint16).argsort(kind="stable")
+    if largest > _LOW:
+        order = order[(numbers[order] >> 16).astype(np.uint16).argsort(kind="stable")]
+    return order
 
 
 def owners_of(order: npt.NDArray[np.int64], sizes: Sequence[int]) -> npt.NDArray[np.intp]:

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from millpond.processors.runtime.time_order import reached_by_key
+from millpond.processors.runtime.time_order import reached_by_key, stable_order
 
 Integers = npt.NDArray[np.int64]
 Booleans = npt.NDArray[np.bool_]
@@ -34,7 +34,7 @@ def returns(first: Booleans, second: Booleans, keys: Integers, late: Booleans | 
     """
     found = np.zeros(len(keys), np.bool_)
     rows = (second | (first if late is None else first & late)).nonzero()[0]
-    rows = rows[keys[rows].argsort(kind="stable")]
+    rows = rows[stable_order(keys[rows])]
     after, before = rows[1:], rows[:-1]
     found[after] = first[after] & second[before] & (keys[after] == keys[before])
     return found
@@ -50,7 +50,8 @@ def seen_too_early(writes: Booleans, reads: Booleans, keys: Integers, times: Int
     """
     found = np.zeros(len(keys), np.bool_)
     rows = (writes | reads).nonzero()[0]
-    reached = reached_by_key(np.where(reads[rows], times[rows], _NEVER), keys[rows])
+    never = max(int(times.min(initial=0)) - 1, _NEVER)
+    reached = reached_by_key(np.where(reads[rows], times[rows], never), keys[rows])
     found[rows] = writes[rows] & (reached >= times[rows])
     return found
 
@@ -70,10 +71,10 @@ def wave_order(ends: Booleans, keys: Integers, ranks: Integers) -> Integers:
     >>> wave_order(np.array([False, False, True, False, False]), keys, ranks).tolist()
     [0, 1, 3, 2, 4]
     """
-    order = keys.argsort(kind="stable")
+    order = stable_order(keys)
     counted = ends[order].cumsum()
     begins = np.flatnonzero(np.diff(keys[order], prepend=-1))
     before = counted[begins] - ends[order][begins]
     waves = np.empty(len(keys), np.int64)
     waves[order] = counted - before.repeat(np.diff(begins, append=len(keys)))
-    return (waves * (int(ranks.max()) + 1) + ranks).argsort(kind="stable")
+    return stable_order(waves * (int(ranks.max()) + 1) + ranks)
