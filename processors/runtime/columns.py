@@ -127,3 +127,22 @@ def _laid_end_to_end(runs: Sequence[Records]) -> Columns | None:
         pa.concat_arrays([run.values for run in columns]),
         np.concatenate([run.timestamps for run in columns]),
     )
+
+
+def as_column(result: Any, size: int) -> Array:
+    """What a vectorized function returned, as one Arrow array of the right length.
+
+    Raises:
+        TypeError: Arrow cannot make an array of it.
+        ValueError: it has another length.
+    """
+    try:
+        column = result if isinstance(result, pa.Array | pa.ChunkedArray) else pa.array(result)
+    except (pa.ArrowException, TypeError) as error:
+        raise TypeError(
+            f"a vectorized function returned a {type(result).__name__}, of which Arrow makes no array ({error}); "
+            "return an array of one value for each record"
+        ) from error
+    if len(column) != size:
+        raise ValueError(f"a vectorized function returned {len(column)} values for {size} records; return one for each")
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from millpond.processors.options.functions import positional_parameters
 from millpond.processors.runtime.batch import Batch
-from millpond.processors.runtime.columns import Array, Columns
+from millpond.processors.runtime.columns import Array, Columns, as_column
 from millpond.processors.runtime.processor import Processor
 
 
@@ -92,22 +92,3 @@ class VectorizedSelectKey(_Vectorized):
 
     def _selected(self, columns: Columns) -> Array:
         return as_column(self._selector(columns.keys, columns.values), len(columns))
-
-
-def as_column(result: Any, size: int) -> Array:
-    """What a vectorized function returned, as one Arrow array of the right length.
-
-    Raises:
-        TypeError: Arrow cannot make an array of it.
-        ValueError: it has another length.
-    """
-    try:
-        column = result if isinstance(result, pa.Array | pa.ChunkedArray) else pa.array(result)
-    except (pa.ArrowException, TypeError) as error:
-        raise TypeError(
-            f"a vectorized function returned a {type(result).__name__}, of which Arrow makes no array ({error}); "
-            "return an array of one value for each record"
-        ) from error
-    if len(column) != size:
-        raise ValueError(f"a vectorized function returned {len(column)} values for {size} records; return one for each")
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column

@@ -13,10 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as _compute
 
 from millpond.processors.runtime.batch import Batch
-from millpond.processors.runtime.columns import Array, Columns
+from millpond.processors.runtime.columns import Array, Columns, as_column
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.streams.table_join import StreamTableJoin
-from millpond.processors.streams.vectorized import as_column
 
 pc: Any = _compute
 

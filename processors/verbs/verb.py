@@ -1,8 +1,8 @@
 """``Verb``: a topology on packed rows, with how rows become its records, and its records rows.
 
-Rule of this module: no Python object is made of a column's value. Keys and values are bytes from the moment a row is
-read until the result's columns are made, and all times are integers in *microseconds* since 1970, which is what Spark's
-timestamps have: for a topology, times are just numbers.
+Rule of this module: no Python object is made of a column's value. Keys and values are bytes, or columns that stand for
+them, from the moment a row is read until the result's columns are made. All times are integers in *microseconds* since
+1970, which is what Spark's timestamps have: for a topology, times are just numbers.
 """
 
 from abc import ABC, abstractmethod

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millpond.errors import CorruptStoreError, UserFunctionError
+from millpond.errors import CorruptStoreError, TopologyError, UserFunctionError
 from millpond.processors import Batch, Consumed, Materialized, Produced, StreamsBuilder, Task, Topology
 from millpond.processors.options.on_error import OnError
 from millpond.processors.runtime.columns import Columns, joined
@@ -33,6 +33,7 @@ KEYS: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
     "int64": (pa.int32(), st.sampled_from([-(2**31), -1, 0, 7, None])),
     "msgpack": (pa.string(), st.sampled_from(["a", "b", None])),
 }
+SKIP = FailurePolicy(OnError.SKIP)
 VALUES = st.sampled_from([1, 2, None])
 
 
@@ -57,14 +58,16 @@ def as_columns(key_type: pa.DataType) -> Form:
     return made
 
 
-def results(topology: Topology, backend: str, chunks: list[list[Record]], form: Form) -> Iterator[list[Any]]:
+def results(
+    topology: Topology, backend: str, chunks: list[list[Record]], form: Form, policy: FailurePolicy | None = None
+) -> Iterator[list[Any]]:
     """What comes out of each micro-batch, and what is counted and stored at its end."""
     (part,) = topology.subtopologies
     with TemporaryDirectory() as directory, supplier(backend).open(Path(directory) / "store") as engine:
         for number in range(0, len(chunks), 2):
             transaction = Transaction(engine)
             stores = {name: spec.open(transaction) for name, spec in part.stores.items()}
-            task = Task(part, stores)
+            task = Task(part, stores, policy=policy)
             for chunk in chunks[number : number + 2]:
                 task.process("in", form(chunk))
             task.flush()
@@ -104,6 +107,49 @@ def test_a_count_of_columns_is_the_count_of_their_records(
         assert columns == list(results(built, backend, chunks, as_batch))
 
     check()
+
+
+def reduced(value_serde: str, reducer: Any, *, caching: bool, vectorized: bool) -> Topology:
+    builder = StreamsBuilder(key_serde="string", value_serde=value_serde)
+    kept = Materialized("reduced", caching=caching)
+    builder.stream("in").group_by_key().reduce(reducer, kept, vectorized=vectorized).to("out")
+    return builder.build()
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    st.lists(
+        st.lists(
+            st.tuples(st.sampled_from("ab"), st.sampled_from(["x", "y", "!", None]), st.integers(0, 9)), min_size=2
+        ),
+        min_size=1,
+        max_size=3,
+    ),
+    st.booleans(),
+)
+def test_a_reducer_of_columns_gives_what_one_of_single_records_gives(chunks: list[list[Record]], caching: bool) -> None:
+    def put_behind(texts: Any, more: Any) -> Any:
+        if "!" in more.to_pylist():
+            raise ZeroDivisionError("an exclamation")
+        return pc.binary_join_element_wise(texts, more, "")
+
+    def form(records: list[Record]) -> Columns:
+        keys, values, times = zip(*records, strict=True)
+        return Columns(pa.array(keys), pa.array(values, pa.string()), np.array(times))
+
+    def one_behind(text: str, more: str) -> str:
+        return put_behind(pa.array([text]), pa.array([more]))[0].as_py()  # type: ignore[no-any-return]
+
+    by_column = reduced("string", put_behind, caching=caching, vectorized=True)
+    by_record = reduced("string", one_behind, caching=caching, vectorized=False)
+    expected = list(results(by_record, "memory", chunks, as_batch, SKIP))
+    assert list(results(by_column, "memory", chunks, form, SKIP)) == expected
+    assert list(results(by_column, "memory", chunks, as_batch, SKIP)) == expected
+
+
+def test_a_reducer_of_columns_needs_values_that_have_columns() -> None:
+    with pytest.raises(TopologyError, match="the serde 'msgpack' have none; name the serde"):
+        reduced("msgpack", pc.add, caching=True, vectorized=True)
 
 
 @settings(deadline=None)

@@ -5,6 +5,7 @@ from functools import partial
 
 from millpond.errors import TopologyError
 from millpond.processors.aggregations.aggregate import Aggregation
+from millpond.processors.aggregations.column_reduce import ColumnReducer, reducing_columns
 from millpond.processors.aggregations.table_repartition import Selector, TableRepartition
 from millpond.processors.dsl.wiring.aggregations import (
     AnyWindows,
@@ -19,6 +20,7 @@ from millpond.processors.options.records import Grouped
 from millpond.processors.options.serdes import SerdeLike
 from millpond.processors.options.windows import EmitStrategy
 from millpond.stores.change import ChangeSerde, sends_separately
+from millpond.stores.column_serdes import column_serde
 from millpond.stores.serdes import serde
 
 
@@ -50,6 +52,21 @@ class StreamGrouping:
         """The node whose records have equal keys together; ``store`` may name the repartition topic."""
         name, grouped = self.grouped.name or store, self.grouped
         return self.graph.once(self, lambda: self.stream.together(name, grouped.key_serde, grouped.value_serde)).node
+
+    def reducing_columns(self, reducer: ColumnReducer) -> Aggregation:
+        """The reduction of whole columns of this stream's values.
+
+        Raises:
+            TopologyError: Arrow has no column for them.
+        """
+        named = self.value_serde or self.graph.value_serde
+        columns = None if named is None else column_serde(serde(named))
+        if columns is None:
+            raise TopologyError(
+                f"a vectorized reducer takes columns, but values of the serde {named!r} have none; name the serde "
+                "of the values (int64, float64, string or bytes), or leave vectorized out"
+            )
+        return reducing_columns(reducer, columns.type)
 
     def aggregate(
         self, aggregation: Aggregation, materialized: Materialized | None, value_serde: SerdeLike | None
