@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as _compute
 
+from millpond.stores.column_changes import get_column, put_column
 from millpond.stores.column_serdes import ColumnSerde, from_big_endian, to_big_endian
 from millpond.stores.keys import DATA, TERMINATOR, TIME_SIZE
 from millpond.stores.times import MIN_TIME
@@ -82,8 +83,7 @@ class WindowColumns:
         if not self._segments.holds_any(np.unique(starts).tolist()):
             nothing: Any = pa.nulls(len(keys), pa.int64())
             return nothing.cast(self._values.type), nothing
-        data = pa.array(self._segments.read(_rows(self._segments, keys, starts).to_pylist()), pa.binary())
-        return self._read(data)
+        return self._read(get_column(self._segments.transaction, _rows(self._segments, keys, starts)))
 
     def put(self, windows: Windows) -> None:
         """Set windows, no two of them the same, without those that have expired once all are put."""
@@ -91,7 +91,7 @@ class WindowColumns:
             to_big_endian(pa.array(windows.timestamps)), self._values.write(windows.values), b""
         )
         rows = _rows(self._segments, windows.keys, windows.starts)
-        self._segments.put(windows.starts.tolist(), zip(rows.to_pylist(), data.to_pylist(), strict=True))
+        _put(self._segments, rows, data, windows.starts)
 
     def between(self, earliest: int, latest: int) -> Windows:
         """The windows that start from ``earliest`` to ``latest``, both included, and have not expired.
@@ -122,10 +122,10 @@ class SessionColumns:
 
     def change(self, removed: Sessions, put: Sessions) -> None:
         """Remove some sessions and then put others, without those that have expired once all are put."""
-        data = [*[None] * len(removed.ends), *self._values.write(put.values).to_pylist()]
-        parts = [_rows(self._segments, some.keys, some.ends, some.starts).to_pylist() for some in (removed, put)]
-        ends = [*removed.ends.tolist(), *put.ends.tolist()]
-        self._segments.put(ends, zip([*parts[0], *parts[1]], data, strict=True))
+        rows = [_rows(self._segments, some.keys, some.ends, some.starts) for some in (removed, put)]
+        data = [pa.array([None] * len(removed.ends), pa.binary()), self._values.write(put.values)]
+        ends = np.concatenate([removed.ends, put.ends])
+        _put(self._segments, pa.concat_arrays(rows), pa.concat_arrays(data), ends)
 
     def ended_between(self, earliest: int, latest: int) -> Sessions:
         """The sessions that end from ``earliest`` to ``latest``, both included, and have not expired.
@@ -144,6 +144,25 @@ def _rows(segments: Segments, keys: Any, times: Times, *rest: Times) -> Any:
     prefixes = pc.binary_join_element_wise(DATA, _packed(distinct), b"").take(pa.array(places))
     escaped = pc.replace_substring(keys, pattern=_ZERO, replacement=_ESCAPED)
     return pc.binary_join_element_wise(prefixes, escaped, TERMINATOR, *map(_packed, (times, *rest)), b"")
+
+
+def _put(segments: Segments, rows: Any, data: Any, times: Times) -> None:
+    """Put rows, each of one of the times, without those that have expired by the last, and delete what that expires.
+
+    Args:
+        segments: those of the store.
+        rows: an Arrow array; a repeated one's last value counts.
+        data: their values; null deletes.
+        times: as many times.
+    """
+    expired = pa.array(segments.observe(int(times.max())), pa.binary())
+    kept = times > segments.horizon()
+    if not kept.all():
+        mask: Any = pa.array(kept)
+        rows, data, times = rows.filter(mask), data.filter(mask), times[kept]
+    segments.begin_writing((np.unique(times // segments.interval) * segments.interval).tolist())
+    nothing = pa.array([None] * len(expired), pa.binary())
+    put_column(segments.transaction, pa.concat_arrays([expired, rows]), pa.concat_arrays([nothing, data]))
 
 
 def _entries(segments: Segments, earliest: int, latest: int, times: int) -> tuple[Any, Sequence[Times], Any]:

@@ -52,6 +52,11 @@ class Segments:
         self._live = set(self._find())
 
     @property
+    def transaction(self) -> Transaction:
+        """Where the rows are read and written."""
+        return self._transaction
+
+    @property
     def retention(self) -> int:
         """How long rows stay, in milliseconds."""
         return self._retention
@@ -72,12 +77,23 @@ class Segments:
 
     def advance(self, time: int) -> bool:
         """Observe ``time``. Returns whether a row of that time is to be kept."""
+        expired = self.observe(time)
+        if expired:
+            self._transaction.put_many(dict.fromkeys(expired))
+        return time > self.horizon()
+
+    def observe(self, time: int) -> list[bytes]:
+        """Observe ``time``. Returns the rows of the segments that expire by it, which the caller deletes."""
         observed = self.observed.time
-        if observed is None or time > observed:
-            self.observed.time = time
-            self._remove_expired()
-            return True
-        return time > observed - self._retention
+        if observed is not None and time <= observed:
+            return []
+        self.observed.time = time
+        kept_from = self.start(max(self.horizon() + 1, MIN_TIME))
+        expired = [start for start in self._live if start < kept_from]
+        if not expired:
+            return []
+        self._live.difference_update(expired)
+        return [row for row, _ in self._transaction.scan(DATA, DATA + pack_time(kept_from))]
 
     def row(self, encoded_key: bytes, time: int) -> bytes:
         """The row of a terminated key and a time, without ``rest``."""
@@ -170,10 +186,6 @@ class Segments:
         earliest, latest = self._clamped(earliest, latest)
         return list(self._chained(earliest, latest, False, lambda segment: (segment, _above(segment))))
 
-    def read(self, rows: Sequence[bytes]) -> list[bytes | None]:
-        """The value of each row, None where there is none."""
-        return self._transaction.get_many(rows)
-
     def holds_any(self, times: Iterable[int]) -> bool:
         """Whether a segment of one of these times may have rows."""
         return not self._live.isdisjoint(map(self.start, times))
@@ -185,8 +197,7 @@ class Segments:
         if min(times) <= horizon:
             kept = [time > horizon for time in times]
             changes, times = compress(changes, kept), list(compress(times, kept))
-        pieces = {time // self._interval for time in times}
-        self.begin_writing(piece * self._interval for piece in pieces)
+        self.begin_writing(set(times))
         self._transaction.put_many(dict(changes))
 
     def check(self, row: bytes, rest: int) -> None:
@@ -219,13 +230,6 @@ class Segments:
         if len(ranges) == 1:
             return scan(*ranges[0], reverse=reverse)
         return _concatenated([scan(low, high, reverse=reverse) for low, high in ranges])
-
-    def _remove_expired(self) -> None:
-        kept_from = self.start(max(self.horizon() + 1, MIN_TIME))
-        expired = [start for start in self._live if start < kept_from]
-        if expired:
-            self._transaction.delete_range(DATA, DATA + pack_time(kept_from))
-            self._live.difference_update(expired)
 
     def _find(self) -> Iterator[int]:
         """The segments that have rows, found by jumping from one to the next."""
