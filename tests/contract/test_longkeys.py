@@ -15,6 +15,7 @@ from millpond.adapters.lmdb import LmdbSupplier
 from millpond.errors import InvalidKeyError
 from millpond.stores import backend as contract
 from millpond.stores.backend import BackendSupplier, Changes, Entries, SupportsCheckpoint
+from millpond.stores.entry_chunks import EntryChunks
 from millpond.stores.longkeys import LongKeys
 from millpond.stores.memory import MemoryBackend, MemorySupplier
 from millpond.stores.registry import open_backend
@@ -189,12 +190,14 @@ def test_checkpoint_is_offered_where_the_engine_has_it(lmdb: LongKeys, tmp_path:
         assert list(copy.scan()) == [(b"k" * 1000, b"long")]
 
 
-@given(st.dictionaries(st.binary(min_size=1, max_size=5), st.binary(max_size=3)), st.data())
-def test_load_packs_the_same_buckets_as_write(content: dict[bytes, bytes], data: st.DataObject) -> None:
+@given(st.dictionaries(st.binary(min_size=1, max_size=5), st.binary(max_size=3)), st.integers(1, 4), st.data())
+def test_load_packs_the_same_buckets_as_write(content: dict[bytes, bytes], step: int, data: st.DataObject) -> None:
     written, loaded = LongKeys(ShortKeys()), LongKeys(ShortKeys())
     for part in data.draw(st.permutations(list(content))):
         written.write({part: content[part]})
-    loaded.load(sorted(content.items()))
+    order = sorted(content)
+    chunks = [order[start : start + step] for start in range(0, len(order), step)]
+    loaded.load(EntryChunks((keys, [content[key] for key in keys]) for keys in chunks))
     assert list(loaded.engine.scan()) == list(written.engine.scan())
     assert list(loaded.scan()) == sorted(content.items())
 

@@ -1,6 +1,7 @@
 """Rows between the local format and the durable one, and the merging of runs."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -10,7 +11,9 @@ from hypothesis import strategies as st
 
 from millpond.errors import CorruptStoreError
 from millpond.stores.column_changes import ColumnChanges, parts
+from millpond.stores.durability.manifest import DurableFile, FileKind, Manifest
 from millpond.stores.durability.prefetch import prefetched
+from millpond.stores.durability.progress import Progress
 from millpond.stores.durability.rows import ROWS_PER_TABLE, local_columns, tables_of_changes, tables_of_entries
 from millpond.stores.durability.sorted_runs import Rows, merged_runs
 from millpond.stores.formats import FormatVersion
@@ -137,3 +140,15 @@ def test_one_step_ahead_can_be_left_early() -> None:
     items = prefetched(iter(range(100)))
     assert next(items) == 0
     del items
+
+
+def test_a_long_restore_tells_how_far_it_is(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    caplog.set_level("INFO")
+    file = DurableFile(FileKind.SNAPSHOT, 1, "c", 9, 100, 0)
+    parts: list[Rows] = [([b"a", b"b"], [b"1", None]), ([b"c"], [b"1"])]
+    progress = Progress("counts", replace(Manifest.empty("app", "0_0", ""), snapshot=file))
+    assert list(progress.watched(iter(parts[:1]))) == parts[:1]
+    assert caplog.messages == []
+    monkeypatch.setattr("millpond.stores.durability.progress.EVERY_SECONDS", 0.0)
+    assert list(progress.watched(iter(parts[1:]))) == parts[1:]
+    assert caplog.messages == ["restoring store 'counts': 3 of at most 9 rows read in 0 s"]
