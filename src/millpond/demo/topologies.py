@@ -1,4 +1,7 @@
-"""What the demo does with its streams, in the DSL. It knows nothing of Spark except its columns."""
+"""What the demo does with its streams, in the DSL. It knows nothing of Spark except its columns.
+
+Values are structs, and functions take the columns of many records at once, so nobody makes a Python object of a flight.
+"""
 
 from datetime import timedelta
 from typing import Any
