@@ -7,13 +7,13 @@ same key tell whether one came before another. So a part of the micro-batch is t
 no difference, gates restore the order. The answers are the same, record for record.
 
 What keys share is time: a store with a history forgets by it, and refuses what is late. Where that might make a
-difference, the order stays as it is.
+difference, fewer records are put in a new order together, so that they span less time than a history does.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,38 @@ _NEVER: Final = np.iinfo(np.int64).min
 
 SECTION: Final = 1 << 16
 """How many records are put in a new order at a time, so that not all results of a micro-batch are held back."""
+
+SHORTEST: Final = 32
+"""How few at least: in a shorter section, there would be nothing to gain."""
+
+
+class _Arrived(NamedTuple):
+    """Records in the order of processing.
+
+    Attributes:
+        inputs: which of them are of each topic.
+        ranks: the place of each one's topic in a wave.
+        times: their timestamps.
+        keys: a number for each that tells its key.
+    """
+
+    inputs: Mapping[str, Booleans]
+    ranks: Integers
+    times: Integers
+    keys: Integers
+
+    def section(self, start: int, stop: int) -> "_Arrived":
+        """The records between two positions."""
+        part = slice(start, stop)
+        inputs = {topic: records[part] for topic, records in self.inputs.items()}
+        return _Arrived(inputs, self.ranks[part], self.times[part], self.keys[part])
+
+    def of(self, topics: Sequence[str]) -> Booleans:
+        """Which of them are of these topics."""
+        found = np.zeros(len(self.times), np.bool_)
+        for topic in topics:
+            found |= self.inputs.get(topic, False)
+        return found
 
 
 @dataclass(frozen=True)
@@ -64,31 +96,28 @@ class _History:
     writers: Sequence[str]
     readers: Sequence[str]
 
-    def is_kept(self, records: Mapping[str, Booleans], times: Integers, start: int, order: Integers) -> bool:
+    def newest(self, arrived: _Arrived) -> Integers:
+        """The latest time that the store has been told of, after each of the records."""
+        told = np.where(arrived.of(self.writers), arrived.times, _NEVER)
+        observed = self.store.observed_stream_time
+        return np.maximum(np.maximum.accumulate(told), _NEVER if observed is None else observed)
+
+    def is_kept(self, section: _Arrived, newest: int, order: Integers) -> bool:
         """Whether nothing is refused or forgotten that would not have been in the order of positions.
 
         Args:
-            records: those of each topic, from the first position on.
-            times: their timestamps.
-            start: the position where the new order begins; those before it will have been processed.
-            order: the positions from there on, in the order in which they are taken.
+            section: the records that are put in a new order.
+            newest: the latest time that the store has been told of after them.
+            order: their positions in the section, in the order in which they are taken.
         """
-        writes, reads = (self._of(topics, records, len(times)) for topics in (self.writers, self.readers))
-        if not writes[start:].any():
+        writes, reads = section.of(self.writers), section.of(self.readers)
+        if not writes.any():
             return True
-        observed = self.store.observed_stream_time
-        newest = max(int(times[writes].max()), _NEVER if observed is None else observed)
-        if times[start:][reads[start:]].min(initial=newest) < newest - self.store.history_retention:
+        if section.times[reads].min(initial=newest) < newest - self.store.history_retention:
             return False
-        if times[start:][writes[start:]].min() >= newest - self.store.grace:
+        if section.times[writes].min() >= newest - self.store.grace:
             return True
         return bool((np.diff(order[writes[order]]) > 0).all())
-
-    def _of(self, topics: Sequence[str], records: Mapping[str, Booleans], count: int) -> Booleans:
-        found = np.zeros(count, np.bool_)
-        for topic in topics:
-            found |= records.get(topic, False)
-        return found
 
 
 @dataclass(frozen=True)
@@ -165,27 +194,36 @@ class LookupOrder:
         if np.count_nonzero(owners[1:] != owners[:-1]) <= len(topics):
             return None
         codes = keys() if self.plain_keys and self.meetings else np.zeros(len(owners), np.int64)
-        records = {topic: owners == place for place, topic in enumerate(topics)}
+        inputs = {topic: owners == place for place, topic in enumerate(topics)}
         ranks = np.array([self.ranks[topic] for topic in topics])[owners]
-        starts = range(0, len(owners), SECTION)
-        order = np.concatenate([self._section(records, ranks, times, codes, start) for start in starts])
+        order = np.concatenate(list(self._ordered(_Arrived(inputs, ranks, times, codes))))
         return None if (order[1:] > order[:-1]).all() else order
 
-    def _section(
-        self, records: Mapping[str, Booleans], ranks: Integers, times: Integers, keys: Integers, start: int
-    ) -> Integers:
-        """The order of the records that are put in a new order together, from a position on."""
-        part = slice(start, start + SECTION)
-        mine = {topic: records_of[part] for topic, records_of in records.items()}
-        ends = np.zeros(len(keys[part]), np.bool_)
+    def _ordered(self, arrived: _Arrived) -> Iterator[Integers]:
+        """The new order of all records, section by section."""
+        newest = [history.newest(arrived) for history in self.histories]
+        total = len(arrived.times)
+        sections = [(start, min(start + SECTION, total)) for start in range(0, total, SECTION)][::-1]
+        while sections:
+            start, stop = sections.pop()
+            section = arrived.section(start, stop)
+            order = self._waves(section)
+            told = zip(self.histories, newest, strict=True)
+            if all(history.is_kept(section, int(times[stop - 1]), order) for history, times in told):
+                yield order + start
+            elif stop - start < 2 * SHORTEST:
+                yield np.arange(start, stop)
+            else:
+                middle = (start + stop) // 2
+                sections += [(middle, stop), (start, middle)]
+
+    def _waves(self, section: _Arrived) -> Integers:
+        """The positions of records that are put in a new order together."""
+        ends = np.zeros(len(section.keys), np.bool_)
         for meeting in self.meetings:
-            if meeting.first in mine and meeting.second in mine:
-                ends |= meeting.ends(mine, keys[part], times[part])
-        order = wave_order(ends, keys[part], ranks[part]) + start
-        until = {topic: records_of[: part.stop] for topic, records_of in records.items()}
-        if all(history.is_kept(until, times[: part.stop], start, order) for history in self.histories):
-            return order
-        return np.arange(start, start + len(order))
+            if meeting.first in section.inputs and meeting.second in section.inputs:
+                ends |= meeting.ends(section.inputs, section.keys, section.times)
+        return wave_order(ends, section.keys, section.ranks)
 
 
 class _Input:

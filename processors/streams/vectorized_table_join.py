@@ -65,7 +65,7 @@ class VectorizedStreamTableJoin(StreamTableJoin):
         found = self._getter.get_columns(keys, times)
         if found is None:
             entries, missed = self._look_up(kept.to_batch())
-            return _values(entries), missed
+            return self._values(entries), missed
         missed = self._beyond_history(found, times)
         return (_spread(found, keyed) if len(keys) < len(kept) else found), missed
 
@@ -84,14 +84,14 @@ class VectorizedStreamTableJoin(StreamTableJoin):
             entries = [entry for entry in entries if entry is not None]
         results: list[Any] = []
         if len(kept):
-            joined = self._joiner(pa.array(kept.keys), pa.array(kept.values), _values(entries))
+            joined = self._joiner(pa.array(kept.keys), pa.array(kept.values), self._values(entries))
             results = as_column(joined, len(kept)).to_pylist()
         self._count_beyond_history(missed)
         self.context.forward(kept.with_values(results))
 
-
-def _values(entries: list[Any]) -> Array:
-    return pa.array([None if entry is None else entry.value for entry in entries])
+    def _values(self, entries: list[Any]) -> Array:
+        """The table's values, of their own type even where all of them are null."""
+        return pa.array([None if entry is None else entry.value for entry in entries], self._getter.value_type)
 
 
 def _spread(values: Array, present: Array) -> Array:

@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from millpond.errors import TopologyError
 from millpond.processors.runtime.columns import Array
 from millpond.processors.runtime.processor import ProcessorContext
 from millpond.processors.tables.table_columns import table_columns
 from millpond.processors.tables.table_store import TableStore
+from millpond.stores.column_serdes import column_serde
 from millpond.stores.typed.session import ReadOnlySessionStore
 from millpond.stores.typed.timestamped_keyvalue import ValueAndTimestamp
 from millpond.stores.typed.versioned import VersionedKeyValueStore
@@ -24,6 +26,9 @@ class ValueGetter(ABC):
 
     versioned: bool = False
     """Whether ``get_as_of`` works: the reads end in a versioned store."""
+
+    value_type: pa.DataType | None = None
+    """The type of the values as an Arrow array, where the store's serde has one."""
 
     @abstractmethod
     def get(self, key: Any) -> ValueAndTimestamp[Any] | None:
@@ -83,6 +88,8 @@ class StoreGetter(ValueGetter):
         self.versioned = self._table.versioned
         self.get = self._table.get  # type: ignore[method-assign]
         self._columns = table_columns(store)
+        values = column_serde(store.value_serde)
+        self.value_type = None if values is None else values.type
 
     def get(self, key: Any) -> ValueAndTimestamp[Any] | None:
         return self._table.get(key)

@@ -51,7 +51,7 @@ def test_every_flight_gets_the_weather_of_its_departure_however_late_it_comes(
 
 
 def test_a_flight_without_any_observation_is_kept_with_nulls() -> None:
-    flight = {"carrier": "UA", "origin": "EWR", "sched_dep_ms": 5}
+    flight = {"carrier": "UA", "flight": 1, "tailnum": None, "origin": "EWR", "dest": "IAH", "sched_dep_ms": 5}
     with TopologyDriver(topologies.flights_weather()) as driver:
         driver.pipe("flights", "EWR", flight, timestamp=5)
         (record,) = driver.read("flights_weather")

@@ -61,6 +61,24 @@ def job(spark: SparkSession, tmp_path: Path) -> Job:
     return Job(spark, tmp_path)
 
 
+def test_structs_are_taken_out_of_whole_rows_and_shown_as_structs(spark: SparkSession, tmp_path: Path) -> None:
+    """By a sink without a schema; a store's rows are shown by the same code."""
+    builder = StreamsBuilder()
+    visits = Consumed("string", "struct<page:string,millis:long>")
+    builder.stream("visits", visits).repartition().to("out")
+    ddl = "key string, page string, millis int, timestamp long"
+    rows = spark.createDataFrame([("a", "x", 7, 1), ("b", None, None, 2)], ddl)
+    streams = SparkStreams(builder.build(), application_id="visits", state_dir=str(tmp_path), backend="memory")
+    out = streams.transform({"visits": rows})
+    assert dict(out.dtypes)["value"] == "struct<page:string,millis:bigint>"
+    assert sorted((row.key, row.value.asDict()) for row in out.collect()) == [
+        ("a", {"page": "x", "millis": 7}),
+        ("b", {"page": None, "millis": None}),
+    ]
+    with pytest.raises(ConfigurationError, match="takes 'page' out of"):
+        streams.transform({"visits": rows.withColumn("page", rows.millis)})
+
+
 def test_values_whose_serde_spark_does_not_know_are_shown_as_json(job: Job) -> None:
     job.run(("a", 5, 1), ("a", 6, 2), ("b", 7, 3))
     rows = job.streams().read_store("sums", job.checkpoint)
