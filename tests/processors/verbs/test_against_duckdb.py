@@ -6,7 +6,6 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pytest
 
@@ -22,6 +21,7 @@ from millpond.processors.verbs.stream_join import stream_join
 from millpond.processors.verbs.table_join import table_join
 from millpond.processors.verbs.verb import MICROS, NullKeys, Verb
 from millpond.stores.serdes import Serde
+from tests.processors.verbs.duck import answered
 from tests.processors.verbs.running import Rows, an_aggregated_input, an_input, running
 
 HISTORIES = range(60)
@@ -59,10 +59,7 @@ def in_any_order(rows: Sequence[Any]) -> list[str]:
 
 
 def asked(query: str, **tables: Rows) -> list[tuple[Any, ...]]:
-    with duckdb.connect() as connection:
-        for name, rows in tables.items():
-            connection.register(name, pa.Table.from_pylist(list(rows), SCHEMAS[name]))
-        return connection.execute(query).fetchall()
+    return answered(query, **{name: pa.Table.from_pylist(list(rows), SCHEMAS[name]) for name, rows in tables.items()})
 
 
 CHANGES = pa.schema([("k", STRING), ("t", LONG_INT), ("v", LONG_INT), ("f", STRING), ("op", STRING)])

@@ -8,7 +8,6 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pytest
 
@@ -27,6 +26,7 @@ from millpond.processors.verbs.row_aggregate import RowAggregate
 from millpond.stores.rows.physical import to_physical
 from millpond.stores.serdes import BYTES
 from millpond.stores.typed.windowed import Windowed
+from tests.processors.verbs.duck import answered
 
 COLUMNS: dict[str, pa.DataType] = {
     "i": pa.int64(),
@@ -136,9 +136,7 @@ def driven(
 def asked(rows: pa.Table, table: str, by: str) -> dict[Any, dict[str, Any]]:
     """What DuckDB says, by key, or by key and whatever ``by`` adds to it."""
     columns = ", ".join(f"{sql} as {name}" for name, (_, sql) in CALLS.items())
-    with duckdb.connect() as connection:
-        connection.register("rows", rows)
-        answer = connection.execute(f"select {by}, {columns} from {table} group by all").fetchall()
+    answer = answered(f"select {by}, {columns} from {table} group by all", rows=rows)
     size = len(answer[0]) - len(CALLS)
     return {row[:size]: dict(zip(CALLS, row[size:], strict=True)) for row in answer}
 

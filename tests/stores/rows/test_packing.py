@@ -138,7 +138,7 @@ def test_a_damaged_row_is_refused_by_its_position(data: bytes, message: str) -> 
         CODEC.unpack([good[0], None, data, good[1], data])
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=150)
 @given(tables(), st.data())
 def test_truncated_and_flipped_bytes_are_refused_or_read_but_never_crash(
     made: tuple[Any, list[Any]], data: st.DataObject

@@ -58,7 +58,7 @@ def rank(value: Any, type_: Any) -> Any:
     return (1, value)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=150)
 @given(keys())
 def test_keys_compare_as_tuples_do(made: tuple[list[Any], list[list[Any]]]) -> None:
     types, rows = made
@@ -70,7 +70,7 @@ def test_keys_compare_as_tuples_do(made: tuple[list[Any], list[list[Any]]]) -> N
             assert (left == right) == (left_rank == right_rank)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=150)
 @given(keys())
 def test_keys_come_back(made: tuple[list[Any], list[list[Any]]]) -> None:
     types, rows = made
