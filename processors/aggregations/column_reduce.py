@@ -1,6 +1,6 @@
 """``ColumnReduce``: a reducer that takes whole columns, such as ``pyarrow.compute.add``.
 
-Rule of this module: the reducer is associative, so neighbours may be reduced before what comes before them, in a few
+Rule of this module: the reducer is associative, so neighbors may be reduced before what comes before them, in a few
 calls for all keys at once; their order is kept.
 """
 
