@@ -11,7 +11,7 @@ from millpond.stores.keys import latest_row, pack_time
 from millpond.stores.times import Instant, to_instant
 from millpond.stores.typed.read_only_versioned import ReadOnlyVersionedKeyValueStore, VersionedRecord
 from millpond.stores.typed.set_back import SetBack
-from millpond.stores.typed.store import K, V, WritableStore
+from millpond.stores.typed.store import K, V, WritableStore, column_of
 from millpond.stores.typed.version_history import VersionHistory
 from millpond.stores.typed.version_rows import LIVE, TOMBSTONE
 
@@ -76,9 +76,9 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V], WritableStore
         >>> store.put_many(["tea", "tea", "tea"], ["3.10", "2.90", None], [50, 45, 40])
         [-1, 50, -9223372036854775808]
         """
-        encode = self._encode_value
         rows = list(map(latest_row, self._keys_bytes(keys)))
-        versions = [TOMBSTONE if value is None else LIVE + encode(value) for value in values]
+        data = column_of(self._encode_values([value for value in values if value is not None]), values)
+        versions = [TOMBSTONE if one is None else LIVE + one for one in data]
         return self.put_rows(rows, versions, list(map(pack_time, timestamps)), timestamps)
 
     def put_rows(
