@@ -19,9 +19,11 @@ from millpond.adapters.spark.records import Source
 from millpond.adapters.spark.sink import SinkColumns
 from millpond.adapters.spark.unusable import SKIP_REASONS, TopicSource
 from millpond.adapters.spark.worker import StateSettings
+from millpond.processors.distribution.combining import of_input
 from millpond.processors.distribution.execution import Decoder
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.distribution.router import Route, Router
+from millpond.processors.options.on_error import OnError
 from millpond.processors.runtime.counters import CounterName
 
 
@@ -79,7 +81,11 @@ class Dataflow:
             assert isinstance(source, Source)
             send = ProcessAndSend(part, source, Router(plan, part, self._numbers), self.handling)
         else:
-            send = SendToTasks(source, Route(plan, source.topic, self._numbers), self.handling)
+            route = Route(plan, source.topic, self._numbers)
+            # Of partial aggregates, none could be left out because of a single row.
+            fails = self.handling.on_error is OnError.FAIL
+            combining = of_input(plan, source.topic, source.usable_decoder) if fails else None
+            send = SendToTasks(source, route, self.handling, combining)
         blobs = frame.mapInArrow(send, counting_ddl(EXCHANGE_DDL))
         level = min(map(plan.entry_level, plan.all_readers(source.topic)))
         return level, report_counts(blobs, f"{self.metrics}.{source.topic}", SKIP_REASONS)

@@ -18,6 +18,7 @@ from millpond.adapters.spark.records import Source
 from millpond.adapters.spark.sink import SinkColumns, SinkRows
 from millpond.adapters.spark.unusable import TopicSource
 from millpond.adapters.spark.worker import short_errors, tune_worker
+from millpond.processors.distribution.combining import Combining, Sent
 from millpond.processors.distribution.exchange import (
     EXCHANGE_SCHEMA,
     Blob,
@@ -34,11 +35,14 @@ _CHUNK_BYTES: Final = 8 << 20
 
 
 class SendToTasks:
-    """Sends the records of one source topic to the tasks that read it."""
+    """Sends the records of one source topic to the tasks that read it, combined if there is a ``combining``."""
 
-    def __init__(self, source: TopicSource, route: Route, handling: ErrorHandling) -> None:
+    def __init__(
+        self, source: TopicSource, route: Route, handling: ErrorHandling, combining: Combining | None = None
+    ) -> None:
         self._source = source
         self._route = route
+        self._combining = combining
         self._handling = handling
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -52,8 +56,10 @@ class SendToTasks:
         box = self._handling.box(f"{self._source.topic}-{split}")
         reader = self._source.reader(split, box.bury)
         for chunk in _chunks(batches):
-            records, keys = reader.rows(chunk)
-            yield from _blob_rows(self._route.send(records, keys, writer))
+            usable = reader.usable(chunk)
+            for sent, partial in [Sent(usable)] if self._combining is None else self._combining.split(usable):
+                records, keys = reader.packed(sent, partial=partial)
+                yield from _blob_rows(self._route.send(records, keys, writer, partial=partial))
         box.write()
         yield from _counted(EXCHANGE_SCHEMA, reader.skipped)
 

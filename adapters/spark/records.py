@@ -60,6 +60,11 @@ class Source:
         key_serde = self.key_serde if self.decode_key else None
         return Decoder(self.topic, key_serde, self.value_serde, self.key, self.value, REMEDY)
 
+    @property
+    def usable_decoder(self) -> Decoder:
+        """The same: what travels is what was read."""
+        return self.decoder
+
     def reader(self, split: int, bury: Bury | None = None) -> "RecordReader":
         """A reader for one split; ``bury`` takes the records that it leaves out, if they are to be kept."""
         return RecordReader(self, split, bury)
@@ -76,18 +81,20 @@ class RecordReader:
         self._source = source
         self._unusable = Unusable(source.topic, source.on_error, split, bury)
         self._judges = source.on_error is not OnError.FAIL
+        self._taken = 0
 
     @property
     def skipped(self) -> Counter[str]:
         return self._unusable.skipped
 
-    def rows(self, table: pa.Table) -> tuple[pa.Table, Any]:
-        """The usable records of the next rows, as they are, and the bytes of their keys: an array in that order.
+    def usable(self, table: pa.Table) -> pa.Table:
+        """The records of the next rows but for those that are unusable for another reason than the serde of their keys.
 
         Raises:
             RecordError: a record is unusable, and the policy is to fail.
         """
         source = self._source
+        self._unusable.seen += self._taken
         table = self._unusable.drop(
             table, positions(pc.is_null(table["key"])), CounterName.DROPPED_NULL_KEY, source.key
         )
@@ -96,9 +103,22 @@ class RecordReader:
             refused: list[int] = []
             deque(_attempt(source.value_serde.deserialize, table["value"].to_pylist(), refused), maxlen=0)
             table = self._unusable.drop(table, refused, CounterName.DROPPED_BAD_VALUE, source.value)
-        table, keys = self._key_bytes(table)
-        self._unusable.seen += table.num_rows
-        return table, keys
+        self._taken = table.num_rows
+        return table
+
+    def packed(self, table: pa.Table, *, partial: bool = False) -> tuple[pa.Table, Any]:
+        """Records, and the bytes of their keys: an array in the same order.
+
+        Args:
+            table: usable records, or partial aggregates of them.
+            partial: whether they are partial aggregates.
+
+        Raises:
+            RecordError: a record is unusable, and the policy is to fail.
+        """
+        packed, keys = self._key_bytes(table)
+        self._taken -= table.num_rows - packed.num_rows
+        return packed, keys
 
     def batches(self, table: pa.Table) -> Iterator[Records]:
         """The usable records of the next rows, decoded; here a record needs no key.

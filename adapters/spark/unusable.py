@@ -40,8 +40,11 @@ class SplitReader(Protocol):
     def skipped(self) -> Counter[str]:
         """How many records were left out so far, by reason."""
 
-    def rows(self, table: pa.Table) -> tuple[pa.Table, Any]:
-        """The usable records of the next rows, as they travel, and the bytes of their keys: an array in that order."""
+    def usable(self, table: pa.Table) -> pa.Table:
+        """The usable records of the next rows."""
+
+    def packed(self, table: pa.Table, *, partial: bool = False) -> tuple[pa.Table, Any]:
+        """Usable records, or partial aggregates of them, as they travel, and an array of the bytes of their keys."""
 
 
 class TopicSource(Protocol):
@@ -54,6 +57,10 @@ class TopicSource(Protocol):
     @property
     def decoder(self) -> Decoder:
         """How what travels becomes what processors see."""
+
+    @property
+    def usable_decoder(self) -> Decoder | None:
+        """How usable rows are read before they travel; None if that cannot fail."""
 
     def reader(self, split: int, bury: Bury | None = None) -> SplitReader:
         """A reader for one split; ``bury`` takes the records that it leaves out, if they are to be kept."""

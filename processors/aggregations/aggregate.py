@@ -16,12 +16,21 @@ from typing import Any
 
 import pyarrow as pa
 
-from millpond.processors.aggregations.column_fold import ColumnCount, ColumnFold, fold_columns
+from millpond.processors.aggregations.column_fold import (
+    ColumnCount,
+    ColumnFold,
+    ColumnMerge,
+    ColumnSum,
+    fold_columns,
+    merge_columns,
+)
+from millpond.processors.aggregations.counted import CountCombiner
 from millpond.processors.aggregations.fold import Fold, Update, copier, slotter
 from millpond.processors.runtime.batch import Batch, BatchBuilder
-from millpond.processors.runtime.columns import Columns
+from millpond.processors.runtime.columns import Columns, Records
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.failures import is_of_record
+from millpond.processors.runtime.partials import Combiner
 from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.tables.config import TableConfig
 from millpond.processors.tables.table_store import TableStore
@@ -29,7 +38,7 @@ from millpond.processors.tables.update_cache import UpdateForwarder
 from millpond.stores.change import Change
 from millpond.stores.column_serdes import column_serde
 from millpond.stores.serdes import PLAIN_KEYS, Serde
-from millpond.stores.specs import StoreSpec
+from millpond.stores.specs import StoreKind, StoreSpec
 from millpond.stores.typed.timestamped_columns import TimestampedColumns
 from millpond.stores.typed.timestamped_keyvalue import TimestampedKeyValueStore
 from millpond.stores.typed.versioned import NOT_PUT, VALID_TO_UNDEFINED
@@ -46,9 +55,12 @@ class Aggregation:
     Attributes:
         update: folds in one more value.
         initializer: makes the aggregate that a key's first value is folded into; by default None.
-        merger: ``merger(key, left, right)`` merges the aggregates of two sessions.
+        merger: ``merger(key, left, right)`` merges the aggregates of two sessions; if there is a ``combiner``, of
+            any two parts of the records.
         tally: ``tally(aggregate, n)`` folds in n values at once, if only their number matters.
         columns: does the same for whole columns, if that can be done.
+        combiner: makes partial aggregates of records that have not reached their task, if they may be combined there.
+        merge: ``merger`` for whole columns of partial aggregates, if that can be done.
     """
 
     update: Update
@@ -56,6 +68,8 @@ class Aggregation:
     merger: Update | None = None
     tally: Callable[[Any, int], Any] | None = None
     columns: ColumnFold | None = None
+    combiner: Combiner | None = None
+    merge: ColumnMerge | None = None
 
 
 @dataclass(frozen=True)
@@ -85,6 +99,8 @@ def counting() -> Aggregation:
         lambda key, left, right: left + right,
         tally=int.__add__,
         columns=ColumnCount(),
+        combiner=CountCombiner(),
+        merge=ColumnSum(),
     )
 
 
@@ -108,15 +124,17 @@ class Aggregate(Processor):
     """
 
     def __init__(self, setup: AggregateSetup) -> None:
+        aggregation = setup.aggregation
         self._config = setup.config
         self._spec = setup.spec
-        self._update = setup.aggregation.update
-        self._initializer = setup.aggregation.initializer
         self._caching = setup.caching
         self._copy = copier(setup.spec.value_serde)
         self._slots = slotter(setup.spec.key_serde)
-        self._column_fold = setup.aggregation.columns
-        self._folding = Fold(self._initializer, self._update, self._copy, setup.aggregation.tally)
+        self._column_fold = aggregation.columns
+        self._column_merge = aggregation.merge
+        self._combiner = aggregation.combiner
+        self._folding = Fold(aggregation.initializer, aggregation.update, self._copy, aggregation.tally)
+        self._merging = Fold(aggregation.initializer, aggregation.merger or aggregation.update, self._copy)
 
     def init(self, context: ProcessorContext) -> None:
         super().init(context)
@@ -130,7 +148,19 @@ class Aggregate(Processor):
         kept = without_nulls(self.context, batch)
         if not len(kept):
             return
-        self._updates.send(self._fold_all(kept))
+        self._updates.send(self._fold_all(kept, self._folding))
+
+    @property
+    def combiner(self) -> Combiner | None:
+        plain = self._spec.kind is StoreKind.TIMESTAMPED_KEY_VALUE and self._spec.key_serde in PLAIN_KEYS
+        return self._combiner if self._caching and plain else None
+
+    def process_partials(self, records: Records) -> None:
+        merge, store = self._column_merge, self._columns
+        if isinstance(records, Columns) and merge is not None and store is not None and store.takes(records.keys.type):
+            self._updates.send_columns(merge_columns(merge, store, records))
+        else:
+            self._updates.send(self._fold_all(records.to_batch(), self._merging))
 
     def process_columns(self, columns: Columns) -> None:
         fold, store = self._column_fold, self._columns
@@ -144,7 +174,7 @@ class Aggregate(Processor):
         try:
             updates = fold_columns(fold, store, kept, last_only=self._caching)
         except pa.ArrowInvalid:
-            self._updates.send(self._fold_all(kept.to_batch()))
+            self._updates.send(self._fold_all(kept.to_batch(), self._folding))
         else:
             self._updates.send_columns(updates)
 
@@ -160,21 +190,21 @@ class Aggregate(Processor):
     def flush(self) -> None:
         self._updates.flush()
 
-    def _fold_all(self, batch: Batch) -> Batch:
+    def _fold_all(self, batch: Batch, folding: Fold) -> Batch:
         if self._many is not None and len(batch) > 1:
             try:
-                return self._fold(batch, self._many)
+                return self._fold(batch, folding, self._many)
             except Exception as error:  # a user's code may raise anything
                 if not is_of_record(error):
                     raise
                 # Nothing was written; below, each record is folded into what the store gives anew.
-        return self._one_by_one(batch)
+        return self._one_by_one(batch, folding)
 
-    def _one_by_one(self, batch: Batch) -> Batch:
+    def _one_by_one(self, batch: Batch, folding: Fold) -> Batch:
         out = BatchBuilder(olds=self._config.send_olds)
         for key, value, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True):
             try:
-                self._fold_one(out, key, value, timestamp)
+                self._fold_one(out, folding, key, value, timestamp)
             except Exception as error:  # a user's code may raise anything
                 self._fold_halves(out, key, value, timestamp, error)
         return out.build()
@@ -186,27 +216,27 @@ class Aggregate(Processor):
             return
         for half in value.halves():
             try:
-                self._fold_one(out, key, half, timestamp)
+                self._fold_one(out, self._folding, key, half, timestamp)
             except Exception as again:  # a user's code may raise anything
                 self.context.leave_out(again, key, half, timestamp)
 
-    def _fold_one(self, out: BatchBuilder, key: Any, value: Any, timestamp: int) -> None:
+    def _fold_one(self, out: BatchBuilder, folding: Fold, key: Any, value: Any, timestamp: int) -> None:
         before = self._table.get(key)
         if before is None:
-            aggregate = self._initializer()
+            aggregate = folding.initializer()
             old = None if self._caching else self._copy(aggregate)
         else:
             aggregate = before.value
             timestamp = max(timestamp, before.timestamp)
             old = self._copy(aggregate) if self._config.send_olds else None
-        new = self._update(key, value, aggregate)
+        new = folding.update(key, value, aggregate)
         valid_to = self._table.put(key, new, timestamp)
         if valid_to == NOT_PUT:
             self.context.count(CounterName.DROPPED_EXPIRED)
         else:
             out.add(key, new, timestamp, old, valid_to == VALID_TO_UNDEFINED)
 
-    def _fold(self, batch: Batch, store: TimestampedKeyValueStore[Any, Any]) -> Batch:
+    def _fold(self, batch: Batch, folding: Fold, store: TimestampedKeyValueStore[Any, Any]) -> Batch:
         """As ``_one_by_one``, with one read and one write of the store for each key of the batch."""
         slots = self._slots(batch.keys)
         keys = dict(zip(slots, batch.keys, strict=True))
@@ -217,9 +247,9 @@ class Aggregate(Processor):
         if self._caching:
             if olds is not None:
                 olds.extend(None if state is None else self._copy(state.value) for state in before)
-            self._folding.silently(states, slots, batch.keys, batch.values, batch.timestamps)
+            folding.silently(states, slots, batch.keys, batch.values, batch.timestamps)
         else:
-            news, times = self._folding.updates(states, slots, batch.keys, batch.values, batch.timestamps, olds)
+            news, times = folding.updates(states, slots, batch.keys, batch.values, batch.timestamps, olds)
         values, timestamps = [state[0] for state in states.values()], [state[1] for state in states.values()]
         store.put_many(distinct, values, timestamps)
         return Batch(distinct, values, timestamps, olds) if self._caching else Batch(batch.keys, news, times, olds)

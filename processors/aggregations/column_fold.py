@@ -63,8 +63,8 @@ class Groups:
         return latest
 
 
-class ColumnFold(ABC):
-    """An aggregate of columns: what ``Aggregation.update`` does value by value.
+class ColumnMerge(ABC):
+    """What each key's aggregate becomes with all of a key's records, of which none counts for itself.
 
     Where it would not give the same, it raises ``pyarrow.ArrowInvalid``, and the records are folded as objects.
 
@@ -83,6 +83,10 @@ class ColumnFold(ABC):
             values: the records' values, an Arrow array without nulls.
             before: each key's aggregate until now, an Arrow array, null where there is none.
         """
+
+
+class ColumnFold(ColumnMerge):
+    """An aggregate of columns: what ``Aggregation.update`` does value by value."""
 
     @abstractmethod
     def running(self, groups: Groups, values: Any, before: Any) -> Any:
@@ -119,6 +123,17 @@ class ColumnCount(MergingFold):
         return pa.array(totals, mask=groups.sizes == 0)
 
 
+class ColumnSum(ColumnMerge):
+    """The sum of partial counts."""
+
+    result = pa.int64()
+
+    def totals(self, groups: Groups, values: Any, before: Any) -> Any:
+        counts = _from_zero(before).copy()
+        np.add.at(counts, groups.numbers, values.to_numpy())
+        return pa.array(counts)
+
+
 def _from_zero(counts: Any) -> _Integers:
     known: _Integers = counts.fill_null(0).to_numpy()
     return known
@@ -148,12 +163,7 @@ def fold_columns(fold: ColumnFold, store: TimestampedColumns, columns: Columns, 
         pyarrow.ArrowInvalid: values or aggregates cannot be folded as columns; nothing has been written.
     """
     groups = Groups(columns.keys)
-    # In the order of keys, an engine finds its way faster, and nobody has to sort the changes again.
-    order = pc.sort_indices(groups.keys)
-    places: Any = pa.array(inverse(order))
-    ordered = groups.keys.take(order)
-    before, since = (column.take(places) for column in store.get(ordered))
-    known = since.fill_null(np.iinfo(np.int64).min).to_numpy()
+    order, before, known = _known(store, groups)
     totals = fold.totals(groups, columns.values, before)
     latest = np.maximum(known, groups.latest(columns.timestamps))
     if last_only:
@@ -161,5 +171,26 @@ def fold_columns(fold: ColumnFold, store: TimestampedColumns, columns: Columns, 
     else:
         times = np.maximum(reached_by_key(columns.timestamps, groups.numbers), known[groups.numbers])
         updates = Columns(columns.keys, fold.running(groups, columns.values, before), times)
-    store.put(ordered, totals.take(order), pa.array(latest).take(order))
+    store.put(groups.keys.take(order), totals.take(order), pa.array(latest).take(order))
     return updates
+
+
+def merge_columns(merge: ColumnMerge, store: TimestampedColumns, partials: Columns) -> Columns:
+    """Merge partial aggregates into their keys' aggregates; returns each key's update."""
+    groups = Groups(partials.keys)
+    order, before, known = _known(store, groups)
+    totals = merge.totals(groups, partials.values, before)
+    latest = np.maximum(known, groups.latest(partials.timestamps))
+    store.put(groups.keys.take(order), totals.take(order), pa.array(latest).take(order))
+    return Columns(groups.keys, totals, latest)
+
+
+def _known(store: TimestampedColumns, groups: Groups) -> tuple[Any, Any, _Integers]:
+    """The order of the keys, and each key's aggregate and timestamp until now, null and the least where it has none.
+
+    In the order of keys, an engine finds its way faster, and nobody has to sort the changes again.
+    """
+    order = pc.sort_indices(groups.keys)
+    places: Any = pa.array(inverse(order))
+    before, since = (column.take(places) for column in store.get(groups.keys.take(order)))
+    return order, before, since.fill_null(np.iinfo(np.int64).min).to_numpy()

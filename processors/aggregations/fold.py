@@ -47,6 +47,9 @@ class Fold:
         update: folds in one more value; may change the aggregate that it is given.
         copy: copies a value; the copy shares nothing mutable with the original.
         tally: ``tally(aggregate, n)`` folds in n values at once, if only their number matters.
+
+    Attributes:
+        initializer, update: as given.
     """
 
     def __init__(
@@ -56,8 +59,8 @@ class Fold:
         copy: Callable[[Any], Any],
         tally: Callable[[Any, int], Any] | None = None,
     ) -> None:
-        self._initializer = initializer
-        self._update = update
+        self.initializer = initializer
+        self.update = update
         self._copy = copy
         self._tally = tally
 
@@ -71,7 +74,7 @@ class Fold:
         olds: list[Any] | None,
     ) -> tuple[list[Any], list[int]]:
         """Fold in all values; returns the aggregate and timestamp after each, and adds the one before to ``olds``."""
-        initializer, update, copy = self._initializer, self._update, self._copy
+        initializer, update, copy = self.initializer, self.update, self._copy
         news: list[Any] = []
         times: list[int] = []
         for slot, key, value, timestamp in zip(slots, keys, values, timestamps, strict=True):
@@ -102,7 +105,7 @@ class Fold:
         if self._tally is not None:
             self._tally_all(self._tally, states, slots, timestamps)
             return
-        initializer, update = self._initializer, self._update
+        initializer, update = self.initializer, self.update
         for slot, key, value, timestamp in zip(slots, keys, values, timestamps, strict=True):
             state = states[slot]
             if state is None or state[0] is None:
@@ -120,7 +123,7 @@ class Fold:
         for slot, more in Counter(slots).items():
             state, time = states[slot], times[slot]
             if state is None or state[0] is None:
-                states[slot] = (tally(self._initializer(), more), time)
+                states[slot] = (tally(self.initializer(), more), time)
             else:
                 aggregate, latest = state
                 states[slot] = (tally(aggregate, more), max(latest, time))

@@ -3,13 +3,14 @@
 Rule of this module: it moves columns and knows nothing of serdes or processors. The layout of a row in transit::
 
     task     int     the number of the task that the records are for
-    input    int     which of the sub-topology's source topics, by position, or COMPLETE
+    input    int     which of the sub-topology's source topics, by position, or COMPLETE, or as partials_of says
     split    int     the part of the input, or the task's partition, that sent it
     chunk    int     its place among the blobs of that split
     records  binary  an Arrow IPC stream of the columns key, value, timestamp (int64, milliseconds)
 
 So the order in which a split's records arrived survives a shuffle that keeps no order. A blob whose input is COMPLETE
-has no records (empty bytes): it tells the task that its inputs are complete.
+has no records (empty bytes): it tells the task that its inputs are complete. A blob may hold partial aggregates in
+place of the records of an input (``millpond.processors.runtime.partials``), which have no order.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -32,6 +33,16 @@ BLOB_BYTES: Final = 96 << 10
 
 COMPLETE: Final = -1
 """Takes the place of the input in a blob that tells that all inputs are complete."""
+
+
+def partials_of(input_: int) -> int:
+    """What takes the place of an input in a blob of partial aggregates of its records; also the way back.
+
+    >>> partials_of(0), partials_of(partials_of(3))
+    (-2, 3)
+    """
+    return COMPLETE - 1 - input_
+
 
 WINDOW_ROWS: Final = 1 << 18
 WINDOW_BYTES: Final = 32 << 20
@@ -149,7 +160,7 @@ def gather(
     placed = sorted(blobs, key=_position)
     queues: dict[tuple[int, int], list[pa.Table]] = {}
     for blob in placed:
-        if blob.input == COMPLETE:
+        if blob.input < 0:
             continue
         queues.setdefault((blob.input, blob.split), []).append(_records(blob))
     tables: dict[int, list[pa.Table]] = {}
@@ -165,6 +176,20 @@ def gather(
             yield from (Run(input_, window) for window in windows(table))
         return
     yield from _interleave(inputs, merge_order(list(map(_timestamps, queues.values()))), regroup)
+
+
+def gather_partials(blobs: Iterable[Blob]) -> Iterator[Run]:
+    """The partial aggregates of one task, in runs of a limited size.
+
+    Raises:
+        SerdeError: a blob is damaged.
+    """
+    tables: dict[int, list[pa.Table]] = {}
+    for blob in sorted(blobs, key=_position):
+        if blob.input < COMPLETE:
+            tables.setdefault(partials_of(blob.input), []).append(_records(blob))
+    for input_, parts in tables.items():
+        yield from (Run(input_, window) for window in windows(_joined(input_, parts)))
 
 
 def _records(blob: Blob) -> pa.Table:

@@ -5,14 +5,14 @@ afterward.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
 
 import pyarrow as pa
 
 from millpond.errors import RecordError, SerdeError
-from millpond.processors.distribution.exchange import WINDOW_ROWS, Blob, gather, is_complete
+from millpond.processors.distribution.exchange import WINDOW_ROWS, Blob, gather, gather_partials, is_complete
 from millpond.processors.options.records import Consumed
 from millpond.processors.runtime.batch import Batch
 from millpond.processors.runtime.columns import Columns, Records, joined
@@ -168,6 +168,10 @@ def run_blobs(
     topics = list(task.subtopology.sources)
     derived = [i for i, topic in enumerate(topics) if topic in task.subtopology.derived_topics]
     arrived = list(blobs)
+    for run in gather_partials(arrived):
+        topic = topics[run.input]
+        decoder = replace(decoders[topic], value_serde=task.partials_serde(topic))
+        task.process_partials(topic, decoder.decode(run.records))
     waiting = 0
     for run in gather(arrived, derived, _regrouped(task, topics)):
         topic = topics[run.input]

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.processors.distribution.exchange import Blob, BlobWriter
+from millpond.processors.distribution.combining import Combining, Sent, of_repartition_topic
+from millpond.processors.distribution.exchange import Blob, BlobWriter, partials_of
 from millpond.processors.distribution.execution import Outputs
 from millpond.processors.distribution.partitions import partitions_of
 from millpond.processors.distribution.plan import Plan
@@ -36,16 +37,18 @@ class Route:
             for task in _tasks(plan, part, numbers)
         ]
 
-    def send(self, records: pa.Table, keys: Any, writer: BlobWriter) -> Iterator[Blob]:
+    def send(self, records: pa.Table, keys: Any, writer: BlobWriter, *, partial: bool = False) -> Iterator[Blob]:
         """The records as blobs.
 
         Args:
             records: the columns key, value and timestamp.
             keys: their serialized keys, an Arrow array of binary in the same order.
             writer: numbers the blobs.
+            partial: whether they are partial aggregates.
         """
         if not self._copies:
-            yield from writer.scatter(records, partitions_of(keys, len(self._tasks)), self._tasks, self._input)
+            input_ = partials_of(self._input) if partial else self._input
+            yield from writer.scatter(records, partitions_of(keys, len(self._tasks)), self._tasks, input_)
         for task, input_ in self._copies:
             yield from writer.cut(records, task, input_)
 
@@ -59,16 +62,23 @@ class _Repartition(NamedTuple):
     key_serde: Serde[Any]
     value_serde: Serde[Any]
     route: Route
+    combining: Combining | None
 
-    def write(self, records: Records) -> tuple[pa.Table, Any]:
-        """The records as they travel, and the keys that decide their partitions; none counts as empty."""
+    def write(self, records: Records) -> pa.Table:
+        """The records as they travel."""
         written = self._written_columns(records) if isinstance(records, Columns) else None
         if written is None:
             batch = records.to_batch()
             written = _serialized(self.key_serde, batch.keys), _serialized(self.value_serde, batch.values)
         keys, values = written
-        table = pa.table({"key": keys, "value": values, "timestamp": pa.array(records.timestamps, pa.int64())})
-        return table, pc.fill_null(keys, b"") if keys.null_count else keys
+        return pa.table({"key": keys, "value": values, "timestamp": pa.array(records.timestamps, pa.int64())})
+
+    def send(self, table: pa.Table, writer: BlobWriter) -> Iterator[Blob]:
+        """Records that were written, as blobs; no key counts as an empty one."""
+        for records, partial in [Sent(table)] if self.combining is None else self.combining.split(table):
+            keys: Any = records["key"].combine_chunks()
+            known = pc.fill_null(keys, b"") if keys.null_count else keys
+            yield from self.route.send(records, known, writer, partial=partial)
 
     def _written_columns(self, columns: Columns) -> tuple[Any, Any] | None:
         """Keys and values as bytes; None if one of the two has to become objects first."""
@@ -92,6 +102,7 @@ class Router:
                 serde(node.produced.key_serde or BYTES),
                 serde(node.produced.value_serde or BYTES),
                 Route(plan, topic, numbers),
+                of_repartition_topic(plan, topic, node.produced),
             )
             for topic, node in part.sinks.items()
             if topic in plan.topology.internal_topics and topic in plan.readers
@@ -105,5 +116,4 @@ class Router:
         """
         for topic, repartition in self._topics.items():
             for part in outputs.parts(topic):
-                records, keys = outputs.task.written(topic, part, repartition.write)
-                yield from repartition.route.send(records, keys, writer)
+                yield from repartition.send(outputs.task.written(topic, part, repartition.write), writer)

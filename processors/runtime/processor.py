@@ -12,10 +12,11 @@ from typing import Any, ClassVar, Final, NoReturn, TypeVar
 
 from millpond.errors import TopologyError
 from millpond.processors.runtime.batch import Batch
-from millpond.processors.runtime.columns import Columns
+from millpond.processors.runtime.columns import Columns, Records
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.failures import FailurePolicy, Place, failure, is_of_record
 from millpond.processors.runtime.kept_time import KeptTime
+from millpond.processors.runtime.partials import Combiner
 from millpond.processors.runtime.punctuation import Punctuation, PunctuationType, Punctuator, Scheduler
 from millpond.stores.times import Duration, to_millis
 
@@ -338,6 +339,18 @@ class Processor(ABC):
         By default they become Python objects first. An override is for processors that need none.
         """
         self.process(columns.to_batch())
+
+    @property
+    def combiner(self) -> Combiner | None:
+        """What makes partial aggregates of its records before they reach it, if only the last updates are forwarded.
+
+        None, as by default, where it must have the records themselves.
+        """
+        return None
+
+    def process_partials(self, records: Records) -> None:
+        """Process partial aggregates, which its ``combiner`` has made; ``records`` are never empty."""
+        raise TopologyError(f"{type(self).__name__} takes no partial aggregates")
 
     def settle(self) -> None:
         """Process what was kept, if ``context.gathers``: nothing that comes before it is still on its way."""

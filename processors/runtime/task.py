@@ -19,6 +19,7 @@ from millpond.processors.runtime.stream_time_reset import StreamTimeReset
 from millpond.processors.runtime.subtopology import Subtopology
 from millpond.processors.runtime.time_order import Regroup
 from millpond.processors.runtime.written import written
+from millpond.stores.serdes import Serde
 
 _Written = TypeVar("_Written")
 
@@ -173,6 +174,19 @@ class Task:
             source.process_columns(records)
         else:
             source.process(records)
+
+    def partials_serde(self, topic: str) -> Serde[Any] | None:
+        """How partial aggregates of the records of a source topic travel."""
+        combiner = self._reader(topic).combiner
+        return None if combiner is None else combiner.value_serde
+
+    def process_partials(self, topic: str, records: Records) -> None:
+        """Process partial aggregates of records of a source topic, which the combiner of its only reader has made."""
+        self._reader(topic).process_partials(records)
+
+    def _reader(self, topic: str) -> Processor:
+        (reader,) = self.subtopology.sources[topic].children
+        return self._processors[reader]
 
     def _positioned(self, batch: Batch) -> Batch:
         """Stream records with their places, or as they are, or among all that have come since the task settled."""

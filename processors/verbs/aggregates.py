@@ -41,7 +41,8 @@ def sum(column: object) -> AggregateCall:
     """The sum of the values that are not null; null if there are none.
 
     Integers give int64, floats float64, decimal(p, s) gives decimal(min(38, p + 10), s), durations durations. A sum
-    that leaves its type is an error, as in Spark, even if later values would bring it back. A sum of floats is the
+    that leaves its type is an error, as in Spark, even if later values would bring it back; as there, values of one
+    micro-batch may be added to each other before they are added to those before them. A sum of floats is the
     exact sum, rounded once: it does not depend on the order of the rows, unless a partial sum exceeds the greatest
     float64 and so becomes infinite.
     """

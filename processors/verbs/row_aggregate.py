@@ -16,6 +16,7 @@ import pyarrow as pa
 from millpond.errors import ConfigurationError, RecordError, SerdeError
 from millpond.processors.aggregations.aggregate import Aggregation
 from millpond.processors.verbs.aggregates import AggregateCall
+from millpond.processors.verbs.combining import combiner_of_rows
 from millpond.processors.verbs.functions.binding import bind, state_name
 from millpond.processors.verbs.functions.function import AggregateFunction
 from millpond.processors.verbs.row_fold import RowFold, rows_type
@@ -154,6 +155,7 @@ class RowAggregate:
         name = f"aggregate-state-{STATE_VERSION}: {states}"
         self.state_serde: Serde[list[Any]] = StateSerde(name, len(calls), columns)
         self.input_serde: Serde[tuple[Any, ...]] = InputSerde(rows)
+        self._combiner = combiner_of_rows(calls, bound, self.state_serde)
         self._column_fold = None if columns is None else RowFold(self._functions, places, columns)
         self.schema = pa.schema(
             [pa.field(name, of.type, of.nullable) for name, of in zip(calls, self._functions, strict=True)]
@@ -162,7 +164,8 @@ class RowAggregate:
     @property
     def aggregation(self) -> Aggregation:
         """The aggregation of each key, or of each key and window."""
-        return Aggregation(self.aggregator, self.initializer, self.merger, columns=self._column_fold)
+        fold, combiner = self._column_fold, self._combiner
+        return Aggregation(self.aggregator, self.initializer, self.merger, columns=fold, combiner=combiner)
 
     def initializer(self) -> list[Any]:
         """The states before any row."""

@@ -9,8 +9,9 @@ import pytest
 pytest.importorskip("pyspark")
 
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
-from millpond.adapters.spark import SparkStreams
+from millpond.adapters.spark import Millpond, SparkStreams
 from millpond.processors import (
     EmitStrategy,
     KStream,
@@ -23,6 +24,7 @@ from millpond.processors import (
     TimeWindows,
     Topology,
 )
+from millpond.processors.verbs import aggregates
 from millpond.stores.typed.windowed import Windowed
 from tests.processors.driving import drive, random_records
 
@@ -84,3 +86,17 @@ def test_a_dataframe_gives_what_the_driver_gives(
         out = out.select("key", "value")
     expected = [_row(record.key, record.value) for record in drive(build, RECORDS)]
     assert sorted(map(tuple, out.collect()), key=repr) == sorted(expected, key=repr)
+
+
+def test_rows_that_are_combined_before_the_shuffle_are_all_counted(spark: SparkSession, tmp_path: Path) -> None:
+    rows = spark.range(3_000).coalesce(1).selectExpr("concat('k', id % 3) as key", "id as value", "id as timestamp")
+    where: dict[str, Any] = {"application_id": "combined", "partitions": 1, "backend": "memory"}
+    topology = _topology(lambda builder: builder.stream("in").group_by_key().count(Materialized(caching=True)))
+    streams = SparkStreams(topology, state_dir=str(tmp_path / "streams"), **where)
+    counts = streams.transform({"in": rows.selectExpr("key", "string(value) as value", "timestamp")})
+    assert sorted(map(tuple, counts.select("key", "value").collect())) == [("k0", 1000), ("k1", 1000), ("k2", 1000)]
+    pond = Millpond(state_dir=str(tmp_path / "pond"), **where)
+    calls = {"n": aggregates.count(), "most": aggregates.max("value")}
+    totals = pond.aggregate(rows, calls, by="key", time=F.expr("timestamp_millis(timestamp)"))
+    found = sorted(map(tuple, totals.select("key", "n", "most").collect()))
+    assert found == [("k0", 1000, 2997), ("k1", 1000, 2998), ("k2", 1000, 2999)]

@@ -15,6 +15,7 @@ from millpond.adapters.spark.unusable import REMEDY, Bury, Unusable
 from millpond.processors.distribution.execution import Decoder
 from millpond.processors.options.on_error import OnError
 from millpond.processors.runtime.counters import CounterName
+from millpond.processors.verbs.change_feed import changes_of
 from millpond.processors.verbs.verb import Input
 from millpond.stores.serdes import Serde
 
@@ -49,6 +50,11 @@ class RowSource:
         """How what travels becomes what processors see."""
         return Decoder(self.topic, None, self.value_serde, self.key, "value", REMEDY)
 
+    @property
+    def usable_decoder(self) -> None:
+        """None: usable rows are columns of Spark's."""
+        return None
+
     def reader(self, split: int, bury: Bury | None = None) -> "RowReader":
         """A reader for one split; ``bury`` takes the rows that it leaves out, if they are to be kept."""
         return RowReader(self, split, bury)
@@ -65,21 +71,29 @@ class RowReader:
     def skipped(self) -> Counter[str]:
         return self._unusable.skipped
 
-    def rows(self, table: pa.Table) -> tuple[pa.Table, Any]:
-        """The usable rows, packed, and the bytes of their keys: an array in that order.
+    def usable(self, table: pa.Table) -> pa.Table:
+        """The usable rows.
 
         Raises:
             RecordError: a row is unusable, and the policy is to fail.
         """
-        source, input_, given = self._source, self._source.input, table.num_rows
-        table = self._unusable.drop(table, input_.keyless(table), CounterName.DROPPED_NULL_KEY, source.key)
+        source, given = self._source, table.num_rows
+        table = self._unusable.drop(table, source.input.keyless(table), CounterName.DROPPED_NULL_KEY, source.key)
         table = self._unusable.timed(table, source.time, source.event_times)
-        table, changes = changing(table, self._unusable, source.op)
-        keys: Any = pa.array(input_.keys_of(table), pa.binary())
-        columns: list[Any] = [
-            keys,
-            input_.values_of(table, changes),
-            table["timestamp"].combine_chunks(),
-        ]
+        table, _ = changing(table, self._unusable, source.op)
         self._unusable.seen += given
+        return table
+
+    def packed(self, table: pa.Table, *, partial: bool = False) -> tuple[pa.Table, Any]:
+        """Rows, packed, and the bytes of their keys: an array in the same order.
+
+        Args:
+            table: usable rows, or partial aggregates of them, whose values are packed already.
+            partial: whether they are partial aggregates.
+        """
+        input_ = self._source.input
+        changes = changes_of(table["op"]) if "op" in table.column_names else None
+        keys: Any = pa.array(input_.keys_of(table), pa.binary())
+        values = table["value"] if partial else input_.values_of(table, changes)
+        columns: list[Any] = [keys, values, table["timestamp"].combine_chunks()]
         return pa.table(columns, names=["key", "value", "timestamp"]), keys

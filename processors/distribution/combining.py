@@ -1,0 +1,152 @@
+"""Whether the records of a topic may travel as partial aggregates, and which of them do.
+
+Rule of this module: what may be combined follows from the graph and from what processors say of themselves, exactly;
+what is combined follows from the records alone, so a batch that is run again is sent again in the same way.
+
+Records may be combined if one aggregate is all that becomes of them, and if nobody could tell: it forwards only the
+last update of each key, and what follows it has no state and leads to no other task. What then may differ is the order
+in which the updates of different keys leave the task, which is the order of nothing that they came from.
+
+Combining pays if it leaves few records. Of a sample, the share of the records whose key the sample has just once is
+about the share of the other records that have keys of their own (Good and Turing; it takes no assumption about how
+keys are spread), so at most that share is left.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as _compute
+
+from millpond.processors.distribution.execution import Decoder
+from millpond.processors.distribution.plan import Plan
+from millpond.processors.options.records import Produced
+from millpond.processors.runtime.columns import Columns
+from millpond.processors.runtime.nodes import Node, ProcessorNode, SinkNode
+from millpond.processors.runtime.partials import Combiner
+from millpond.stores.serdes import BYTES, FLOAT64, INT64, JSON, MSGPACK, STRING, serde
+
+pc: Any = _compute
+
+FEWEST: Final = 1_000
+"""Fewer records travel as they are: looking at them would take as long as sending them."""
+
+SAMPLED: Final = 8
+"""The sample is one record in so many."""
+
+_SOUND: Final = (BYTES, STRING, INT64, FLOAT64, JSON, MSGPACK)
+"""Serdes that read all that they write, as something else than None."""
+
+
+class Sent(NamedTuple):
+    """Some of the records of an input.
+
+    Attributes:
+        records: the records, or partial aggregates of them.
+        partial: whether they are partial aggregates.
+    """
+
+    records: pa.Table
+    partial: bool = False
+
+
+@dataclass(frozen=True)
+class Combining:
+    """Combines the records of one input. Travels to the workers.
+
+    Attributes:
+        combiner: makes partial aggregates.
+        decoder: how the records will be read; None if those that cannot be read are not among them.
+    """
+
+    combiner: Combiner
+    decoder: Decoder | None = None
+
+    def split(self, records: pa.Table) -> Iterator[Sent]:
+        """The records, combined as far as they can be and as it pays.
+
+        Args:
+            records: the columns key, value and timestamp.
+        """
+        if records.num_rows < FEWEST or not self._readable(records):
+            yield Sent(records)
+            return
+        whole, rest = _without_nulls(records)
+        partials = self._combined(whole)
+        if partials is None:
+            yield Sent(records)
+            return
+        yield Sent(partials, partial=True)
+        if rest.num_rows:
+            yield Sent(rest)
+
+    def _combined(self, records: pa.Table) -> pa.Table | None:
+        keys = self.combiner.keys(records)
+        return self.combiner.combine(records) if keys is not None and pays(keys, self.combiner.most_new) else None
+
+    def _readable(self, records: pa.Table) -> bool:
+        """Whether the task could read all records; if not, it has to say so."""
+        if self.decoder is None:
+            return True
+        keys, values = (records[name].combine_chunks() for name in ("key", "value"))
+        return self.decoder.decode_columns(Columns(keys, values, np.empty(0, np.int64))) is not None
+
+
+def _without_nulls(records: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """The records that have a key and a value, and the others."""
+    if not records["key"].null_count and not records["value"].null_count:
+        return records, records.slice(0, 0)
+    present = pc.and_(pc.is_valid(records["key"]), pc.is_valid(records["value"]))
+    return records.filter(present), records.filter(pc.invert(present))
+
+
+def pays(keys: pa.Table, most_new: float) -> bool:
+    """Whether few enough records with these keys would be left."""
+    places: Any = pa.array(np.arange(0, keys.num_rows, SAMPLED))
+    sample = keys.take(places)
+    counts: Any = sample.group_by(sample.column_names, use_threads=False).aggregate([([], "count_all")])["count_all"]
+    alone = np.count_nonzero(counts.to_numpy() == 1)
+    return bool(alone <= most_new * sample.num_rows)
+
+
+def combiner_of(plan: Plan, topic: str) -> Combiner | None:
+    """What makes partial aggregates of the records of a topic; None if they must travel as they are."""
+    part = plan.readers[topic]
+    if len(plan.all_readers(topic)) > 1 or len(part.sources) > 1:
+        return None
+    source = part.sources[topic]
+    readers = [part.nodes[child] for child in source.children]
+    rest = [node for node in part.nodes.values() if node is not source and node not in readers]
+    if len(readers) > 1 or source.broadcast or not all(_passes_on(node, plan.sink) for node in rest):
+        return None
+    (reader,) = readers
+    return reader.supplier().combiner if isinstance(reader, ProcessorNode) else None
+
+
+def of_repartition_topic(plan: Plan, topic: str, produced: Produced) -> Combining | None:
+    """How the records of a repartition topic are combined; None if they are not."""
+    combiner = combiner_of(plan, topic)
+    # What other serdes have written they may not be able to read, and then the task has to say so.
+    plain = all(serde(one or BYTES) in _SOUND for one in (produced.key_serde, produced.value_serde))
+    return Combining(combiner) if combiner is not None and plain else None
+
+
+def of_input(plan: Plan, topic: str, decoder: Decoder | None) -> Combining | None:
+    """How the records of a topic of the user's are combined; None if they are not.
+
+    Args:
+        plan: the plan.
+        topic: the topic.
+        decoder: how the records will be read; None if those that cannot be read are not among them.
+    """
+    combiner = combiner_of(plan, topic)
+    return None if combiner is None else Combining(combiner, decoder)
+
+
+def _passes_on(node: Node, sink: str) -> bool:
+    """Whether a node treats each update by itself."""
+    if isinstance(node, SinkNode):
+        return node.topic == sink
+    return isinstance(node, ProcessorNode) and not node.stores and node.supplier().by_key

@@ -1,0 +1,44 @@
+"""Partial aggregates: one record in place of many of the same key, made before they travel to the task of that key.
+
+Rule of this module: it says what those who make them and the processors that take them agree on. A processor that takes
+them ends with the stores, the results and the counts that the records themselves would have given.
+"""
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from millpond.stores.serdes import Serde
+
+
+class Combiner(ABC):
+    """Makes partial aggregates of records. Travels to the workers.
+
+    Attributes:
+        value_serde: how the partial aggregates travel.
+        most_new: combining pays if at most this share of a sample of one record in eight have a key of their own there.
+    """
+
+    value_serde: Serde[Any]
+    most_new: ClassVar[float] = 0.6
+
+    @abstractmethod
+    def keys(self, records: pa.Table) -> pa.Table | None:
+        """The columns of the key, such that records with equal entries have the same key; None if there are no such.
+
+        Args:
+            records: the columns key, value and timestamp (int64) of records, of which neither key nor value is null.
+        """
+
+    @abstractmethod
+    def combine(self, records: pa.Table) -> pa.Table | None:
+        """One partial aggregate for each group of records with equal entries in ``keys``, in any order.
+
+        Args:
+            records: records for which there are ``keys``.
+
+        Returns:
+            The columns key, value (the bytes of ``value_serde``) and timestamp, which is the greatest of the group.
+            None if the aggregate could then be another one than that of the records.
+        """
