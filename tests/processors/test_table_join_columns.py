@@ -107,7 +107,8 @@ def one_by_one(task: Task, blobs: list[exchange.Blob]) -> list[Any]:
 
 
 def blobs_of(part: Any, batch: MicroBatch, key_type: pa.DataType) -> list[exchange.Blob]:
-    places, blobs = list(part.sources), []
+    places = list(part.sources)
+    blobs = list[exchange.Blob]()
     for topic, records in zip(TOPICS, batch, strict=True):
         if records:
             keys, values, times = zip(*records, strict=True)
