@@ -33,7 +33,7 @@ class RowCombiner(Combiner):
         value_serde: of the states.
     """
 
-    # Merging states takes objects, folding rows does not: measured, it is even at forty rows a key.
+    # Merging states takes objects, folding rows does not: with five rows a key combining lost, with fifty it won.
     most_new: ClassVar[float] = 0.01
 
     functions: Sequence[tuple[str, int | None]]
