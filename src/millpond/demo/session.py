@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 OLDEST_JAVA = 17
 
 _SHORT_LIVED = "-XX:TieredStopAtLevel=1"
-"""The JVM's second compiler took a third of the processor time of a demo, which ends before that is won back."""
+"""The JVM's second compiler took a quarter of the processor time of a demo, which ends before that is won back."""
 
 _LOGGING = """\
 status = error

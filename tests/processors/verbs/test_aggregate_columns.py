@@ -23,7 +23,7 @@ from millpond.processors.verbs.verb import NullKeys, Verb
 from millpond.stores.registry import supplier
 from millpond.stores.rows.tuple_keys import KeyCodec
 from millpond.stores.transaction import Transaction
-from tests.processors.verbs.aggregating import ADDED, NESTED, VALUES
+from tests.processors.verbs.aggregating import ADDED, NESTED, VALUES, decimals
 
 PICKS = [pick("x", ignore_nulls=ignored) for pick in (f.first, f.last) for ignored in (False, True)]
 WIDE = pa.decimal128(38, 10)
@@ -34,6 +34,9 @@ CALLS: dict[pa.DataType, list[AggregateCall]] = {
 }
 for added in set(ADDED) - {WIDE}:
     CALLS[added] += [f.sum("x"), f.avg("x")]
+SMALL = {**VALUES, pa.decimal128(18, 4): decimals(18, 4, spare=2)}
+"""Values that columns take: a few dozen of them have a sum of 64 bits even if all were as great as the greatest."""
+
 KEYS = KeyCodec(pa.schema([("key", pa.int64())]))
 Rows = list[tuple[int, Any, int]]
 
@@ -90,7 +93,7 @@ def both_ways(calls: Sequence[AggregateCall], type_: pa.DataType, batches: Seque
 @given(st.data())
 def test_aggregates_of_columns_are_those_of_rows_to_the_byte_of_every_state(data: st.DataObject) -> None:
     type_ = data.draw(st.sampled_from(list(CALLS)))
-    row = st.tuples(st.integers(0, 2), st.none() | VALUES[type_], st.integers(0, 9))
+    row = st.tuples(st.integers(0, 2), st.none() | SMALL[type_], st.integers(0, 9))
     batches = data.draw(st.lists(st.lists(row, min_size=2, max_size=30), min_size=1, max_size=3))
     for (form, *of_rows), (other_form, *of_columns) in both_ways(CALLS[type_], type_, batches):
         assert (form, other_form) == (Batch, Columns)
