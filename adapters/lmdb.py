@@ -30,10 +30,10 @@ from millpond.errors import (
     StoreFullError,
 )
 from millpond.stores.backend import Backend, BackendSupplier, Changes, Entries
+from millpond.stores.columns.sorted_changes import SortedChanges
 from millpond.stores.engine import ClosedEngine, Cursor, Entry, ErrorTranslator, OpenCursors, nothing
 from millpond.stores.entry_chunks import Chunk, chunks_of
 from millpond.stores.options import check_least, parse_bool, parse_options, parse_size
-from millpond.stores.sorted_changes import SortedChanges
 
 _CORRUPT = ("CorruptedError", "PageNotFoundError", "InvalidError", "VersionMismatchError", "PanicError")
 _CORRUPT_ERRORS = tuple(

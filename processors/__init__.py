@@ -20,16 +20,16 @@ from millpond.processors.options.records import Consumed, Grouped, Produced, Rep
 from millpond.processors.options.suppressed import Suppressed
 from millpond.processors.options.windowed_serdes import SessionWindowedSerde, TimeWindowedSerde
 from millpond.processors.options.windows import EmitStrategy, SessionWindows, SlidingWindows, TimeWindows
-from millpond.processors.runtime.batch import Batch
+from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.driver import Record, TopologyDriver
 from millpond.processors.runtime.failures import DeadLetter
+from millpond.processors.runtime.order.time_order import merge
 from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.runtime.punctuation import Punctuation, PunctuationType
 from millpond.processors.runtime.record_processor import RecordProcessor
 from millpond.processors.runtime.subtopology import Subtopology
 from millpond.processors.runtime.task import Task
-from millpond.processors.runtime.time_order import merge
 from millpond.processors.runtime.topology import Topology
 
 __all__ = [

@@ -28,9 +28,9 @@ from millpond.stores.backend import (
     load,
     size_on_disk,
 )
+from millpond.stores.columns.sorted_changes import SortedChanges
 from millpond.stores.entry_chunks import Chunk, EntryChunks, chunks_of
 from millpond.stores.keys import after_prefix
-from millpond.stores.sorted_changes import SortedChanges
 
 _LENGTH = struct.Struct(">I")
 

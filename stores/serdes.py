@@ -15,8 +15,8 @@ from typing import Any, ClassVar, Final, Generic, TypeVar
 import msgpack
 
 from millpond.errors import ConfigurationError, SerdeError
+from millpond.stores.columns.struct_serde import StructLayout, struct_layout
 from millpond.stores.extension_types import UNREADABLE, UNWRITABLE, from_extension, to_extension
-from millpond.stores.struct_serde import StructLayout, struct_layout
 
 T = TypeVar("T")
 
@@ -223,7 +223,7 @@ class MsgpackSerde(_BuiltInSerde[Any]):
 
 
 class StructSerde(_BuiltInSerde[dict[str, Any]]):
-    """Dicts of the same typed entries every time, as rows of a fixed layout (``millpond.stores.struct_serde``).
+    """Dicts of the same typed entries every time, as rows of a fixed layout (``millpond.stores.columns.struct_serde``).
 
     Each entry is there, and may be None. Arrow has such values as structs, so a run of them need never become dicts.
 

@@ -17,7 +17,7 @@ from sortedcontainers import SortedList
 
 from millpond.stores.backend import Backend, Changes, Entries, get_many, last_finder
 from millpond.stores.closed import Closed
-from millpond.stores.sorted_changes import SortedChanges
+from millpond.stores.columns.sorted_changes import SortedChanges
 
 
 class Transaction:

@@ -20,7 +20,7 @@ from millpond.errors import ConfigurationError
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.options.records import Produced
 from millpond.processors.options.windowed_serdes import SessionWindowedSerde, TimeWindowedSerde
-from millpond.processors.runtime.batch import Batch
+from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.subtopology import Subtopology
 from millpond.stores.durability.inspection import read_rows
 from millpond.stores.durability.manifest import Manifest

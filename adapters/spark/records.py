@@ -20,11 +20,11 @@ from millpond.errors import SerdeError
 from millpond.processors.distribution.exchange import windows
 from millpond.processors.distribution.execution import Decoder
 from millpond.processors.options.on_error import OnError
-from millpond.processors.runtime.batch import Batch
-from millpond.processors.runtime.columns import Columns, Records
+from millpond.processors.runtime.batches.batch import Batch
+from millpond.processors.runtime.batches.columns import Columns, Records
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.verbs.change_feed import Change
-from millpond.stores.column_serdes import column_serde
+from millpond.stores.columns.column_serdes import column_serde
 from millpond.stores.serdes import BYTES, Serde
 
 

@@ -31,10 +31,10 @@ from millpond.processors.distribution.exchange import WINDOW_ROWS
 from millpond.processors.distribution.execution import Outputs
 from millpond.processors.options.records import Produced
 from millpond.processors.options.windowed_serdes import SessionWindowedSerde, TimeWindowedSerde
-from millpond.processors.runtime.batch import Batch
-from millpond.processors.runtime.columns import Columns, Records
-from millpond.processors.runtime.windowed_columns import WindowedArray
-from millpond.stores.column_serdes import column_serde
+from millpond.processors.runtime.batches.batch import Batch
+from millpond.processors.runtime.batches.columns import Columns, Records
+from millpond.processors.runtime.batches.windowed_columns import WindowedArray
+from millpond.stores.columns.column_serdes import column_serde
 from millpond.stores.serdes import Serde, StructSerde, serde
 from millpond.stores.typed.windowed import Windowed
 

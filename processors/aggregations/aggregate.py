@@ -26,17 +26,17 @@ from millpond.processors.aggregations.column_fold import (
 )
 from millpond.processors.aggregations.counted import CountCombiner
 from millpond.processors.aggregations.fold import Fold, Update, copier, slotter
-from millpond.processors.runtime.batch import Batch, BatchBuilder
-from millpond.processors.runtime.columns import Columns, Records
+from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
+from millpond.processors.runtime.batches.columns import Columns, Records
+from millpond.processors.runtime.batches.partials import Combiner
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.failures import is_of_record
-from millpond.processors.runtime.partials import Combiner
 from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.tables.config import TableConfig
 from millpond.processors.tables.table_store import TableStore
 from millpond.processors.tables.update_cache import UpdateForwarder
 from millpond.stores.change import Change
-from millpond.stores.column_serdes import column_serde
+from millpond.stores.columns.column_serdes import column_serde
 from millpond.stores.serdes import PLAIN_KEYS, Serde
 from millpond.stores.specs import StoreKind, StoreSpec
 from millpond.stores.typed.timestamped_columns import TimestampedColumns

@@ -12,8 +12,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as _compute
 
-from millpond.processors.runtime.columns import Columns
-from millpond.processors.runtime.time_order import reached_by_key
+from millpond.processors.runtime.batches.columns import Columns
+from millpond.processors.runtime.order.time_order import reached_by_key
 from millpond.stores.typed.timestamped_columns import TimestampedColumns
 
 pc: Any = _compute

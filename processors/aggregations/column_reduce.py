@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from millpond.processors.aggregations.aggregate import Aggregation, reducing
 from millpond.processors.aggregations.column_fold import ColumnFold, Groups
-from millpond.processors.runtime.columns import Array, as_column
+from millpond.processors.runtime.batches.columns import Array, as_column
 
 ColumnReducer = Callable[[Any, Any], Any]
 """``reducer(aggregates, values)`` of two Arrow arrays of one length returns as many results."""

@@ -4,8 +4,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from millpond.processors.runtime.partials import Combiner
-from millpond.stores.column_serdes import to_big_endian
+from millpond.processors.runtime.batches.partials import Combiner
+from millpond.stores.columns.column_serdes import to_big_endian
 from millpond.stores.serdes import INT64
 
 

@@ -19,9 +19,9 @@ from millpond.processors.aggregations.window_fold import WindowFold
 from millpond.processors.aggregations.windowed_processor import NEVER, Change, Closes, WindowedProcessor
 from millpond.processors.options.windowed_serdes import SessionWindowedSerde
 from millpond.processors.options.windows import EmitStrategy, SessionWindows
-from millpond.processors.runtime.batch import Batch, BatchBuilder
+from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
 from millpond.processors.runtime.counters import CounterName
-from millpond.stores.column_serdes import ColumnSerde
+from millpond.stores.columns.column_serdes import ColumnSerde
 from millpond.stores.typed.windowed import Windowed
 
 Span = tuple[int, int]

@@ -27,9 +27,9 @@ from millpond.processors.aggregations.window_fold import (
     taken,
 )
 from millpond.processors.options.windows import SessionWindows
-from millpond.processors.runtime.columns import Columns
-from millpond.processors.runtime.time_order import reached_by_key
-from millpond.stores.column_serdes import ColumnSerde
+from millpond.processors.runtime.batches.columns import Columns
+from millpond.processors.runtime.order.time_order import reached_by_key
+from millpond.stores.columns.column_serdes import ColumnSerde
 from millpond.stores.times import MIN_TIME
 from millpond.stores.typed.segment_columns import SessionColumns, Sessions
 from millpond.stores.typed.session import SessionStore

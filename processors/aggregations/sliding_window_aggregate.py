@@ -17,7 +17,7 @@ from millpond.processors.aggregations.closing import Closing, Window
 from millpond.processors.aggregations.windowed_processor import NEVER, Change, Closes, WindowedProcessor
 from millpond.processors.options.windowed_serdes import TimeWindowedSerde
 from millpond.processors.options.windows import EmitStrategy, SlidingWindows
-from millpond.processors.runtime.batch import Batch, BatchBuilder
+from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
 from millpond.processors.runtime.counters import CounterName
 from millpond.stores.typed.windowed import Windowed
 

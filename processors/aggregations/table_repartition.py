@@ -10,7 +10,7 @@ their keys are equal.
 from collections.abc import Callable
 from typing import Any
 
-from millpond.processors.runtime.batch import Batch, BatchBuilder
+from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.processor import Processor
 from millpond.stores.change import Change

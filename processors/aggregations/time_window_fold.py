@@ -23,8 +23,8 @@ from millpond.processors.aggregations.window_fold import (
     taken,
 )
 from millpond.processors.options.windows import TimeWindows
-from millpond.processors.runtime.columns import Columns
-from millpond.stores.column_serdes import ColumnSerde
+from millpond.processors.runtime.batches.columns import Columns
+from millpond.stores.columns.column_serdes import ColumnSerde
 from millpond.stores.times import MIN_TIME
 from millpond.stores.typed.segment_columns import WindowColumns, Windows
 from millpond.stores.typed.timestamped_window import TimestampedWindowStore

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as _compute
 
 from millpond.processors.aggregations.column_fold import inverse
-from millpond.processors.runtime.columns import Columns
-from millpond.processors.runtime.windowed_columns import windowed_keys
-from millpond.stores.column_serdes import ColumnSerde
+from millpond.processors.runtime.batches.columns import Columns
+from millpond.processors.runtime.batches.windowed_columns import windowed_keys
+from millpond.stores.columns.column_serdes import ColumnSerde
 
 pc: Any = _compute
 Integers = npt.NDArray[np.int64]

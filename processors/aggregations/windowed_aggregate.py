@@ -18,9 +18,9 @@ from millpond.processors.aggregations.window_fold import WindowFold
 from millpond.processors.aggregations.windowed_processor import Closes, WindowedProcessor
 from millpond.processors.options.windowed_serdes import TimeWindowedSerde
 from millpond.processors.options.windows import EmitStrategy, TimeWindows
-from millpond.processors.runtime.batch import Batch, BatchBuilder
+from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
 from millpond.processors.runtime.counters import CounterName
-from millpond.stores.column_serdes import ColumnSerde
+from millpond.stores.columns.column_serdes import ColumnSerde
 from millpond.stores.typed.windowed import Windowed
 
 Slot = tuple[Any, ...]

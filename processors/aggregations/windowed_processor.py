@@ -31,14 +31,14 @@ from millpond.processors.aggregations.completion import COMPLETION, Completion
 from millpond.processors.aggregations.fold import copier, slotter
 from millpond.processors.aggregations.window_fold import Standing, WindowFold
 from millpond.processors.options.windows import EmitStrategy
-from millpond.processors.runtime.batch import Batch, BatchBuilder
-from millpond.processors.runtime.columns import Columns
+from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
+from millpond.processors.runtime.batches.columns import Columns
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.kept_time import STREAM_TIME, KeptTime, stream_time_of
 from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.runtime.waiting_counts import WaitingCounts, waiting_of
 from millpond.processors.tables.update_cache import UpdateForwarder
-from millpond.stores.column_serdes import ColumnSerde, column_serde
+from millpond.stores.columns.column_serdes import ColumnSerde, column_serde
 from millpond.stores.layouts import Layout
 from millpond.stores.serdes import PLAIN_KEYS, Serde
 from millpond.stores.specs import StoreSpec

@@ -23,9 +23,9 @@ import pyarrow.compute as _compute
 from millpond.processors.distribution.execution import Decoder
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.options.records import Produced
-from millpond.processors.runtime.columns import Columns
+from millpond.processors.runtime.batches.columns import Columns
+from millpond.processors.runtime.batches.partials import Combiner
 from millpond.processors.runtime.nodes import Node, ProcessorNode, SinkNode
-from millpond.processors.runtime.partials import Combiner
 from millpond.stores.serdes import BYTES, FLOAT64, INT64, JSON, MSGPACK, STRING, serde
 
 pc: Any = _compute

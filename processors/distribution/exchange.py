@@ -10,7 +10,7 @@ Rule of this module: it moves columns and knows nothing of serdes or processors.
 
 So the order in which a split's records arrived survives a shuffle that keeps no order. A blob whose input is COMPLETE
 has no records (empty bytes): it tells the task that its inputs are complete. A blob may hold partial aggregates in
-place of the records of an input (``millpond.processors.runtime.partials``), which have no order.
+place of the records of an input (``millpond.processors.runtime.batches.partials``), which have no order.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -22,8 +22,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from millpond.errors import SerdeError
-from millpond.processors.runtime.columns import Columns, Records
-from millpond.processors.runtime.time_order import Regroup, merge_order, owners_of, reached_by_key, runs_of
+from millpond.processors.runtime.batches.columns import Columns, Records
+from millpond.processors.runtime.order.time_order import Regroup, merge_order, owners_of, reached_by_key, runs_of
 
 _COLUMNS: Final = ["key", "value", "timestamp"]
 _NUMBERS: Any = [(name, pa.int32()) for name in ("task", "input", "split", "chunk")]

@@ -14,11 +14,11 @@ import pyarrow as pa
 from millpond.errors import RecordError, SerdeError
 from millpond.processors.distribution.exchange import WINDOW_ROWS, Blob, gather, gather_partials, is_complete
 from millpond.processors.options.records import Consumed
-from millpond.processors.runtime.batch import Batch
-from millpond.processors.runtime.columns import Columns, Records, joined
+from millpond.processors.runtime.batches.batch import Batch
+from millpond.processors.runtime.batches.columns import Columns, Records, joined
+from millpond.processors.runtime.order.time_order import Regroup
 from millpond.processors.runtime.task import Task
-from millpond.processors.runtime.time_order import Regroup
-from millpond.stores.column_serdes import ColumnSerde, column_serde
+from millpond.stores.columns.column_serdes import ColumnSerde, column_serde
 from millpond.stores.serdes import BYTES, Serde, serde
 
 

@@ -15,9 +15,9 @@ from millpond.processors.distribution.exchange import Blob, BlobWriter, partials
 from millpond.processors.distribution.execution import Outputs
 from millpond.processors.distribution.partitions import partitions_of
 from millpond.processors.distribution.plan import Plan
-from millpond.processors.runtime.columns import Columns, Records
+from millpond.processors.runtime.batches.columns import Columns, Records
 from millpond.processors.runtime.subtopology import Subtopology
-from millpond.stores.column_serdes import column_serde
+from millpond.stores.columns.column_serdes import column_serde
 from millpond.stores.serdes import BYTES, Serde, serde
 
 TaskNumbers: TypeAlias = Mapping[tuple[int, int], int]

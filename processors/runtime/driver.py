@@ -13,12 +13,12 @@ from typing import Any, Final, NamedTuple, Self
 
 from millpond.errors import TopologyError
 from millpond.processors.options.on_error import OnError
-from millpond.processors.runtime.batch import Batch, concatenate
+from millpond.processors.runtime.batches.batch import Batch, concatenate
 from millpond.processors.runtime.failures import DeadLetter, FailurePolicy
+from millpond.processors.runtime.order.time_order import merge
 from millpond.processors.runtime.repartition_topic import Repartition
 from millpond.processors.runtime.stream_time_reset import StreamTimeReset
 from millpond.processors.runtime.task import Task
-from millpond.processors.runtime.time_order import merge
 from millpond.processors.runtime.topology import Topology
 from millpond.stores.backend import Backend, BackendSupplier
 from millpond.stores.place import StorePlace

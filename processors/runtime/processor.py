@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final, NoReturn, TypeVar
 
 from millpond.errors import TopologyError
-from millpond.processors.runtime.batch import Batch
-from millpond.processors.runtime.columns import Columns, Records
+from millpond.processors.runtime.batches.batch import Batch
+from millpond.processors.runtime.batches.columns import Columns, Records
+from millpond.processors.runtime.batches.partials import Combiner
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.failures import FailurePolicy, Place, failure, is_of_record
 from millpond.processors.runtime.kept_time import KeptTime
-from millpond.processors.runtime.partials import Combiner
 from millpond.processors.runtime.punctuation import Punctuation, PunctuationType, Punctuator, Scheduler
 from millpond.stores.times import Duration, to_millis
 
@@ -309,7 +309,7 @@ class Processor(ABC):
     """The stores that it only reads, each record's key for each record; true where it reads as of the timestamp.
 
     These five are set by the end of ``init``. Whoever runs a task may then take its inputs in longer runs
-    (``millpond.processors.runtime.lookup_order``).
+    (``millpond.processors.runtime.order.lookup_order``).
     """
 
     keeps_positions: ClassVar[bool] = False
@@ -320,7 +320,7 @@ class Processor(ABC):
     that came to others that use its stores; records of one position as they came.
 
     It does so if ``context.gathers``: where the graph does not allow it, everything is processed as it comes
-    (``millpond.processors.runtime.gathering``).
+    (``millpond.processors.runtime.order.gathering``).
     """
 
     context: ProcessorContext

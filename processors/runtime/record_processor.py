@@ -9,7 +9,7 @@ to be left out. What they had put into stores before they failed stays, as in Ka
 from abc import abstractmethod
 from typing import Any
 
-from millpond.processors.runtime.batch import Batch, BatchBuilder
+from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
 from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.runtime.punctuation import Punctuation, PunctuationType, Punctuator
 from millpond.stores.times import Duration

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple, Self
 
 from millpond.errors import TopologyError
 from millpond.processors.options.records import Consumed, Produced
-from millpond.processors.runtime.batch import Batch
-from millpond.processors.runtime.columns import Records
+from millpond.processors.runtime.batches.batch import Batch
+from millpond.processors.runtime.batches.columns import Records
 from millpond.stores.serdes import serde
 from millpond.stores.typed.store import column_of
 

@@ -5,19 +5,19 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from millpond.errors import TopologyError
-from millpond.processors.runtime.batch import Batch
-from millpond.processors.runtime.columns import Columns, Records
+from millpond.processors.runtime.batches.batch import Batch
+from millpond.processors.runtime.batches.columns import Columns, Records
 from millpond.processors.runtime.failures import FailurePolicy
-from millpond.processors.runtime.gate import Gate
-from millpond.processors.runtime.gathering import gathering_nodes
-from millpond.processors.runtime.keyed_region import Edge
-from millpond.processors.runtime.lookup_order import LookupOrder
 from millpond.processors.runtime.nodes import Node, ProcessorNode, SinkNode, SourceNode
+from millpond.processors.runtime.order.gate import Gate
+from millpond.processors.runtime.order.gathering import gathering_nodes
+from millpond.processors.runtime.order.keyed_region import Edge
+from millpond.processors.runtime.order.lookup_order import LookupOrder
+from millpond.processors.runtime.order.time_order import Regroup
 from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.runtime.punctuation import PunctuationType, Scheduler
 from millpond.processors.runtime.stream_time_reset import StreamTimeReset
 from millpond.processors.runtime.subtopology import Subtopology
-from millpond.processors.runtime.time_order import Regroup
 from millpond.processors.runtime.written import written
 from millpond.stores.serdes import Serde
 

@@ -6,8 +6,8 @@ Rule of this module: ``write`` changes nothing, so that it can be tried again fo
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
-from millpond.processors.runtime.batch import Batch, concatenate
-from millpond.processors.runtime.columns import Records
+from millpond.processors.runtime.batches.batch import Batch, concatenate
+from millpond.processors.runtime.batches.columns import Records
 from millpond.processors.runtime.failures import is_of_record
 from millpond.processors.runtime.processor import ProcessorContext
 from millpond.stores.change import Change

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from millpond.processors.options.join_windows import JoinWindows
-from millpond.processors.runtime.batch import Batch, BatchBuilder
+from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.stores.typed.window import WindowStore

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from millpond.processors.options.functions import positional_parameters
-from millpond.processors.runtime.batch import Batch
-from millpond.processors.runtime.columns import Columns
+from millpond.processors.runtime.batches.batch import Batch
+from millpond.processors.runtime.batches.columns import Columns
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.processor import Processor
 

@@ -5,7 +5,7 @@ first has the records of both joined in their order.
 """
 
 from millpond.processors.options.joins import Side
-from millpond.processors.runtime.batch import Batch, BatchBuilder
+from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
 from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.streams.window_join import StreamStreamJoinPlan, WindowJoin
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from millpond.processors.options.joins import JoinType, Side
-from millpond.processors.runtime.batch import Batch
+from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.tables.time_ordered_buffer import BufferSpec, TimeOrderedBuffer

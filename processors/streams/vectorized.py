@@ -14,8 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from millpond.processors.options.functions import positional_parameters
-from millpond.processors.runtime.batch import Batch
-from millpond.processors.runtime.columns import Array, Columns, as_column
+from millpond.processors.runtime.batches.batch import Batch
+from millpond.processors.runtime.batches.columns import Array, Columns, as_column
 from millpond.processors.runtime.processor import Processor
 
 

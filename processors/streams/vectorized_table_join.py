@@ -12,8 +12,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as _compute
 
-from millpond.processors.runtime.batch import Batch
-from millpond.processors.runtime.columns import Array, Columns, as_column
+from millpond.processors.runtime.batches.batch import Batch
+from millpond.processors.runtime.batches.columns import Array, Columns, as_column
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.streams.table_join import StreamTableJoin
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from millpond.processors.options.join_windows import JoinWindows
 from millpond.processors.options.joins import JoinType, Side
-from millpond.processors.runtime.batch import Batch, BatchBuilder, concatenate
+from millpond.processors.runtime.batches.batch import Batch, BatchBuilder, concatenate
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.processor import ProcessorContext
 from millpond.processors.streams.record_keys import EncodedKey, encoded_keys

@@ -11,7 +11,7 @@ from itertools import compress
 from typing import Any
 
 from millpond.processors.options.joins import JoinType, Side
-from millpond.processors.runtime.batch import Batch
+from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.tables.config import TableConfig

@@ -10,7 +10,7 @@ table's history, as far as both tables keep theirs.
 from typing import Any
 
 from millpond.processors.options.joins import JoinType, Side
-from millpond.processors.runtime.batch import Batch, BatchBuilder
+from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
 from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.tables.join import Joiner, JoinGetter
 from millpond.processors.tables.value_getters import ValueGetterFactory

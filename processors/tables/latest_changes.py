@@ -1,6 +1,6 @@
 """The updates of a table that change what it shows: not those that come too late to be their key's latest (KIP-914)."""
 
-from millpond.processors.runtime.batch import Batch
+from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.processor import Processor
 
 

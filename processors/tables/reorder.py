@@ -4,7 +4,7 @@ KIP-914 names this as its long-term vision: with it, operators below the table n
 their key's latest. A record that is later than that goes to the table at once, as it would without a grace period.
 """
 
-from millpond.processors.runtime.batch import Batch
+from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.tables.time_ordered_buffer import BufferSpec, TimeOrderedBuffer

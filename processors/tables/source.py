@@ -1,7 +1,7 @@
 """Where a table begins: each record of a topic becomes an update of its key."""
 
-from millpond.processors.runtime.batch import Batch
-from millpond.processors.runtime.columns import Columns
+from millpond.processors.runtime.batches.batch import Batch
+from millpond.processors.runtime.batches.columns import Columns
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.tables.config import TableConfig
 from millpond.processors.tables.writer import TableProcessor

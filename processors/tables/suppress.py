@@ -8,7 +8,7 @@ from typing import Any
 
 from millpond.errors import StoreFullError
 from millpond.processors.options.suppressed import Suppressed
-from millpond.processors.runtime.batch import Batch, BatchBuilder
+from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.tables.config import TableConfig

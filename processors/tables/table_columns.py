@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from millpond.processors.runtime.columns import Array
-from millpond.stores.column_serdes import ColumnSerde, column_serde
+from millpond.processors.runtime.batches.columns import Array
+from millpond.stores.columns.column_serdes import ColumnSerde, column_serde
 from millpond.stores.serdes import PLAIN_KEYS
 from millpond.stores.typed.timestamped_columns import TimestampedColumns
 from millpond.stores.typed.timestamped_keyvalue import TimestampedKeyValueStore

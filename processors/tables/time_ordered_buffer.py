@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from millpond.errors import CorruptStoreError, SerdeError, TopologyError
 from millpond.processors.options.serdes import SerdeLike
-from millpond.processors.runtime.batch import Batch, BatchBuilder
+from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
 from millpond.processors.runtime.kept_time import STREAM_TIME, KeptTime
 from millpond.processors.runtime.waiting_counts import WAITING, WaitingCounts
 from millpond.stores.keys import pack_time, terminated, unpack_time, unterminated

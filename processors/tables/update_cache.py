@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from millpond.processors.runtime.batch import Batch
-from millpond.processors.runtime.columns import Columns, Records, joined
+from millpond.processors.runtime.batches.batch import Batch
+from millpond.processors.runtime.batches.columns import Columns, Records, joined
 from millpond.processors.runtime.processor import ProcessorContext
 from millpond.stores.serdes import Serde
 

@@ -10,11 +10,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from millpond.errors import TopologyError
-from millpond.processors.runtime.columns import Array
+from millpond.processors.runtime.batches.columns import Array
 from millpond.processors.runtime.processor import ProcessorContext
 from millpond.processors.tables.table_columns import table_columns
 from millpond.processors.tables.table_store import TableStore
-from millpond.stores.column_serdes import column_serde
+from millpond.stores.columns.column_serdes import column_serde
 from millpond.stores.typed.session import ReadOnlySessionStore
 from millpond.stores.typed.timestamped_keyvalue import ValueAndTimestamp
 from millpond.stores.typed.versioned import VersionedKeyValueStore

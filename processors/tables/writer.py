@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from millpond.processors.runtime.batch import Batch, BatchBuilder
-from millpond.processors.runtime.columns import Columns
+from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
+from millpond.processors.runtime.batches.columns import Columns
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.tables.config import TableConfig

@@ -11,8 +11,8 @@ from millpond.processors.dsl.streams_and_tables import KGroupedStream, KTable
 from millpond.processors.options.materialized import Materialized
 from millpond.processors.options.records import Consumed
 from millpond.processors.options.windows import EmitStrategy, SessionWindows, SlidingWindows, TimeWindows
-from millpond.processors.runtime.batch import Batch
-from millpond.processors.runtime.columns import Columns
+from millpond.processors.runtime.batches.batch import Batch
+from millpond.processors.runtime.batches.columns import Columns
 from millpond.processors.verbs.parts import CHANGE_TIME, ChangeColumns, Keys, Times
 from millpond.processors.verbs.row_aggregate import RowAggregate
 from millpond.processors.verbs.row_fold import rows_type

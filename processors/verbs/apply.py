@@ -19,7 +19,7 @@ from typing import Any, Final
 from millpond.errors import ConfigurationError, RecordError
 from millpond.processors.dsl.builder import StreamsBuilder
 from millpond.processors.options.records import Consumed, Produced
-from millpond.processors.runtime.batch import Batch
+from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.kept_time import KeptTime
 from millpond.processors.runtime.processor import Processor, ProcessorContext

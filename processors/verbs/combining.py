@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final
 import pyarrow as pa
 import pyarrow.compute as _compute
 
-from millpond.processors.runtime.partials import Combiner
+from millpond.processors.runtime.batches.partials import Combiner
 from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.processors.verbs.verb import flattened
 from millpond.stores.rows.physical import to_physical

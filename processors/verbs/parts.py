@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as _compute
 
-from millpond.processors.runtime.batch import Batch
-from millpond.processors.runtime.columns import Columns
+from millpond.processors.runtime.batches.batch import Batch
+from millpond.processors.runtime.batches.columns import Columns
 from millpond.processors.verbs.foreign_keyed import without_foreign_key
 from millpond.processors.verbs.verb import Part, chosen, nullable
 from millpond.stores.rows.packing import RowCodec

@@ -20,7 +20,7 @@ from millpond.processors.verbs.combining import combiner_of_rows
 from millpond.processors.verbs.functions.binding import bind, state_name
 from millpond.processors.verbs.functions.function import AggregateFunction
 from millpond.processors.verbs.row_fold import RowFold, rows_type
-from millpond.stores.column_serdes import ColumnarSerde, ColumnSerde
+from millpond.stores.columns.column_serdes import ColumnarSerde, ColumnSerde
 from millpond.stores.rows.physical import from_physical, normalized
 from millpond.stores.rows.row_columns import RowColumnSerde
 from millpond.stores.serdes import Serde

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from millpond.errors import RecordError
-from millpond.processors.runtime.batch import BatchBuilder
+from millpond.processors.runtime.batches.batch import BatchBuilder
 from millpond.processors.runtime.processor import ProcessorContext
 from millpond.processors.verbs.key_timers import Due, KeyTimers, Timer, TimerClock
 from millpond.processors.verbs.keyed_processor import KeyContext, KeyedProcessor, TaskScope

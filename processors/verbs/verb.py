@@ -14,8 +14,8 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from millpond.processors.runtime.batch import Batch
-from millpond.processors.runtime.columns import Columns, Records
+from millpond.processors.runtime.batches.batch import Batch
+from millpond.processors.runtime.batches.columns import Columns, Records
 from millpond.processors.runtime.topology import Topology
 from millpond.processors.verbs.change_feed import Change
 from millpond.processors.verbs.foreign_keyed import with_foreign_keys

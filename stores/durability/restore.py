@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyarrow import compute
 
 from millpond.stores.backend import Backend, Changes, load
-from millpond.stores.column_changes import parts
+from millpond.stores.columns.column_changes import parts
 from millpond.stores.durability.files import read_tables
 from millpond.stores.durability.manifest import DurableFile, Manifest
 from millpond.stores.durability.position import encode_position

@@ -16,8 +16,8 @@ from pyarrow import compute
 
 from millpond.errors import CorruptStoreError
 from millpond.stores.backend import Backend
-from millpond.stores.column_changes import ColumnChanges
-from millpond.stores.column_serdes import from_big_endian, to_big_endian
+from millpond.stores.columns.column_changes import ColumnChanges
+from millpond.stores.columns.column_serdes import from_big_endian, to_big_endian
 from millpond.stores.formats import FormatVersion
 from millpond.stores.keys import BEYOND, COMMIT_ROW, DATA, TIME_SIZE
 from millpond.stores.typed.timestamped_keyvalue import UNKNOWN_TIMESTAMP

@@ -11,7 +11,7 @@ import msgpack
 import pyarrow as pa
 
 from millpond.errors import SerdeError
-from millpond.stores.column_serdes import Array, ColumnSerde
+from millpond.stores.columns.column_serdes import Array, ColumnSerde
 from millpond.stores.rows.physical import from_physical, to_physical
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from hypothesis.stateful import (
 )
 
 from millpond.stores.backend import Backend, Changes, Entries, delete_range, get_many, last_finder
-from millpond.stores.column_changes import ColumnChanges, get_column, put_column
+from millpond.stores.columns.column_changes import ColumnChanges, get_column, put_column
 from millpond.stores.testing.oracle import Entry, Oracle
 from millpond.stores.testing.suite import Suite
 from millpond.stores.transaction import Transaction

@@ -13,8 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as _compute
 
-from millpond.stores.column_changes import get_column, put_column
-from millpond.stores.column_serdes import ColumnSerde, from_big_endian, to_big_endian
+from millpond.stores.columns.column_changes import get_column, put_column
+from millpond.stores.columns.column_serdes import ColumnSerde, from_big_endian, to_big_endian
 from millpond.stores.keys import DATA, TERMINATOR, TIME_SIZE
 from millpond.stores.times import MIN_TIME
 from millpond.stores.typed.segments import Segments

@@ -8,8 +8,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as _compute
 
-from millpond.stores.column_changes import get_column, put_column
-from millpond.stores.column_serdes import ColumnSerde, from_big_endian, to_big_endian
+from millpond.stores.columns.column_changes import get_column, put_column
+from millpond.stores.columns.column_serdes import ColumnSerde, from_big_endian, to_big_endian
 from millpond.stores.keys import DATA
 from millpond.stores.typed.timestamped_keyvalue import TIMESTAMP_SIZE, TimestampedKeyValueStore
 

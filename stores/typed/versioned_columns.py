@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as _compute
 
-from millpond.stores.column_serdes import ColumnSerde, from_big_endian, to_big_endian
+from millpond.stores.columns.column_serdes import ColumnSerde, from_big_endian, to_big_endian
 from millpond.stores.keys import DATA, LATEST_END, TIME_SIZE
 from millpond.stores.times import MIN_TIME
 from millpond.stores.typed.version_rows import ALONE, HEAD_SIZE, LIVE, TOMBSTONE, Entry

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from millpond.errors import StoreClosedError
-from millpond.stores.column_changes import ColumnChanges, get_column, put_column
+from millpond.stores.columns.column_changes import ColumnChanges, get_column, put_column
 from millpond.stores.memory import MemoryBackend
 from millpond.stores.testing import Fault, FaultPlan, FaultyBackend, InjectedFault, Step
 from millpond.stores.transaction import Transaction

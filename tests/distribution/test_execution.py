@@ -30,9 +30,9 @@ from millpond.processors.distribution.execution import Decoder, Outputs, run_blo
 from millpond.processors.distribution.partitions import partition_of
 from millpond.processors.distribution.plan import Plan, make_plan
 from millpond.processors.distribution.router import Route, Router, TaskNumbers
-from millpond.processors.runtime import lookup_order
-from millpond.processors.runtime.columns import Columns
-from millpond.processors.runtime.time_order import merge
+from millpond.processors.runtime.batches.columns import Columns
+from millpond.processors.runtime.order import lookup_order
+from millpond.processors.runtime.order.time_order import merge
 from millpond.stores.memory import MemoryBackend
 from millpond.stores.serdes import INT64, MSGPACK, STRING
 from millpond.stores.transaction import Transaction

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millpond.errors import CorruptStoreError
-from millpond.stores.column_changes import ColumnChanges, parts
+from millpond.stores.columns.column_changes import ColumnChanges, parts
 from millpond.stores.durability.manifest import DurableFile, FileKind, Manifest
 from millpond.stores.durability.prefetch import prefetched
 from millpond.stores.durability.progress import Progress

@@ -13,7 +13,7 @@ from millpond.processors.aggregations.closing import Window
 from millpond.processors.aggregations.completion import Completion
 from millpond.processors.distribution.exchange import COMPLETE, Blob, gather, to_ipc
 from millpond.processors.options.joins import Side
-from millpond.processors.runtime.batch import Batch
+from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.kept_time import KeptTime
 from millpond.processors.streams.unpaired_records import WaitingRecords, unpaired_records_spec
 from millpond.processors.tables.foreign_key_messages import (

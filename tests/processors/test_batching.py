@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from millpond.errors import TopologyError
 from millpond.processors import Batch, StreamsBuilder, Topology, TopologyDriver
-from millpond.processors.runtime.time_order import merge
+from millpond.processors.runtime.order.time_order import merge
 from tests.processors.random_topologies import (
     NO_REPARTITION,
     OPERATORS,

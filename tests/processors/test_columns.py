@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from millpond.errors import CorruptStoreError, TopologyError, UserFunctionError
 from millpond.processors import Batch, Consumed, Materialized, Produced, StreamsBuilder, Task, Topology
 from millpond.processors.options.on_error import OnError
-from millpond.processors.runtime.columns import Columns, joined
+from millpond.processors.runtime.batches.columns import Columns, joined
 from millpond.processors.runtime.failures import FailurePolicy
-from millpond.stores.column_serdes import column_serde
+from millpond.stores.columns.column_serdes import column_serde
 from millpond.stores.registry import supplier
 from millpond.stores.serdes import INT64, STRING
 from millpond.stores.transaction import Transaction

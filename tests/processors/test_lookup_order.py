@@ -22,9 +22,9 @@ from millpond.processors import (
     Topology,
     TopologyDriver,
 )
-from millpond.processors.runtime.batch import Batch
+from millpond.processors.runtime.batches.batch import Batch
+from millpond.processors.runtime.order.time_order import merge
 from millpond.processors.runtime.task import Task
-from millpond.processors.runtime.time_order import merge
 from millpond.stores.memory import MemoryBackend
 from millpond.stores.serdes import MSGPACK
 from millpond.stores.transaction import Transaction

@@ -5,8 +5,8 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millpond.processors.runtime.batch import Batch
-from millpond.processors.runtime.time_order import merge
+from millpond.processors.runtime.batches.batch import Batch
+from millpond.processors.runtime.order.time_order import merge
 
 Taken = list[tuple[str, int, int]]
 

@@ -23,10 +23,10 @@ from millpond.processors import (
     Topology,
     TopologyDriver,
 )
-from millpond.processors.runtime.gathering import gathering_nodes
 from millpond.processors.runtime.nodes import ProcessorNode
+from millpond.processors.runtime.order.gathering import gathering_nodes
+from millpond.processors.runtime.order.time_order import merge
 from millpond.processors.runtime.task import Task
-from millpond.processors.runtime.time_order import merge
 from millpond.stores.memory import MemoryBackend
 from millpond.stores.serdes import Serde
 from millpond.stores.transaction import Transaction

@@ -29,7 +29,7 @@ from millpond.processors.distribution import exchange
 from millpond.processors.distribution.exchange import BlobWriter, gather
 from millpond.processors.distribution.execution import Decoder, run_blobs
 from millpond.processors.options.on_error import OnError
-from millpond.processors.runtime.columns import Columns
+from millpond.processors.runtime.batches.columns import Columns
 from millpond.processors.runtime.failures import FailurePolicy
 from millpond.stores.registry import supplier
 from millpond.stores.serdes import INT64, STRING

@@ -29,7 +29,7 @@ from millpond.processors import (
     TimeWindows,
     TopologyDriver,
 )
-from millpond.processors.runtime.batch import Batch
+from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.driver import Record
 from millpond.processors.runtime.failures import DeadLetter
 from millpond.stores.serdes import INT64, MSGPACK, Serde

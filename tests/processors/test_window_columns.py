@@ -20,7 +20,7 @@ from millpond.processors import (
     TimeWindows,
     Topology,
 )
-from millpond.processors.runtime.columns import Columns
+from millpond.processors.runtime.batches.columns import Columns
 from millpond.stores.memory import MemoryBackend
 from millpond.stores.registry import supplier
 from millpond.stores.transaction import Transaction

@@ -23,7 +23,7 @@ from millpond.processors import (
     TimeWindows,
     TopologyDriver,
 )
-from millpond.processors.runtime.batch import Batch
+from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.task import Task
 from millpond.stores.backend import Entries
 from millpond.stores.memory import MemoryBackend

@@ -21,7 +21,7 @@ from millpond.errors import RecordError, TopologyError, UserFunctionError
 from millpond.processors import Produced, StreamsBuilder
 from millpond.processors.distribution.execution import Outputs
 from millpond.processors.options.on_error import OnError
-from millpond.processors.runtime.batch import Batch
+from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.failures import DeadLetter, FailurePolicy
 from millpond.processors.runtime.task import Task
 from millpond.stores.typed.windowed import Windowed

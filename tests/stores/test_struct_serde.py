@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millpond.errors import ConfigurationError, SerdeError
-from millpond.stores.column_serdes import column_serde
+from millpond.stores.columns.column_serdes import column_serde
 from millpond.stores.serdes import StructSerde, serde
 
 ENTRIES: dict[str, st.SearchStrategy[Any]] = {

@@ -18,8 +18,8 @@ from millpond.adapters.spark.maps import with_pairs
 from millpond.adapters.spark.sink import arrow_schema, optional_columns, parsed
 from millpond.adapters.spark.verbs.arrays import in_type
 from millpond.processors.distribution.exchange import BLOB_BYTES, to_ipc
-from millpond.processors.runtime.batch import Batch
-from millpond.processors.runtime.columns import Records
+from millpond.processors.runtime.batches.batch import Batch
+from millpond.processors.runtime.batches.columns import Records
 from millpond.processors.verbs.verb import Part
 
 _BLOBS: Final = pa.schema([("rows", pa.binary())])

@@ -20,7 +20,7 @@ from millpond.processors.options.records import Grouped
 from millpond.processors.options.serdes import SerdeLike
 from millpond.processors.options.windows import EmitStrategy
 from millpond.stores.change import ChangeSerde, sends_separately
-from millpond.stores.column_serdes import column_serde
+from millpond.stores.columns.column_serdes import column_serde
 from millpond.stores.serdes import serde
 
 

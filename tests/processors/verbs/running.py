@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from millpond.processors.runtime.batch import Batch
+from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.driver import TopologyDriver
 from millpond.processors.verbs.aggregate import AggregatedRows
 from millpond.processors.verbs.change_feed import changes_of

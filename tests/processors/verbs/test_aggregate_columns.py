@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from millpond.errors import MillpondError
 from millpond.processors.distribution.execution import Decoder
-from millpond.processors.runtime.batch import Batch
-from millpond.processors.runtime.columns import Columns
+from millpond.processors.runtime.batches.batch import Batch
+from millpond.processors.runtime.batches.columns import Columns
 from millpond.processors.runtime.task import Task
 from millpond.processors.verbs import aggregates as f
 from millpond.processors.verbs.aggregate import AggregatedRows, aggregate

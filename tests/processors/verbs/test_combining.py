@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from millpond.processors import Batch, Task
 from millpond.processors.distribution.execution import Decoder
-from millpond.processors.runtime.columns import Columns
-from millpond.processors.runtime.partials import Combiner
+from millpond.processors.runtime.batches.columns import Columns
+from millpond.processors.runtime.batches.partials import Combiner
 from millpond.processors.verbs import aggregates as f
 from millpond.processors.verbs.aggregate import AggregatedRows, aggregate
 from millpond.processors.verbs.aggregates import AggregateCall

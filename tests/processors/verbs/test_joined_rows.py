@@ -3,8 +3,8 @@
 import numpy as np
 import pyarrow as pa
 
-from millpond.processors.runtime.batch import Batch
-from millpond.processors.runtime.columns import Columns
+from millpond.processors.runtime.batches.batch import Batch
+from millpond.processors.runtime.batches.columns import Columns
 from millpond.processors.verbs.parts import JoinedRows, pair, pairs
 from millpond.stores.rows.packing import RowCodec
 from millpond.stores.rows.schemas import Schemas

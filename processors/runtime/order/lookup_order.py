@@ -3,7 +3,7 @@
 The records of a micro-batch are processed in the order of time, so inputs alternate every few records, and a short run
 costs almost as much as a long one. But where a table is joined with a stream or another table, only the records of the
 same key tell whether one came before another. So a part of the micro-batch is taken in waves
-(``millpond.processors.runtime.waves``), with the position of each record, and behind the operators for which that makes
+(``millpond.processors.runtime.order.waves``), with the position of each record, and behind the operators for which that makes
 no difference, gates restore the order. The answers are the same, record for record.
 
 What keys share is time: a store with a history forgets by it, and refuses what is late. Where that might make a
@@ -18,11 +18,11 @@ from typing import Any, Final, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from millpond.processors.runtime.keyed_region import Edge, KeyedRegion
 from millpond.processors.runtime.nodes import SourceNode
+from millpond.processors.runtime.order.keyed_region import Edge, KeyedRegion
+from millpond.processors.runtime.order.waves import Booleans, Integers, returns, seen_too_early, wave_order
 from millpond.processors.runtime.processor import Processor
 from millpond.processors.runtime.subtopology import Subtopology
-from millpond.processors.runtime.waves import Booleans, Integers, returns, seen_too_early, wave_order
 from millpond.stores.serdes import PLAIN_KEYS, serde
 
 _NEVER: Final = np.iinfo(np.int64).min

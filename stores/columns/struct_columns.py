@@ -1,4 +1,4 @@
-"""Columns of structs as rows of bytes and back: what ``millpond.stores.struct_serde`` draws, for whole columns.
+"""Columns of structs as rows of bytes and back: what ``millpond.stores.columns.struct_serde`` draws, for whole columns.
 
 Rule of this module: no Python object is made of a row or of a value.
 """
@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as _compute
 
-from millpond.stores.struct_serde import IN_REST, NUMBER_SIZE, StructLayout
+from millpond.stores.columns.struct_serde import IN_REST, NUMBER_SIZE, StructLayout
 
 pc: Any = _compute
 _Bytes = npt.NDArray[np.uint8]

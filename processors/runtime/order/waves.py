@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from millpond.processors.runtime.time_order import reached_by_key, stable_order
+from millpond.processors.runtime.order.time_order import reached_by_key, stable_order
 
 Integers = npt.NDArray[np.int64]
 Booleans = npt.NDArray[np.bool_]

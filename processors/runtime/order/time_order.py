@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from millpond.processors.runtime.batch import Batch
+from millpond.processors.runtime.batches.batch import Batch
 
 _Input = TypeVar("_Input")
 _Integers: TypeAlias = npt.NDArray[np.int64]

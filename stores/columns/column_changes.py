@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as _compute
 
-from millpond.stores.sorted_changes import SortedChanges
+from millpond.stores.columns.sorted_changes import SortedChanges
 from millpond.stores.transaction import Transaction
 
 pc: Any = _compute

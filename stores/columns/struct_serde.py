@@ -1,7 +1,7 @@
 """The serde of structs: dicts with the same typed entries every time, as rows of a fixed layout.
 
-Rule of this module: one value at a time; ``millpond.stores.struct_columns`` writes and reads the same bytes for whole
-Arrow columns. A row is::
+Rule of this module: one value at a time; ``millpond.stores.columns.struct_columns`` writes and reads the same bytes for
+whole Arrow columns. A row is::
 
     nulls     a bit for each field, in as many bytes as that takes, the first field in the lowest bit of the first byte
     numbers   8 bytes for each field, big-endian; zeros for None

@@ -12,9 +12,9 @@ from typing import Any, Final, TypeVar
 import pyarrow as pa
 import pyarrow.compute as _compute
 
+from millpond.stores.columns.struct_columns import in_order, pack_structs, struct_type, unpack_structs
+from millpond.stores.columns.struct_serde import StructLayout
 from millpond.stores.serdes import BYTES, FLOAT64, INT64, STRING, Serde, StructSerde
-from millpond.stores.struct_columns import in_order, pack_structs, struct_type, unpack_structs
-from millpond.stores.struct_serde import StructLayout
 
 pc: Any = _compute
 T = TypeVar("T")

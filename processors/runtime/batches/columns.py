@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from millpond.processors.runtime.batch import Batch, concatenate, in_order
+from millpond.processors.runtime.batches.batch import Batch, concatenate, in_order
 
 Array: TypeAlias = Any
 """An Arrow array."""
