@@ -1,6 +1,6 @@
 """What a benchmark on Spark is asked to measure, and the session and the files in which its contenders run.
 
-Every contender reads the same files, one of each topic per micro-batch, in a query of its own, and writes to Spark's
+Every contender reads the same files, some of each topic per micro-batch, in a query of its own, and writes to Spark's
 ``noop`` sink. Which of them runs when, and what its times say, is the business of ``measure`` and ``growth``.
 """
 
@@ -37,6 +37,7 @@ class Contest:
         rows: rows per micro-batch, int.
         backend: the one that is held against the peers.
         cores: Spark cores.
+        files: of each topic in a micro-batch; None for as many as cores, so that all of them read.
         contenders: only these of the workload's contenders; None for those that are measured by default.
         directory: where input and state go, on the file system to measure.
         console: where to report what is being measured.
@@ -52,6 +53,7 @@ class Contest:
     rows: int = 1_000_000
     backend: str = "lmdb"
     cores: int = 2
+    files: int | None = None
     contenders: Collection[str] | None = None
     directory: Path | None = None
     console: Console | None = None
@@ -67,14 +69,15 @@ class Contest:
         return chosen_contenders(self.work, self.backend, self.contenders)
 
     @contextmanager
-    def hold(self, files: int, *, growing: bool = False) -> Iterator[RunFirst]:
-        """Write ``files`` micro-batches, of keys that grow or not, and start Spark; gives what runs a contender."""
-        work, chosen, scale = self.work, self.chosen, Scale(self.rows, self.keys)
+    def hold(self, batches: int, *, growing: bool = False) -> Iterator[RunFirst]:
+        """Write ``batches`` micro-batches, of keys that grow or not, and start Spark; gives what runs a contender."""
+        work, chosen = self.work, self.chosen
+        scale = Scale(self.rows, self.keys, self.files or self.cores)
         with (
             tempfile.TemporaryDirectory(prefix="millpond-bench-", dir=self.directory) as place,
             session(self.cores) as spark,
         ):
-            write_inputs(Path(place), work.topics, scale, files, growing=growing)
+            write_inputs(Path(place), work.topics, scale, batches, growing=growing)
             yield lambda name, first: measure(spark, Path(place), work, chosen[name], scale, first)
 
     def say(self, doing: str, name: str) -> None:
@@ -94,6 +97,7 @@ class Contest:
             "rows": self.rows,
             "keys": self.keys,
             "cores": self.cores,
+            "files": self.files or self.cores,
             "backend": self.backend,
             "batch_seconds": seconds,
             "worker_bytes": {name: asdict(most) for name, most in memory.items() if most.resident},

@@ -40,12 +40,12 @@ def run(contest: Contest) -> dict[str, Any]:
     if contest.batches < 2:
         raise ConfigurationError(f"growth is seen from the first micro-batches to the last, not in {contest.batches}")
     contest = replace(contest, contenders=contest.contenders or _default(contest))
-    files = WARM_UP + contest.batches
+    batches = WARM_UP + contest.batches
     seconds, memory = {}, {}
-    with contest.hold(files, growing=True) as run_first:
+    with contest.hold(batches, growing=True) as run_first:
         for name in contest.chosen:
             contest.say("measuring", name)
-            ran = run_first(name, files)
+            ran = run_first(name, batches)
             seconds[name], memory[name] = ran.seconds[WARM_UP:], ran.memory
     return {
         **contest.figures(seconds, memory),

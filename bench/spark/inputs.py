@@ -1,4 +1,4 @@
-"""The rows that all contenders of a workload read: files, for each topic one per micro-batch.
+"""The rows that all contenders of a workload read: files, for each topic one or more per micro-batch.
 
 Every row has a time of its own, later than those of the micro-batches before. So no answer depends on which of two rows
 with the same time comes first, and no row is late, which Spark and Kafka Streams define differently. To Spark, one of
@@ -8,6 +8,7 @@ the very first moment of 1970 is late: its watermarks begin there. So time begin
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -88,14 +89,14 @@ def customers(share: float) -> Topic:
     )
 
 
-def write_inputs(place: Path, topics: Sequence[Topic], scale: Scale, files: int, *, growing: bool = False) -> None:
-    """Write ``files`` micro-batches below ``place``.
+def write_inputs(place: Path, topics: Sequence[Topic], scale: Scale, batches: int, *, growing: bool = False) -> None:
+    """Write ``batches`` micro-batches below ``place``.
 
     Args:
         place: gets a directory for each topic.
         topics: what is read.
-        scale: how many rows a micro-batch has, and how many keys there are.
-        files: how many micro-batches.
+        scale: how many rows and files a micro-batch has, and how many keys there are.
+        batches: how many micro-batches.
         growing: each micro-batch brings equally many new keys, so that the last one completes them. Otherwise all are
             there from the first on.
 
@@ -105,16 +106,24 @@ def write_inputs(place: Path, topics: Sequence[Topic], scale: Scale, files: int,
     rng = np.random.default_rng(7)
     for topic in topics:
         (place / topic.name).mkdir()
-    for number in range(files):
-        keys = growing_keys(scale, number, files, rng) if growing else rng.integers(0, scale.keys, scale.rows)
+    for number in range(batches):
+        keys = growing_keys(scale, number, batches, rng) if growing else rng.integers(0, scale.keys, scale.rows)
         rows = rng.permutation(scale.rows)
         ends = np.round(np.cumsum([topic.share for topic in topics]) * scale.rows).astype(int)
         for topic, chosen in zip(topics, np.split(rows, ends[:-1]), strict=True):
             own = np.sort(chosen)
             columns = {**topic.draw(keys[own], rng), "at": pa.array((number + 1) * scale.rows + own)}
-            path = place / topic.name / f"{number:06d}.parquet"
-            pq.write_table(pa.table(columns), path)
-            os.utime(path, (1_000_000_000 + number, 1_000_000_000 + number))
+            _write_micro_batch(place / topic.name, number, pa.table(columns), scale.files)
+
+
+def _write_micro_batch(directory: Path, number: int, rows: pa.Table, files: int) -> None:
+    """Write the rows, in equal parts, into files whose age tells their order."""
+    ends = [len(rows) * part // files for part in range(files + 1)]
+    for part, (first, end) in enumerate(pairwise(ends)):
+        path = directory / f"{number:06d}-{part}.parquet"
+        pq.write_table(rows.slice(first, end - first), path)
+        age = 1_000_000_000 + number * files + part
+        os.utime(path, (age, age))
 
 
 def growing_keys(scale: Scale, number: int, batches: int, rng: np.random.Generator) -> Numbers:
@@ -133,15 +142,15 @@ def growing_keys(scale: Scale, number: int, batches: int, rng: np.random.Generat
     return rng.permutation(np.concatenate([np.arange(known, then), again]))
 
 
-def read_inputs(spark: SparkSession, place: Path, topics: Sequence[Topic], files: int) -> Inputs:
-    """Streams of the first ``files`` micro-batches that ``write_inputs`` wrote, one file of each topic at a time."""
-    return {topic.name: _read(spark, place / topic.name, topic.schema, files) for topic in topics}
+def read_inputs(spark: SparkSession, place: Path, topics: Sequence[Topic], scale: Scale, batches: int) -> Inputs:
+    """Streams of the first ``batches`` micro-batches that ``write_inputs`` wrote at this scale."""
+    return {topic.name: _read(spark, place / topic.name, topic.schema, scale.files, batches) for topic in topics}
 
 
-def _read(spark: SparkSession, directory: Path, schema: str, files: int) -> DataFrame:
-    names = ",".join(f"{number:06d}" for number in range(files))
-    reader = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1)
-    return reader.option("pathGlobFilter", f"{{{names}}}.parquet").parquet(str(directory))
+def _read(spark: SparkSession, directory: Path, schema: str, files: int, batches: int) -> DataFrame:
+    numbers = ",".join(f"{number:06d}" for number in range(batches))
+    reader = spark.readStream.schema(schema).option("maxFilesPerTrigger", files)
+    return reader.option("pathGlobFilter", f"{{{numbers}}}-*.parquet").parquet(str(directory))
 
 
 def _names(kind: str, keys: Numbers) -> Any:

@@ -87,6 +87,6 @@ def writer_of(
 ) -> DataStreamWriter:
     """The contender's query on the first ``batches`` micro-batches, but for its sink; its files are in ``place``."""
     own = tempfile.mkdtemp(prefix="contender-", dir=place)
-    rows = contender.job(read_inputs(spark, place, workload.topics, batches), scale, own)
+    rows = contender.job(read_inputs(spark, place, workload.topics, scale, batches), scale, own)
     writer = rows.writeStream.outputMode(contender.output_mode)
     return writer.option("checkpointLocation", f"{own}/checkpoint").trigger(availableNow=True)

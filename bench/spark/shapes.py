@@ -33,10 +33,12 @@ class Scale:
     Attributes:
         rows: of a micro-batch, over all topics; also how many milliseconds it spans.
         keys: distinct ones.
+        files: of each topic in a micro-batch; so many Spark tasks read it.
     """
 
     rows: int
     keys: int
+    files: int = 1
 
     @property
     def window(self) -> int:

@@ -168,6 +168,9 @@ def bench_spark(
         int | None, typer.Option(min=1, help="micro-batches of each query that are measured; 4, with --growth 50")
     ] = None,
     cores: Annotated[int, typer.Option(min=1, help="Spark cores")] = 2,
+    files: Annotated[
+        int | None, typer.Option(min=1, help="files of each topic in a micro-batch; as many as cores by default")
+    ] = None,
     contender: Annotated[
         list[str] | None,
         typer.Option(
@@ -197,7 +200,7 @@ def bench_spark(
     console = Console(width=max(Console().width, 140))
     way, show = (growing, tables.print_growth) if growth else (measure, tables.print_results)
     contest = Contest(
-        workload, keys or way.KEYS, batches or way.BATCHES, rows, backend, cores, contender, directory, console
+        workload, keys or way.KEYS, batches or way.BATCHES, rows, backend, cores, files, contender, directory, console
     )
     figures = way.run(contest)
     show(console, figures)

@@ -11,6 +11,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 from rich.console import Console
 from typer.testing import CliRunner
@@ -26,15 +27,16 @@ from millpond.errors import ConfigurationError
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
-def test_every_row_has_a_time_of_its_own_and_no_micro_batch_looks_back(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("files", [1, 3])
+def test_every_row_has_a_time_of_its_own_and_no_micro_batch_looks_back(name: str, files: int, tmp_path: Path) -> None:
     topics = WORKLOADS[name].topics
-    write_inputs(tmp_path, topics, Scale(50, 7), 3)
+    write_inputs(tmp_path, topics, Scale(50, 7, files), 3)
     for number in range(3):
-        files = [tmp_path / topic.name / f"{number:06d}.parquet" for topic in topics]
-        times = np.concatenate([pq.read_table(file)["at"].to_numpy() for file in files])
+        parts = [tmp_path / topic.name / f"{number:06d}-{part}.parquet" for topic in topics for part in range(files)]
+        times = np.concatenate([pq.read_table(part)["at"].to_numpy() for part in parts])
         assert sorted(times.tolist()) == list(range(50 * (number + 1), 50 * (number + 2)))
     for topic in topics:
-        rows = pq.read_table(tmp_path / topic.name / "000000.parquet")
+        rows = pa.concat_tables(map(pq.read_table, sorted((tmp_path / topic.name).glob("000000-*"))))
         assert len(rows) == round(topic.share * 50)
         assert set(rows.schema.names) == {column.split()[0] for column in topic.schema.split(", ")}
 
@@ -45,7 +47,7 @@ def test_the_rows_are_the_same_at_each_run(tmp_path: Path) -> None:
         place.mkdir()
         write_inputs(place, topics, Scale(50, 7), 2)
     for topic in topics:
-        one, other = (pq.read_table(tmp_path / place / topic.name / "000001.parquet") for place in ("one", "other"))
+        one, other = (pq.read_table(tmp_path / place / topic.name / "000001-0.parquet") for place in ("one", "other"))
         assert one == other
 
 

@@ -20,7 +20,7 @@ from millpond.bench.spark.workloads import COSTS, VERBS, WORKLOADS, Answer, Cont
 pytestmark = pytest.mark.spark
 
 BACKEND = "memory"
-SCALE = Scale(400, 80)
+SCALE = Scale(400, 80, files=2)
 BATCHES = 4
 
 Rows = Counter[tuple[tuple[str, Any], ...]]

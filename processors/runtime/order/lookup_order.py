@@ -3,8 +3,8 @@
 The records of a micro-batch are processed in the order of time, so inputs alternate every few records, and a short run
 costs almost as much as a long one. But where a table is joined with a stream or another table, only the records of the
 same key tell whether one came before another. So a part of the micro-batch is taken in waves
-(``millpond.processors.runtime.order.waves``), with the position of each record, and behind the operators for which that makes
-no difference, gates restore the order. The answers are the same, record for record.
+(``millpond.processors.runtime.order.waves``), with the position of each record, and behind the operators for which that
+makes no difference, gates restore the order. The answers are the same, record for record.
 
 What keys share is time: a store with a history forgets by it, and refuses what is late. Where that might make a
 difference, fewer records are put in a new order together, so that they span less time than a history does.
