@@ -11,6 +11,7 @@ so an idle backend keeps no page from being reused.
 
 import errno
 import os
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -167,20 +168,10 @@ class LmdbBackend(Backend):
         return self._cursors.walk(Cursor(entries, bound, reverse, self._errors.translated))
 
     def write(self, changes: Changes) -> None:
-        if isinstance(changes, SortedChanges) and not changes.deletes:
-            self._update(lambda transaction: transaction.cursor().putmulti(changes.items()))
-            return
-        keys, deleted = sorted(changes), []
-        if None in changes.values():
-            deleted = [key for key in keys if changes[key] is None]
-            keys = [key for key in keys if changes[key] is not None]
-
         def apply(transaction: Any) -> None:
-            if keys:
-                # Making pairs one by one costs a fraction of making a list of them, and sorting pairs costs even more.
-                transaction.cursor().putmulti(zip(keys, map(changes.__getitem__, keys), strict=True))
-            for key in deleted:
-                transaction.delete(key)
+            put, deleted = changes.split() if isinstance(changes, SortedChanges) else _split(changes)
+            transaction.cursor().putmulti(put)
+            deque(map(transaction.delete, deleted), 0)
 
         self._update(apply)
 
@@ -280,6 +271,16 @@ class LmdbBackend(Backend):
         self._cursors.detach()
         self._stop_reading()
         self._env.set_mapsize(size)
+
+
+def _split(changes: Changes) -> tuple[Iterable[tuple[bytes, Any]], list[bytes]]:
+    """What is put, and the keys that are deleted, both in key order."""
+    keys, deleted = sorted(changes), []
+    if None in changes.values():
+        deleted = [key for key in keys if changes[key] is None]
+        keys = [key for key in keys if changes[key] is not None]
+    # Making pairs one by one costs a fraction of making a list of them, and sorting pairs costs even more.
+    return zip(keys, map(changes.__getitem__, keys), strict=True), deleted
 
 
 def _append(chunks: list[Chunk], transaction: Any) -> None:

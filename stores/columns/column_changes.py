@@ -3,7 +3,7 @@
 Rule of this module: objects are made of keys and values only for an engine, which takes nothing else, and part by part.
 """
 
-from collections.abc import ItemsView, Iterator, Mapping
+from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
 from typing import Any, Final, Self
@@ -43,10 +43,11 @@ class _Items(ItemsView[bytes, bytes | None]):
         self._changes = changes
 
     def __iter__(self) -> Iterator[tuple[bytes, bytes | None]]:
-        columns = self._changes
-        return chain.from_iterable(
-            zip(*part, strict=True) for part in parts(columns.keys_column, columns.values_column)
-        )
+        return _pairs(self._changes.keys_column, self._changes.values_column)
+
+
+def _pairs(keys: Array, values: Array) -> Iterator[tuple[bytes, Any]]:
+    return chain.from_iterable(zip(*part, strict=True) for part in parts(keys, values))
 
 
 class ColumnChanges(SortedChanges):
@@ -75,9 +76,12 @@ class ColumnChanges(SortedChanges):
         last = pa.concat_arrays([different, pa.array([True])])
         return cls(keys.filter(last), values.filter(last))
 
-    @property
-    def deletes(self) -> bool:
-        return bool(self.values_column.null_count)
+    def split(self) -> tuple[Iterable[tuple[bytes, bytes]], Sequence[bytes]]:
+        keys, values = self.keys_column, self.values_column
+        if not values.null_count:
+            return _pairs(keys, values), []
+        present = values.is_valid()
+        return _pairs(keys.filter(present), values.drop_null()), keys.filter(values.is_null()).to_pylist()
 
     @cached_property
     def longest_key(self) -> int:

@@ -5,7 +5,7 @@ are, so that importing it loads nothing.
 """
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Self
 
 
@@ -16,10 +16,9 @@ class SortedChanges(Mapping[bytes, bytes | None]):
     it costs little memory.
     """
 
-    @property
     @abstractmethod
-    def deletes(self) -> bool:
-        """Whether a key is deleted."""
+    def split(self) -> tuple[Iterable[tuple[bytes, bytes]], Sequence[bytes]]:
+        """What is put, and the keys that are deleted, both in key order."""
 
     @property
     @abstractmethod
