@@ -21,6 +21,7 @@ from millpond.processors.options.suppressed import Suppressed
 from millpond.processors.options.windowed_serdes import SessionWindowedSerde, TimeWindowedSerde
 from millpond.processors.options.windows import EmitStrategy, SessionWindows, SlidingWindows, TimeWindows
 from millpond.processors.runtime.batches.batch import Batch
+from millpond.processors.runtime.batches.columns import Columns
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.driver import Record, TopologyDriver
 from millpond.processors.runtime.failures import DeadLetter
@@ -36,6 +37,7 @@ __all__ = [
     "Batch",
     "BranchedKStream",
     "CogroupedKStream",
+    "Columns",
     "Consumed",
     "CounterName",
     "DeadLetter",

@@ -13,7 +13,8 @@ from typing import Any, Final, NamedTuple, Self
 
 from millpond.errors import TopologyError
 from millpond.processors.options.on_error import OnError
-from millpond.processors.runtime.batches.batch import Batch, concatenate
+from millpond.processors.runtime.batches.batch import Batch
+from millpond.processors.runtime.batches.columns import Records, joined
 from millpond.processors.runtime.failures import DeadLetter, FailurePolicy
 from millpond.processors.runtime.order.time_order import merge
 from millpond.processors.runtime.repartition_topic import Repartition
@@ -99,7 +100,7 @@ class TopologyDriver:
         self._temporary = tempfile.TemporaryDirectory(prefix="millpond-") if local_dir is None else None
         self._directory = Path(self._temporary.name if self._temporary is not None else str(local_dir))
         self._opened: dict[tuple[int, str], _Opened] = {}
-        self._outputs: dict[str, list[Batch]] = {topic: [] for topic in topology.sinks}
+        self._outputs: dict[str, list[Records]] = {topic: [] for topic in topology.sinks}
         self._repartitions = {
             topic: Repartition.between(topic, node.produced, part.sources[topic].consumed)
             for writer in topology.subtopologies
@@ -130,7 +131,7 @@ class TopologyDriver:
     def _start(self) -> None:
         """Make the typed stores and the tasks anew, as of the last commit."""
         self._stores = {place: opened.spec.open(opened.transaction) for place, opened in self._opened.items()}
-        self._pending: dict[str, list[Batch]] = {topic: [] for topic in self._repartitions}
+        self._pending: dict[str, list[Records]] = {topic: [] for topic in self._repartitions}
         self._tasks = [
             Task(
                 part,
@@ -152,16 +153,16 @@ class TopologyDriver:
         if columns:
             self.pipe_batch(topic, Batch(*columns))
 
-    def pipe_batch(self, topic: str, batch: Batch) -> None:
-        """Process a batch of records of one topic as one micro-batch.
+    def pipe_batch(self, topic: str, records: Records) -> None:
+        """Process a run of records of one topic, a batch or columns, as one micro-batch.
 
         Raises:
             TopologyError: the topology does not read ``topic``.
         """
-        self.pipe_inputs({topic: batch})
+        self.pipe_inputs({topic: records})
 
-    def pipe_inputs(self, inputs: Mapping[str, Batch]) -> None:
-        """Process batches of several topics as one micro-batch, in the order of ``merge``.
+    def pipe_inputs(self, inputs: Mapping[str, Records]) -> None:
+        """Process runs of records of several topics as one micro-batch, in the order of ``merge``.
 
         Raises:
             TopologyError: the topology does not read one of the topics.
@@ -210,10 +211,14 @@ class TopologyDriver:
 
     def read_batches(self, topic: str) -> list[Batch]:
         """As ``read``, but as batches."""
+        return [run.to_batch() for run in self.read_runs(topic)]
+
+    def read_runs(self, topic: str) -> list[Records]:
+        """As ``read``, but as batches or columns, each run in the form in which it came out."""
         if topic not in self._outputs:
             raise TopologyError(f"the topology writes {sorted(self._outputs)}, not {topic!r}")
-        batches, self._outputs[topic] = self._outputs[topic], []
-        return batches
+        runs, self._outputs[topic] = self._outputs[topic], []
+        return runs
 
     def store(self, name: str) -> Any:
         """The typed store ``name``, for inspection between micro-batches.
@@ -257,13 +262,13 @@ class TopologyDriver:
         self.close()
 
     def _micro_batch(
-        self, inputs: Mapping[str, Batch], then: Callable[[dict[str, list[Batch]]], None] | None = None
+        self, inputs: Mapping[str, Records], then: Callable[[dict[str, list[Records]]], None] | None = None
     ) -> None:
         """Process, do what is to be done then, flush and commit.
 
         Each sub-topology comes after those that write the repartition topics it reads.
         """
-        outputs: dict[str, list[Batch]] = {topic: [] for topic in self._outputs}
+        outputs: dict[str, list[Records]] = {topic: [] for topic in self._outputs}
         try:
             self._run_dry(inputs, outputs)
             if then is not None:
@@ -282,17 +287,17 @@ class TopologyDriver:
             opened.transaction.commit()
         self.dead_letters += self._buried
         self._buried.clear()
-        for topic, batches in outputs.items():
-            self._outputs[topic].extend(batches)
+        for topic, runs in outputs.items():
+            self._outputs[topic].extend(runs)
 
-    def _punctuate(self, outputs: dict[str, list[Batch]]) -> None:
+    def _punctuate(self, outputs: dict[str, list[Records]]) -> None:
         """Fire what is due at the wall-clock time."""
         for task in self._tasks:
             task.punctuate(self._wall_clock)
             self._collect(task, outputs)
             self._run_dry({}, outputs)
 
-    def _complete(self, outputs: dict[str, list[Batch]]) -> None:
+    def _complete(self, outputs: dict[str, list[Records]]) -> None:
         """Complete each task after all that others send to it; what comes back in a loop completes it once more."""
         once = False
         while not once or any(self._pending.values()):
@@ -302,7 +307,7 @@ class TopologyDriver:
                 task.complete()
                 self._collect(task, outputs)
 
-    def _flush(self, outputs: dict[str, list[Batch]]) -> bool:
+    def _flush(self, outputs: dict[str, list[Records]]) -> bool:
         """Flush each task; True if that reached another task, which in a loop may have been flushed already."""
         reached = False
         for task in self._tasks:
@@ -312,35 +317,35 @@ class TopologyDriver:
             self._run_dry({}, outputs)
         return reached
 
-    def _run_dry(self, inputs: Mapping[str, Batch], outputs: dict[str, list[Batch]]) -> None:
+    def _run_dry(self, inputs: Mapping[str, Records], outputs: dict[str, list[Records]]) -> None:
         """Run tasks until nothing waits for any of them."""
         while inputs or any(self._pending.values()):
             for task in self._tasks:
                 self._process(task, inputs, outputs)
             inputs = {}
 
-    def _process(self, task: Task, inputs: Mapping[str, Batch], outputs: dict[str, list[Batch]]) -> None:
+    def _process(self, task: Task, inputs: Mapping[str, Records], outputs: dict[str, list[Records]]) -> None:
         """Run a task over what waits for it."""
         for topic, run in merge(self._waiting(task, inputs), task.regroup):
             task.process(topic, run)
         task.settle()
         self._collect(task, outputs)
 
-    def _waiting(self, task: Task, inputs: Mapping[str, Batch]) -> dict[str, Batch]:
+    def _waiting(self, task: Task, inputs: Mapping[str, Records]) -> dict[str, Records]:
         """What waits for ``task``, by topic."""
         waiting = {}
         for topic in task.subtopology.sources:
             if topic in inputs:
                 waiting[topic] = inputs[topic]
             elif self._pending.get(topic):
-                waiting[topic] = concatenate(self._pending[topic])
+                waiting[topic] = joined(self._pending[topic])
                 self._pending[topic] = []
         return waiting
 
-    def _collect(self, task: Task, outputs: dict[str, list[Batch]]) -> None:
-        for topic, batches in task.take().items():
+    def _collect(self, task: Task, outputs: dict[str, list[Records]]) -> None:
+        for topic, runs in task.take().items():
             if topic in self._repartitions:
                 transfer = self._repartitions[topic].transfer
-                self._pending[topic].extend(task.written(topic, batch, transfer) for batch in batches)
+                self._pending[topic].extend(task.written(topic, run, transfer) for run in runs)
             else:
-                outputs[topic].extend(batch.to_batch() for batch in batches)
+                outputs[topic].extend(runs)

@@ -141,17 +141,29 @@ class ProcessorContext:
         Raises:
             TopologyError: this processor has no such child.
         """
-        try:
-            process = self._by_name[child]
-        except KeyError:
-            raise TopologyError(
-                f"processor {self.node!r} forwards to {child!r}, but its children are {sorted(self._by_name) or 'none'}"
-            ) from None
+        owner = self._child(child)
         if len(batch):
             try:
-                process(batch)
+                owner.process(batch)
             except Exception as error:  # a user's code may raise anything
-                self._owners[process].context.recover(self._owners[process], batch, error)
+                owner.context.recover(owner, batch, error)
+
+    def forward_columns_to(self, child: str, columns: Columns) -> None:
+        """``forward_to`` for records as columns."""
+        owner = self._child(child)
+        if len(columns):
+            try:
+                owner.process_columns(columns)
+            except Exception as error:  # a user's code may raise anything
+                owner.context.recover(owner, columns.to_batch(), error)
+
+    def _child(self, name: str) -> "Processor":
+        try:
+            return self._owners[self._by_name[name]]
+        except KeyError:
+            raise TopologyError(
+                f"processor {self.node!r} forwards to {name!r}, but its children are {sorted(self._by_name) or 'none'}"
+            ) from None
 
     @property
     def leaves_out(self) -> bool:

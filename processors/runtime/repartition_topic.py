@@ -1,23 +1,56 @@
 """A repartition topic inside one process: records become bytes and are read back, as if they had traveled."""
 
-from collections.abc import Callable
 from typing import Any, NamedTuple, Self
+
+import pyarrow as pa
 
 from millpond.errors import TopologyError
 from millpond.processors.options.records import Consumed, Produced
 from millpond.processors.runtime.batches.batch import Batch
-from millpond.processors.runtime.batches.columns import Records
-from millpond.stores.serdes import serde
+from millpond.processors.runtime.batches.columns import Array, Columns, Records
+from millpond.stores.columns.column_serdes import ColumnSerde, column_serde
+from millpond.stores.serdes import Serde, serde
 from millpond.stores.typed.store import column_of
 
 
-class Repartition(NamedTuple):
-    """How keys and values are written and read on the way."""
+class _Passage(NamedTuple):
+    """How keys, or values, are written and read on the way.
 
-    write_keys: Callable[[list[Any]], list[bytes]]
-    write_values: Callable[[list[Any]], list[bytes]]
-    read_keys: Callable[[list[bytes]], list[Any]]
-    read_values: Callable[[list[bytes]], list[Any]]
+    Attributes:
+        writer, reader: the serdes.
+        writer_columns, reader_columns: what they do for whole columns; None if they need objects.
+    """
+
+    writer: Serde[Any]
+    reader: Serde[Any]
+    writer_columns: ColumnSerde | None
+    reader_columns: ColumnSerde | None
+
+    @classmethod
+    def between(cls, writer: Serde[Any], reader: Serde[Any]) -> Self:
+        return cls(writer, reader, column_serde(writer), column_serde(reader))
+
+    def moved(self, column: list[Any]) -> list[Any]:
+        """Objects as they arrive; None stays None."""
+        written = self.writer.serialize_many([one for one in column if one is not None])
+        return column_of(self.reader.deserialize_many(written), column)
+
+    def moved_column(self, column: Array) -> Array | None:
+        """A column as it arrives; None if it has to become objects."""
+        writer, reader = self.writer_columns, self.reader_columns
+        if writer is None or reader is None or not writer.takes(column.type):
+            return None
+        try:
+            return reader.read(writer.write(column))
+        except pa.ArrowInvalid:
+            return None
+
+
+class Repartition(NamedTuple):
+    """How keys and values pass a repartition topic."""
+
+    keys: _Passage
+    values: _Passage
 
     @classmethod
     def between(cls, topic: str, produced: Produced, consumed: Consumed) -> Self:
@@ -32,20 +65,13 @@ class Repartition(NamedTuple):
             raise TopologyError(
                 f"writer and reader of the repartition topic {topic!r} each need a key and a value serde"
             )
-        writers, readers = serdes[:2], serdes[2:]
-        return cls(*(one.serialize_many for one in writers), *(one.deserialize_many for one in readers))
+        return cls(*map(_Passage.between, serdes[:2], serdes[2:]))
 
-    def transfer(self, records: Records) -> Batch:
-        """The records as the reader gets them; a null key or value stays null."""
+    def transfer(self, records: Records) -> Records:
+        """The records as the reader gets them, as columns if they are and can stay so; a null stays null."""
+        if isinstance(records, Columns):
+            keys, values = self.keys.moved_column(records.keys), self.values.moved_column(records.values)
+            if keys is not None and values is not None:
+                return Columns(keys, values, records.timestamps)
         batch = records.to_batch()
-        return Batch(
-            _moved(batch.keys, self.write_keys, self.read_keys),
-            _moved(batch.values, self.write_values, self.read_values),
-            batch.timestamps,
-        )
-
-
-def _moved(
-    column: list[Any], write: Callable[[list[Any]], list[bytes]], read: Callable[[list[bytes]], list[Any]]
-) -> list[Any]:
-    return column_of(read(write([one for one in column if one is not None])), column)
+        return Batch(self.keys.moved(batch.keys), self.values.moved(batch.values), batch.timestamps)

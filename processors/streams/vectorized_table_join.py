@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as _compute
 
 from millpond.processors.runtime.batches.batch import Batch
-from millpond.processors.runtime.batches.columns import Array, Columns, as_column
+from millpond.processors.runtime.batches.columns import Array, Columns, as_column, spread
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.streams.table_join import StreamTableJoin
 
@@ -67,7 +67,7 @@ class VectorizedStreamTableJoin(StreamTableJoin):
             entries, missed = self._look_up(kept.to_batch())
             return self._values(entries), missed
         missed = self._beyond_history(found, times)
-        return (_spread(found, keyed) if len(keys) < len(kept) else found), missed
+        return spread(found, keyed.to_numpy(zero_copy_only=False)), missed
 
     def _beyond_history(self, found: Array, times: npt.NDArray[np.int64]) -> int:
         horizon = self._getter.horizon() if self._getter.versioned else None
@@ -92,9 +92,3 @@ class VectorizedStreamTableJoin(StreamTableJoin):
     def _values(self, entries: list[Any]) -> Array:
         """The table's values, of their own type even where all of them are null."""
         return pa.array([None if entry is None else entry.value for entry in entries], self._getter.value_type)
-
-
-def _spread(values: Array, present: Array) -> Array:
-    """The values where ``present`` is true, null elsewhere."""
-    there = present.to_numpy(zero_copy_only=False)
-    return values.take(pa.array(np.cumsum(there) - 1, mask=~there))

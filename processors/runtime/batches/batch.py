@@ -90,15 +90,16 @@ class Batch:
             None if self.positions is None else self.positions[start:stop],
         )
 
-    def taken(self, places: Sequence[int]) -> "Batch":
+    def taken(self, places: Sequence[int] | npt.NDArray[np.int64]) -> "Batch":
         """The records at ``places``, in that order."""
+        rows = places.tolist() if isinstance(places, np.ndarray) else places
         return Batch(
-            list(map(self.keys.__getitem__, places)),
-            list(map(self.values.__getitem__, places)),
-            list(map(self.timestamps.__getitem__, places)),
-            None if self.olds is None else list(map(self.olds.__getitem__, places)),
-            None if self.latest is None else list(map(self.latest.__getitem__, places)),
-            None if self.positions is None else list(map(self.positions.__getitem__, places)),
+            list(map(self.keys.__getitem__, rows)),
+            list(map(self.values.__getitem__, rows)),
+            list(map(self.timestamps.__getitem__, rows)),
+            None if self.olds is None else list(map(self.olds.__getitem__, rows)),
+            None if self.latest is None else list(map(self.latest.__getitem__, rows)),
+            None if self.positions is None else list(map(self.positions.__getitem__, rows)),
         )
 
     def parts(self, most: int) -> Iterator["Batch"]:
@@ -154,7 +155,7 @@ def in_order(batches: Sequence[Batch]) -> Batch:
     positions = np.array([position for batch in batches for position in batch.positions or ()], np.int64)
     if (positions[1:] >= positions[:-1]).all():
         return joined
-    return joined.taken(positions.argsort(kind="stable").tolist())
+    return joined.taken(positions.argsort(kind="stable"))
 
 
 def _filled(columns: Sequence[tuple[list[Any] | None, int]], default: Any) -> list[Any] | None:

@@ -19,16 +19,17 @@ Array: TypeAlias = Any
 
 
 class Columns:
-    """Records of one stream, or updates of one table without the values before them, in arrival order.
+    """Records of one stream, or updates of one table that are their keys' newest by timestamp, in arrival order.
 
     Attributes:
         keys: the keys, an Arrow array.
         values: the values, an Arrow array.
         timestamps: int milliseconds since the epoch.
         positions: those of ``Batch.positions``; None where the columns come in order.
+        olds: for a table, the values before updates, an Arrow array; None if no operator needs them, or for a stream.
     """
 
-    __slots__ = ("_batch", "keys", "positions", "timestamps", "values")
+    __slots__ = ("_batch", "keys", "olds", "positions", "timestamps", "values")
 
     def __init__(
         self,
@@ -36,11 +37,13 @@ class Columns:
         values: Array,
         timestamps: npt.NDArray[np.int64],
         positions: npt.NDArray[np.int64] | None = None,
+        olds: Array | None = None,
     ) -> None:
         self.keys = keys
         self.values = values
         self.timestamps = timestamps
         self.positions = positions
+        self.olds = olds
         self._batch: Batch | None = None
 
     def __len__(self) -> int:
@@ -54,22 +57,42 @@ class Columns:
         if self._batch is None:
             positions = None if self.positions is None else self.positions.tolist()
             keys, values = self.keys.to_pylist(), self.values.to_pylist()
-            self._batch = Batch(keys, values, self.timestamps.tolist(), positions=positions)
+            olds = None if self.olds is None else self.olds.to_pylist()
+            self._batch = Batch(keys, values, self.timestamps.tolist(), olds, positions=positions)
         return self._batch
 
     def slice(self, start: int, stop: int) -> "Columns":
         """The records from ``start`` up to but not including ``stop``."""
         size = stop - start
-        positions = None if self.positions is None else self.positions[start:stop]
         return Columns(
-            self.keys.slice(start, size), self.values.slice(start, size), self.timestamps[start:stop], positions
+            self.keys.slice(start, size),
+            self.values.slice(start, size),
+            self.timestamps[start:stop],
+            None if self.positions is None else self.positions[start:stop],
+            None if self.olds is None else self.olds.slice(start, size),
         )
 
     def select(self, keep: npt.NDArray[np.bool_]) -> "Columns":
         """The records whose entry in ``keep`` is true."""
         mask: Any = pa.array(keep)
-        positions = None if self.positions is None else self.positions[keep]
-        return Columns(self.keys.filter(mask), self.values.filter(mask), self.timestamps[keep], positions)
+        return Columns(
+            self.keys.filter(mask),
+            self.values.filter(mask),
+            self.timestamps[keep],
+            None if self.positions is None else self.positions[keep],
+            None if self.olds is None else self.olds.filter(mask),
+        )
+
+    def taken(self, places: npt.NDArray[np.int64]) -> "Columns":
+        """The records at ``places``, in that order."""
+        rows: Any = pa.array(places)
+        return Columns(
+            self.keys.take(rows),
+            self.values.take(rows),
+            self.timestamps[places],
+            None if self.positions is None else self.positions[places],
+            None if self.olds is None else self.olds.take(rows),
+        )
 
     def present(self, *, values: bool = False) -> "Columns":
         """The records that have a key, and with ``values`` a value, too; these columns themselves if all have."""
@@ -85,12 +108,16 @@ class Columns:
             yield self.slice(start, min(start + most, len(self)))
 
     def with_values(self, values: Array) -> "Columns":
-        """The same keys and times with other values."""
+        """The same keys and times with other values; of a plain stream."""
         return Columns(self.keys, values, self.timestamps, self.positions)
+
+    def with_olds(self, olds: Array) -> "Columns":
+        """The same updates with the values before them."""
+        return Columns(self.keys, self.values, self.timestamps, self.positions, olds)
 
     def at(self, positions: npt.NDArray[np.int64]) -> "Columns":
         """The same records at these positions."""
-        return Columns(self.keys, self.values, self.timestamps, positions)
+        return Columns(self.keys, self.values, self.timestamps, positions, self.olds)
 
 
 Records: TypeAlias = Batch | Columns
@@ -112,20 +139,21 @@ def put_in_order(runs: Sequence[Records]) -> Records:
     positions: npt.NDArray[np.int64] = np.concatenate([np.asarray(run.positions) for run in runs])
     if (positions[1:] >= positions[:-1]).all():
         return whole
-    order = positions.argsort(kind="stable")
-    places: Any = pa.array(order)
-    return Columns(whole.keys.take(places), whole.values.take(places), whole.timestamps[order])
+    return whole.taken(positions.argsort(kind="stable"))
 
 
 def _laid_end_to_end(runs: Sequence[Records]) -> Columns | None:
     """All runs as columns without positions; None if one is objects, or their types differ."""
     columns = [run for run in runs if isinstance(run, Columns)]
-    if len(columns) < len(runs) or len({(run.keys.type, run.values.type) for run in columns}) > 1:
+    olds = [run.olds for run in columns if run.olds is not None]
+    types = {(run.keys.type, run.values.type, None if run.olds is None else run.olds.type) for run in columns}
+    if len(columns) < len(runs) or len(types) > 1:
         return None
     return Columns(
         pa.concat_arrays([run.keys for run in columns]),
         pa.concat_arrays([run.values for run in columns]),
         np.concatenate([run.timestamps for run in columns]),
+        olds=pa.concat_arrays(olds) if olds else None,
     )
 
 
@@ -146,3 +174,15 @@ def as_column(result: Any, size: int) -> Array:
     if len(column) != size:
         raise ValueError(f"a vectorized function returned {len(column)} values for {size} records; return one for each")
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def nulls(size: int, type_: Any) -> Array:
+    """A column of nothing but nulls of a type of Arrow."""
+    return pa.nulls(size, type_)
+
+
+def spread(values: Array, present: npt.NDArray[np.bool_]) -> Array:
+    """The values in the places where ``present`` is true, null elsewhere."""
+    if len(values) == len(present):
+        return values
+    return values.take(pa.array(np.cumsum(present) - 1, mask=~present))

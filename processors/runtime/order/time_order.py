@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from millpond.processors.runtime.batches.batch import Batch
+from millpond.processors.runtime.batches.columns import Columns, Records
 
 _Input = TypeVar("_Input")
 _Integers: TypeAlias = npt.NDArray[np.int64]
@@ -28,7 +28,7 @@ Regroup: TypeAlias = Callable[
 """Gives inputs longer runs where that changes nothing; see ``LookupOrder.regroup``."""
 
 
-def merge(inputs: Mapping[str, Batch], regroup: Regroup[str] | None = None) -> Iterator[tuple[str, Batch]]:
+def merge(inputs: Mapping[str, Records], regroup: Regroup[str] | None = None) -> Iterator[tuple[str, Records]]:
     """The records of several topics in processing order, as runs of consecutive records of one topic.
 
     Args:
@@ -43,13 +43,13 @@ def merge(inputs: Mapping[str, Batch], regroup: Regroup[str] | None = None) -> I
     >>> [(topic, run.timestamps) for topic, run in merge({"trades": trades, "quotes": quotes})]
     [('trades', [10, 5]), ('quotes', [20, 30]), ('trades', [40])]
     """
-    waiting = [(topic, batch) for topic, batch in inputs.items() if len(batch)]
+    waiting = [(topic, run) for topic, run in inputs.items() if len(run)]
     if len(waiting) < 2:
         yield from waiting
         return
-    queues = [np.array(batch.timestamps, np.int64) for _, batch in waiting]
+    queues = [np.asarray(run.timestamps, np.int64) for _, run in waiting]
     order = merge_order(queues)
-    owners = owners_of(order, [len(batch) for _, batch in waiting])
+    owners = owners_of(order, [len(run) for _, run in waiting])
     if regroup is not None:
         topics = [topic for topic, _ in waiting]
         times = np.concatenate(queues)[order]
@@ -59,33 +59,31 @@ def merge(inputs: Mapping[str, Batch], regroup: Regroup[str] | None = None) -> I
             return
     taken = [0] * len(waiting)
     for i, count in runs_of(owners):
-        topic, batch = waiting[i]
+        topic, run = waiting[i]
         start = taken[i]
         taken[i] = stop = start + count
-        yield topic, batch if count == len(batch) else batch.slice(start, stop)
+        yield topic, run if count == len(run) else run.slice(start, stop)
 
 
 def _taken(
-    waiting: Sequence[tuple[str, Batch]],
+    waiting: Sequence[tuple[str, Records]],
     order: npt.NDArray[np.int64],
     owners: npt.NDArray[np.intp],
     positions: npt.NDArray[np.int64],
-) -> Iterator[tuple[str, Batch]]:
+) -> Iterator[tuple[str, Records]]:
     """Runs in a new order: which records, laid end to end, in which queues, and which positions they had."""
-    starts = list(accumulate((len(batch) for _, batch in waiting), initial=0))
+    starts = list(accumulate((len(run) for _, run in waiting), initial=0))
     at = 0
     for i, count in runs_of(owners):
-        topic, batch = waiting[i]
+        topic, run = waiting[i]
         part = slice(at, at + count)
         at += count
-        run = batch.taken((order[part] - starts[i]).tolist())
-        run.positions = positions[part].tolist()
-        yield topic, run
+        yield topic, run.taken(order[part] - starts[i]).at(positions[part])
 
 
-def _numbers_of_keys(batches: Iterable[tuple[str, Batch]]) -> npt.NDArray[np.int64]:
+def _numbers_of_keys(runs: Iterable[tuple[str, Records]]) -> npt.NDArray[np.int64]:
     """A number for each key; one for all if some are neither text nor bytes nor integers, and so may be equal."""
-    keys = [key for _, batch in batches for key in batch.keys]
+    keys = [key for _, run in runs for key in (run.keys.to_pylist() if isinstance(run, Columns) else run.keys)]
     if not set(map(type, keys)) <= {str, bytes, int, NoneType}:
         return np.zeros(len(keys), np.int64)
     numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
