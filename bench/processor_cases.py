@@ -7,10 +7,15 @@ store, nothing that would survive.
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as _compute
 
 from millpond.processors import (
     Batch,
+    Columns,
     Consumed,
     JoinWindows,
     KStream,
@@ -21,6 +26,10 @@ from millpond.processors import (
     TimeWindows,
     Topology,
 )
+from millpond.stores.columns.column_serdes import column_serde
+from millpond.stores.serdes import serde
+
+pc: Any = _compute
 
 VERSIONS = 4
 """How many versions of each key a versioned table has."""
@@ -31,6 +40,10 @@ FOREIGN_KEYS = 50
 HOUR = 3_600_000
 SESSION_GAP = 6 * HOUR
 MSGPACK_OUT = Produced("string", "msgpack")
+
+FIELDS: Final = "carrier:string,flight:long,distance:double,delayed:boolean,tail:string"
+VALUES: Final = f"struct<{FIELDS}>"
+"""The serde of the values where they are columns."""
 
 Value = dict[str, Any]
 Peer = Callable[[Sequence[Batch]], list[tuple[Any, Any, int]]]
@@ -46,12 +59,27 @@ class Case:
         build: the topology; it reads ``in``, and ``table`` if there is one, and writes ``out``.
         peer: the same work on dicts; from the join of two streams it leaves out records without a partner.
         versions: how many versions of each key go into ``table`` first; 0 if there is no table.
+        as_columns: whether records come as columns.
     """
 
     name: str
     build: Callable[[], Topology]
     peer: Callable[[Sequence[Batch]], Peer]
     versions: int = 0
+    as_columns: bool = False
+
+    def sent(self, batch: Batch) -> Batch | Columns:
+        """Records in the form in which the topology gets them."""
+        if not self.as_columns:
+            return batch
+        values: Any = pa.array(batch.values, _column_type())
+        return Columns(pa.array(batch.keys), values, np.array(batch.timestamps, np.int64))
+
+
+def _column_type() -> pa.DataType:
+    columns = column_serde(serde(VALUES))
+    assert columns is not None
+    return columns.type
 
 
 def _join(left: Value, right: Value) -> Value:
@@ -108,6 +136,31 @@ def _foreign_key() -> Topology:
 
 def _refers_to(value: Value) -> str:
     return f"key-{value['flight'] % FOREIGN_KEYS:07d}"
+
+
+def _foreign_key_columns() -> Topology:
+    builder = StreamsBuilder(key_serde="string", value_serde=VALUES)
+    left = builder.table("in", materialized=Materialized("left"))
+    right = builder.table("table", materialized=Materialized("right"))
+    joined = left.join(
+        right,
+        _join_columns,
+        Materialized(value_serde=f"struct<{FIELDS},other:string>"),
+        foreign_key=_refer_to,
+        vectorized=True,
+    )
+    joined.to("out", Produced("string"))
+    return builder.build()
+
+
+def _refer_to(values: Any) -> Any:
+    keys: Any = pa.array([f"key-{number:07d}" for number in range(FOREIGN_KEYS)])
+    return keys.take(pa.array(pc.struct_field(values, "flight").to_numpy() % FOREIGN_KEYS))
+
+
+def _join_columns(left: Any, right: Any) -> Any:
+    names = [field.name for field in left.type]
+    return pa.StructArray.from_arrays([*left.flatten(), pc.struct_field(right, "tail")], [*names, "other"])
 
 
 def _stream_stream() -> Topology:
@@ -233,6 +286,7 @@ CASES = (
     Case("windowed count", _windowed_count, _dict_windowed_count),
     Case("session count", _sessions, _dict_sessions),
     Case("foreign-key join", _foreign_key, _dict_foreign_key, 1),
+    Case("foreign-key join, columns", _foreign_key_columns, _dict_foreign_key, 1, as_columns=True),
     Case("stream-stream left join", _stream_stream, _dict_stream_stream),
 )
 """What is measured."""

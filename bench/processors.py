@@ -139,13 +139,14 @@ def _driven(
         TopologyDriver(case.build(), backend=backend, local_dir=local_dir) as driver,
     ):
         for batch in table if case.versions else ():
-            driver.pipe_batch("table", batch)
-        driver.read_batches("out")
+            driver.pipe_batch("table", case.sent(batch))
+        driver.read_runs("out")
+        sent = list(map(case.sent, batches))
 
         def work() -> None:
-            for batch in batches:
-                driver.pipe_batch("in", batch)
-                driver.read_batches("out")
+            for run in sent:
+                driver.pipe_batch("in", run)
+                driver.read_runs("out")
 
         yield work
 

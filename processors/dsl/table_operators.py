@@ -85,6 +85,7 @@ class TableOperators(HandleWrapper[TableHandle]):
         *,
         foreign_key: Callable[..., Any] | None = None,
         history: History = "latest",
+        vectorized: bool = False,
         name: str | None = None,
     ) -> Self:
         """A row for each key that both tables have: ``joiner(value, other_value)``, current whichever side changes.
@@ -101,10 +102,13 @@ class TableOperators(HandleWrapper[TableHandle]):
             history: ``"latest"``, or for two versioned tables ``"complete"``: then an update makes a result for every
                 time at which it changes one, so that the results, taken by their timestamps, are right for all times.
                 The joined table counts as versioned (KIP-914, "Attempt 2").
+            vectorized: whether ``joiner`` and ``foreign_key`` take columns: they get Arrow arrays of many rows, where
+                there is no other value null, and return an array of as many results. Only with ``foreign_key``.
             name: what the join's nodes are named after.
 
         Raises:
-            TopologyError: the tables are not co-partitioned, cannot have a complete history, or lack a serde.
+            TopologyError: the tables are not co-partitioned, cannot have a complete history, or lack a serde; or only a
+                join by foreign key has an option.
 
         >>> from millpond.processors import Materialized, Produced, StreamsBuilder, TopologyDriver
         >>> builder = StreamsBuilder(value_serde="string")
@@ -118,7 +122,7 @@ class TableOperators(HandleWrapper[TableHandle]):
         ...     [(value, timestamp) for _, value, timestamp in driver.read("joined")]
         [('a0-b2', 2), ('a0-b4', 4), ('a1-b2', 2), ('a1-b4', 4)]
         """
-        return self._join(other, joiner, materialized, foreign_key, JoinType.INNER, history, name)
+        return self._join(other, joiner, materialized, foreign_key, JoinType.INNER, history, vectorized, name)
 
     def left_join(
         self,
@@ -128,10 +132,11 @@ class TableOperators(HandleWrapper[TableHandle]):
         *,
         foreign_key: Callable[..., Any] | None = None,
         history: History = "latest",
+        vectorized: bool = False,
         name: str | None = None,
     ) -> Self:
         """As ``join``, but every row of this table has a result; what the other table lacks is None."""
-        return self._join(other, joiner, materialized, foreign_key, JoinType.LEFT, history, name)
+        return self._join(other, joiner, materialized, foreign_key, JoinType.LEFT, history, vectorized, name)
 
     def outer_join(
         self,
@@ -143,7 +148,7 @@ class TableOperators(HandleWrapper[TableHandle]):
         name: str | None = None,
     ) -> Self:
         """As ``join``, but every row of either table has a result; what one table lacks is None."""
-        return self._join(other, joiner, materialized, None, JoinType.OUTER, history, name)
+        return self._join(other, joiner, materialized, None, JoinType.OUTER, history, False, name)
 
     def _join(
         self,
@@ -153,6 +158,7 @@ class TableOperators(HandleWrapper[TableHandle]):
         foreign_key: Callable[..., Any] | None,
         join_type: JoinType,
         history: History,
+        vectorized: bool,
         name: str | None,
     ) -> Self:
         if not isinstance(other, TableOperators):
@@ -165,11 +171,18 @@ class TableOperators(HandleWrapper[TableHandle]):
         left, right, with_key = self._handle, other._handle, keyed_joiner(joiner)
         materialized = materialized or Materialized()
         if foreign_key is None:
+            if vectorized:
+                raise TopologyError(
+                    f"the join of {self.node!r} with {other.node!r} is by key: only a join by "
+                    "foreign key can be vectorized"
+                )
             return self._on(join_tables(left, right, with_key, materialized, join_type, history, name))
         if history != "latest":
             raise TopologyError(f"the foreign-key join of {self.node!r} with {other.node!r} has no complete history")
         extract = keyed_mapper(foreign_key)
-        return self._on(join_on_foreign_key(left, right, with_key, extract, materialized, join_type, name))
+        return self._on(
+            join_on_foreign_key(left, right, with_key, extract, materialized, join_type, name, vectorized=vectorized)
+        )
 
     def suppress(self, suppressed: Suppressed) -> Self:
         """Hold updates back, for a time or until their windows close (KIP-328).

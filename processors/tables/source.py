@@ -26,5 +26,5 @@ class TableSource(TableProcessor):
     def process_columns(self, columns: Columns) -> None:
         nulls = columns.keys.null_count
         kept = columns.select(columns.keys.is_valid().to_numpy(zero_copy_only=False)) if nulls else columns
-        self._output.write_columns(kept)
+        self._output.write_columns(kept.with_values(kept.values))
         self.context.count(CounterName.DROPPED_NULL_KEY, nulls)

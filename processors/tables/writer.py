@@ -8,7 +8,7 @@ from millpond.processors.runtime.batches.columns import Columns
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.tables.config import TableConfig
-from millpond.processors.tables.table_columns import table_columns
+from millpond.processors.tables.table_columns import latest_columns, table_columns
 from millpond.processors.tables.table_store import TableStore
 from millpond.processors.tables.update_cache import UpdateForwarder
 from millpond.stores.serdes import PLAIN_KEYS
@@ -34,6 +34,7 @@ class TableWriter:
         self._versioned = store if isinstance(store, VersionedKeyValueStore) else None
         self._plain_keys = store.key_serde in PLAIN_KEYS
         self._columns = None if config.send_olds else table_columns(store)
+        self._before = latest_columns(store) if config.send_olds and not config.caching else None
         self._updates = UpdateForwarder(context, store.key_serde, caching=config.caching)
 
     def write(self, batch: Batch, *, drop_repeated_tombstones: bool = False) -> None:
@@ -58,11 +59,13 @@ class TableWriter:
         self._updates.send(written)
 
     def write_columns(self, columns: Columns) -> None:
-        """``write`` for updates as columns; they become a batch where that is needed."""
-        table = self._columns
+        """``write`` for updates as columns that carry no old values; they become a batch where that is needed."""
+        table = self._columns or self._before
         if table is None or not len(columns) or not table.takes(columns.keys.type, columns.values.type):
             self.write(columns.to_batch())
             return
+        if self._before is not None:
+            columns = columns.with_olds(self._before.get_before(columns.keys, columns.values))
         ends = table.put(columns.keys, columns.values, columns.timestamps)
         if ends.count(VALID_TO_UNDEFINED) == len(ends):
             self._updates.send_columns(columns)

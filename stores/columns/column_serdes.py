@@ -42,9 +42,9 @@ class ColumnSerde(ABC):
 
     def write(self, column: Array) -> Array:
         """The bytes of each value, of a type that it takes."""
-        return self._write(self._own(column))
+        return self._write(self.own(column))
 
-    def _own(self, column: Array) -> Array:
+    def own(self, column: Array) -> Array:
         """The same values in its own type."""
         return column.cast(self.type)
 
@@ -111,7 +111,7 @@ class _Structs(ColumnSerde):
             and all(pa.types.is_null(field.type) or fields[field.name](field.type) for field in type_)
         )
 
-    def _own(self, column: Array) -> Array:
+    def own(self, column: Array) -> Array:
         return column if column.type == self.type else in_order(self._layout, column)
 
     def _write(self, column: Array) -> Array:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from millpond.processors.tables.foreign_key_messages import Content, Response
+from millpond.processors.tables.foreign_key.messages import Content, Response
 from tests.formats.scenarios import SCENARIOS, Scenario, read
 from tests.stores.test_serdes import GOLDEN
 

@@ -16,7 +16,7 @@ from millpond.processors.options.joins import Side
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.kept_time import KeptTime
 from millpond.processors.streams.unpaired_records import WaitingRecords, unpaired_records_spec
-from millpond.processors.tables.foreign_key_messages import (
+from millpond.processors.tables.foreign_key.messages import (
     Content,
     Instruction,
     LeftRow,

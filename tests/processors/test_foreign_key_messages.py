@@ -8,17 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millpond.errors import SerdeError
-from millpond.processors.tables.foreign_key_messages import (
+from millpond.processors.tables.foreign_key.messages import (
     Content,
     Instruction,
     LeftRow,
     Response,
     Subscription,
     combined_key,
-    murmur3_128,
-    murmur3_128_many,
     primary_key_of,
 )
+from millpond.processors.tables.foreign_key.murmur3 import murmur3_128, murmur3_128_many
 from tests.golden.loader import cases
 
 RECORDED: dict[str, Any] = next(case.content for case in cases(None) if case.id == "formats/foreign-key")

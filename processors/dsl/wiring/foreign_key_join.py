@@ -2,7 +2,9 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple, Self
+
+import pyarrow as pa
 
 from millpond.errors import TopologyError
 from millpond.processors.dsl.wiring.graph import TopologyGraph
@@ -10,15 +12,16 @@ from millpond.processors.dsl.wiring.table import SourceTable, TableHandle, sourc
 from millpond.processors.options.joins import JoinType, Side
 from millpond.processors.options.materialized import Materialized
 from millpond.processors.options.serdes import SerdeLike
-from millpond.processors.tables.foreign_key_join import (
-    ForeignTableJoin,
-    LatestOnly,
-    SubscriptionReceive,
-    SubscriptionSend,
-)
-from millpond.processors.tables.foreign_key_messages import left_rows_spec, subscriptions_spec
-from millpond.processors.tables.foreign_key_results import ResponseJoin, UnjoinedRows
+from millpond.processors.runtime.processor import Processor
+from millpond.processors.tables.foreign_key.answering import ForeignTableJoin, SubscriptionReceive
+from millpond.processors.tables.foreign_key.messages import left_rows_spec, subscriptions_spec
+from millpond.processors.tables.foreign_key.results import ResponseJoin, UnjoinedRows
+from millpond.processors.tables.foreign_key.subscribing import LatestOnly, SubscriptionSend
+from millpond.processors.tables.foreign_key.user_functions import ColumnFunction, RowFunction
+from millpond.processors.tables.foreign_key.vectorized_results import VectorizedResponseJoin, VectorizedUnjoinedRows
+from millpond.processors.tables.foreign_key.vectorized_subscribing import VectorizedSubscriptionSend
 from millpond.processors.tables.join import Joiner
+from millpond.stores.columns.column_serdes import column_serde
 from millpond.stores.serdes import BYTES, Serde, serde
 from millpond.stores.specs import StoreKind, StoreSpec
 
@@ -31,6 +34,39 @@ class _Serdes:
         self.left = _known(left, left.value_serde, "value")
         self.foreign_key = _known(foreign, foreign.key_serde, "key")
         self.foreign = _known(foreign, foreign.value_serde, "value")
+
+
+class _Processors(NamedTuple):
+    """What makes the processors that call users' functions, given all else that they need.
+
+    Attributes:
+        send: in the left task.
+        unjoined, resolve: in the result task.
+    """
+
+    send: Callable[..., Processor]
+    unjoined: Callable[..., Processor]
+    resolve: Callable[..., Processor]
+
+    @classmethod
+    def of(cls, extract: Callable[[Any, Any], Any], joiner: Joiner, serdes: _Serdes, vectorized: bool) -> Self:
+        """Those for functions of one row, or of columns of many."""
+        if not vectorized:
+            by_row = RowFunction(joiner)
+            send = partial(SubscriptionSend, RowFunction(extract))
+            return cls(send, partial(UnjoinedRows, by_row), partial(ResponseJoin, by_row))
+        key, left, foreign = map(_column_type, (serdes.key, serdes.left, serdes.foreign))
+        by_column = ColumnFunction(joiner, (key, left, foreign))
+        return cls(
+            partial(VectorizedSubscriptionSend, ColumnFunction(extract, (key, left))),
+            partial(VectorizedUnjoinedRows, by_column),
+            partial(VectorizedResponseJoin, by_column),
+        )
+
+
+def _column_type(known: Serde[Any]) -> pa.DataType | None:
+    columns = column_serde(known)
+    return None if columns is None else columns.type
 
 
 def _known(table: TableHandle, value: SerdeLike | None, what: str) -> Serde[Any]:
@@ -50,8 +86,12 @@ def join_on_foreign_key(
     materialized: Materialized,
     join_type: JoinType,
     name: str | None,
+    *,
+    vectorized: bool,
 ) -> SourceTable:
     """Add the join of ``left`` with the rows of ``foreign`` at ``extract(key, value)``; the result is stored.
+
+    With ``vectorized``, both functions take columns of many rows.
 
     Raises:
         TopologyError: a serde of either table is not known.
@@ -59,6 +99,7 @@ def join_on_foreign_key(
     graph = left.graph
     name = name or graph.new_name("KTABLE-FK-JOIN-")
     serdes = _Serdes(left, foreign)
+    processors = _Processors.of(extract, joiner, serdes, vectorized)
     left.send_olds(force=True)
     # A filter of the foreign table then knows which of its tombstones are unnecessary.
     foreign.send_olds(force=True)
@@ -67,8 +108,7 @@ def join_on_foreign_key(
     subscriptions, rows = f"{name}-subscription", f"{name}-rows"
     send = f"{name}-subscription-send"
     subscribe = partial(
-        SubscriptionSend,
-        extract,
+        processors.send,
         (serdes.key, serdes.left, serdes.foreign_key),
         join_type=join_type,
         versioned=left.versioned,
@@ -79,7 +119,7 @@ def join_on_foreign_key(
     subscribed = _through(graph, subscriptions, [send], serdes.foreign_key, BYTES)
     moved = _through(graph, rows, [send], serdes.key, BYTES)
     responses = _foreign_side(graph, name, subscribed, foreign, serdes)
-    return _result_side(graph, name, (moved, responses), serdes, joiner, materialized, join_type)
+    return _result_side(graph, name, (moved, responses), serdes, processors, materialized, join_type)
 
 
 def _through(
@@ -120,12 +160,13 @@ def _result_side(
     name: str,
     sources: tuple[str, str],
     serdes: _Serdes,
-    joiner: Joiner,
+    processors: _Processors,
     materialized: Materialized,
     join_type: JoinType,
 ) -> SourceTable:
     """Add what keeps the left rows, joins the answers with them, and stores the results."""
     moved, responses = sources
+    of_values = serdes.left, serdes.foreign
     unjoined = join_type.keeps(Side.LEFT)
     spec = materialized.spec(f"{name}-store", StoreKind.TIMESTAMPED_KEY_VALUE, serdes.key, graph.value_serde)
     rows_spec = left_rows_spec(f"{name}-rows-store", serdes.key)
@@ -133,9 +174,9 @@ def _result_side(
     parents = []
     if unjoined:
         parents.append(f"{name}-unjoined")
-        graph.add_processor(parents[0], [rows.node], partial(UnjoinedRows, joiner, serdes.left))
+        graph.add_processor(parents[0], [rows.node], partial(processors.unjoined, of_values))
     resolve = f"{name}-response-join"
-    join = partial(ResponseJoin, rows_spec.name, spec.name, joiner, (serdes.left, serdes.foreign), join_type)
+    join = partial(processors.resolve, rows_spec.name, spec.name, of_values, join_type)
     graph.add_processor(resolve, [responses], join)
     graph.connect(resolve, rows_spec.name)
     result = source_table(graph, f"{name}-result", [*parents, resolve], spec, materialized)

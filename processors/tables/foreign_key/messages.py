@@ -25,10 +25,8 @@ from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
 from millpond.errors import SerdeError
+from millpond.processors.tables.foreign_key.murmur3 import HASH_SIZE
 from millpond.stores.layouts import Layout
 from millpond.stores.serdes import BYTES, Serde
 from millpond.stores.specs import StoreKind, StoreSpec
@@ -36,26 +34,14 @@ from millpond.stores.specs import StoreKind, StoreSpec
 FOREIGN_KEY_SUBSCRIPTIONS: Final = Layout("foreign-key-subscriptions", 1)
 FOREIGN_KEY_LEFT_ROWS: Final = Layout("foreign-key-left-rows", 1)
 
-HASH_SIZE: Final = 16
-
-_RESPONSE_VERSION: Final = 1
-_NO_HASH: Final = 0x80
+RESPONSE_VERSION: Final = 1
+NO_HASH: Final = 0x80
 _HASH_END: Final = 2 + HASH_SIZE
 _WITHOUT_FOREIGN_KEY: Final = b"\x00"
 _WITH_FOREIGN_KEY: Final = b"\x01"
 _LEFT_VALUE: Final = 1 + HASH_SIZE
 _LENGTH = struct.Struct(">I")
 _PARTITION = struct.Struct(">i")
-_HASH = struct.Struct(">QQ")
-
-_WORTH_COLUMNS: Final = 16
-_TOGETHER: Final = 1024
-"""How many values are hashed together; each takes as much memory as the longest."""
-
-_MASK = (1 << 64) - 1
-_SEED = 104729
-_C1 = 0x87C37B91114253D5
-_C2 = 0x4CF5AD432745937F
 
 
 def subscriptions_spec(name: str) -> StoreSpec:
@@ -92,6 +78,11 @@ class Content(IntEnum):
     """No foreign value either, but that matters only if there is a result."""
 
 
+FORGET: Final = Instruction.DELETE_KEY_NO_PROPAGATE, Instruction.DELETE_KEY_AND_PROPAGATE
+"""What to tell a foreign key that is no longer named; the second asks for an answer."""
+ASK: Final = Instruction.PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE, Instruction.PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE
+"""What to tell one that is named; to the second the lack of a foreign value matters only if there is a result."""
+
 _INSTRUCTIONS: Final = {int(instruction): instruction for instruction in Instruction}
 _CONTENTS: Final = {int(content): content for content in Content}
 
@@ -114,7 +105,7 @@ class Subscription(NamedTuple):
     def to_bytes(self) -> bytes:
         if self.partition is None:
             return subscription_bytes(self.hash, self.instruction, self.primary_key)
-        head = bytes((1 if self.hash is not None else 1 | _NO_HASH, self.instruction))
+        head = bytes((1 if self.hash is not None else 1 | NO_HASH, self.instruction))
         return b"".join((head, self.hash or b"", self.primary_key, _PARTITION.pack(self.partition)))
 
     @classmethod
@@ -158,9 +149,9 @@ class Response(NamedTuple):
             SerdeError: it did not, or its version is unknown.
         """
         version, rest = _version_and_rest(data)
-        if version != _RESPONSE_VERSION:
+        if version != RESPONSE_VERSION:
             raise SerdeError(
-                f"a response of version {version} cannot be read; this release knows {_RESPONSE_VERSION} only"
+                f"a response of version {version} cannot be read; this release knows {RESPONSE_VERSION} only"
             )
         if len(data) < rest or data[1] not in _CONTENTS:
             raise SerdeError(f"{data[:40]!r} is no response of a foreign-key join; what wrote it?")
@@ -195,10 +186,10 @@ class LeftRow(NamedTuple):
         return cls(data[:1] == _WITH_FOREIGN_KEY, data[1:_LEFT_VALUE], data[_LEFT_VALUE:])
 
 
-_UNHASHED_SUBSCRIPTIONS: Final = [bytes((_NO_HASH, instruction)) for instruction in Instruction]
+_UNHASHED_SUBSCRIPTIONS: Final = [bytes((NO_HASH, instruction)) for instruction in Instruction]
 _SUBSCRIPTIONS: Final = [bytes((0, instruction)) for instruction in Instruction]
-_UNHASHED_RESPONSES: Final = [bytes((_RESPONSE_VERSION | _NO_HASH, content)) for content in Content]
-_RESPONSES: Final = [bytes((_RESPONSE_VERSION, content)) for content in Content]
+_UNHASHED_RESPONSES: Final = [bytes((RESPONSE_VERSION | NO_HASH, content)) for content in Content]
+_RESPONSES: Final = [bytes((RESPONSE_VERSION, content)) for content in Content]
 
 
 def subscription_bytes(hash_: bytes | None, instruction: Instruction, primary_key: bytes) -> bytes:
@@ -232,7 +223,7 @@ def read_subscriptions(messages: Sequence[bytes]) -> Iterator[tuple[bytes | None
 def read_responses(messages: Sequence[bytes]) -> Iterator[tuple[bytes | None, int, bytes]]:
     """Hash, content and foreign value of each response, as ``Response.from_bytes`` reads them."""
     for data in messages:
-        if len(data) >= _HASH_END and data[0] == _RESPONSE_VERSION and data[1] in _CONTENTS:
+        if len(data) >= _HASH_END and data[0] == RESPONSE_VERSION and data[1] in _CONTENTS:
             yield data[2:_HASH_END], data[1], data[_HASH_END:]
         else:
             yield Response.from_bytes(data)
@@ -270,86 +261,4 @@ def _version_and_rest(data: bytes) -> tuple[int, int]:
     """The version of a message, and where it goes on after its hash."""
     if not data:
         raise SerdeError("a message of a foreign-key join is empty; what wrote it?")
-    return data[0] & ~_NO_HASH, 2 + (0 if data[0] & _NO_HASH else HASH_SIZE)
-
-
-def murmur3_128(data: bytes) -> bytes:
-    """The 128-bit Murmur3 hash by which Kafka Streams recognizes a stale response.
-
-    >>> murmur3_128(b"hello").hex()
-    '30bfb4f39919e764566aea857401d1c6'
-    """
-    h1 = h2 = _SEED
-    whole = len(data) & ~15
-    for k1, k2 in struct.iter_unpack("<QQ", data[:whole]):
-        h1 = ((_rotl(h1 ^ _mix1(k1), 27) + h2) * 5 + 0x52DCE729) & _MASK
-        h2 = ((_rotl(h2 ^ _mix2(k2), 31) + h1) * 5 + 0x38495AB5) & _MASK
-    tail = data[whole:]
-    h1 ^= _mix1(int.from_bytes(tail[:8], "little"))
-    h2 ^= _mix2(int.from_bytes(tail[8:], "little"))
-    h1 ^= len(data)
-    h2 ^= len(data)
-    h1 = (h1 + h2) & _MASK
-    h2 = (h2 + h1) & _MASK
-    h1, h2 = _finalized(h1), _finalized(h2)
-    h1 = (h1 + h2) & _MASK
-    return _HASH.pack(h1, (h2 + h1) & _MASK)
-
-
-def murmur3_128_many(values: Sequence[bytes]) -> list[bytes]:
-    """``murmur3_128`` of many values, in their order; quicker together if they are more than a few.
-
-    >>> murmur3_128_many([b"hello"] * 20)[19].hex()
-    '30bfb4f39919e764566aea857401d1c6'
-    """
-    if len(values) < _WORTH_COLUMNS:
-        return list(map(murmur3_128, values))
-    lengths = np.fromiter(map(len, values), np.uint64, len(values))
-    longest_first = (-lengths.astype(np.int64)).argsort(kind="stable")
-    hashes = np.empty((len(values), 2), "<u8")
-    for start in range(0, len(values), _TOGETHER):
-        rows = longest_first[start : start + _TOGETHER]
-        hashes[rows] = _hashed([values[i] for i in rows.tolist()], lengths[rows])
-    raw = hashes.astype(">u8").tobytes()
-    return [raw[at : at + HASH_SIZE] for at in range(0, len(raw), HASH_SIZE)]
-
-
-def _hashed(values: Sequence[bytes], lengths: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """Two numbers for each value; the values come longest first."""
-    blocks = len(values[0]) // 16 + 1
-    padded = b"".join([value.ljust(blocks * 16, b"\0") for value in values])
-    words = np.frombuffer(padded, "<u8").reshape(len(values), blocks, 2).astype(np.uint64)
-    whole = (lengths // np.uint64(16)).astype(np.int64)
-    h1 = np.full(len(values), _SEED, np.uint64)
-    h2 = h1.copy()
-    for block in range(blocks - 1):
-        some = int(np.count_nonzero(whole > block))
-        k1, k2 = words[:some, block, 0], words[:some, block, 1]
-        h1[:some] = (_rotl(h1[:some] ^ _mix1(k1), 27) + h2[:some]) * 5 + 0x52DCE729
-        h2[:some] = (_rotl(h2[:some] ^ _mix2(k2), 31) + h1[:some]) * 5 + 0x38495AB5
-    rest = words[np.arange(len(values)), whole]
-    h1 = (h1 ^ _mix1(rest[:, 0])) ^ lengths
-    h2 = (h2 ^ _mix2(rest[:, 1])) ^ lengths
-    h1 = h1 + h2
-    h2 = h2 + h1
-    h1, h2 = _finalized(h1), _finalized(h2)
-    h1 = h1 + h2
-    return np.column_stack((h1, h2 + h1))
-
-
-def _rotl(value: Any, bits: int) -> Any:
-    return ((value << bits) | (value >> (64 - bits))) & _MASK
-
-
-def _mix1(k1: Any) -> Any:
-    return (_rotl((k1 * _C1) & _MASK, 31) * _C2) & _MASK
-
-
-def _mix2(k2: Any) -> Any:
-    return (_rotl((k2 * _C2) & _MASK, 33) * _C1) & _MASK
-
-
-def _finalized(value: Any) -> Any:
-    value = ((value ^ (value >> 33)) * 0xFF51AFD7ED558CCD) & _MASK
-    value = ((value ^ (value >> 33)) * 0xC4CEB9FE1A85EC53) & _MASK
-    return value ^ (value >> 33)
+    return data[0] & ~NO_HASH, 2 + (0 if data[0] & NO_HASH else HASH_SIZE)

@@ -1,62 +1,91 @@
 """The result task of a foreign-key join: joins left rows with the answers that they got.
 
 It holds answers back until the end of the micro-batch, when it knows every left value of the batch, whatever order the
-messages came in. ``millpond.processors.tables.foreign_key_join`` draws the three tasks.
+messages came in.
 
 Rule of this module: what a micro-batch's answers need of the stores is read together, and a foreign value that many of
 them carry becomes one object.
 """
 
+from collections.abc import Sequence
 from itertools import compress
 from typing import Any
 
 from millpond.processors.options.joins import JoinType
-from millpond.processors.runtime.batches.batch import Batch, BatchBuilder, concatenate
+from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
+from millpond.processors.runtime.batches.columns import Columns, Records, joined
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.processor import Processor, ProcessorContext
-from millpond.processors.tables.foreign_key_messages import Content, read_left_rows, read_responses
-from millpond.processors.tables.join import Joiner
+from millpond.processors.tables.foreign_key.messages import Content, read_left_rows, read_responses
+from millpond.processors.tables.foreign_key.user_functions import RowFunction
 from millpond.processors.tables.table_store import TableStore
 from millpond.stores.serdes import Serde
+from millpond.stores.typed.store import column_of
 
 
-class UnjoinedRows(Processor):
-    """In the result task of a left join: the results of left rows without a foreign key, which nobody answers."""
+class RowJoining(Processor):
+    """Joins left values with foreign ones by a user's function.
 
-    by_key = True
+    Args:
+        joiner: the result for a key, a left value and a foreign value.
+    """
 
-    def __init__(self, joiner: Joiner, value_serde: Serde[Any]) -> None:
+    def __init__(self, joiner: RowFunction) -> None:
         self._joiner = joiner
-        self._value_serde = value_serde
 
-    def process(self, batch: Batch) -> None:
-        out = BatchBuilder(positions=batch.positions is not None)
-        news, olds = read_left_rows(batch.values), read_left_rows(batch.olds or [None] * len(batch))
-        columns = zip(batch.keys, news, olds, batch.timestamps, strict=True)
-        for i, (key, new, old, timestamp) in enumerate(columns):
-            if new is not None and not new[0]:
-                out.add(key, self._result(key, new[2], timestamp), timestamp, position=batch.position_at(i))
-            elif new is None and old is not None and not old[0]:
-                out.add(key, None, timestamp, position=batch.position_at(i))
-        self.context.forward(out.build())
+    def _results_of(
+        self, keys: Sequence[Any], lefts: Sequence[Any], foreigns: Sequence[Any], timestamps: Sequence[int]
+    ) -> list[Any]:
+        """The results; None where the joiner fails and such records are to be left out, so that there is no row."""
+        return list(map(self._result, keys, lefts, foreigns, timestamps))
 
-    def _result(self, key: Any, data: bytes, timestamp: int) -> Any:
-        """The result of the joiner; None if it fails and such records are to be left out, so that there is no row."""
-        left = self._value_serde.deserialize(data)
+    def _result(self, key: Any, left: Any, foreign: Any, timestamp: int) -> Any:
         try:
-            return self._joiner(key, left, None)
+            return self._joiner.one(key, left, foreign)
         except Exception as error:  # a user's code may raise anything
             self.context.leave_out(error, key, left, timestamp)
             return None
 
 
-class ResponseJoin(Processor):
+class UnjoinedRows(RowJoining):
+    """In the result task of a left join: the results of left rows without a foreign key, which nobody answers.
+
+    Args:
+        joiner: the result for a key and a left value without a foreign one.
+        serdes: of the left and the foreign values.
+    """
+
+    by_key = True
+
+    def __init__(self, joiner: RowFunction, serdes: tuple[Serde[Any], Serde[Any]]) -> None:
+        super().__init__(joiner)
+        self._left_serde, _ = serdes
+
+    def process(self, batch: Batch) -> None:
+        news, olds = read_left_rows(batch.values), read_left_rows(batch.olds or [None] * len(batch))
+        places, data = [], []
+        for i, (new, old) in enumerate(zip(news, olds, strict=True)):
+            if (new is not None and not new[0]) or (new is None and old is not None and not old[0]):
+                places.append(i)
+                data.append(None if new is None else new[2])
+        unjoined = batch.taken(places)
+        self.context.forward(unjoined.with_values(self._unjoined(unjoined, data)))
+
+    def _unjoined(self, rows: Batch, data: Sequence[bytes | None]) -> list[Any]:
+        """The results of rows whose left values have these bytes; None of those that were deleted."""
+        there = [one is not None for one in data]
+        lefts = self._left_serde.deserialize_many([one for one in data if one is not None])
+        rows = rows.select(there)
+        return column_of(self._results_of(rows.keys, lefts, [None] * len(lefts), rows.timestamps), data)
+
+
+class ResponseJoin(RowJoining):
     """In the result task: joins each answer with the left value that asked for it, at the end of the micro-batch.
 
     Args:
+        joiner: the result for a key, a left value and a foreign value.
         rows: the store of the left rows.
         result: the store of the results.
-        joiner: called with key, left value and foreign value.
         serdes: of the left and the foreign values.
         join_type: inner, or left, where rows without a foreign value have a result too.
     """
@@ -64,10 +93,10 @@ class ResponseJoin(Processor):
     at_flush = True
 
     def __init__(
-        self, rows: str, result: str, joiner: Joiner, serdes: tuple[Serde[Any], Serde[Any]], join_type: JoinType
+        self, joiner: RowFunction, rows: str, result: str, serdes: tuple[Serde[Any], Serde[Any]], join_type: JoinType
     ) -> None:
+        super().__init__(joiner)
         self._stores = rows, result
-        self._joiner = joiner
         self._left_serde, self._foreign_serde = serdes
         self._inner = join_type is JoinType.INNER
 
@@ -75,15 +104,21 @@ class ResponseJoin(Processor):
         super().init(context)
         self._rows, self._results = (TableStore(context.store(name)) for name in self._stores)
         self._serialize_keys = context.store(self._stores[0]).key_serde.serialize_many
-        self._waiting: list[Batch] = []
+        self._waiting: list[Records] = []
 
     def process(self, batch: Batch) -> None:
         self._waiting.append(batch)
 
+    def process_columns(self, columns: Columns) -> None:
+        self._waiting.append(columns)
+
     def flush(self) -> None:
         waiting, self._waiting = self._waiting, []
         if waiting:
-            self._resolve(concatenate(waiting))
+            self._resolve_run(joined(waiting))
+
+    def _resolve_run(self, answers: Records) -> None:
+        self._resolve(answers.to_batch())
 
     def _resolve(self, batch: Batch) -> None:
         rows = self._rows.store.get_many(batch.keys)
@@ -116,13 +151,11 @@ class ResponseJoin(Processor):
         responses = [answers.values[i][0] for i in places]
         distinct = list({data: None for _, content, data in responses if content == Content.VALUE})
         foreigns = dict(zip(distinct, self._foreign_serde.deserialize_many(distinct), strict=True))
+        foreign = [foreigns[data] if content == Content.VALUE else None for _, content, data in responses]
+        asking = answers.taken(places)
         results: list[Any] = [None] * len(answers)
-        for i, left, (_, content, data) in zip(places, lefts, responses, strict=True):
-            foreign = foreigns[data] if content == Content.VALUE else None
-            try:
-                results[i] = self._joiner(answers.keys[i], left, foreign)
-            except Exception as error:  # a user's code may raise anything
-                self.context.leave_out(error, answers.keys[i], left, answers.timestamps[i])
+        for i, result in zip(places, self._results_of(asking.keys, lefts, foreign, asking.timestamps), strict=True):
+            results[i] = result
         return results
 
     def _forward_retracting(self, results: Batch, retracted: list[bool]) -> None:

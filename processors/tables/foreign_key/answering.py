@@ -1,0 +1,271 @@
+"""The foreign task of a foreign-key join: keeps subscriptions, and answers them.
+
+Rule of this module: a foreign value is read and serialized once for all that ask for it, and messages that come as
+columns are answered as columns, unless one of them is not in the usual form.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as _compute
+
+from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
+from millpond.processors.runtime.batches.columns import Array, Columns
+from millpond.processors.runtime.processor import Processor, ProcessorContext
+from millpond.processors.tables.foreign_key.message_columns import (
+    Messages,
+    column_serdes,
+    combined_key_column,
+    read_subscription_column,
+    response_column,
+)
+from millpond.processors.tables.foreign_key.messages import (
+    FORGET,
+    Content,
+    Instruction,
+    combined_key,
+    primary_key_of,
+    read_subscriptions,
+    response_bytes,
+)
+from millpond.processors.tables.foreign_key.subscribing import latest_only
+from millpond.processors.tables.value_getters import ValueGetterFactory
+from millpond.stores.columns.column_serdes import ColumnSerde
+from millpond.stores.serdes import Serde
+from millpond.stores.times import MIN_TIME
+from millpond.stores.typed.keyvalue_columns import put_columns
+from millpond.stores.typed.store import column_of
+
+pc: Any = _compute
+
+
+class SubscriptionReceive(Processor):
+    """In the foreign task: keeps or forgets each subscription and answers it.
+
+    Args:
+        store: where the subscriptions are kept.
+        foreign: the foreign table.
+        serdes: of the left keys, the foreign keys and the foreign values.
+    """
+
+    by_key = True
+
+    def __init__(
+        self, store: str, foreign: ValueGetterFactory, serdes: tuple[Serde[Any], Serde[Any], Serde[Any]]
+    ) -> None:
+        self._store_name = store
+        self._foreign = foreign
+        self._key_serde, self._foreign_serde, self._value_serde = serdes
+        self._columns = _columns_of(serdes)
+
+    def init(self, context: ProcessorContext) -> None:
+        super().init(context)
+        self._store = context.store(self._store_name)
+        self._getter = self._foreign.make(context)
+        self.looks_up = dict.fromkeys(self._foreign.stores, False)
+
+    def process(self, batch: Batch) -> None:
+        foreign_keys = self._foreign_serde.serialize_many(batch.keys)
+        subscriptions = list(read_subscriptions(batch.values))
+        self._keep(foreign_keys, subscriptions)
+        asking = Batch(foreign_keys, subscriptions, batch.timestamps, positions=batch.positions).select(
+            [instruction != Instruction.DELETE_KEY_NO_PROPAGATE for _, instruction, _ in subscriptions]
+        )
+        found = self._found(dict(zip(foreign_keys, batch.keys, strict=True)), set(asking.keys))
+        answers = [
+            _answer(instruction, hash_, found[key][0])
+            for key, (hash_, instruction, _) in zip(asking.keys, asking.values, strict=True)
+        ]
+        lasts = [found[key][1] for key in asking.keys]
+        times = [time if last < time else last for last, time in zip(lasts, asking.timestamps, strict=True)]
+        primary_keys = self._key_serde.deserialize_many([primary_key for _, _, primary_key in asking.values])
+        self.context.forward(Batch(primary_keys, answers, times, positions=asking.positions))
+
+    def process_columns(self, columns: Columns) -> None:
+        answers = self._answers_kept(columns)
+        if answers is None:
+            self.process(columns.to_batch())
+        else:
+            self.context.forward_columns(answers)
+
+    def _keep(self, foreign_keys: list[bytes], subscriptions: list[tuple[bytes | None, int, bytes]]) -> None:
+        prefixes = {key: combined_key(key, b"") for key in set(foreign_keys)}
+        kept = {
+            prefixes[key] + primary_key: None if instruction in FORGET else hash_
+            for key, (hash_, instruction, primary_key) in zip(foreign_keys, subscriptions, strict=True)
+        }
+        self._store.put_many(list(kept), list(kept.values()))
+
+    def _found(self, keys: Mapping[bytes, Any], wanted: Iterable[bytes]) -> dict[bytes, tuple[bytes | None, int]]:
+        """For foreign keys the value's bytes and its time; None and any time if there is none.
+
+        Args:
+            keys: the keys by their bytes.
+            wanted: the bytes of those that are asked for; each value is read and serialized once.
+        """
+        wanted = list(wanted)
+        found = self._looked_up([keys[foreign_key] for foreign_key in wanted])
+        return dict(zip(wanted, zip(*found, strict=True), strict=True))
+
+    def _looked_up(self, keys: list[Any]) -> tuple[list[bytes | None], list[int]]:
+        rows = self._getter.get_many(keys)
+        data = self._value_serde.serialize_many([row.value for row in rows if row is not None])
+        return column_of(data, rows), [MIN_TIME if row is None else row.timestamp for row in rows]
+
+    def _answers_kept(self, columns: Columns) -> Columns | None:
+        """Keep subscriptions that come as columns; returns the answers, None if they have to become objects first."""
+        serdes = self._columns
+        if serdes is None or not serdes.foreign_key.takes(columns.keys.type):
+            return None
+        try:
+            subscriptions = read_subscription_column(columns.values)
+            answers = self._answers(serdes, columns, subscriptions)
+        except pa.ArrowInvalid:
+            return None
+        kept: Any = pa.array(subscriptions.numbers > max(FORGET))
+        hashes = pc.if_else(kept, subscriptions.hashes, pa.scalar(None, pa.binary()))
+        put_columns(
+            self._store, combined_key_column(serdes.foreign_key.write(columns.keys), subscriptions.rests), hashes
+        )
+        return answers
+
+    def _answers(self, serdes: "_Columns", columns: Columns, subscriptions: Messages) -> Columns:
+        asking = subscriptions.numbers != Instruction.DELETE_KEY_NO_PROPAGATE
+        columns, subscriptions = columns.select(asking), subscriptions.select(asking)
+        distinct = columns.keys.dictionary_encode()
+        data, times = self._found_columns(serdes, distinct.dictionary)
+        data, times = data.take(distinct.indices), times[distinct.indices.to_numpy()]
+        contents = _contents(subscriptions, data.is_valid().to_numpy(zero_copy_only=False))
+        told = pc.if_else(pa.array(contents == Content.VALUE), data, pa.scalar(None, pa.binary()))
+        answers = response_column(subscriptions.hashes, contents, told)
+        primary_keys = serdes.key.read(subscriptions.rests)
+        return Columns(primary_keys, answers, np.maximum(times, columns.timestamps), columns.positions)
+
+    def _found_columns(self, serdes: "_Columns", keys: Array) -> tuple[Array, npt.NDArray[np.int64]]:
+        """The bytes of the foreign values at distinct keys, and their times; null and any time if there is none."""
+        found = self._getter.get_latest_columns(keys)
+        if found is None or not serdes.value.takes(found[0].type):
+            data, times = self._looked_up(keys.to_pylist())
+            return pa.array(data, pa.binary()), np.array(times, np.int64)
+        return serdes.value.write(found[0]), found[1].fill_null(MIN_TIME).to_numpy()
+
+
+def _answer(instruction: int, hash_: bytes | None, data: bytes | None) -> bytes:
+    """The response to a subscription, whose foreign value's bytes are ``data``."""
+    if instruction == Instruction.DELETE_KEY_AND_PROPAGATE:
+        # A row that still exists but no longer names a foreign row matters only if it has a result.
+        return response_bytes(hash_, Content.NOTHING if hash_ is None else Content.RETRACTION)
+    if data is not None:
+        return response_bytes(hash_, Content.VALUE, data)
+    quiet = instruction == Instruction.PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE
+    return response_bytes(hash_, Content.RETRACTION if quiet else Content.NOTHING)
+
+
+def _contents(subscriptions: Messages, found: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint8]:
+    """What the responses to subscriptions carry: what ``_answer`` says of each.
+
+    Args:
+        subscriptions: the subscriptions.
+        found: where there is a foreign value.
+    """
+    quiet = subscriptions.numbers == Instruction.PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE
+    forgotten = subscriptions.numbers == Instruction.DELETE_KEY_AND_PROPAGATE
+    hashed = subscriptions.hashes.is_valid().to_numpy(zero_copy_only=False)
+    retracted = np.where(forgotten, hashed, quiet & ~found)
+    contents = np.where(retracted, Content.RETRACTION, Content.NOTHING)
+    return np.where(found & ~forgotten, Content.VALUE, contents).astype(np.uint8)
+
+
+class ForeignTableJoin(Processor):
+    """In the foreign task: answers all subscriptions of a foreign key whose value has changed.
+
+    Args:
+        store: where the subscriptions are kept.
+        serdes: of the left keys, the foreign keys and the foreign values.
+        versioned: whether the foreign table is versioned.
+    """
+
+    by_key = True
+
+    def __init__(self, store: str, serdes: tuple[Serde[Any], Serde[Any], Serde[Any]], *, versioned: bool) -> None:
+        self._store_name = store
+        self._key_serde, self._foreign_serde, self._value_serde = serdes
+        self._columns = _columns_of(serdes)
+        self._versioned = versioned
+
+    def init(self, context: ProcessorContext) -> None:
+        super().init(context)
+        self._store = context.store(self._store_name)
+
+    def process(self, batch: Batch) -> None:
+        batch = latest_only(self.context, batch, self._versioned)
+        out = BatchBuilder(positions=batch.positions is not None)
+        foreign_keys = self._foreign_serde.serialize_many(batch.keys)
+        subscribers = {key: self._subscribers(key) for key in set(foreign_keys)}
+        present = [value for value in batch.values if value is not None]
+        data = column_of(self._value_serde.serialize_many(present), batch.values)
+        for i, (key, value, timestamp) in enumerate(zip(foreign_keys, data, batch.timestamps, strict=True)):
+            content, told = (Content.NOTHING, b"") if value is None else (Content.VALUE, value)
+            for primary_key, hash_ in subscribers[key]:
+                out.add(primary_key, response_bytes(hash_, content, told), timestamp, position=batch.position_at(i))
+        out.keys = self._key_serde.deserialize_many(out.keys)
+        self.context.forward(out.build())
+
+    def process_columns(self, columns: Columns) -> None:
+        serdes = self._columns
+        answers = None
+        if (
+            serdes is not None
+            and serdes.foreign_key.takes(columns.keys.type)
+            and serdes.value.takes(columns.values.type)
+        ):
+            answers = self._answers(serdes, columns)
+        if answers is None:
+            self.process(columns.to_batch())
+        else:
+            self.context.forward_columns(answers)
+
+    def _answers(self, serdes: "_Columns", columns: Columns) -> Columns | None:
+        """What to answer all who have subscribed; None if their keys have to be objects."""
+        distinct = serdes.foreign_key.write(columns.keys).dictionary_encode()
+        found = list(map(self._subscribers, distinct.dictionary.to_pylist()))
+        sizes = np.fromiter(map(len, found), np.int64, len(found))
+        updates = distinct.indices.to_numpy()
+        told = sizes[updates]
+        # Those of the key of each update lie side by side.
+        starts = np.repeat((sizes.cumsum() - sizes)[updates] - (told.cumsum() - told), told)
+        places: Any = pa.array(starts + np.arange(len(starts)))
+        rows = np.arange(len(columns)).repeat(told)
+        asked = columns.taken(rows)
+        primary_keys = pa.array([key for some in found for key, _ in some], pa.binary())
+        hashes = pa.array([hash_ for some in found for _, hash_ in some], pa.binary())
+        values = serdes.value.write(columns.values).take(pa.array(rows))
+        contents = np.where(values.is_valid().to_numpy(zero_copy_only=False), Content.VALUE, Content.NOTHING)
+        answers = response_column(hashes.take(places), contents.astype(np.uint8), values)
+        try:
+            keys = serdes.key.read(primary_keys).take(places)
+        except pa.ArrowInvalid:
+            return None
+        return Columns(keys, answers, asked.timestamps, asked.positions)
+
+    def _subscribers(self, foreign_key: bytes) -> list[tuple[bytes, bytes]]:
+        """The bytes of the primary keys that have subscribed to a foreign key, and their hashes."""
+        found = self._store.prefix_scan(combined_key(foreign_key, b""))
+        return [(primary_key_of(combined), hash_) for combined, hash_ in found]
+
+
+class _Columns(NamedTuple):
+    """What the serdes do for whole columns."""
+
+    key: ColumnSerde
+    foreign_key: ColumnSerde
+    value: ColumnSerde
+
+
+def _columns_of(serdes: tuple[Serde[Any], Serde[Any], Serde[Any]]) -> _Columns | None:
+    """The three of them; None if one needs objects."""
+    known = column_serdes(*serdes)
+    return None if known is None else _Columns(*known)

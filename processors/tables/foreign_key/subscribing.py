@@ -1,0 +1,170 @@
+"""The left task of a foreign-key join: has rows subscribe at the foreign keys that they name.
+
+Rule of this module: what a batch's rows are as bytes is made once, for their hashes, for the result task and for the
+foreign task.
+"""
+
+from collections.abc import Sequence
+from itertools import compress
+from typing import Any
+
+from millpond.processors.options.joins import JoinType
+from millpond.processors.runtime.batches.batch import Batch
+from millpond.processors.runtime.batches.columns import Columns
+from millpond.processors.runtime.counters import CounterName
+from millpond.processors.runtime.processor import Processor, ProcessorContext
+from millpond.processors.tables.foreign_key.messages import ASK, FORGET, left_row_bytes, subscription_bytes
+from millpond.processors.tables.foreign_key.murmur3 import murmur3_128_many
+from millpond.processors.tables.foreign_key.user_functions import RowFunction
+from millpond.stores.serdes import Serde
+from millpond.stores.typed.store import column_of
+
+
+def latest_only(context: ProcessorContext, batch: Batch, versioned: bool) -> Batch:
+    """The updates of ``batch`` without those that a versioned table ignores, which are counted."""
+    if not versioned or batch.latest is None:
+        return batch
+    kept = batch.select(batch.latest)
+    context.count(CounterName.DROPPED_OUT_OF_ORDER, len(batch) - len(kept))
+    return kept
+
+
+class LatestOnly(Processor):
+    """Passes on a table's latest rows, for a copy of the table elsewhere."""
+
+    by_key = True
+    keeps_records = True
+
+    def __init__(self, versioned: bool) -> None:
+        self._versioned = versioned
+
+    def process(self, batch: Batch) -> None:
+        self.context.forward(latest_only(self.context, batch, self._versioned))
+
+    def process_columns(self, columns: Columns) -> None:
+        self.context.forward_columns(columns)
+
+
+class SubscriptionSend(Processor):
+    """In the left task: turns each changed row into subscriptions, and sends its value to the result task.
+
+    A row for which ``extract`` fails counts as deleted, if such records are to be left out.
+
+    Args:
+        extract: the foreign key of a row, given its key and its value.
+        serdes: of the left keys, the left values and the foreign keys.
+        join_type: inner, or left, where rows without a foreign value have a result too.
+        versioned: whether the left table is versioned.
+        subscriptions, rows: the sinks of the two kinds of messages.
+    """
+
+    repeatable = True
+    by_key = True
+
+    def __init__(
+        self,
+        extract: RowFunction,
+        serdes: tuple[Serde[Any], Serde[Any], Serde[Any]],
+        *,
+        join_type: JoinType,
+        versioned: bool,
+        subscriptions: str,
+        rows: str,
+    ) -> None:
+        self._extract = extract
+        self._key_serde, self._value_serde, self._foreign_serde = serdes
+        self._inner = join_type is JoinType.INNER
+        self._versioned = versioned
+        self._subscriptions = subscriptions
+        self._rows = rows
+
+    def process(self, batch: Batch) -> None:
+        self.context.attempt(self._send, latest_only(self.context, batch, self._versioned))
+
+    def _send(self, batch: Batch) -> None:
+        olds = self._old_keys(batch)
+        news, data = self._rows_of(batch)
+        hashes = column_of(murmur3_128_many([one for one in data if one is not None]), data)
+        rows = [
+            None if value is None or hash_ is None else left_row_bytes(new is not None, hash_, value)
+            for value, hash_, new in zip(data, hashes, news, strict=True)
+        ]
+        self.context.forward_to(self._rows, batch.with_values(rows))
+        self.context.forward_to(self._subscriptions, self._subscribing(batch, olds, news, hashes))
+
+    def _subscribing(
+        self, batch: Batch, olds: Sequence[Any], news: Sequence[Any], hashes: Sequence[bytes | None]
+    ) -> Batch:
+        """What to tell the foreign keys that rows have named and name now, in the order of the rows."""
+        keys: list[Any] = []
+        told: list[bytes] = []
+        places: list[int] = []
+        primary_keys = self._key_serde.serialize_many(batch.keys)
+        columns = zip(olds, news, self._moved(olds, news), hashes, primary_keys, strict=True)
+        for i, (old, new, differs, hash_, primary_key) in enumerate(columns):
+            if differs:
+                # The result of a left row that has lost its foreign key does not depend on an answer.
+                answered = new is None and (hash_ is None or self._inner)
+                keys.append(old)
+                told.append(subscription_bytes(hash_, FORGET[answered], primary_key))
+                places.append(i)
+            if new is not None:
+                keys.append(new)
+                told.append(subscription_bytes(hash_, ASK[self._inner and old is None], primary_key))
+                places.append(i)
+        timestamps = list(map(batch.timestamps.__getitem__, places))
+        positions = None if batch.positions is None else list(map(batch.positions.__getitem__, places))
+        return Batch(keys, told, timestamps, positions=positions)
+
+    def _old_keys(self, batch: Batch) -> list[Any]:
+        """The foreign keys of the rows before; None of those that fail, which have been counted before."""
+        if batch.olds is None:
+            return [None] * len(batch)
+        try:
+            return self._named(batch.keys, batch.olds)
+        except Exception:  # a user's code may raise anything
+            return list(map(self._old_key, batch.keys, batch.olds))
+
+    def _named(self, keys: list[Any], values: list[Any]) -> list[Any]:
+        """The foreign keys of rows; None where there is no row."""
+        present = [value is not None for value in values]
+        if all(present):
+            return self._extract.many(keys, values)
+        return column_of(self._extract.many(list(compress(keys, present)), list(compress(values, present))), values)
+
+    def _old_key(self, key: Any, old: Any) -> Any:
+        try:
+            return None if old is None else self._extract.one(key, old)
+        except Exception as error:  # a user's code may raise anything
+            self.context.check(error)
+            return None
+
+    def _rows_of(self, batch: Batch) -> tuple[list[Any], list[bytes | None]]:
+        """The rows' foreign keys and their bytes; None of those that are deleted, or fail."""
+        values = batch.values
+        try:
+            keys = self._named(batch.keys, values)
+            return keys, column_of(self._value_serde.serialize_many([one for one in values if one is not None]), values)
+        except Exception:  # a user's code may raise anything
+            rows = list(map(self._row, batch.keys, values, batch.timestamps))
+            return [key for key, _ in rows], [data for _, data in rows]
+
+    def _row(self, key: Any, value: Any, timestamp: int) -> tuple[Any, bytes | None]:
+        """A row's foreign key and its bytes; nothing of one that fails."""
+        if value is None:
+            return None, None
+        try:
+            return self._extract.one(key, value), self._value_serde.serialize(value)
+        except Exception as error:  # a user's code may raise anything
+            self.context.leave_out(error, key, value, timestamp)
+            return None, None
+
+    def _moved(self, olds: Sequence[Any], news: Sequence[Any]) -> list[bool]:
+        """Which rows no longer name the foreign key that they have named."""
+        moved = [old is not None for old in olds]
+        both = [i for i, new in enumerate(news) if new is not None and moved[i]]
+        serialize_many = self._foreign_serde.serialize_many
+        sides = (serialize_many([column[i] for i in both]) for column in (olds, news))
+        for i, old, new in zip(both, *sides, strict=True):
+            moved[i] = old != new
+        return moved

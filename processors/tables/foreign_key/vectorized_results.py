@@ -1,0 +1,148 @@
+"""The result task of a foreign-key join whose joiner takes whole columns.
+
+Rule of this module: answers and left rows that come as columns have the results that they have one by one, and no
+Python object is made of a row. If that fails, for whatever reason, they become objects, and are joined one by one if
+that fails, too.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as _compute
+
+from millpond.processors.options.joins import JoinType
+from millpond.processors.runtime.batches.columns import Array, Columns, Records, nulls, spread
+from millpond.processors.runtime.counters import CounterName
+from millpond.processors.runtime.processor import ProcessorContext
+from millpond.processors.tables.foreign_key.message_columns import (
+    Booleans,
+    Messages,
+    read_left_row_column,
+    read_response_column,
+)
+from millpond.processors.tables.foreign_key.messages import Content
+from millpond.processors.tables.foreign_key.results import ResponseJoin, RowJoining, UnjoinedRows
+from millpond.processors.tables.foreign_key.user_functions import ColumnFunction
+from millpond.processors.tables.table_columns import latest_columns
+from millpond.stores.columns.column_serdes import column_serde
+from millpond.stores.serdes import Serde
+from millpond.stores.times import MIN_TIME
+
+pc: Any = _compute
+
+
+class ColumnJoining(RowJoining):
+    """Joins columns of left values with columns of foreign ones.
+
+    Args:
+        joiner: the results for columns of keys, left values and foreign values; the last of these are null where there
+            is none.
+    """
+
+    _joiner: ColumnFunction
+
+    def _results_of(
+        self, keys: Sequence[Any], lefts: Sequence[Any], foreigns: Sequence[Any], timestamps: Sequence[int]
+    ) -> list[Any]:
+        try:
+            return self._joiner.many(keys, lefts, foreigns)
+        except Exception:  # a user's code may raise anything
+            return super()._results_of(keys, lefts, foreigns, timestamps)
+
+
+class VectorizedUnjoinedRows(ColumnJoining, UnjoinedRows):
+    """``UnjoinedRows`` with a joiner of columns."""
+
+    def __init__(self, joiner: ColumnFunction, serdes: tuple[Serde[Any], Serde[Any]]) -> None:
+        super().__init__(joiner, serdes)
+        self._serdes = column_serde(serdes[0]), column_serde(serdes[1])
+
+    def process_columns(self, columns: Columns) -> None:
+        try:
+            results = self._columns_of(columns)
+        except Exception:  # a user's code may raise anything
+            results = None
+        if results is None:
+            self.process(columns.to_batch())
+        else:
+            self.context.forward_columns(results)
+
+    def _columns_of(self, columns: Columns) -> Columns | None:
+        """The results; None if the left values have to be objects."""
+        lefts, foreigns = self._serdes
+        if lefts is None or foreigns is None or columns.olds is None:
+            return None
+        news, olds = read_left_row_column(columns.values), read_left_row_column(columns.olds)
+        there, was_there = ~_absent(news.hashes), ~_absent(olds.hashes)
+        kept = there & ~news.named
+        told = kept | (~there & was_there & ~olds.named)
+        joined = columns.select(kept)
+        values = lefts.read(news.values.filter(pa.array(kept)))
+        results = self._joiner.of_columns(joined.keys, values, nulls(len(values), foreigns.type))
+        return columns.select(told).with_values(spread(results, kept[told]))
+
+
+class VectorizedResponseJoin(ColumnJoining, ResponseJoin):
+    """``ResponseJoin`` with a joiner of columns."""
+
+    def __init__(
+        self, joiner: ColumnFunction, rows: str, result: str, serdes: tuple[Serde[Any], Serde[Any]], join_type: JoinType
+    ) -> None:
+        super().__init__(joiner, rows, result, serdes, join_type)
+        self._serdes: Any = column_serde(serdes[0]), column_serde(serdes[1])
+
+    def init(self, context: ProcessorContext) -> None:
+        super().init(context)
+        self._row_columns, self._result_columns = (latest_columns(context.store(name)) for name in self._stores)
+
+    def _resolve_run(self, answers: Records) -> None:
+        made = self._made(answers) if isinstance(answers, Columns) else None
+        if made is None:
+            self._resolve(answers.to_batch())
+            return
+        results, retracted = made
+        self.context.count(CounterName.DROPPED_STALE_RESPONSE, len(answers) - len(results))
+        if not retracted.any():
+            self.context.forward_columns(results)
+        elif self._result_columns is None or len(results.keys.unique()) < len(results):
+            self._forward_retracting(results.to_batch(), retracted.tolist())
+        else:
+            _, since = self._result_columns.get_latest(results.keys.filter(pa.array(retracted)))
+            retracted[retracted] = _absent(since)
+            self.context.forward_columns(results.select(~retracted))
+
+    def _made(self, columns: Columns) -> tuple[Columns, Booleans] | None:
+        """The results of the answers that are not stale, and which are retracted; None if they have to be objects."""
+        rows = self._row_columns
+        if rows is None or None in self._serdes or not rows.takes(columns.keys.type):
+            return None
+        try:
+            answers = read_response_column(columns.values)
+            kept, since = rows.get_latest(columns.keys)
+            lefts = read_left_row_column(kept)
+            same = pc.equal(answers.hashes, lefts.hashes).fill_null(False).to_numpy(zero_copy_only=False)
+            current = same | (_absent(answers.hashes) & _absent(lefts.hashes))
+            times = np.maximum(columns.timestamps, since.fill_null(MIN_TIME).to_numpy())
+            joined = Columns(columns.keys, lefts.values, times).select(current)
+            answers = answers.select(current)
+            return joined.with_values(self._joined_columns(joined, answers)), answers.numbers == Content.RETRACTION
+        except Exception:  # a user's code may raise anything
+            return None
+
+    def _joined_columns(self, rows: Columns, answers: Messages) -> Array:
+        """The results of left rows, whose values are bytes, with their answers; null where there is none."""
+        found = answers.numbers == Content.VALUE
+        there = ~_absent(rows.values) & (found if self._inner else True)
+        asking = rows.select(there)
+        data = pc.if_else(pa.array(found), answers.rests, pa.scalar(None, pa.binary())).filter(pa.array(there))
+        distinct = data.dictionary_encode()
+        left_serde, foreign_serde = self._serdes
+        foreigns = foreign_serde.read(distinct.dictionary).take(distinct.indices)
+        return spread(self._joiner.of_columns(asking.keys, left_serde.read(asking.values), foreigns), there)
+
+
+def _absent(column: Array) -> Booleans:
+    nulls: Booleans = column.is_null().to_numpy(zero_copy_only=False)
+    return nulls
