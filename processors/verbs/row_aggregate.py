@@ -18,7 +18,7 @@ from millpond.processors.aggregations.aggregate import Aggregation
 from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.processors.verbs.combining import combiner_of_rows
 from millpond.processors.verbs.functions.binding import bind, state_name
-from millpond.processors.verbs.functions.function import AggregateFunction
+from millpond.processors.verbs.functions.function import AggregateFunction, ColumnarFunction
 from millpond.processors.verbs.row_fold import RowFold, rows_type
 from millpond.stores.columns.column_serdes import ColumnarSerde, ColumnSerde
 from millpond.stores.rows.physical import from_physical, normalized
@@ -151,12 +151,13 @@ class RowAggregate:
         self._adds = [(number, places[number], function.add) for number, function in enumerate(self._functions)]
         states = "; ".join(state_name(call, bound[name]) for name, call in calls.items())
         rows = rows_type([bound[name] for name, call in calls.items() if call.column is not None])
-        columns = None if rows is None else _states_type(self._functions)
+        self._columnar = [] if rows is None else _columnar(self._functions)
+        columns = _states_type(self._columnar)
         name = f"aggregate-state-{STATE_VERSION}: {states}"
         self.state_serde: Serde[list[Any]] = StateSerde(name, len(calls), columns)
         self.input_serde: Serde[tuple[Any, ...]] = InputSerde(rows)
         self._combiner = combiner_of_rows(calls, bound, self.state_serde)
-        self._column_fold = None if columns is None else RowFold(self._functions, places, columns)
+        self._column_fold = None if columns is None else RowFold(self._columnar, places, columns)
         self.schema = pa.schema(
             [pa.field(name, of.type, of.nullable) for name, of in zip(calls, self._functions, strict=True)]
         )
@@ -231,7 +232,7 @@ class RowAggregate:
         made = []
         number = 0
         try:
-            for number, function in enumerate(self._functions):
+            for number, function in enumerate(self._columnar):
                 made.append(function.results(columns[number]))
         except OverflowError as error:
             raise self._overflow(number, "for one of the keys", error) from error
@@ -269,11 +270,16 @@ def _check(calls: Mapping[str, AggregateCall], types: Mapping[str, pa.DataType])
         raise ConfigurationError(f"there are types for {unknown}, which take no column; leave them out")
 
 
-def _states_type(functions: Sequence[AggregateFunction]) -> pa.StructType | None:
-    """The struct of the states of functions; None if one of them has to be an object."""
-    types = [function.state_type for function in functions]
-    known = [(str(place), type_) for place, type_ in enumerate(types) if type_ is not None]
-    return pa.struct(known) if len(known) == len(types) else None
+def _columnar(functions: Sequence[AggregateFunction]) -> list[ColumnarFunction]:
+    """The functions, if the states of all of them can be columns; none otherwise."""
+    found = [one for one in functions if isinstance(one, ColumnarFunction) and one.state_type is not None]
+    return found if len(found) == len(functions) else []
+
+
+def _states_type(functions: Sequence[ColumnarFunction]) -> pa.StructType | None:
+    """The struct of the states of functions; None of no functions."""
+    types = [(str(place), function.state_type) for place, function in enumerate(functions)]
+    return pa.struct([(name, type_) for name, type_ in types if type_ is not None]) if types else None
 
 
 def _places(calls: Mapping[str, AggregateCall]) -> list[int]:

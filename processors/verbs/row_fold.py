@@ -9,7 +9,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from millpond.processors.aggregations.column_fold import ColumnFold, Groups
-from millpond.processors.verbs.functions.function import AggregateFunction
+from millpond.processors.verbs.functions.function import ColumnarFunction
 from millpond.stores.rows.row_columns import PhysicalRowType
 
 TIME: Final = pa.field("time", pa.int64())
@@ -31,7 +31,7 @@ class RowFold(ColumnFold):
         states: the struct of the states.
     """
 
-    def __init__(self, functions: Sequence[AggregateFunction], places: Sequence[int], states: pa.StructType) -> None:
+    def __init__(self, functions: Sequence[ColumnarFunction], places: Sequence[int], states: pa.StructType) -> None:
         self.result = PhysicalRowType(states)
         self._fields = list(states)
         self._parts = list(zip(functions, places, strict=True))

@@ -17,7 +17,7 @@ import pyarrow as pa
 from millpond.errors import ConfigurationError
 from millpond.processors.verbs.functions.columns import Array, Integers, counted, integers
 from millpond.processors.verbs.functions.forms import Form, equality_form
-from millpond.processors.verbs.functions.function import AggregateFunction
+from millpond.processors.verbs.functions.function import AggregateFunction, ColumnarFunction
 
 _ERROR_OF_ONE: Final = 1.04
 """The relative error of a sketch is this, divided by the square root of the number of its registers."""
@@ -26,7 +26,7 @@ _FEWEST: Final = 7
 """The binary logarithm of the number of registers of the smallest sketch."""
 
 
-class Count(AggregateFunction):
+class Count(ColumnarFunction):
     """How many values are not null."""
 
     type = pa.int64()

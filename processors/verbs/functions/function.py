@@ -1,5 +1,7 @@
 """``AggregateFunction``: the contract of an aggregate function that is bound to the type of its column.
 
+``ColumnarFunction`` adds what one can do whose states may be a column.
+
 Rule of this module: it says what every function keeps to, and how a type that one does not take is refused.
 """
 
@@ -23,19 +25,15 @@ class AggregateFunction(ABC):
     Folding values in any order, or parts of them into states that are then merged, gives the same result, as far as the
     docstrings of ``millpond.processors.verbs.aggregates`` do not say otherwise.
 
-    A function whose states can be a column (``state_type``) also folds whole columns, into the same states.
-
     Attributes:
         type: the type of the result.
         nullable: whether a result can be null.
         initial: the state before any value; immutable.
-        state_type: the type of a column of states; None if there is no such thing.
     """
 
     type: pa.DataType
     nullable: bool = True
     initial: Any = None
-    state_type: pa.DataType | None = None
 
     @abstractmethod
     def add(self, state: Any, value: Any, time: int) -> Any:
@@ -49,30 +47,6 @@ class AggregateFunction(ABC):
         Raises:
             OverflowError: the result would leave its type.
         """
-
-    def add_columns(self, states: Array, values: Array, times: Array, groups: Integers) -> Array:
-        """The states of many groups after more values, which are added in their order; for a ``state_type``.
-
-        Args:
-            states: of each group; null where there is none yet.
-            values: of the rows, in the order in which they arrived.
-            times: the event times of the rows, in microseconds since 1970.
-            groups: the number of each row's group.
-
-        Raises:
-            pyarrow.ArrowInvalid: a state could not be held, or not exactly; then ``add`` tells.
-        """
-        raise NotImplementedError(f"{type(self).__name__} has no column of states")
-
-    def results(self, states: Array) -> Array:
-        """The results for a column of states, null where a state is.
-
-        Raises:
-            OverflowError: a result would leave its type.
-        """
-        return from_physical(
-            [None if state is None else self.result(state) for state in to_physical(states)], self.type
-        )
 
     @abstractmethod
     def merge(self, left: Any, right: Any) -> Any:
@@ -89,6 +63,40 @@ class AggregateFunction(ABC):
         Raises:
             OverflowError: the result would leave its type.
         """
+
+
+class ColumnarFunction(AggregateFunction):
+    """A function that also folds whole columns, into the same states.
+
+    Attributes:
+        state_type: the type of a column of states; None if values of its type have to be folded one by one.
+    """
+
+    state_type: pa.DataType | None = None
+
+    @abstractmethod
+    def add_columns(self, states: Array, values: Array, times: Array, groups: Integers) -> Array:
+        """The states of many groups after more values, which are added in their order; for a ``state_type``.
+
+        Args:
+            states: of each group; null where there is none yet.
+            values: of the rows, in the order in which they arrived.
+            times: the event times of the rows, in microseconds since 1970.
+            groups: the number of each row's group.
+
+        Raises:
+            pyarrow.ArrowInvalid: a state could not be held, or not exactly; then ``add`` tells.
+        """
+
+    def results(self, states: Array) -> Array:
+        """The results for a column of states, null where a state is.
+
+        Raises:
+            OverflowError: a result would leave its type.
+        """
+        return from_physical(
+            [None if state is None else self.result(state) for state in to_physical(states)], self.type
+        )
 
 
 def refusal(path: str, type_: pa.DataType, reason: str) -> ConfigurationError:

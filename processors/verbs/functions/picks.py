@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from millpond.processors.verbs.functions.columns import Array, Integers, chained, integers, is_scalar, picked, ranks_of
 from millpond.processors.verbs.functions.forms import Form, order_form
-from millpond.processors.verbs.functions.function import AggregateFunction
+from millpond.processors.verbs.functions.function import AggregateFunction, ColumnarFunction
 
 _TIME: Final[Callable[[tuple[int, Any]], int]] = itemgetter(0)
 
@@ -35,20 +35,11 @@ class Extreme(AggregateFunction):
     def __init__(self, type_: pa.DataType, before: Callable[[Any, Any], bool]) -> None:
         self.type = type_
         self._before = before
-        self.state_type = type_ if is_scalar(type_) else None
 
     def add(self, state: Any, value: Any, time: int) -> Any:
         if value is None:
             return state
         return value if state is None or self._before(value, state) else state
-
-    def add_columns(self, states: Array, values: Array, times: Array, groups: Integers) -> Array:
-        candidates, numbers = chained(states, values, groups)
-        greatest = self._before(1, 0)
-        return picked(candidates, ranks_of(candidates), numbers, len(states), greatest=greatest, last=False)
-
-    def results(self, states: Array) -> Array:
-        return states
 
     def merge(self, left: Any, right: Any) -> Any:
         return self.add(left, right, 0)
@@ -63,7 +54,6 @@ class ExtremeByForm(Extreme):
     def __init__(self, type_: pa.DataType, before: Callable[[Any, Any], bool], form: Form) -> None:
         super().__init__(type_, before)
         self._form = form
-        self.state_type = None
 
     def add(self, state: Any, value: Any, time: int) -> Any:
         if value is None:
@@ -71,7 +61,23 @@ class ExtremeByForm(Extreme):
         return value if state is None or self._before(self._form(value), self._form(state)) else state
 
 
-class FloatExtreme(Extreme):
+class ScalarExtreme(Extreme, ColumnarFunction):
+    """The number, time or other scalar that comes before all others."""
+
+    def __init__(self, type_: pa.DataType, before: Callable[[Any, Any], bool]) -> None:
+        super().__init__(type_, before)
+        self.state_type = type_
+
+    def add_columns(self, states: Array, values: Array, times: Array, groups: Integers) -> Array:
+        candidates, numbers = chained(states, values, groups)
+        greatest = self._before(1, 0)
+        return picked(candidates, ranks_of(candidates), numbers, len(states), greatest=greatest, last=False)
+
+    def results(self, states: Array) -> Array:
+        return states
+
+
+class FloatExtreme(ScalarExtreme):
     """The float that comes before all others; 0.0 for -0.0, whichever arrived first."""
 
     def result(self, state: Any) -> Any:
@@ -81,7 +87,7 @@ class FloatExtreme(Extreme):
         return pa.array(states.to_numpy(zero_copy_only=False) + 0.0, mask=states.is_null().to_numpy(False))
 
 
-class First(AggregateFunction):
+class First(ColumnarFunction):
     """The value of the earliest row.
 
     Args:
@@ -213,7 +219,9 @@ def _extreme(path: str, type_: pa.DataType, before: Callable[[Any, Any], bool]) 
     if pa.types.is_floating(type_):
         return FloatExtreme(type_, _less if before is lt else _greater)
     form = order_form(path, type_)
-    return Extreme(type_, before) if form is None else ExtremeByForm(type_, before, form)
+    if form is not None:
+        return ExtremeByForm(type_, before, form)
+    return (ScalarExtreme if is_scalar(type_) else Extreme)(type_, before)
 
 
 def _less(value: float, other: float) -> bool:

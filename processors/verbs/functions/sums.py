@@ -16,7 +16,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from millpond.processors.verbs.functions.columns import Array, Integers, added, counted, integers, joined_lists
-from millpond.processors.verbs.functions.function import AggregateFunction, refusal
+from millpond.processors.verbs.functions.function import ColumnarFunction, refusal
 from millpond.stores.rows.physical import SHORT_DECIMAL
 
 DURATION: Final = pa.duration("us")
@@ -43,7 +43,7 @@ def physical(value: int, type_: Any) -> int | bytes:
     return wide(value) if pa.types.is_decimal(type_) and type_.precision > SHORT_DECIMAL else value
 
 
-class Sum(AggregateFunction):
+class Sum(ColumnarFunction):
     """A sum, from which an average can be made, too."""
 
     @abstractmethod
@@ -187,7 +187,7 @@ def _rounded(values: list[float]) -> float:
         return nan
 
 
-class Average(AggregateFunction):
+class Average(ColumnarFunction):
     """The sum of the values divided by their number.
 
     Args:
