@@ -1,8 +1,9 @@
 """Records per second through the in-process driver, one core, and where the time goes.
 
 Rule of this module: input batches are made before the clock starts; what is timed is a micro-batch as the driver runs
-it: processing, commit to the backend, and taking the results. Values are dicts of five fields. Next to each figure
-is that of the same work on plain dicts in this process: no bytes, no store, nothing that would survive.
+it: processing, commit to the backend, and taking the results. Values are dicts of five fields, or columns of them where
+a case says so. Next to each figure is that of the same work on plain dicts in this process: no bytes, no store, nothing
+that would survive.
 """
 
 import cProfile

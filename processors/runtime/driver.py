@@ -153,16 +153,16 @@ class TopologyDriver:
         if columns:
             self.pipe_batch(topic, Batch(*columns))
 
-    def pipe_batch(self, topic: str, records: Records) -> None:
-        """Process a run of records of one topic, a batch or columns, as one micro-batch.
+    def pipe_batch(self, topic: str, batch: Records) -> None:
+        """Process records of one topic, a batch or columns, as one micro-batch.
 
         Raises:
             TopologyError: the topology does not read ``topic``.
         """
-        self.pipe_inputs({topic: records})
+        self.pipe_inputs({topic: batch})
 
     def pipe_inputs(self, inputs: Mapping[str, Records]) -> None:
-        """Process runs of records of several topics as one micro-batch, in the order of ``merge``.
+        """Process records of several topics, batches or columns, as one micro-batch, in the order of ``merge``.
 
         Raises:
             TopologyError: the topology does not read one of the topics.
@@ -214,7 +214,7 @@ class TopologyDriver:
         return [run.to_batch() for run in self.read_runs(topic)]
 
     def read_runs(self, topic: str) -> list[Records]:
-        """As ``read``, but as batches or columns, each run in the form in which it came out."""
+        """As ``read``, but as batches or columns, in the form in which they came out."""
         if topic not in self._outputs:
             raise TopologyError(f"the topology writes {sorted(self._outputs)}, not {topic!r}")
         runs, self._outputs[topic] = self._outputs[topic], []

@@ -14,6 +14,7 @@ from typing import Final
 
 from millpond.stores.backend import entry_count
 from millpond.stores.keys import DATA, INDEX, after_prefix
+from millpond.stores.transaction import Transaction
 from millpond.stores.typed.scans import Scan
 from millpond.stores.typed.store import K, Store, V, WritableStore, column_of
 
@@ -74,6 +75,11 @@ class KeyValueStore(ReadOnlyKeyValueStore[K, V], WritableStore[K, V]):
     >>> list(store.scan("b"))
     [('b', 2)]
     """
+
+    @property
+    def transaction(self) -> Transaction:
+        """Where the store reads and writes."""
+        return self._transaction
 
     def put(self, key: K, value: V | None) -> None:
         """Set ``key`` to ``value``; None deletes it."""

@@ -176,11 +176,6 @@ class WritableStore(Store[K, V]):
 
     _layout: Layout | None = None
 
-    @property
-    def transaction(self) -> Transaction:
-        """Where the store reads and writes."""
-        return self._transaction
-
     def put_metadata(self, name: str, data: bytes) -> None:
         """Keep ``data`` beside the entries: it commits with them and is part of the changelog, as they are."""
         self._write(_metadata_row(name), data)

@@ -152,6 +152,11 @@ class TimestampedKeyValueStore(ReadOnlyTimestampedKeyValueStore[K, V], WritableS
     ValueAndTimestamp(value=1, timestamp=1000)
     """
 
+    @property
+    def transaction(self) -> Transaction:
+        """Where the store reads and writes."""
+        return self._transaction
+
     def put(self, key: K, value: V | None, timestamp: Instant) -> None:
         """Set ``key`` to ``value`` as of ``timestamp``; the value None deletes the key."""
         if key is None:

@@ -38,6 +38,7 @@ def merge(inputs: Mapping[str, Records], regroup: Regroup[str] | None = None) ->
     Yields:
         Topic and records; no run is empty, and neighboring runs are of different topics.
 
+    >>> from millpond.processors import Batch
     >>> trades = Batch(["a", "a", "a"], [1, 2, 3], [10, 5, 40])
     >>> quotes = Batch(["a", "a"], [100, 101], [20, 30])
     >>> [(topic, run.timestamps) for topic, run in merge({"trades": trades, "quotes": quotes})]
