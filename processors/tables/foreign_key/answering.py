@@ -19,6 +19,7 @@ from millpond.processors.tables.foreign_key.message_columns import (
     Messages,
     column_serdes,
     combined_key_column,
+    present,
     read_subscription_column,
     response_column,
 )
@@ -33,7 +34,7 @@ from millpond.processors.tables.foreign_key.messages import (
 )
 from millpond.processors.tables.foreign_key.subscribing import latest_only
 from millpond.processors.tables.value_getters import ValueGetterFactory
-from millpond.stores.columns.column_serdes import ColumnSerde
+from millpond.stores.columns.column_serdes import ColumnSerde, column_serde
 from millpond.stores.serdes import Serde
 from millpond.stores.times import MIN_TIME
 from millpond.stores.typed.keyvalue_columns import put_columns
@@ -138,7 +139,7 @@ class SubscriptionReceive(Processor):
         distinct = columns.keys.dictionary_encode()
         data, times = self._found_columns(serdes, distinct.dictionary)
         data, times = data.take(distinct.indices), times[distinct.indices.to_numpy()]
-        contents = _contents(subscriptions, data.is_valid().to_numpy(zero_copy_only=False))
+        contents = _contents(subscriptions, present(data))
         told = pc.if_else(pa.array(contents == Content.VALUE), data, pa.scalar(None, pa.binary()))
         answers = response_column(subscriptions.hashes, contents, told)
         primary_keys = serdes.key.read(subscriptions.rests)
@@ -147,7 +148,7 @@ class SubscriptionReceive(Processor):
     def _found_columns(self, serdes: "_Columns", keys: Array) -> tuple[Array, npt.NDArray[np.int64]]:
         """The bytes of the foreign values at distinct keys, and their times; null and any time if there is none."""
         found = self._getter.get_latest_columns(keys)
-        if found is None or not serdes.value.takes(found[0].type):
+        if found is None or serdes.value is None or not serdes.value.takes(found[0].type):
             data, times = self._looked_up(keys.to_pylist())
             return pa.array(data, pa.binary()), np.array(times, np.int64)
         return serdes.value.write(found[0]), found[1].fill_null(MIN_TIME).to_numpy()
@@ -173,7 +174,7 @@ def _contents(subscriptions: Messages, found: npt.NDArray[np.bool_]) -> npt.NDAr
     """
     quiet = subscriptions.numbers == Instruction.PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE
     forgotten = subscriptions.numbers == Instruction.DELETE_KEY_AND_PROPAGATE
-    hashed = subscriptions.hashes.is_valid().to_numpy(zero_copy_only=False)
+    hashed = present(subscriptions.hashes)
     retracted = np.where(forgotten, hashed, quiet & ~found)
     contents = np.where(retracted, Content.RETRACTION, Content.NOTHING)
     return np.where(found & ~forgotten, Content.VALUE, contents).astype(np.uint8)
@@ -205,8 +206,8 @@ class ForeignTableJoin(Processor):
         out = BatchBuilder(positions=batch.positions is not None)
         foreign_keys = self._foreign_serde.serialize_many(batch.keys)
         subscribers = {key: self._subscribers(key) for key in set(foreign_keys)}
-        present = [value for value in batch.values if value is not None]
-        data = column_of(self._value_serde.serialize_many(present), batch.values)
+        there = [value for value in batch.values if value is not None]
+        data = column_of(self._value_serde.serialize_many(there), batch.values)
         for i, (key, value, timestamp) in enumerate(zip(foreign_keys, data, batch.timestamps, strict=True)):
             content, told = (Content.NOTHING, b"") if value is None else (Content.VALUE, value)
             for primary_key, hash_ in subscribers[key]:
@@ -219,17 +220,24 @@ class ForeignTableJoin(Processor):
         answers = None
         if (
             serdes is not None
+            and serdes.value is not None
             and serdes.foreign_key.takes(columns.keys.type)
             and serdes.value.takes(columns.values.type)
         ):
-            answers = self._answers(serdes, columns)
+            answers = self._answers(serdes, columns, serdes.value.write(columns.values))
         if answers is None:
             self.process(columns.to_batch())
         else:
             self.context.forward_columns(answers)
 
-    def _answers(self, serdes: "_Columns", columns: Columns) -> Columns | None:
-        """What to answer all who have subscribed; None if their keys have to be objects."""
+    def _answers(self, serdes: "_Columns", columns: Columns, data: Array) -> Columns | None:
+        """What to answer all who have subscribed; None if their keys have to be objects.
+
+        Args:
+            serdes: those of the keys, at least.
+            columns: the updates.
+            data: the bytes of their values.
+        """
         distinct = serdes.foreign_key.write(columns.keys).dictionary_encode()
         found = list(map(self._subscribers, distinct.dictionary.to_pylist()))
         sizes = np.fromiter(map(len, found), np.int64, len(found))
@@ -242,8 +250,8 @@ class ForeignTableJoin(Processor):
         asked = columns.taken(rows)
         primary_keys = pa.array([key for some in found for key, _ in some], pa.binary())
         hashes = pa.array([hash_ for some in found for _, hash_ in some], pa.binary())
-        values = serdes.value.write(columns.values).take(pa.array(rows))
-        contents = np.where(values.is_valid().to_numpy(zero_copy_only=False), Content.VALUE, Content.NOTHING)
+        values = data.take(pa.array(rows))
+        contents = np.where(present(values), Content.VALUE, Content.NOTHING)
         answers = response_column(hashes.take(places), contents.astype(np.uint8), values)
         try:
             keys = serdes.key.read(primary_keys).take(places)
@@ -258,14 +266,14 @@ class ForeignTableJoin(Processor):
 
 
 class _Columns(NamedTuple):
-    """What the serdes do for whole columns."""
+    """What the serdes do for whole columns; that of the values None if these have to be objects."""
 
     key: ColumnSerde
     foreign_key: ColumnSerde
-    value: ColumnSerde
+    value: ColumnSerde | None
 
 
 def _columns_of(serdes: tuple[Serde[Any], Serde[Any], Serde[Any]]) -> _Columns | None:
-    """The three of them; None if one needs objects."""
-    known = column_serdes(*serdes)
-    return None if known is None else _Columns(*known)
+    """The three of them; None if keys need objects."""
+    keys = column_serdes(*serdes[:2])
+    return None if keys is None else _Columns(keys[0], keys[1], column_serde(serdes[2]))

@@ -129,11 +129,11 @@ def read_left_row_column(rows: Array) -> LeftRows:
         pyarrow.ArrowInvalid: one is something else.
     """
     raw = _Raw(rows)
-    present = rows.is_valid().to_numpy(zero_copy_only=False)
-    if (raw.lengths[present] < _FLAG + HASH_SIZE).any():
+    there = present(rows)
+    if (raw.lengths[there] < _FLAG + HASH_SIZE).any():
         raise pa.ArrowInvalid("a left row is too short")
     flags = np.zeros(len(rows), np.uint8)
-    flags[present] = raw.data[raw.starts[present]]
+    flags[there] = raw.data[raw.starts[there]]
     if (flags > 1).any():
         raise pa.ArrowInvalid("a left row begins with something else than its flag")
     value_at = _FLAG + HASH_SIZE
@@ -155,10 +155,16 @@ def hash_column(values: Array) -> Array:
     return pc.if_else(values.is_valid(), hashes, pa.scalar(None, pa.binary())) if values.null_count else hashes
 
 
+def present(column: Array) -> Booleans:
+    """Where a column is not null."""
+    valid: Booleans = column.is_valid().to_numpy(zero_copy_only=False)
+    return valid
+
+
 def _messages(version: int, hashes: Array, numbers: Bytes, rests: Array) -> Array:
     heads = np.empty((len(numbers), _HEAD), np.uint8)
     heads[:, 0] = version
-    heads[:, 0] |= hashes.is_null().to_numpy(zero_copy_only=False) * np.uint8(NO_HASH)
+    heads[:, 0] |= ~present(hashes) * np.uint8(NO_HASH)
     heads[:, 1] = numbers
     parts = (one.fill_null(b"") if one.null_count else one for one in (hashes, rests))
     return pc.binary_join_element_wise(_fixed(heads), *parts, b"")

@@ -6,18 +6,35 @@ foreign task.
 
 from collections.abc import Sequence
 from itertools import compress
-from typing import Any
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as _compute
 
 from millpond.processors.options.joins import JoinType
 from millpond.processors.runtime.batches.batch import Batch
-from millpond.processors.runtime.batches.columns import Columns
+from millpond.processors.runtime.batches.columns import Array, Columns
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.processor import Processor, ProcessorContext
+from millpond.processors.tables.foreign_key.message_columns import (
+    column_serdes,
+    hash_column,
+    left_row_column,
+    present,
+    subscription_column,
+)
 from millpond.processors.tables.foreign_key.messages import ASK, FORGET, left_row_bytes, subscription_bytes
 from millpond.processors.tables.foreign_key.murmur3 import murmur3_128_many
 from millpond.processors.tables.foreign_key.user_functions import RowFunction
+from millpond.stores.columns.column_serdes import ColumnSerde
 from millpond.stores.serdes import Serde
 from millpond.stores.typed.store import column_of
+
+pc: Any = _compute
+
+COLUMNS_FROM: Final = 100
+"""The messages of fewer rows are made one by one: what the calls for columns cost is then more than what they save."""
 
 
 def latest_only(context: ProcessorContext, batch: Batch, versioned: bool) -> Batch:
@@ -43,6 +60,13 @@ class LatestOnly(Processor):
 
     def process_columns(self, columns: Columns) -> None:
         self.context.forward_columns(columns)
+
+
+class _Columns(NamedTuple):
+    """What the serdes of the keys do for whole columns."""
+
+    key: ColumnSerde
+    foreign_key: ColumnSerde
 
 
 class SubscriptionSend(Processor):
@@ -77,6 +101,8 @@ class SubscriptionSend(Processor):
         self._versioned = versioned
         self._subscriptions = subscriptions
         self._rows = rows
+        known = column_serdes(serdes[0], serdes[2])
+        self._columns = None if known is None else _Columns(*known)
 
     def process(self, batch: Batch) -> None:
         self.context.attempt(self._send, latest_only(self.context, batch, self._versioned))
@@ -84,6 +110,9 @@ class SubscriptionSend(Processor):
     def _send(self, batch: Batch) -> None:
         olds = self._old_keys(batch)
         news, data = self._rows_of(batch)
+        if self._columns is not None and len(batch) >= COLUMNS_FROM:
+            self._send_columns(self._columns, batch, olds, news, data)
+            return
         hashes = column_of(murmur3_128_many([one for one in data if one is not None]), data)
         rows = [
             None if value is None or hash_ is None else left_row_bytes(new is not None, hash_, value)
@@ -116,6 +145,60 @@ class SubscriptionSend(Processor):
         positions = None if batch.positions is None else list(map(batch.positions.__getitem__, places))
         return Batch(keys, told, timestamps, positions=positions)
 
+    def _send_columns(
+        self,
+        serdes: _Columns,
+        batch: Batch,
+        olds: Sequence[Any],
+        news: Sequence[Any],
+        data: Sequence[bytes | None],
+    ) -> None:
+        """``_send`` for so many rows that their messages are quicker as columns."""
+        raw_keys: Any = pa.array(self._key_serde.serialize_many(batch.keys), pa.binary())
+        raw_olds, raw_news = (self._serialized(column) for column in (olds, news))
+        positions = None if batch.positions is None else np.array(batch.positions, np.int64)
+        rows = Columns(serdes.key.read(raw_keys), pa.array(data, pa.binary()), np.array(batch.timestamps), positions)
+        self._forward_columns(serdes, rows, raw_keys, raw_olds, raw_news)
+
+    def _serialized(self, foreign_keys: Sequence[Any]) -> Array:
+        """Foreign keys as a column of bytes, null where they are None."""
+        data = self._foreign_serde.serialize_many([key for key in foreign_keys if key is not None])
+        return pa.array(column_of(data, foreign_keys), pa.binary())
+
+    def _forward_columns(self, serdes: _Columns, rows: Columns, keys: Array, olds: Array, news: Array) -> None:
+        """Send the messages of rows.
+
+        Args:
+            serdes: of the keys.
+            rows: the rows, whose values are bytes, null where they are deleted.
+            keys: the bytes of their keys.
+            olds, news: the bytes of the foreign keys that they have named and name now, null for none.
+        """
+        hashes = hash_column(rows.values)
+        left_rows = rows.with_values(left_row_column(present(news), hashes, rows.values))
+        subscriptions = self._told(serdes, rows, keys, olds, news, hashes)
+        self.context.forward_columns_to(self._rows, left_rows)
+        self.context.forward_columns_to(self._subscriptions, subscriptions)
+
+    def _told(self, serdes: _Columns, rows: Columns, keys: Array, olds: Array, news: Array, hashes: Array) -> Columns:
+        """What to tell the foreign keys that rows have named and name now, in the order of the rows."""
+        named, names = present(olds), present(news)
+        same = pc.equal(olds, news).fill_null(False).to_numpy(zero_copy_only=False)
+        moved = named & ~same
+        # The result of a left row that has lost its foreign key does not depend on an answer.
+        answered = ~names & (~present(hashes) | self._inner)
+        instructions = np.concatenate(
+            [np.where(answered, FORGET[1], FORGET[0])[moved], np.where(self._inner & ~named, ASK[1], ASK[0])[names]]
+        )
+        places = np.concatenate([moved.nonzero()[0], names.nonzero()[0]])
+        order = places.argsort(kind="stable")
+        places = places[order]
+        told: Any = pa.array(places)
+        messages = subscription_column(hashes.take(told), instructions[order].astype(np.uint8), keys.take(told))
+        foreign_keys = pa.concat_arrays([olds.filter(pa.array(moved)), news.drop_null()]).take(pa.array(order))
+        positions = None if rows.positions is None else rows.positions[places]
+        return Columns(serdes.foreign_key.read(foreign_keys), messages, rows.timestamps[places], positions)
+
     def _old_keys(self, batch: Batch) -> list[Any]:
         """The foreign keys of the rows before; None of those that fail, which have been counted before."""
         if batch.olds is None:
@@ -127,10 +210,10 @@ class SubscriptionSend(Processor):
 
     def _named(self, keys: list[Any], values: list[Any]) -> list[Any]:
         """The foreign keys of rows; None where there is no row."""
-        present = [value is not None for value in values]
-        if all(present):
+        there = [value is not None for value in values]
+        if all(there):
             return self._extract.many(keys, values)
-        return column_of(self._extract.many(list(compress(keys, present)), list(compress(values, present))), values)
+        return column_of(self._extract.many(list(compress(keys, there)), list(compress(values, there))), values)
 
     def _old_key(self, key: Any, old: Any) -> Any:
         try:
