@@ -42,7 +42,12 @@ _CORRUPT_ERRORS = tuple(
 )
 _FULL_CODES = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOMEM})
 _BUSY_CODES = frozenset({errno.EAGAIN, errno.EBUSY})
-_LOAD_CHUNKS = 25
+_LOAD_CHUNKS = 3
+"""How many chunks a transaction loads: their pages are still in the processor's cache when they are written."""
+
+_SYNCED_LOAD_CHUNKS = 25
+"""The same where each transaction waits for the disk."""
+
 _PROBE = 2**20
 _LEAST_MAP = 2**15
 
@@ -93,6 +98,7 @@ class LmdbBackend(Backend):
     def __init__(self, directory: Path, *, map_size: int, sync: bool, readahead: bool) -> None:
         self._directory = directory
         self._file = directory / "data.mdb"
+        self._sync = sync
         self._errors = translate_errors(directory)
         self._cursors = OpenCursors()
         self._snapshot: Any = None
@@ -185,12 +191,12 @@ class LmdbBackend(Backend):
         self._update(apply)
 
     def load(self, entries: Iterable[Entry]) -> None:
-        source = chunks_of(entries)
+        source, most = chunks_of(entries), _SYNCED_LOAD_CHUNKS if self._sync else _LOAD_CHUNKS
         there_may_be_more = True
         while there_may_be_more:
-            chunks = list(islice(source, _LOAD_CHUNKS))
+            chunks = list(islice(source, most))
             self._update(partial(_append, chunks))
-            there_may_be_more = len(chunks) == _LOAD_CHUNKS
+            there_may_be_more = len(chunks) == most
 
     def checkpoint(self, directory: Path) -> None:
         copy = self._env.copy

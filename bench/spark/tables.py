@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from millpond.bench.spark.growth import ends
+from millpond.stores.columns.column_changes import MOST_MERGED_BYTES
 
 
 def print_results(console: Console, results: Mapping[str, Any]) -> None:
@@ -37,7 +38,8 @@ def print_growth(console: Console, results: Mapping[str, Any]) -> None:
 
 
 def _table(title: str, columns: list[str]) -> Table:
-    table = Table(title=title)
+    merged = f"Of what a micro-batch changes in a store, a worker keeps {MOST_MERGED_BYTES >> 20:,} MiB as columns."
+    table = Table(title=title, caption=merged)
     table.add_column("contender")
     for column in columns:
         table.add_column(column, justify="right")

@@ -19,8 +19,7 @@ import pyarrow as pa
 from millpond.processors.aggregations.column_fold import (
     ColumnCount,
     ColumnFold,
-    ColumnMerge,
-    ColumnSum,
+    MergingFold,
     fold_columns,
     merge_columns,
 )
@@ -60,7 +59,6 @@ class Aggregation:
         tally: ``tally(aggregate, n)`` folds in n values at once, if only their number matters.
         columns: does the same for whole columns, if that can be done.
         combiner: makes partial aggregates of records that have not reached their task, if they may be combined there.
-        merge: ``merger`` for whole columns of partial aggregates, if that can be done.
     """
 
     update: Update
@@ -69,7 +67,6 @@ class Aggregation:
     tally: Callable[[Any, int], Any] | None = None
     columns: ColumnFold | None = None
     combiner: Combiner | None = None
-    merge: ColumnMerge | None = None
 
 
 @dataclass(frozen=True)
@@ -100,7 +97,6 @@ def counting() -> Aggregation:
         tally=int.__add__,
         columns=ColumnCount(),
         combiner=CountCombiner(),
-        merge=ColumnSum(),
     )
 
 
@@ -131,7 +127,7 @@ class Aggregate(Processor):
         self._copy = copier(setup.spec.value_serde)
         self._slots = slotter(setup.spec.key_serde)
         self._column_fold = aggregation.columns
-        self._column_merge = aggregation.merge
+        self._merging_fold = aggregation.columns if isinstance(aggregation.columns, MergingFold) else None
         self._combiner = aggregation.combiner
         self._folding = Fold(aggregation.initializer, aggregation.update, self._copy, aggregation.tally)
         self._merging = Fold(aggregation.initializer, aggregation.merger or aggregation.update, self._copy)
@@ -156,9 +152,9 @@ class Aggregate(Processor):
         return self._combiner if self._caching and plain else None
 
     def process_partials(self, records: Records) -> None:
-        merge, store = self._column_merge, self._columns
-        if isinstance(records, Columns) and merge is not None and store is not None and store.takes(records.keys.type):
-            self._updates.send_columns(merge_columns(merge, store, records))
+        fold, store = self._merging_fold, self._columns
+        if isinstance(records, Columns) and fold is not None and store is not None and store.takes(records.keys.type):
+            self._updates.send_columns(merge_columns(fold, store, records))
         else:
             self._updates.send(self._fold_all(records.to_batch(), self._merging))
 

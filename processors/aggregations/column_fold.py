@@ -63,8 +63,8 @@ class Groups:
         return latest
 
 
-class ColumnMerge(ABC):
-    """What each key's aggregate becomes with all of a key's records, of which none counts for itself.
+class ColumnFold(ABC):
+    """An aggregate of columns: what ``Aggregation.update`` does value by value.
 
     Where it would not give the same, it raises ``pyarrow.ArrowInvalid``, and the records are folded as objects.
 
@@ -83,10 +83,6 @@ class ColumnMerge(ABC):
             values: the records' values, an Arrow array without nulls.
             before: each key's aggregate until now, an Arrow array, null where there is none.
         """
-
-
-class ColumnFold(ColumnMerge):
-    """An aggregate of columns: what ``Aggregation.update`` does value by value."""
 
     @abstractmethod
     def running(self, groups: Groups, values: Any, before: Any) -> Any:
@@ -121,17 +117,6 @@ class ColumnCount(MergingFold):
         totals = np.zeros(len(groups.keys), np.int64)
         np.add.at(totals, groups.numbers, aggregates.to_numpy())
         return pa.array(totals, mask=groups.sizes == 0)
-
-
-class ColumnSum(ColumnMerge):
-    """The sum of partial counts."""
-
-    result = pa.int64()
-
-    def totals(self, groups: Groups, values: Any, before: Any) -> Any:
-        counts = _from_zero(before).copy()
-        np.add.at(counts, groups.numbers, values.to_numpy())
-        return pa.array(counts)
 
 
 def _from_zero(counts: Any) -> _Integers:
@@ -175,11 +160,13 @@ def fold_columns(fold: ColumnFold, store: TimestampedColumns, columns: Columns, 
     return updates
 
 
-def merge_columns(merge: ColumnMerge, store: TimestampedColumns, partials: Columns) -> Columns:
+def merge_columns(fold: MergingFold, store: TimestampedColumns, partials: Columns) -> Columns:
     """Merge partial aggregates into their keys' aggregates; returns each key's update."""
     groups = Groups(partials.keys)
     order, before, known = _known(store, groups)
-    totals = merge.totals(groups, partials.values, before)
+    there = before.is_valid()
+    owners = np.concatenate([np.flatnonzero(there.to_numpy(zero_copy_only=False)), groups.numbers])
+    totals = fold.merged(Groups(groups.keys, owners), pa.concat_arrays([before.filter(there), partials.values]))
     latest = np.maximum(known, groups.latest(partials.timestamps))
     store.put(groups.keys.take(order), totals.take(order), pa.array(latest).take(order))
     return Columns(groups.keys, totals, latest)

@@ -124,6 +124,33 @@ def bench_stores(
         report.write_json(json, "stores", figures)
 
 
+@bench.command("restore")
+def bench_restore(
+    backend: Annotated[list[str] | None, typer.Option(help="may be repeated; all three by default")] = None,
+    rows: Annotated[int, typer.Option(help="rows of a task")] = 400_000,
+    stores: Annotated[list[int] | None, typer.Option(help="in how many stores; may be repeated; 1, 2, 4")] = None,
+    latency: Annotated[float, typer.Option(help="milliseconds until the far storage answers")] = 20,
+    bandwidth: Annotated[float, typer.Option(help="megabytes a second from the far storage to each reader")] = 100,
+    directory: Annotated[Path | None, typer.Option(help="where the files go, on the file system to measure")] = None,
+    json: JsonFile = None,
+) -> None:
+    """Restoring all stores of a task from its durable files, nearby and far away."""
+    from rich.console import Console
+
+    from millpond.bench import report, task_restore
+
+    figures = task_restore.run(
+        backend or ["memory", "lmdb", "rocksdb"],
+        rows,
+        stores or [1, 2, 4],
+        task_restore.Distance(latency / 1e3, bandwidth * 1e6),
+        directory=directory,
+    )
+    task_restore.print_results(Console(), figures)
+    if json is not None:
+        report.write_json(json, "restore", figures)
+
+
 @bench.command("processors")
 def bench_processors(
     backend: Annotated[list[str] | None, typer.Option(help="may be repeated; memory and lmdb by default")] = None,

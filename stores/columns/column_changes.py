@@ -23,8 +23,8 @@ _ROWS_PER_PART: Final = 2048
 _LEAST_SHARE: Final = 4
 """What reads or changes less than this part of earlier columns is faster with a dictionary of these."""
 
-_MOST_BYTES: Final = 1 << 30
-"""An Arrow column of bytes holds 2 GiB."""
+MOST_MERGED_BYTES: Final = 1 << 30
+"""Columns that have more bytes together are not merged: an Arrow column holds 2 GiB, and merging makes copies."""
 
 
 def parts(keys: Array, values: Array) -> Iterator[tuple[list[bytes], list[bytes | None]]]:
@@ -93,7 +93,7 @@ class ColumnChanges(SortedChanges):
 
     def overlaid(self, later: Self) -> Self | None:
         size = sum(column.nbytes for one in (self, later) for column in (one.keys_column, one.values_column))
-        if len(later) * _LEAST_SHARE < len(self) or size > _MOST_BYTES:
+        if len(later) * _LEAST_SHARE < len(self) or size > MOST_MERGED_BYTES:
             return None
         kept = pc.invert(pc.is_in(self.keys_column, value_set=later.keys_column))
         earlier = self.keys_column.filter(kept), self.values_column.filter(kept)

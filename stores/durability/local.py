@@ -24,7 +24,7 @@ from millpond.stores.durability.position import NOWHERE, Position, encode_positi
 from millpond.stores.durability.restore import entries, replay, restore, undo
 from millpond.stores.durability.rows import Table, tables_of_changes, tables_of_entries
 from millpond.stores.durability.seal import Seal
-from millpond.stores.durability.storage import Storage
+from millpond.stores.durability.sources import FileSource
 from millpond.stores.keys import COMMIT_ROW
 from millpond.stores.place import StorePlace
 from millpond.stores.transaction import Transaction
@@ -37,60 +37,58 @@ class LocalCopy:
 
     Args:
         place: the store, and where its copy is.
-        storage: where its durable files are.
         seal_limit: how many bytes a copy may have to be compared with its seal in full.
     """
 
-    def __init__(self, place: StorePlace, storage: Storage, seal_limit: int) -> None:
+    def __init__(self, place: StorePlace, seal_limit: int) -> None:
         self.spec = place.spec
         self._place = place
-        self._storage = storage
         self._backend: Backend | None = None
         checked = place.supplier.checksums
         self._seals = [Seal(path, checked_by_engine=checked, limit=seal_limit) for path in place.directories()]
 
-    def open(self, manifest: Manifest) -> Transaction:
-        """A transaction over the store's content at ``manifest``.
+    def open(self, manifest: Manifest, source: FileSource) -> Transaction:
+        """A transaction over the store's content at ``manifest``, whose files are read from ``source``.
 
         Raises:
             DurabilityError, FormatError: a durable file is missing, damaged, or of an unknown format.
             BackendInUseError, StoreFullError: the local directory cannot be used now.
         """
         try:
-            return Transaction(self._at(manifest))
+            return Transaction(self._at(manifest, source))
         except (BackendInUseError, StoreFullError):
             raise
         except BackendError as error:
             self._discard_because(str(error))
-            return Transaction(self._at(manifest))
+            return Transaction(self._at(manifest, source))
 
-    def _at(self, manifest: Manifest) -> Backend:
+    def _at(self, manifest: Manifest, source: FileSource) -> Backend:
         store, version = self.spec.name, self.spec.format_version
         backend = self._opened()
         position = position_of(backend)
         if position is not None and position.parent is not None and manifest.after(position.commit) is None:
-            position = self._undone(backend, manifest, position)
+            position = self._undone(backend, manifest, source, position)
         if position is not None and manifest.after(position.commit) is not None:
-            replay(backend, self._storage, manifest, position.commit, store, version)
+            replay(backend, source, manifest, position.commit, store, version)
             return backend
         if position != NOWHERE:
             _log.info("restoring store %r: its local copy is at no commit of the manifest", self.spec.name)
             self.discard()
             backend = self._opened()
         try:
-            restore(backend, self._storage, manifest, store, version)
+            restore(backend, source, manifest, store, version)
         except BaseException:
             self.discard()
             raise
         return backend
 
-    def _undone(self, backend: Backend, manifest: Manifest, position: Position) -> Position | None:
+    def _undone(self, backend: Backend, manifest: Manifest, source: FileSource, position: Position) -> Position | None:
         """Where the copy stands once its last commit is undone; None if that cannot be."""
         before = position.branched_from(manifest)
         if before is None or position.file is None:
             return None
         try:
-            undo(backend, self._storage, before, position.file, self.spec.name, self.spec.format_version)
+            undo(backend, source, before, position.file, self.spec.name, self.spec.format_version)
         except (MissingFileError, CorruptFileError) as error:
             _log.info("restoring store %r, because its last commit cannot be undone: %s", self.spec.name, error)
             return None
@@ -110,10 +108,10 @@ class LocalCopy:
         """What the transaction changes."""
         return tables_of_changes(self.spec.name, self.spec.format_version, transaction.changes)
 
-    def durable_tables(self, transaction: Transaction, manifest: Manifest) -> Iterator[Table]:
-        """All rows: those of the durable files at ``manifest``, and what the transaction changes."""
+    def durable_tables(self, transaction: Transaction, manifest: Manifest, source: FileSource) -> Iterator[Table]:
+        """All rows: those of the durable files at ``manifest``, from ``source``, and what the transaction changes."""
         name, version = self.spec.name, self.spec.format_version
-        rows = entries(self._storage, manifest, name, version, transaction.changes)
+        rows = entries(source, manifest, name, version, transaction.changes)
         return tables_of_entries(name, version, rows)
 
     def copied_tables(self, transaction: Transaction) -> Iterator[Table]:

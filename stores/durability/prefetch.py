@@ -1,21 +1,39 @@
-"""Prefetching: another thread makes what an iterator gives next while the caller uses what it has.
+"""Prefetching: other threads make what an iterator gives next while the caller uses what it has.
 
 Rule of this module: it pays off only where making an item releases the interpreter's lock, as reading Parquet does.
 """
 
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from itertools import repeat, takewhile
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-_END = object()
+_END: Any = object()
 
 
 def prefetched(source: Iterator[T]) -> Iterator[T]:
     """The items of ``source``, in order, at most one made in advance; errors are raised where an item is due."""
-    with ThreadPoolExecutor(1, "millpond-prefetch") as pool:
-        pending = pool.submit(next, source, _END)
-        while (item := pending.result()) is not _END:
-            pending = pool.submit(next, source, _END)
-            yield item  # type: ignore[misc]  # what is not the end is an item
+    return takewhile(lambda item: item is not _END, called_ahead(repeat(partial(next, source, _END)), 1))
+
+
+def called_ahead(functions: Iterable[Callable[[], T]], count: int) -> Iterator[T]:
+    """What functions return, in order, with the next ``count`` called in advance, each in a thread of its own.
+
+    Errors are raised where a result is due. Whoever stops early closes the iterator: no function runs after that.
+    """
+    waiting: deque[Future[T]] = deque()
+    with ThreadPoolExecutor(count, "millpond-prefetch") as pool:
+        try:
+            for function in functions:
+                waiting.append(pool.submit(function))
+                if len(waiting) > count:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()

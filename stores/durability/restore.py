@@ -12,14 +12,14 @@ from pyarrow import compute
 
 from millpond.stores.backend import Backend, Changes, load
 from millpond.stores.columns.column_changes import parts
-from millpond.stores.durability.files import read_tables
 from millpond.stores.durability.manifest import DurableFile, Manifest
 from millpond.stores.durability.position import encode_position
 from millpond.stores.durability.prefetch import prefetched
 from millpond.stores.durability.progress import Progress
+from millpond.stores.durability.reading import read_tables
 from millpond.stores.durability.rows import local_changes, local_columns, local_entries, sorted_changes
 from millpond.stores.durability.sorted_runs import Rows, merged_runs
-from millpond.stores.durability.storage import Storage
+from millpond.stores.durability.sources import FileSource
 from millpond.stores.entry_chunks import EntryChunks
 from millpond.stores.formats import FormatVersion
 from millpond.stores.keys import COMMIT_ROW
@@ -30,42 +30,42 @@ _WORTH_A_THREAD = 1 << 20
 
 
 def replay(
-    backend: Backend, storage: Storage, manifest: Manifest, commit: str, store: str, version: FormatVersion
+    backend: Backend, source: FileSource, manifest: Manifest, commit: str, store: str, version: FormatVersion
 ) -> None:
     """Bring a backend on from ``commit``, which ``manifest`` includes: each delta with its position in one write."""
     for delta in manifest.after(commit) or ():
         changes: dict[bytes, bytes | None] = {}
-        for keys, values in _rows(storage, manifest, delta, store, version):
+        for keys, values in _rows(source, manifest, delta, store, version):
             changes.update(zip(keys, values, strict=True))
         local = local_changes(version, backend, changes)
         backend.write({**local, COMMIT_ROW: encode_position(manifest.up_to(delta.commit))})
 
 
 def undo(
-    backend: Backend, storage: Storage, manifest: Manifest, delta: DurableFile, store: str, version: FormatVersion
+    backend: Backend, source: FileSource, manifest: Manifest, delta: DurableFile, store: str, version: FormatVersion
 ) -> None:
     """Take one delta back that was written over ``manifest``: its keys get the values that they had, in one write."""
-    changed = [keys for keys, _ in _columns(storage, manifest, delta, store, version)]
+    changed = [keys for keys, _ in _columns(source, manifest, delta, store, version)]
     wanted = pa.chunked_array(changed, pa.binary()).combine_chunks()
     before: dict[Any, Any] = dict.fromkeys(wanted.to_pylist())
     if len(wanted):
         for file in manifest.files:
-            for keys, values in _columns(storage, manifest, file, store, version):
+            for keys, values in _columns(source, manifest, file, store, version):
                 mine = pc.is_in(keys, value_set=wanted)
                 before.update(zip(keys.filter(mine).to_pylist(), values.filter(mine).to_pylist(), strict=True))
     local = local_changes(version, backend, before)
     backend.write({**local, COMMIT_ROW: encode_position(manifest)})
 
 
-def restore(backend: Backend, storage: Storage, manifest: Manifest, store: str, version: FormatVersion) -> None:
+def restore(backend: Backend, source: FileSource, manifest: Manifest, store: str, version: FormatVersion) -> None:
     """Fill an empty backend with the rows of ``store``. The position comes last: until then nobody trusts the rest."""
     if manifest.files:
-        load(backend, entries(storage, manifest, store, version, progress=Progress(store, manifest)))
+        load(backend, entries(source, manifest, store, version, progress=Progress(store, manifest)))
         backend.write({COMMIT_ROW: encode_position(manifest)})
 
 
 def entries(
-    storage: Storage,
+    source: FileSource,
     manifest: Manifest,
     store: str,
     version: FormatVersion,
@@ -75,11 +75,11 @@ def entries(
     """The rows of ``store`` at ``manifest`` in the local format, in key order, metadata rows included, as a stream.
 
     Args:
-        storage, manifest, store, version: where they are, and whose they are.
+        source, manifest, store, version: where they are, and whose they are.
         changes: what has been changed since.
         progress: is told of each part that is read.
     """
-    runs = [_rows(storage, manifest, file, store, version) for file in manifest.files]
+    runs = [_rows(source, manifest, file, store, version) for file in manifest.files]
     if progress is not None:
         runs = list(map(progress.watched, runs))
     if changes:
@@ -89,15 +89,15 @@ def entries(
 
 
 def _rows(
-    storage: Storage, manifest: Manifest, file: DurableFile, store: str, version: FormatVersion
+    source: FileSource, manifest: Manifest, file: DurableFile, store: str, version: FormatVersion
 ) -> Iterator[Rows]:
-    columns = _columns(storage, manifest, file, store, version)
+    columns = _columns(source, manifest, file, store, version)
     for keys, values in prefetched(columns) if file.size > _WORTH_A_THREAD else columns:
         yield from parts(keys, values)
 
 
 def _columns(
-    storage: Storage, manifest: Manifest, file: DurableFile, store: str, version: FormatVersion
+    source: FileSource, manifest: Manifest, file: DurableFile, store: str, version: FormatVersion
 ) -> Iterator[tuple[Any, Any]]:
     """The keys and values of one store in one file, as arrays, row group by row group."""
-    return (local_columns(table, version) for table in read_tables(storage, manifest, file, store))
+    return (local_columns(table, version) for table in read_tables(source, manifest, file, store))

@@ -24,7 +24,8 @@ from millpond.errors import (
 )
 from millpond.stores.backend import BackendSupplier
 from millpond.stores.durability.claim import check_owner, claim
-from millpond.stores.durability.files import broken_file, write_file
+from millpond.stores.durability.file_faults import broken_file
+from millpond.stores.durability.files import write_file
 from millpond.stores.durability.gc import try_collect_garbage
 from millpond.stores.durability.lease import Lease
 from millpond.stores.durability.local import LocalCopy
@@ -32,6 +33,7 @@ from millpond.stores.durability.manifest import DurableFile, FileKind, Manifest,
 from millpond.stores.durability.pins import Protection
 from millpond.stores.durability.policy import DurabilityPolicy
 from millpond.stores.durability.rows import Table
+from millpond.stores.durability.sources import Fetched
 from millpond.stores.durability.storage import Storage
 from millpond.stores.place import StorePlace
 from millpond.stores.specs import StoreSpec
@@ -97,7 +99,7 @@ class TaskState:
             place = StorePlace.of(spec, supplier, local_dir=local_dir, application_id=application_id, task_id=task_id)
             if spec.name in self._copies:
                 raise ConfigurationError(f"task {task_id!r} has two stores with the name {spec.name!r}; rename one")
-            self._copies[spec.name] = LocalCopy(place, storage, self._policy.sealed_bytes)
+            self._copies[spec.name] = LocalCopy(place, self._policy.sealed_bytes)
         self._lease = Lease(local_dir / application_id / task_id, lease_timeout)
         self._claimed = not fingerprint
         self._manifest: Manifest | None = None
@@ -128,7 +130,8 @@ class TaskState:
             if manifest.files:
                 self._protection.renew(manifest)
             self._broken = broken_file(self._storage, manifest)
-            self._transactions = {name: copy.open(manifest) for name, copy in self._copies.items()}
+            with Fetched(self._storage, manifest) as source:
+                self._transactions = {name: copy.open(manifest, source) for name, copy in self._copies.items()}
             if self._broken is not None:
                 self._stand_in(self._broken)
             self._stores = {name: self._copies[name].spec.open(tx) for name, tx in self._transactions.items()}
@@ -199,9 +202,10 @@ class TaskState:
         Only if these are gone or damaged, the local copies stand in for them.
         """
         if self._broken is None:
-            tables = (copy.durable_tables(transaction, manifest) for copy, transaction in self._opened())
             try:
-                return self._write_file(FileKind.SNAPSHOT, manifest, tables)
+                with Fetched(self._storage, manifest) as source:
+                    tables = (copy.durable_tables(tx, manifest, source) for copy, tx in self._opened())
+                    return self._write_file(FileKind.SNAPSHOT, manifest, tables)
             except (MissingFileError, CorruptFileError) as error:
                 self._stand_in(error)
         tables = (copy.copied_tables(transaction) for copy, transaction in self._opened())

@@ -83,6 +83,11 @@ class Storage:
         filesystem, root = self._connect()
         return filesystem, join(root, path)
 
+    @property
+    def remote(self) -> bool:
+        """Whether it takes longer to answer than a local file system, so that several questions at once pay off."""
+        return not isinstance(self._connect()[0], fs.LocalFileSystem)
+
     def describe(self, path: str) -> str:
         """The full name of a file, for messages."""
         return join(self.uri, path)

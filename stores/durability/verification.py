@@ -13,12 +13,12 @@ from typing import Final, NamedTuple, TypeAlias
 
 from millpond.errors import CorruptStoreError, DurabilityError, FormatError, MissingFileError
 from millpond.stores.durability.copy_verification import copies_of, verify_copies
-from millpond.stores.durability.files import read_all_tables, read_tables
 from millpond.stores.durability.findings import Finding, Report, Severity, Subject, Tally
 from millpond.stores.durability.gc import garbage
 from millpond.stores.durability.inspection import DurableRows
 from millpond.stores.durability.manifest import DurableFile, FileKind, Manifest, sequence_of
 from millpond.stores.durability.policy import DurabilityPolicy
+from millpond.stores.durability.reading import read_all_tables, read_tables
 from millpond.stores.durability.restore import entries
 from millpond.stores.durability.rows import fault_in
 from millpond.stores.durability.schema_log import schema_faults

@@ -17,7 +17,7 @@ from pyarrow import parquet as pq
 
 from millpond.errors import CorruptStoreError, MillpondError
 from millpond.processors.verbs.python_values import python_rows
-from millpond.stores.durability import files, manifest, schema_log
+from millpond.stores.durability import files, manifest, reading, schema_log
 from millpond.stores.durability.manifest import DurableFile, FileKind, Manifest
 from millpond.stores.durability.position import encode_position, position_of
 from millpond.stores.durability.restore import entries
@@ -41,7 +41,7 @@ DELTA: Final = DurableFile(FileKind.DELTA, 2, "d" * 32, 3, 1000, 7)
 @contextmanager
 def _no_checksums() -> Iterator[None]:
     with ExitStack() as patches:
-        for module in (files, manifest, schema_log):
+        for module in (files, manifest, reading, schema_log):
             patches.enter_context(patch.object(module, "crc32", lambda data, start=0: 0))
         yield
 
@@ -94,7 +94,7 @@ class _Directory:
         manifest = EMPTY.with_snapshot(file, ())
         _write(self._root / manifest.path(file), data)
         with _no_checksums():
-            attempt(lambda: files.read_all_tables(self._storage, manifest, file))
+            attempt(lambda: reading.read_all_tables(self._storage, manifest, file))
             for version in FormatVersion:
                 attempt(partial(entries, self._storage, manifest, "s", version))
 

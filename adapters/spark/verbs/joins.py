@@ -5,7 +5,7 @@ Nothing is started.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Final, Literal
+from typing import Final, Literal, TypeAlias
 
 from pyspark.sql import Column, DataFrame
 
@@ -32,6 +32,9 @@ from millpond.stores.times import Duration
 
 _LEFT: Final = "left"
 _RIGHT: Final = "right"
+
+_Rows: TypeAlias = tuple[DataFrame, str | Column]
+"""Rows, and the column (or expression) with their times."""
 
 
 class JoinVerbs(MadeVerbs):
@@ -84,15 +87,10 @@ class JoinVerbs(MadeVerbs):
         if most is not None:
             left_side, right_side = Timed.of(_LEFT, left, left_time), Timed.of(_RIGHT, right, right_time)
             left, right = left_side.frame, right_side.frame
-        rest = other_columns(_RIGHT, right, keys.values(), right_op)
-        check_names([*left.columns, *rest], changes=False)
-        one = RowInput(_LEFT, left, list(keys), left.columns, left_time)
-        other = RowInput(_RIGHT, right, list(keys.values()), rest, right_time, right_op).without_null_keys()
-        if join_type is JoinType.INNER:
-            one = one.without_null_keys()
-        run = self._runner.verb(name or f"asof_join-{'-'.join(keys)}", (one, other), Evolution(renamed or {}, dropped))
-        inputs = run.input(one, NullKeys.APART), run.input(other, NullKeys.DROPPED)
-        joined = self._result(run, asof_join(run.name, *inputs, join_type, history=reach, grace=wait, columns=rest))
+        inputs, rest = _row_inputs((left, left_time), (right, right_time), keys, join_type, right_op)
+        run = self._runner.verb(name or f"asof_join-{'-'.join(keys)}", inputs, Evolution(renamed or {}, dropped))
+        packed = run.input(inputs[0], NullKeys.APART), run.input(inputs[1], NullKeys.DROPPED)
+        joined = self._result(run, asof_join(run.name, *packed, join_type, history=reach, grace=wait, columns=rest))
         if most is None:
             return joined
         return within(joined, left_side, right_side, most, rest if join_type is JoinType.LEFT else ())
@@ -134,21 +132,12 @@ class JoinVerbs(MadeVerbs):
         """
         join_type = chosen_join(how, *JoinType)
         keys = column_pairs(on)
-        rest = other_columns(_RIGHT, right, keys.values())
-        check_names([*left.columns, *rest], changes=False)
+        inputs, rest = _row_inputs((left, left_time), (right, right_time), keys, join_type)
         windows = join_windows(within, before, after, grace)
-        outer = join_type is JoinType.OUTER
-        one = RowInput(_LEFT, left, list(keys), left.columns, left_time)
-        other = RowInput(_RIGHT, right, list(keys.values()), right.columns if outer else rest, right_time)
-        if join_type is JoinType.INNER:
-            one = one.without_null_keys()
-        if not outer:
-            other = other.without_null_keys()
-        evolution = Evolution(renamed or {}, dropped)
-        run = self._runner.verb(name or f"stream_join-{'-'.join(keys)}", (one, other), evolution)
-        inputs = run.input(one, NullKeys.APART), run.input(other, NullKeys.APART)
-        shared = keys if outer else {}
-        return self._result(run, stream_join(run.name, *inputs, join_type, windows, columns=rest, shared=shared))
+        run = self._runner.verb(name or f"stream_join-{'-'.join(keys)}", inputs, Evolution(renamed or {}, dropped))
+        packed = run.input(inputs[0], NullKeys.APART), run.input(inputs[1], NullKeys.APART)
+        shared = keys if join_type is JoinType.OUTER else {}
+        return self._result(run, stream_join(run.name, *packed, join_type, windows, columns=rest, shared=shared))
 
     def table_join(
         self,
@@ -190,18 +179,42 @@ class JoinVerbs(MadeVerbs):
         primary = list(keys) if left_key is None else column_names(left_key)
         foreign = [] if primary == list(keys) else list(keys)
         join_type = chosen_join(how, *((JoinType.INNER, JoinType.LEFT) if foreign else JoinType))
-        left_rest, right_rest = (
-            other_columns(_LEFT, left, primary, left_op),
-            other_columns(_RIGHT, right, keys.values(), right_op),
-        )
+        left_rest = other_columns(_LEFT, left, primary, left_op)
+        right_rest = other_columns(_RIGHT, right, keys.values(), right_op)
         check_names([*primary, *left_rest, *right_rest], changes=True)
         one = RowInput(_LEFT, left, primary, left_rest, left_time, left_op, foreign)
         other = RowInput(_RIGHT, right, list(keys.values()), right_rest, right_time, right_op)
-        evolution = Evolution(renamed or {}, dropped)
-        run = self._runner.verb(name or f"table_join-{'-'.join(keys)}", (one, other), evolution)
+        run = self._runner.verb(name or f"table_join-{'-'.join(keys)}", (one, other), Evolution(renamed or {}, dropped))
         reach = None if history is None else in_micros(history, "history")
         inputs = run.input(one), run.input(other)
         return self._result(
             run,
             table_join(run.name, *inputs, join_type, history=reach, left_columns=left_rest, right_columns=right_rest),
         )
+
+
+def _row_inputs(
+    left: _Rows,
+    right: _Rows,
+    keys: Mapping[str, str],
+    join_type: JoinType,
+    right_op: str | Column | None = None,
+) -> tuple[tuple[RowInput, RowInput], list[str]]:
+    """The inputs of a join whose left rows come out as they are, without rows that neither match nor are kept.
+
+    Returns:
+        The inputs, and the right columns that are not in the key.
+
+    Raises:
+        ConfigurationError: a column is missing, or the result would have one twice.
+    """
+    frame, time = right
+    theirs = list(keys.values())
+    rest = other_columns(_RIGHT, frame, theirs, right_op)
+    check_names([*left[0].columns, *rest], changes=False)
+    outer = join_type is JoinType.OUTER
+    one = RowInput(_LEFT, left[0], list(keys), left[0].columns, left[1])
+    other = RowInput(_RIGHT, frame, theirs, frame.columns if outer else rest, time, right_op)
+    if join_type is JoinType.INNER:
+        one = one.without_null_keys()
+    return (one, other if outer else other.without_null_keys()), rest
