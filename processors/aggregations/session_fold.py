@@ -1,13 +1,16 @@
 """Folding whole columns into sessions whose results come out when they close.
 
-Rule of this module: as long as no record is further behind stream time than the grace period, none is late and none
-meets a session that has closed. Then a key's sessions are what its records and its open sessions are when they are laid
-out by time and cut at the gaps, whatever order the records came in. Runs with other records are left to objects.
+Rule of this module: as long as no record meets a session that has closed, a key's sessions are what its records and its
+open sessions are when they are laid out by time and cut at the gaps, whatever order the records came in. Only a record
+that is further behind stream time than the grace period can meet such a session. One that is further behind than gap
+and grace together is late, unless an open session is within the gap of it. A run in which a record meets a closed
+session, or an open one keeps it from being late, is cut around such records, and these are left to objects.
 
 All sessions that are open are read at once, which costs less than seeking those of each key, unless there are many more
 of them than records: such runs are left to objects, too.
 """
 
+from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -34,6 +37,9 @@ from millpond.stores.times import MIN_TIME
 from millpond.stores.typed.segment_columns import SessionColumns, Sessions
 from millpond.stores.typed.session import SessionStore
 
+_LEAST_PART: Final = 1024
+"""Where parts of a run would have fewer records on average, reading the open sessions for each costs too much."""
+
 _PATIENCE: Final = 16
 """How many open sessions are read in the time that it takes to fold in one record as an object."""
 
@@ -53,6 +59,22 @@ class _Laid(NamedTuple):
     starts: Integers
     ends: Integers
     keys: Integers
+
+
+class _Run(NamedTuple):
+    """Records, of which some are late unless an open session is within the gap of them.
+
+    Attributes:
+        groups: which of them have the same key.
+        times: their timestamps.
+        reached: stream time at each of them.
+        late: which are late.
+    """
+
+    groups: Groups
+    times: Integers
+    reached: Integers
+    late: npt.NDArray[np.bool_]
 
 
 class SessionFold(WindowFold):
@@ -81,41 +103,82 @@ class SessionFold(WindowFold):
         self._type = values.type
 
     def fold(self, columns: Columns, standing: Standing) -> Folded | None:
-        times = columns.timestamps
-        reached = reached_since(standing.stream_time, times)
-        if (reached - times).max() > self._grace or standing.observed > standing.stream_time:
+        reached = reached_since(standing.stream_time, columns.timestamps)
+        late = reached - columns.timestamps >= self._reach
+        if standing.observed > standing.stream_time or standing.waiting > _PATIENCE * len(columns) or late.all():
             return None
-        if standing.waiting > _PATIENCE * len(columns):
-            return None
-        groups = Groups(self._keys.write(columns.keys))
+        run = _Run(Groups(self._keys.write(columns.keys)), columns.timestamps, reached, late)
         stored = self._open(standing.stream_time)
-        places = places_in(stored.keys, groups.keys)
+        places = places_in(stored.keys, run.groups.keys)
         met, others = _chosen(stored, places >= 0), _chosen(stored, places < 0)
-        laid = _laid(np.concatenate([places[places >= 0], groups.numbers]), met, times, self._gap)
+        laid = self._laid_out(run, places[places >= 0], met, standing.stream_time)
         if laid is None:
             return None
-        folded, removed, left = self._folded(laid, groups.keys, met, columns)
+        kept = columns.select(~late) if late.any() else columns
+        folded, removed, left = self._folded(laid, run, met, kept)
         self._store.change(removed, folded)
         last = int(reached[-1]) - self._reach
         untouched = [_chosen(some, some.ends <= last) for some in (others, left)]
         waiting = standing.waiting - len(removed.ends) - sum(len(some.ends) for some in untouched)
         waiting += int(np.count_nonzero(folded.ends > last))
         results = self._closed(*untouched, _chosen(folded, folded.ends <= last))
-        return Folded(results, int(reached[-1]), waiting)
+        return Folded(results, int(reached[-1]), waiting, int(np.count_nonzero(late)))
+
+    def cut(self, columns: Columns, stream_time: int) -> list[Columns]:
+        times = columns.timestamps
+        behind = reached_since(stream_time, times) - times
+        strays = (behind > self._grace) & (behind < self._reach)
+        edges = np.flatnonzero(strays[1:] != strays[:-1]) + 1
+        if len(edges) * _LEAST_PART > len(times):
+            return [columns]
+        bounds = [0, *edges.tolist(), len(times)]
+        return [columns.slice(start, stop) for start, stop in pairwise(bounds)]
+
+    def _laid_out(self, run: _Run, keys: Integers, met: Sessions, stream_time: int) -> _Laid | None:
+        """Open sessions, with these keys, and the records that are not late; None if they have to be objects."""
+        kept = ~run.late
+        laid = _laid(np.concatenate([keys, run.groups.numbers[kept]]), met, run.times[kept], self._gap)
+        if laid is None or self._saves_late(run, laid) or self._meets_closed(run, keys, met, stream_time):
+            return None
+        return laid
+
+    def _saves_late(self, run: _Run, laid: _Laid) -> bool:
+        """Whether a session that may be open is within the gap of a late record."""
+        times, closed = run.times[run.late], run.reached[run.late] - self._reach
+        found = _first_from(laid.keys, laid.ends, run.groups.numbers[run.late], closed + 1)
+        return bool((laid.starts[found] <= times + self._gap)[found >= 0].any())
+
+    def _meets_closed(self, run: _Run, keys: Integers, met: Sessions, stream_time: int) -> bool:
+        """Whether a record that is not late may be within the gap of a session that has closed."""
+        kept = ~run.late
+        strays = kept & (run.reached - run.times > self._grace)
+        if not strays.any():
+            return False
+        closed = stream_time - self._reach
+        before = self._ended(stream_time, closed + 1 - self._gap, closed)
+        places = places_in(before.keys, run.groups.keys)
+        keys = np.concatenate([keys, places[places >= 0], run.groups.numbers[kept]])
+        ends = np.concatenate([met.ends, before.ends[places >= 0], run.times[kept]])
+        found = _first_from(keys, ends, run.groups.numbers[strays], run.times[strays] - self._gap)
+        return bool((ends[found] <= run.reached[strays] - self._reach).any())
 
     def _open(self, stream_time: int) -> Sessions:
         """The sessions of the store that have not closed."""
+        return self._ended(stream_time, stream_time - self._reach + 1, FARTHEST)
+
+    def _ended(self, stream_time: int, earliest: int, latest: int) -> Sessions:
+        """The sessions of the store that end from ``earliest`` to ``latest``, both included."""
         if stream_time == MIN_TIME:
             none = np.empty(0, np.int64)
             return Sessions(pa.array([], pa.binary()), none, none, pa.array([], self._type))
-        return self._store.ended_between(stream_time - self._reach + 1, FARTHEST)
+        return self._store.ended_between(earliest, latest)
 
-    def _folded(self, laid: _Laid, keys: Any, met: Sessions, columns: Columns) -> tuple[Sessions, Sessions, Sessions]:
+    def _folded(self, laid: _Laid, run: _Run, met: Sessions, columns: Columns) -> tuple[Sessions, Sessions, Sessions]:
         """The sessions that records are in, those of the store that became part of these, and those that did not."""
         known = len(met.starts)
         numbers = np.empty(len(laid.order), np.int64)
         numbers[laid.order] = laid.numbers
-        slots = Groups(taken(keys, laid.keys), numbers[known:])
+        slots = Groups(taken(run.groups.keys, laid.keys), numbers[known:])
         before = self._fold.merged(Groups(slots.keys, numbers[:known]), met.values)
         values = self._fold.totals(slots, columns.values, before).cast(self._type)
         changed = slots.sizes > 0
@@ -170,6 +233,22 @@ def _begins(keys: Integers, starts: Integers, ends: Integers, gap: int) -> npt.N
     begins = np.ones(len(keys), np.bool_)
     begins[1:] = (keys[1:] != keys[:-1]) | (starts[1:] - ends[:-1] > gap)
     return begins
+
+
+def _first_from(keys: Integers, ends: Integers, wanted: Integers, earliest: Integers) -> Integers:
+    """The place of the first end of each of some keys that is no earlier than a time, -1 where there is none.
+
+    Args:
+        keys, ends: the key of each end; at least one.
+        wanted, earliest: the keys, and for each the time.
+    """
+    known = len(keys)
+    order = np.lexsort((np.arange(known + len(wanted)) < known, np.append(ends, earliest), np.append(keys, wanted)))
+    following = np.where(order < known, np.arange(len(order)), len(order))
+    places = np.empty(len(order), np.int64)
+    places[order] = np.minimum.accumulate(following[::-1])[::-1]
+    found = np.append(order, -1)[places[known:]]
+    return np.where(keys[found] == wanted, found, -1)
 
 
 def _chosen(sessions: Sessions, mask: npt.NDArray[np.bool_]) -> Sessions:

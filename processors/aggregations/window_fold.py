@@ -79,6 +79,10 @@ class WindowFold(ABC):
             pyarrow.ArrowInvalid: a row of the store is damaged; nothing has changed.
         """
 
+    def cut(self, columns: Columns, stream_time: int) -> list[Columns]:
+        """The parts of a run that ``fold`` has refused, in order, of which it may take some; the run itself if none."""
+        return [columns]
+
     def _results(self, keys: Any, starts: Integers, ends: Integers, values: Any, timestamps: Integers) -> Columns:
         return Columns(windowed_keys(self._keys.read(keys), starts, ends), values, timestamps)
 

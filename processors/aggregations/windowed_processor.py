@@ -160,18 +160,27 @@ class WindowedProcessor(Processor):
             return
         kept = columns.present(values=True)
         self.context.count(CounterName.DROPPED_NULL, len(columns) - len(kept))
-        if not len(kept):
-            return
+        if len(kept):
+            self._fold_columns(kept, fold)
+
+    def _fold_columns(self, columns: Columns, fold: WindowFold) -> None:
         try:
-            folded = fold.fold(kept, Standing(self._stream_time, self.newest(), self._waiting))
+            folded = fold.fold(columns, Standing(self._stream_time, self.newest(), self._waiting))
         except pa.ArrowInvalid:
             folded = None  # A row is damaged, and reading them one by one says which and why.
         if folded is None:
-            self.process(kept.to_batch())
+            self._fold_parts(fold.cut(columns, self._stream_time), fold)
             return
         self._stream_time, self._waiting = folded.stream_time, folded.waiting
         self.context.count(CounterName.DROPPED_LATE, folded.late)
         self._updates.send_columns(folded.results)
+
+    def _fold_parts(self, parts: list[Columns], fold: WindowFold) -> None:
+        if len(parts) == 1:
+            self.process(parts[0].to_batch())
+            return
+        for part in parts:
+            self._fold_columns(part, fold)
 
     def _fold(self, batch: Batch) -> None:
         stream_time, changed = self._stream_time, self._completion.memory()

@@ -32,6 +32,7 @@ WINDOWS: dict[str, TimeWindows | SessionWindows] = {
     "hopping": TimeWindows(9, advance=4, grace=4),
     "sessions": SessionWindows(5, grace=12),
     "sessions without grace": SessionWindows(3),
+    "sessions with little grace": SessionWindows(5, grace=2),
     "sessions of a moment": SessionWindows(0, grace=3),
 }
 
@@ -91,7 +92,10 @@ def chunks_of(key_serde: str) -> st.SearchStrategy[list[list[Record]]]:
     ("key_serde", "backend", "examples"),
     [("string", "memory", 60), ("bytes", "memory", 20), ("int64", "memory", 20), ("string", "lmdb", 10)],
 )
-def test_final_counts_of_columns_are_those_of_single_records(key_serde: str, backend: str, examples: int) -> None:
+def test_final_counts_of_columns_are_those_of_single_records(
+    key_serde: str, backend: str, examples: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("millpond.processors.aggregations.session_fold._LEAST_PART", 2)
     topologies = [counting(windows, key_serde) for windows in WINDOWS.values()]
 
     @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
@@ -116,3 +120,29 @@ def test_records_in_time_never_become_objects(windows: str) -> None:
         ("a", 1),
         ("b", 2),
     ]
+
+
+def test_late_records_do_not_make_objects_of_a_run_of_sessions() -> None:
+    (part,) = counting(SessionWindows(5, grace=2)).subtopologies
+    task = Task(part, {name: spec.open(Transaction(MemoryBackend())) for name, spec in part.stores.items()})
+    late, behind_grace = ("late", 1, 92), ("b", 1, 96)
+    task.process("in", as_columns(pa.string())([("a", 1, 100), late, behind_grace, ("a", 1, 120)]))
+    (run,) = task.take()["out"]
+    assert isinstance(run, Columns)
+    assert [(key.key, value) for key, value in zip(run.keys.to_pylist(), run.values.to_pylist(), strict=True)] == [
+        ("b", 1),
+        ("a", 1),
+    ]
+    assert [count for name, count in task.counters.items() if "dropped-late" in str(name)] == [1]
+
+
+def test_only_a_record_that_meets_a_closed_session_becomes_an_object(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("millpond.processors.aggregations.session_fold._LEAST_PART", 1)
+    (part,) = counting(SessionWindows(5, grace=2)).subtopologies
+    task = Task(part, {name: spec.open(Transaction(MemoryBackend())) for name, spec in part.stores.items()})
+    records = [("a", 1, 92), ("b", 1, 100), ("a", 1, 94), ("b", 1, 120), ("c", 1, 120)]
+    task.process("in", as_columns(pa.string())(records))
+    runs = task.take()["out"]
+    assert [type(run) is Columns for run in runs if len(run)] == [True, True]
+    out = [row for run in runs for row in zip(run.to_batch().keys, run.to_batch().values, strict=True)]
+    assert [(*key, value) for key, value in out] == [("a", 92, 92, 1), ("a", 92, 94, 2), ("b", 100, 100, 1)]
