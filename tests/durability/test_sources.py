@@ -110,6 +110,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Manifest, d
                 stores["times"].put(f"key {key}", key, number)
                 stores["prices"].put(f"key {key}", number, number * 10)
             manifest = state.commit()
+        assert manifest is not None
         assert manifest.snapshot is not None
         assert len(manifest.deltas) > 8
         return directory, manifest, content(state, manifest)
