@@ -1,6 +1,6 @@
 """``count`` with caching folds in a whole batch at once: the answers are the same as record by record."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millpond.processors import Consumed, Materialized, StreamsBuilder, Topology, TopologyDriver
@@ -16,6 +16,7 @@ def counts(*, caching: bool) -> Topology:
     return builder.build()
 
 
+@settings(deadline=None)
 @given(BATCHES)
 def test_each_keys_last_update_is_the_same_as_without_caching(batches: list[list[tuple[str, str, int]]]) -> None:
     with TopologyDriver(counts(caching=True)) as cached, TopologyDriver(counts(caching=False)) as plain:
