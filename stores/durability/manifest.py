@@ -23,10 +23,10 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Any, Final, NamedTuple, Self
 from uuid import uuid4
-from zlib import crc32
 
 from millpond.errors import FormatError
 from millpond.stores.directory import check_plain_name
+from millpond.stores.durability.checked_text import check_text, checked_text
 
 MANIFEST_VERSION: Final = 2
 _UNCHECKED: Final = 1
@@ -36,7 +36,6 @@ NO_COMMIT: Final = ""
 """The commit id of the empty state, before the first commit."""
 
 _ID: Final = re.compile(r"[0-9a-f]{32}")
-_CHECKED: Final = re.compile(r"(.*),\"crc32\":(\d{1,10})\}", re.DOTALL)
 _FILE_NAME: Final = re.compile(r"(\d{12})-([0-9a-f]{32})\.(snapshot|delta)\.parquet")
 
 
@@ -148,7 +147,7 @@ class Manifest:
         return replace(self, deltas=self.deltas[:count])
 
     def to_json(self) -> str:
-        content = {
+        return checked_text({
             "millpond": MANIFEST_VERSION,
             "application": self.application_id,
             "task": self.task_id,
@@ -157,9 +156,7 @@ class Manifest:
             "snapshot": None if self.snapshot is None else self.snapshot[1:],
             "deltas": [delta[1:] for delta in self.deltas],
             "bases": self.bases,
-        }
-        text = json.dumps(content, separators=(",", ":"))
-        return f'{text[:-1]},"crc32":{crc32(text.encode())}}}'
+        })
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -177,7 +174,7 @@ class Manifest:
             )
         try:
             if version == MANIFEST_VERSION:
-                _check_text(text)
+                check_text(text)
             snapshot = content["snapshot"]
             manifest = cls(
                 application_id=_name(content["application"]),
@@ -198,12 +195,6 @@ class Manifest:
         for before, after in pairwise(self.files):
             if after.sequence != before.sequence + 1:
                 raise ValueError(f"commit {after.sequence} follows commit {before.sequence}")
-
-
-def _check_text(text: str) -> None:
-    match = _CHECKED.fullmatch(text)
-    if match is None or crc32(f"{match[1]}}}".encode()) != int(match[2]):
-        raise ValueError("it fails its checksum")
 
 
 def durable_file(kind: FileKind, fields: Any) -> DurableFile:

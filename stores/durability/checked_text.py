@@ -1,0 +1,34 @@
+"""JSON that proves itself: its last entry is the CRC-32 of the text without that entry.
+
+Rule of this module: it knows nothing of what the JSON says. Who reads it turns a ``ValueError`` into the error of its
+own that says what to do.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+from zlib import crc32
+
+_CHECKED: Final = re.compile(r"(.*),\"crc32\":(\d{1,10})\}", re.DOTALL)
+
+
+def checked_text(content: Mapping[str, Any]) -> str:
+    """``content`` as JSON without spaces, with its checksum as the last entry.
+
+    >>> checked_text({"millpond": 1})
+    '{"millpond":1,"crc32":267010879}'
+    """
+    text = json.dumps(content, separators=(",", ":"))
+    return f'{text[:-1]},"crc32":{crc32(text.encode())}}}'
+
+
+def check_text(text: str) -> None:
+    """Refuse what ``checked_text`` did not write.
+
+    Raises:
+        ValueError: the text fails its checksum, or has none.
+    """
+    match = _CHECKED.fullmatch(text)
+    if match is None or crc32(f"{match[1]}}}".encode()) != int(match[2]):
+        raise ValueError("it fails its checksum")

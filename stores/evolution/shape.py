@@ -1,0 +1,228 @@
+"""Shapes: what the state of one query looks like, apart from its rows.
+
+Rule of this module: a shape says where each store is and what its rows are made of, and compares. Whether one shape may
+follow another, and how, is for others. Its JSON carries a version number, and a version never changes its meaning.
+
+Version 1::
+
+    {"shape":1,"partitions":4,"stores":[
+      {"subtopology":1,"name":"counts","kind":"timestamped-key-value","key_serde":"string","value_serde":"int64",
+       "layout":["suppress-buffer",1] or null,"record_key_serde":"string","is_global":false},…],
+     "crc32":checksum of the text up to here and "}"}
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Final, Self
+
+from millpond.errors import FormatError, MillpondError
+from millpond.stores.durability.checked_text import check_text, checked_text
+from millpond.stores.formats import check_store_name
+from millpond.stores.layouts import Layout
+from millpond.stores.specs import StoreKind
+
+SHAPE_VERSION: Final = 1
+
+
+@dataclass(frozen=True)
+class StoreShape:
+    """One store of one sub-topology; each of its partitions has rows of its own.
+
+    Attributes:
+        subtopology: the number of the sub-topology.
+        name: the store's name.
+        kind: which of the kinds.
+        key_serde: the name of the serde of its keys.
+        value_serde: the name of the serde of its values.
+        layout: what lies in its rows beyond what the kind says; None for nothing.
+        record_key_serde: the name of the serde of the keys by whose bytes records find their partition.
+        is_global: whether every partition holds all rows, as those of a global table do.
+    """
+
+    subtopology: int
+    name: str
+    kind: StoreKind
+    key_serde: str
+    value_serde: str
+    layout: Layout | None
+    record_key_serde: str
+    is_global: bool = False
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """What its JSON says."""
+        return {
+            "subtopology": self.subtopology,
+            "name": self.name,
+            "kind": self.kind.value,
+            "key_serde": self.key_serde,
+            "value_serde": self.value_serde,
+            "layout": None if self.layout is None else [self.layout.name, self.layout.version],
+            "record_key_serde": self.record_key_serde,
+            "is_global": self.is_global,
+        }
+
+    @classmethod
+    def from_content(cls, content: Any) -> Self:
+        """The store of which ``content`` is the JSON's meaning.
+
+        Raises:
+            KeyError, TypeError, ValueError, ConfigurationError: it is not.
+        """
+        layout = content["layout"]
+        shape = cls(
+            subtopology=_number(content["subtopology"]),
+            name=_text(content["name"]),
+            kind=StoreKind(content["kind"]),
+            key_serde=_text(content["key_serde"]),
+            value_serde=_text(content["value_serde"]),
+            layout=None if layout is None else _layout(*layout),
+            record_key_serde=_text(content["record_key_serde"]),
+            is_global=_flag(content["is_global"]),
+        )
+        check_store_name(shape.name)
+        return shape
+
+    def facts(self) -> Iterator[tuple[str, str]]:
+        """What there is to say of it, beside its name: what, and its value."""
+        yield "sub-topology", str(self.subtopology)
+        yield "kind", self.kind.value
+        yield "key serde", self.key_serde
+        yield "value serde", self.value_serde
+        yield "layout", "none" if self.layout is None else f"{self.layout.name} {self.layout.version}"
+        yield "serde of the records' keys", self.record_key_serde
+        yield "global", "yes" if self.is_global else "no"
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The state of one query: how many partitions each sub-topology has, and its stores.
+
+    A global table's store is there once for each sub-topology that has a copy.
+
+    Attributes:
+        partitions: the number of tasks of each sub-topology, at least 1.
+        stores: in the order of sub-topology and name, each pair of them once.
+    """
+
+    partitions: int
+    stores: tuple[StoreShape, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "stores", tuple(sorted(self.stores, key=_place)))
+        if self.partitions < 1:
+            raise ValueError(f"{self.partitions} is no number of partitions")
+        for one, another in pairwise(self.stores):
+            if _place(one) == _place(another):
+                raise ValueError(f"sub-topology {one.subtopology} has two stores named {one.name!r}")
+
+    def named(self, name: str) -> tuple[StoreShape, ...]:
+        """The stores of that name: one, none, or the copies of a global table."""
+        return tuple(store for store in self.stores if store.name == name)
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """What its JSON says, without the checksum: for records that hold a shape."""
+        return {
+            "shape": SHAPE_VERSION,
+            "partitions": self.partitions,
+            "stores": [store.content for store in self.stores],
+        }
+
+    def to_json(self) -> str:
+        return checked_text(self.content)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """The shape that ``to_json`` wrote.
+
+        Raises:
+            FormatError: this release does not know the version, or the text is not a shape.
+        """
+        try:
+            content = json.loads(text)
+            shape = cls.from_content(content)
+            check_text(text)
+        except (ValueError, RecursionError) as error:
+            raise FormatError(f"a shape of state is damaged ({error}): {text[:200]!r}") from error
+        return shape
+
+    @classmethod
+    def from_content(cls, content: Any) -> Self:
+        """The shape whose ``content`` this is.
+
+        Raises:
+            FormatError: this release does not know the version, or it is no shape.
+        """
+        version = content.get("shape") if isinstance(content, dict) else None
+        if type(version) is not int or version != SHAPE_VERSION:
+            raise FormatError(
+                f"a shape of state has version {version!r}, but this release of Millpond knows version "
+                f"{SHAPE_VERSION}; run the release that wrote it, or a newer one"
+            )
+        try:
+            return cls(_number(content["partitions"]), tuple(map(StoreShape.from_content, content["stores"])))
+        except (LookupError, TypeError, ValueError, MillpondError) as error:
+            raise FormatError(f"a shape of state is damaged ({error!r}): {str(content)[:200]}") from error
+
+
+def difference(before: Shape, after: Shape) -> str:
+    """What differs between two shapes, a line each, the old beside the new; empty if they are equal.
+
+    Stores are compared with their namesakes, copies of a global table in the order of their sub-topologies.
+    """
+    lines = []
+    if before.partitions != after.partitions:
+        lines.append(f"partitions: {before.partitions} -> {after.partitions}")
+    for name in sorted({store.name for store in (*before.stores, *after.stores)}):
+        lines += _differences(name, before.named(name), after.named(name))
+    return "\n".join(lines)
+
+
+def _differences(name: str, before: tuple[StoreShape, ...], after: tuple[StoreShape, ...]) -> Iterator[str]:
+    """The lines about the stores called ``name``."""
+    old = [store for store in before if store not in after]
+    new = [store for store in after if store not in before]
+    for one, other in zip(old, new, strict=False):
+        changed = [
+            f"{what} {value} -> {now}"
+            for (what, value), (_, now) in zip(one.facts(), other.facts(), strict=True)
+            if value != now
+        ]
+        yield f"store {name!r}: {', '.join(changed)}"
+    for one in old[len(new) :]:
+        yield f"store {name!r}: {_told(one)} -> none"
+    for one in new[len(old) :]:
+        yield f"store {name!r}: none -> {_told(one)}"
+
+
+def _told(store: StoreShape) -> str:
+    return f"{store.kind.value}, {store.key_serde} to {store.value_serde}, in sub-topology {store.subtopology}"
+
+
+def _place(store: StoreShape) -> tuple[int, str]:
+    return store.subtopology, store.name
+
+
+def _layout(name: Any, version: Any) -> Layout:
+    return Layout(_text(name), _number(version))
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError(f"{value!r} is neither true nor false")
+    return value
+
+
+def _number(value: Any) -> int:
+    if type(value) is not int or value < 0:
+        raise TypeError(f"{value!r} is no count")
+    return value
