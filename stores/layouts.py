@@ -31,6 +31,9 @@ class Layout:
         version: its number, from 1 on.
         set_back: ``set_back(store, done)`` does for the times in the rows what ``WritableStore.set_back`` says, and
             notes it in ``done``, a ``SetBack``; None if there are none. It is no part of what the layout is.
+        key_serde: the name of the serde of the records' keys in the rows of a store whose own keys are bytes; None if
+            the store's own serde writes them, or they are bytes by which records find their partition. It is no part
+            of what the layout is, either.
 
     Raises:
         ConfigurationError: the name is empty, or the version is no such number.
@@ -42,6 +45,7 @@ class Layout:
     name: str
     version: int
     set_back: Callable[[Any, Any], None] | None = field(default=None, compare=False, repr=False)
+    key_serde: str | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if not self.name or not 0 < self.version < 2**32:

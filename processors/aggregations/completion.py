@@ -18,10 +18,22 @@ from millpond.stores.typed.store import reading
 COMPLETION: Final = "completion"
 """What the names of kept times of completions begin with."""
 
+_CHANGED: Final = "changed"
+
 _Place = tuple[bytes, int, int]
 """The bytes of a key, and the start and end of a window."""
 
 _NO_CHANGES: Final = MSGPACK.serialize([])
+
+
+def completion_of(number: int) -> str:
+    """The name under which processor ``number`` on a store keeps the time up to which its windows have come out."""
+    return f"{COMPLETION}-{number}"
+
+
+def changed_of(number: int) -> str:
+    """The name under which it keeps the windows up to that time that have not come out as they are."""
+    return f"{_CHANGED}-{number}"
 
 
 class Completion:
@@ -32,19 +44,20 @@ class Completion:
         number: which of the processors on the store it is.
         encode: makes the bytes of a key.
         value_serde: of the results.
-        by_end: whether windows go by their ends, not by their starts.
+        length: from a window's start to its end, if windows go by their starts; None if they go by their ends.
     """
 
     def __init__(
-        self, store: Any, number: int, encode: Callable[[Any], bytes], value_serde: Serde[Any], *, by_end: bool
+        self, store: Any, number: int, encode: Callable[[Any], bytes], value_serde: Serde[Any], *, length: int | None
     ) -> None:
         self._store = store
-        self._kept_time = KeptTime(store, f"{COMPLETION}-{number}")
-        self._name = f"changed-{number}"
+        self._kept_time = KeptTime(store, completion_of(number))
+        self._name = changed_of(number)
         self._encode = encode
         self._serde = value_serde
         self._decode = reading(store.name, "result", value_serde)
-        self._by_end = by_end
+        self._by_end = length is None
+        self._length = length
         kept = self._kept_time.get()
         self._time = MIN_TIME if kept is None else kept
         self._returned = 0
@@ -53,7 +66,7 @@ class Completion:
 
     @property
     def happened(self) -> bool:
-        """Whether the input has been complete once."""
+        """Whether the input has been complete once, or windows have come out before stream time closed them."""
         return self._time != MIN_TIME
 
     def has_let_out(self, window: Window) -> bool:
@@ -86,9 +99,9 @@ class Completion:
         return None if data is None else self._decode(data)
 
     def let_out_all(self, time: int) -> None:
-        """Note that all windows up to ``time`` have come out."""
-        self._time = time
-        self._kept_time.put(time)
+        """Note that all windows up to ``time``, and of those that had come out, have come out."""
+        self._time = max(time, self._time)
+        self._kept_time.put(self._time)
         self._changed.clear()
 
     def save(self, *, closed: int) -> None:
@@ -109,13 +122,17 @@ class Completion:
         """What is kept as bytes."""
         changes = MSGPACK.deserialize(self._saved)
         try:
-            found = {(raw, start, end): before for raw, start, end, before in changes}
+            found: dict[Any, Any] = {(raw, start, self._end(start, end)): before for raw, start, end, before in changes}
         except (TypeError, ValueError) as error:
             raise self._damage(store) from error
         for (raw, start, end), before in found.items():
             if (type(raw), type(start), type(end)) != (bytes, int, int) or not isinstance(before, bytes | None):
                 raise self._damage(store)
         return found
+
+    def _end(self, start: int, end: int | None) -> int | None:
+        """The end of a window, which follows from its start if it is not kept."""
+        return start + self._length if end is None and self._length is not None else end
 
     def _damage(self, store: str) -> CorruptStoreError:
         return CorruptStoreError(

@@ -192,7 +192,7 @@ class SessionAggregate(WindowedProcessor):
         return SessionFold(self._windows, fold, self._store, keys, values)
 
     def closes(self) -> Closes:
-        return Closes(self._store.find_sessions_ended, self._delay + 1, by_end=True)
+        return Closes(self._store.find_sessions_ended, self._delay + 1)
 
     def result(self, window: Window, state: Any) -> tuple[Any, int] | None:
         return state, window.end

@@ -264,7 +264,7 @@ class SlidingWindowAggregate(WindowedProcessor):
             self._store.put_many(*map(list, zip(*rows, strict=True)))
 
     def closes(self) -> Closes:
-        return Closes(self._store.fetch_all, self._difference + self._grace + 1)
+        return Closes(self._store.fetch_all, self._difference + self._grace + 1, self._difference)
 
     def result(self, window: Window, state: Any) -> tuple[Any, int] | None:
         value, timestamp = state

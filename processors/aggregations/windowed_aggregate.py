@@ -159,7 +159,7 @@ class WindowedAggregate(WindowedProcessor):
 
     def closes(self) -> Closes:
         windows = self._windows
-        return Closes(self._store.fetch_all, windows.size + windows.grace, grid=windows.advance)
+        return Closes(self._store.fetch_all, windows.size + windows.grace, windows.size, windows.advance)
 
     def result(self, window: Window, state: Any) -> tuple[Any, int] | None:
         return None if state[0] is None else (state[0], state[1])

@@ -12,7 +12,8 @@ processors on the store::
     "stream-time-<n>"    a ``KeptTime``: the greatest timestamp that the n-th of them has seen, counted from 0
     "completion-<n>"     a ``KeptTime``: the stream time at which its input was complete, for final results
     "changed-<n>"        MessagePack: ``[key, start, end, value that has come out]`` of each window up to that time that
-                         has changed since and has not come out again
+                         has changed since and has not come out again, or has been carried from a partition whose time
+                         was behind; an end that follows from the start may be nil
     "waiting-<n>"        ``WaitingCounts``, for final results: how many windows will still come out, as of the time up
                          to which windows have closed
 """
@@ -42,7 +43,7 @@ from millpond.stores.columns.column_serdes import ColumnSerde, column_serde
 from millpond.stores.layouts import Layout
 from millpond.stores.serdes import PLAIN_KEYS, Serde
 from millpond.stores.specs import StoreSpec
-from millpond.stores.times import MIN_TIME
+from millpond.stores.times import MAX_TIME, MIN_TIME
 from millpond.stores.typed.set_back import SetBack
 from millpond.stores.typed.windowed import Windowed
 
@@ -75,16 +76,21 @@ class Closes(NamedTuple):
     """When windows close.
 
     Attributes:
-        fetch: reads the store's windows between two times, both included: their starts, or ``by_end`` their ends.
+        fetch: reads the store's windows between two times, both included: their starts, or their ends.
         reach: a window is closed once stream time is this far past that time.
-        by_end: whether windows go by their ends.
+        length: from a window's start to its end, where windows go by their starts; None for those that go by ends.
         grid: such times are multiples of this.
     """
 
     fetch: Callable[[int, int], Iterable[Any]]
     reach: int
-    by_end: bool = False
+    length: int | None = None
     grid: int = 1
+
+    @property
+    def by_end(self) -> bool:
+        """Whether windows go by their ends."""
+        return self.length is None
 
 
 class WindowedProcessor(Processor):
@@ -121,7 +127,7 @@ class WindowedProcessor(Processor):
         setup = self._setup
         self._closes = self.closes()
         self._completion = Completion(
-            self._store, setup.number, self._encode, setup.spec.value_serde, by_end=self._closes.by_end
+            self._store, setup.number, self._encode, setup.spec.value_serde, length=self._closes.length
         )
         if self._final:
             self._kept_count = WaitingCounts(self._store, waiting_of(setup.number), 1, self._scan_waiting)
@@ -146,7 +152,7 @@ class WindowedProcessor(Processor):
         return max(self._stream_time - self._closes.reach, NEVER)
 
     def _scan_waiting(self) -> list[int]:
-        return [len(self.load_closing(self._stream_time + self._closes.reach).stored)]
+        return [len(self.load_closing(MAX_TIME).stored)]
 
     def process(self, batch: Batch) -> None:
         kept = without_nulls(self.context, batch)
@@ -213,18 +219,20 @@ class WindowedProcessor(Processor):
     def complete(self) -> None:
         if not self._final or self._stream_time == NEVER:
             return
-        # No window begins after stream time, so a record this far ahead would close them all.
-        closing = self.load_closing(self._stream_time + self._closes.reach)
-        out = BatchBuilder(olds=self._config.send_olds)
+        # Windows begin after stream time where a partition that was ahead has become one with others.
+        closing = self.load_closing(MAX_TIME)
+        out, last = BatchBuilder(olds=self._config.send_olds), self._stream_time
         for window in closing.due(closing.last):
             self.emit(out, window, closing.stored[window[:3]])
-        self._completion.let_out_all(self._stream_time)
+            last = max(last, window.end if self._closes.by_end else window.start)
+        self._completion.let_out_all(last)
         self._waiting -= len(closing.stored)
         self._updates.send(out.build())
 
     def load_closing(self, newest: int) -> Closing:
         """The windows of the store that close by the time that stream time is ``newest``, and have not come out."""
-        _, reach, by_end, grid = closes = self._closes
+        closes = self._closes
+        reach, by_end, grid = closes.reach, closes.by_end, closes.grid
         closing = Closing(max(self._stream_time, newest) - reach)
         first = self._stream_time - reach + 1
         if self._stream_time != NEVER and first <= closing.last - closing.last % grid:

@@ -13,11 +13,11 @@ import pyarrow.compute as pc
 from millpond.processors.distribution.combining import Combining, Sent, of_repartition_topic
 from millpond.processors.distribution.exchange import Blob, BlobWriter, partials_of
 from millpond.processors.distribution.execution import Outputs
-from millpond.processors.distribution.partitions import partitions_of
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.runtime.batches.columns import Columns, Records
 from millpond.processors.runtime.subtopology import Subtopology
 from millpond.stores.columns.column_serdes import column_serde
+from millpond.stores.columns.partitions import NO_KEY, partitions_of
 from millpond.stores.serdes import BYTES, Serde, serde
 
 TaskNumbers: TypeAlias = Mapping[tuple[int, int], int]
@@ -77,7 +77,7 @@ class _Repartition(NamedTuple):
         """Records that were written, as blobs; no key counts as an empty one."""
         for records, partial in [Sent(table)] if self.combining is None else self.combining.split(table):
             keys: Any = records["key"].combine_chunks()
-            known = pc.fill_null(keys, b"") if keys.null_count else keys
+            known = pc.fill_null(keys, NO_KEY) if keys.null_count else keys
             yield from self.route.send(records, known, writer, partial=partial)
 
     def _written_columns(self, columns: Columns) -> tuple[Any, Any] | None:

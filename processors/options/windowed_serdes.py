@@ -13,7 +13,7 @@ from typing import Final, Generic, TypeVar
 
 from millpond.errors import SerdeError
 from millpond.stores.serdes import Serde
-from millpond.stores.typed.windowed import Windowed
+from millpond.stores.typed.windowed import SESSION_WINDOWED, TIME_WINDOWED, Windowed
 
 K = TypeVar("K")
 
@@ -36,7 +36,7 @@ class TimeWindowedSerde(Serde[Windowed[K]], Generic[K]):
     Windowed(key='a', start=20, end=30)
     """
 
-    name = "time-windowed"
+    name = TIME_WINDOWED
 
     def __init__(self, key_serde: Serde[K], size: int) -> None:
         self.key_serde = key_serde
@@ -64,7 +64,7 @@ class SessionWindowedSerde(Serde[Windowed[K]], Generic[K]):
         SerdeError: a value is no ``Windowed``, or bytes are too short.
     """
 
-    name = "session-windowed"
+    name = SESSION_WINDOWED
 
     def __init__(self, key_serde: Serde[K]) -> None:
         self.key_serde = key_serde

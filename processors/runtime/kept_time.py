@@ -89,4 +89,9 @@ def read_versioned(store: Any, name: str, size: int, what: str) -> bytes | None:
 
 def put_versioned(store: Any, name: str, data: bytes) -> None:
     """Keep bytes in a store's metadata, behind the version."""
-    store.put_metadata(name, _HEAD + data)
+    store.put_metadata(name, versioned(data))
+
+
+def versioned(data: bytes) -> bytes:
+    """What is kept: bytes behind the version."""
+    return _HEAD + data

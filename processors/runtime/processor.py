@@ -17,7 +17,7 @@ from millpond.processors.runtime.batches.partials import Combiner
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.failures import FailurePolicy, Place, failure, is_of_record
 from millpond.processors.runtime.kept_time import KeptTime
-from millpond.processors.runtime.punctuation import Punctuation, PunctuationType, Punctuator, Scheduler
+from millpond.processors.runtime.punctuation import PUNCTUATION, Punctuation, PunctuationType, Punctuator, Scheduler
 from millpond.stores.times import Duration, to_millis
 
 _Shared = TypeVar("_Shared")
@@ -257,7 +257,7 @@ class ProcessorContext:
         if length <= 0:
             raise TopologyError(f"processor {self.node!r}: the punctuation interval must be positive, not {length} ms")
         store = next(iter(self._stores.values()), None)
-        memory = None if store is None else KeptTime(store, f"punctuation-{self.node}-{self._schedules}")
+        memory = None if store is None else KeptTime(store, f"{PUNCTUATION}-{self.node}-{self._schedules}")
         self._schedules += 1
 
         def punctuate(now: int) -> None:

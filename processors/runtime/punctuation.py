@@ -6,10 +6,13 @@ punctuation is a ``KeptTime``, ``punctuation-<node>-<n>``, in the first store of
 
 from collections.abc import Callable
 from enum import Enum
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from millpond.errors import TopologyError
 from millpond.processors.runtime.kept_time import KeptTime
+
+PUNCTUATION: Final = "punctuation"
+"""What the names of kept times of punctuations begin with."""
 
 
 class PunctuationType(Enum):

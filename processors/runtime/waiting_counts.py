@@ -20,9 +20,20 @@ WAITING: Final = "waiting"
 """The name under which a store's only user keeps its counts."""
 
 
-def waiting_of(number: int) -> str:
+def waiting_of(number: int | str) -> str:
     """The name under which processor ``number`` of those that share a store keeps its counts."""
     return f"{WAITING}-{number}"
+
+
+def counted_at(store: Any, name: str, size: int) -> int | None:
+    """As of which time the counts are that are kept under ``name``, ``size`` of them; None if there are none.
+
+    Raises:
+        FormatError: they were written in a version that this release does not know.
+        CorruptStoreError: the bytes are not those of counts.
+    """
+    data = read_versioned(store, name, TIME_SIZE * (1 + size), "counts")
+    return None if data is None else unpack_time(data)
 
 
 class WaitingCounts:

@@ -12,6 +12,7 @@ that closes before stream time, and a batch only has to look at rows that close 
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from heapq import heappop, heappush
 from struct import Struct, error
 from typing import Any, Final, NamedTuple
@@ -20,6 +21,7 @@ from millpond.errors import CorruptStoreError
 from millpond.processors.options.joins import Side
 from millpond.processors.runtime.kept_time import STREAM_TIME, KeptTime
 from millpond.processors.runtime.waiting_counts import WAITING, WaitingCounts
+from millpond.stores.evolution.carriage import LayoutCarriage, forgotten, least
 from millpond.stores.keys import TIME_SIZE, pack_time, unpack_time
 from millpond.stores.layouts import Layout
 from millpond.stores.serdes import BYTES, Serde
@@ -47,9 +49,10 @@ _SIDES: Final = (Side.RIGHT, Side.LEFT)
 """By their number in a row, which orders records of the same time: the right ones come out first."""
 
 
-def unpaired_records_spec(name: str, backend: str | None = None) -> StoreSpec:
-    """The spec of the store for ``WaitingRecords``."""
-    return StoreSpec(name, StoreKind.KEY_VALUE, BYTES, BYTES, backend=backend, layout=UNPAIRED_RECORDS)
+def unpaired_records_spec(name: str, key_serde: Serde[Any], backend: str | None = None) -> StoreSpec:
+    """The spec of the store for ``WaitingRecords``, which have keys of ``key_serde``."""
+    layout = replace(UNPAIRED_RECORDS, key_serde=key_serde.name)
+    return StoreSpec(name, StoreKind.KEY_VALUE, BYTES, BYTES, backend=backend, layout=layout)
 
 
 class Waiting(NamedTuple):
@@ -228,6 +231,15 @@ def _head(row: bytes) -> tuple[int, int, int]:
         raise CorruptStoreError(f"a row of records that wait has no side: {row!r}; restore the store")
     head: tuple[int, int, int] = _HEAD.unpack_from(row)
     return head
+
+
+def _key(row: bytes) -> bytes:
+    _head(row)
+    return row[_HEAD.size :]
+
+
+# With a later stream time, the records of the partition that is behind would be over and never come out.
+UNPAIRED_RECORDS_CARRIAGE: Final = LayoutCarriage(_key, {STREAM_TIME: least, WAITING: forgotten})
 
 
 def _parts(values: bytes) -> Iterator[bytes]:

@@ -6,7 +6,8 @@ The rows of the store (keys and values are bytes), ``SUPPRESS_BUFFER``::
     "t" buffer time (8 bytes) key    timestamp (8 bytes), then the value, the value before the last update and the value
                                      before the first held one, each as length (4 bytes; -1 for None, -2 for the same
                                      as the one before it) and bytes
-    metadata "totals"                how many updates are held, and their bytes (8 bytes each)
+    metadata "totals"                how many updates are held, and their bytes (8 bytes each); if it is missing, they
+                                     are counted
     metadata "stream-time"           a ``KeptTime``
 
 Reads and writes are for whole batches: ``load`` reads what a batch can touch, ``save`` writes what it changed. Bytes
@@ -21,6 +22,7 @@ from typing import Any, Final
 
 from millpond.errors import CorruptStoreError
 from millpond.processors.runtime.kept_time import STREAM_TIME, KeptTime
+from millpond.stores.evolution.carriage import LayoutCarriage, forgotten, greatest
 from millpond.stores.keys import pack_time, unpack_time
 from millpond.stores.layouts import Layout
 from millpond.stores.serdes import BYTES, Serde
@@ -32,6 +34,7 @@ from millpond.stores.typed.store import reading
 
 _BY_KEY, _BY_TIME, _END = b"k", b"t", b"u"
 _TOTALS = struct.Struct(">qq")
+_NO_TOTALS = _TOTALS.pack(0, 0)
 _LENGTH = struct.Struct(">i")
 _NONE, _SAME = -1, -2
 _FIXED = 8 + 3 * _LENGTH.size
@@ -62,10 +65,24 @@ FINAL_SUPPRESS_BUFFER: Final = replace(SUPPRESS_BUFFER, set_back=_set_final_back
 """The same rows, whose buffer times are the ends of windows."""
 
 
-def suppress_buffer_spec(name: str, *, final: bool = False) -> StoreSpec:
-    """The spec of the store for ``SuppressBuffer``; ``final``: buffer times are the ends of windows."""
+def suppress_buffer_spec(name: str, key_serde: Serde[Any], *, final: bool = False) -> StoreSpec:
+    """The spec of the store for ``SuppressBuffer``.
+
+    Args:
+        name: the store's name.
+        key_serde: of the keys whose updates are held.
+        final: whether buffer times are the ends of windows.
+    """
     layout = FINAL_SUPPRESS_BUFFER if final else SUPPRESS_BUFFER
+    layout = replace(layout, key_serde=key_serde.name)
     return StoreSpec(name, StoreKind.KEY_VALUE, BYTES, BYTES, layout=layout)
+
+
+def _key(row: bytes) -> bytes:
+    return row[1:] if row[:1] == _BY_KEY else row[9:]
+
+
+SUPPRESS_BUFFER_CARRIAGE: Final = LayoutCarriage(_key, {STREAM_TIME: greatest, _TOTALS_NAME: forgotten})
 
 
 class Held:
@@ -117,10 +134,13 @@ class SuppressBuffer:
         self._measure = measure
         self._kept_time = KeptTime(store, STREAM_TIME)
         self._saved_time = self.stream_time = self._kept_time.get()
-        self._saved_totals = store.get_metadata(_TOTALS_NAME) or _TOTALS.pack(0, 0)
-        if len(self._saved_totals) != _TOTALS.size:
+        self._saved_totals = store.get_metadata(_TOTALS_NAME)
+        if self._saved_totals is None:
+            self.records, self.bytes = self._count()
+        elif len(self._saved_totals) == _TOTALS.size:
+            self.records, self.bytes = _TOTALS.unpack(self._saved_totals)
+        else:
             raise self._damage(f"the totals {self._saved_totals!r}")
-        self.records, self.bytes = _TOTALS.unpack(self._saved_totals)
         self._held: dict[bytes, Held] = {}
         self._stored: dict[bytes, Held] = {}
         self._order: list[tuple[int, bytes]] = []
@@ -190,7 +210,7 @@ class SuppressBuffer:
             self._kept_time.put(self.stream_time)
             self._saved_time = self.stream_time
         totals = _TOTALS.pack(self.records, self.bytes)
-        if totals != self._saved_totals:
+        if totals != (self._saved_totals or _NO_TOTALS):
             self._store.put_metadata(_TOTALS_NAME, totals)
             self._saved_totals = totals
 
@@ -232,6 +252,12 @@ class SuppressBuffer:
         value, old, prior = values
         size = self._size(row[9:], data)
         return Held(unpack_time(row, 1), unpack_time(data), value, old, prior, first=length == _SAME, size=size)
+
+    def _count(self) -> tuple[int, int]:
+        """How many updates the store holds, and their bytes."""
+        with self._store.scan(_BY_TIME, _END) as rows:
+            sizes = [self._size(row[9:], data) for row, data in rows]
+        return len(sizes), sum(sizes)
 
     def _damage(self, what: str) -> CorruptStoreError:
         return CorruptStoreError(f"store {self._store.name!r} has damaged updates: {what}; restore the store")

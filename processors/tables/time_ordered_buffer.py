@@ -18,7 +18,7 @@ So the buffer is part of the changelog, and commits together with the effects of
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from typing import Any, Final
 
@@ -27,6 +27,7 @@ from millpond.processors.options.serdes import SerdeLike
 from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
 from millpond.processors.runtime.kept_time import STREAM_TIME, KeptTime
 from millpond.processors.runtime.waiting_counts import WAITING, WaitingCounts
+from millpond.stores.evolution.carriage import LayoutCarriage, forgotten, greatest
 from millpond.stores.keys import pack_time, terminated, unpack_time, unterminated
 from millpond.stores.layouts import Layout
 from millpond.stores.serdes import BYTES, Serde, serde
@@ -73,7 +74,8 @@ class BufferSpec:
     @property
     def store_spec(self) -> StoreSpec:
         """The spec of the store."""
-        return StoreSpec(self.store, StoreKind.KEY_VALUE, BYTES, BYTES, layout=TIME_ORDERED_BUFFER)
+        layout = replace(TIME_ORDERED_BUFFER, key_serde=self.key_serde.name)
+        return StoreSpec(self.store, StoreKind.KEY_VALUE, BYTES, BYTES, layout=layout)
 
 
 def buffer_spec(
@@ -168,10 +170,10 @@ class TimeOrderedBuffer:
 
     def read(self, row: bytes, data: bytes) -> tuple[Any, Any, int]:
         """Key, value and timestamp of a stored record."""
-        raw = row[8:-8]
-        if (raw != _NONE and raw[:1] != _SOME) or (data != _NONE and data[:1] != _SOME):
+        raw = _raw_key(row)
+        if data != _NONE and data[:1] != _SOME:
             raise CorruptStoreError(f"the buffer has a damaged row {row!r}: {data[:40]!r}; restore the store")
-        key = None if raw == _NONE else self._read_key(unterminated(raw[1:]))
+        key = None if raw is None else self._read_key(raw)
         return key, None if data == _NONE else self._read_value(data[1:]), unpack_time(row)
 
     def _save(self, passage: "_Passage") -> None:
@@ -188,6 +190,19 @@ class TimeOrderedBuffer:
     def _count(self) -> list[int]:
         with self._store.scan() as rows:
             return [sum(1 for _ in rows)]
+
+
+def _raw_key(row: bytes) -> bytes | None:
+    """The bytes of the key in a row; None for a record without a key."""
+    raw = row[8:-8]
+    if raw != _NONE and raw[:1] != _SOME:
+        raise CorruptStoreError(f"the buffer has a damaged row {row!r}; restore the store")
+    return None if raw == _NONE else unterminated(raw[1:])
+
+
+TIME_ORDERED_BUFFER_CARRIAGE: Final = LayoutCarriage(
+    _raw_key, {STREAM_TIME: greatest, _SEQUENCE: greatest, WAITING: forgotten}
+)
 
 
 class _Passage:

@@ -21,6 +21,7 @@ from typing import Final, NamedTuple
 
 from millpond.errors import CorruptStoreError
 from millpond.processors.runtime.kept_time import KeptTime
+from millpond.stores.evolution.carriage import LayoutCarriage, greatest
 from millpond.stores.keys import TERMINATOR, TIME_SIZE, pack_time, terminated, unpack_time, unterminated
 from millpond.stores.layouts import Layout
 from millpond.stores.serdes import BYTES
@@ -169,9 +170,21 @@ class KeyTimers:
 
 def _due(row: bytes) -> Due:
     """The timer of a row by time. A terminator cannot be met within an escaped key."""
-    start = _HEAD + TIME_SIZE
+    key, stop = _key_from(row, _HEAD + TIME_SIZE)
+    return Due(unpack_time(row, _HEAD), key, row[stop:])
+
+
+def _key_from(row: bytes, start: int) -> tuple[bytes, int]:
+    """The key that begins at ``start``, and where its terminator ends."""
     found = row.find(TERMINATOR, start)
     if found < 0:
         raise CorruptStoreError(f"the timer {row!r} has no key that ends; restore the store")
     stop = found + len(TERMINATOR)
-    return Due(unpack_time(row, _HEAD), unterminated(row[start:stop]), row[stop:])
+    return unterminated(row[start:stop]), stop
+
+
+def _record_key(row: bytes) -> bytes:
+    return _key_from(row, _HEAD if row[:1] == _BY_NAME else _HEAD + TIME_SIZE)[0]
+
+
+KEYED_TIMERS_CARRIAGE: Final = LayoutCarriage(_record_key, {WATERMARK: greatest})

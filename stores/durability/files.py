@@ -15,7 +15,8 @@ Format 1 has neither, but a checksum in each page; it is read, and no longer wri
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from io import RawIOBase
 from typing import Any, Final, NamedTuple
 from zlib import crc32
@@ -51,21 +52,64 @@ def write_file(
     Raises:
         DurabilityError: the storage failed; no manifest names what may be left behind.
     """
-    rows = 0
-    ranges: list[ByteRange] = []
-    stores: list[str] = []
+    with writing_file(storage, directory, kind, sequence, commit) as new:
+        for table in tables:
+            new.add(table)
+    return new.written()
+
+
+class NewFile:
+    """A file that is being written.
+
+    Args:
+        sink: where its bytes go.
+        writer: what makes them.
+    """
+
+    def __init__(self, sink: "_Sink", writer: Any) -> None:
+        self._sink = sink
+        self._writer = writer
+        self._rows = 0
+        self._ranges: list[ByteRange] = []
+        self._stores: list[str] = []
+        self._written: DurableFile | None = None
+
+    def add(self, table: Table) -> None:
+        """Write a table of one store, whose keys come after those that it was given of that store."""
+        self._writer.write_table(table, row_group_size=max(1, table.num_rows))
+        self._rows += table.num_rows
+        self._stores.append(table.column("store")[0].as_py())
+        self._ranges.append(self._sink.end_range())
+
+    def written(self) -> DurableFile:
+        """The file as manifests name it, once all of it is written."""
+        assert self._written is not None, "it is written when its context has ended"
+        return self._written
+
+    def _end_rows(self) -> None:
+        self._ranges = self._ranges or [self._sink.end_range()]
+        self._writer.add_key_value_metadata({RANGES_KEY: _json(self._ranges), STORES_KEY: _json(self._stores)})
+
+    def _end(self, kind: FileKind, sequence: int, commit: str) -> None:
+        footer = self._sink.end_range()
+        size = sum(one.size for one in self._ranges) + footer.size
+        self._written = DurableFile(kind, sequence, commit, self._rows, size, footer.checksum)
+
+
+@contextmanager
+def writing_file(storage: Storage, directory: str, kind: FileKind, sequence: int, commit: str) -> Iterator[NewFile]:
+    """A new file, to which tables of bounded size are added; it is deleted after an error.
+
+    Raises:
+        DurabilityError: the storage failed; no manifest names what may be left behind.
+    """
     with storage.writing(f"{directory}/{file_name(kind, sequence, commit)}") as stream:
         sink = _Sink(stream)
         with _writer(sink, commit) as writer:
-            for table in tables:
-                writer.write_table(table, row_group_size=max(1, table.num_rows))
-                rows += table.num_rows
-                stores.append(table.column("store")[0].as_py())
-                ranges.append(sink.end_range())
-            ranges = ranges or [sink.end_range()]
-            writer.add_key_value_metadata({RANGES_KEY: _json(ranges), STORES_KEY: _json(stores)})
-        footer = sink.end_range()
-    return DurableFile(kind, sequence, commit, rows, sum(one.size for one in ranges) + footer.size, footer.checksum)
+            new = NewFile(sink, writer)
+            yield new
+            new._end_rows()
+        new._end(kind, sequence, commit)
 
 
 def _json(content: Sequence[Any]) -> str:

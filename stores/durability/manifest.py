@@ -147,16 +147,18 @@ class Manifest:
         return replace(self, deltas=self.deltas[:count])
 
     def to_json(self) -> str:
-        return checked_text({
-            "millpond": MANIFEST_VERSION,
-            "application": self.application_id,
-            "task": self.task_id,
-            "fingerprint": self.fingerprint,
-            "lineage": self.lineage,
-            "snapshot": None if self.snapshot is None else self.snapshot[1:],
-            "deltas": [delta[1:] for delta in self.deltas],
-            "bases": self.bases,
-        })
+        return checked_text(
+            {
+                "millpond": MANIFEST_VERSION,
+                "application": self.application_id,
+                "task": self.task_id,
+                "fingerprint": self.fingerprint,
+                "lineage": self.lineage,
+                "snapshot": None if self.snapshot is None else self.snapshot[1:],
+                "deltas": [delta[1:] for delta in self.deltas],
+                "bases": self.bases,
+            }
+        )
 
     @classmethod
     def from_json(cls, text: str) -> Self:

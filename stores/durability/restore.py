@@ -45,12 +45,12 @@ def undo(
     backend: Backend, source: FileSource, manifest: Manifest, delta: DurableFile, store: str, version: FormatVersion
 ) -> None:
     """Take one delta back that was written over ``manifest``: its keys get the values that they had, in one write."""
-    changed = [keys for keys, _ in _columns(source, manifest, delta, store, version)]
+    changed = [keys for keys, _ in columns_of_file(source, manifest, delta, store, version)]
     wanted = pa.chunked_array(changed, pa.binary()).combine_chunks()
     before: dict[Any, Any] = dict.fromkeys(wanted.to_pylist())
     if len(wanted):
         for file in manifest.files:
-            for keys, values in _columns(source, manifest, file, store, version):
+            for keys, values in columns_of_file(source, manifest, file, store, version):
                 mine = pc.is_in(keys, value_set=wanted)
                 before.update(zip(keys.filter(mine).to_pylist(), values.filter(mine).to_pylist(), strict=True))
     local = local_changes(version, backend, before)
@@ -79,7 +79,7 @@ def entries(
         changes: what has been changed since.
         progress: is told of each part that is read.
     """
-    runs = [_rows(source, manifest, file, store, version) for file in manifest.files]
+    runs = rows_of_files(source, manifest, store, version)
     if progress is not None:
         runs = list(map(progress.watched, runs))
     if changes:
@@ -88,15 +88,20 @@ def entries(
     return local_entries(version, EntryChunks(merged))
 
 
+def rows_of_files(source: FileSource, manifest: Manifest, store: str, version: FormatVersion) -> list[Iterator[Rows]]:
+    """The rows of ``store`` in each file of ``manifest``: runs to be merged; each version still lies by its time."""
+    return [_rows(source, manifest, file, store, version) for file in manifest.files]
+
+
 def _rows(
     source: FileSource, manifest: Manifest, file: DurableFile, store: str, version: FormatVersion
 ) -> Iterator[Rows]:
-    columns = _columns(source, manifest, file, store, version)
+    columns = columns_of_file(source, manifest, file, store, version)
     for keys, values in prefetched(columns) if file.size > _WORTH_A_THREAD else columns:
         yield from parts(keys, values)
 
 
-def _columns(
+def columns_of_file(
     source: FileSource, manifest: Manifest, file: DurableFile, store: str, version: FormatVersion
 ) -> Iterator[tuple[Any, Any]]:
     """The keys and values of one store in one file, as arrays, row group by row group."""

@@ -58,7 +58,7 @@ def sorted_changes(
 def tables_of_changes(store: str, version: FormatVersion, changes: Mapping[bytes, bytes | None]) -> Iterator[Table]:
     """The changes of one store as tables of bounded size, in key order."""
     if isinstance(changes, ColumnChanges) and version is not FormatVersion.LATEST_APART:
-        yield from _tables_of_columns(store, version, changes.keys_column, changes.values_column)
+        yield from tables_of_columns(store, version, changes.keys_column, changes.values_column)
         return
     keys, values = sorted_changes(version, changes)
     for start in range(0, len(keys), ROWS_PER_TABLE):
@@ -66,7 +66,8 @@ def tables_of_changes(store: str, version: FormatVersion, changes: Mapping[bytes
         yield from _tables(store, version, keys[start:stop], values[start:stop])
 
 
-def _tables_of_columns(store: str, version: FormatVersion, keys: Any, values: Any) -> Iterator[Table]:
+def tables_of_columns(store: str, version: FormatVersion, keys: Any, values: Any) -> Iterator[Table]:
+    """Rows that are Arrow arrays in key order as tables of bounded size."""
     kept = pc.not_equal(keys, COMMIT_ROW)
     keys, values = keys.filter(kept), values.filter(kept)
     for start in range(0, len(keys), ROWS_PER_TABLE):

@@ -1,11 +1,36 @@
-"""Carrying the rows of a query's state over to another shape.
+"""Carrying the state of a query over to another shape: other partitions, renamed and moved stores.
 
-Rule of this module: it reads old manifests' files and writes new ones; nothing that exists is changed, and until its
-result is kept nobody knows what it wrote.
+Rule of this module: it reads old manifests' files and writes new ones, in lineages of their own. Nothing that exists is
+changed, and until its result is kept nobody knows what it has written.
+
+Rows of old partition p go only to new partitions that equal p modulo the greatest common divisor of the two numbers of
+partitions. So each class of these is a unit of work: it reads its old partitions once, and writes its new ones.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import gcd
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from millpond.errors import StateConflictError
+from millpond.stores.columns.partitions import partition_of, partitions_of
+from millpond.stores.durability.manifest import Manifest
+from millpond.stores.durability.storage import Storage
+from millpond.stores.evolution.carriage import LayoutCarriage
+from millpond.stores.evolution.metadata import carried_metadata
+from millpond.stores.evolution.old_rows import Columns, OldRows, as_columns, as_rows, merged
+from millpond.stores.evolution.record_keys import RecordKeys
+from millpond.stores.evolution.relaid import relaid
+from millpond.stores.evolution.shape import Shape, StoreShape
+from millpond.stores.evolution.snapshots import Snapshots
+from millpond.stores.keys import METADATA, unpack_time
+from millpond.stores.typed.segments import METADATA_NAME as INTERVAL
+from millpond.stores.typed.window import SEQUENCE_NAME
+
+_NO_LAYOUTS: Final[Mapping[str, LayoutCarriage]] = {}
 
 
 @dataclass(frozen=True)
@@ -13,7 +38,7 @@ class Origin:
     """The old store that a store of the new shape continues.
 
     Attributes:
-        subtopology: the number of its sub-topology in the old shape.
+        subtopology: the number of its sub-topology in the old shape; of a global table's store, that of any copy.
         name: its name there.
     """
 
@@ -22,9 +47,215 @@ class Origin:
 
 
 def units(old_partitions: int, new_partitions: int) -> int:
-    """How many units of work there are: rows go from partition p to q only where p and q are equal modulo this number.
+    """How many units of work there are.
 
     >>> units(4, 6)
     2
     """
     return gcd(old_partitions, new_partitions)
+
+
+def goes_on(before: Shape, after: Shape, origins: Mapping[str, Origin], subtopology: int) -> bool:
+    """Whether the tasks of a new sub-topology have the stores that its old ones have, so that they keep their files."""
+    old = {store.name for store in before.stores if store.subtopology == subtopology}
+    new = [store for store in after.stores if store.subtopology == subtopology]
+    return (
+        before.partitions == after.partitions
+        and old == {store.name for store in new}
+        and all(_origin(before, store, origins) == Origin(subtopology, store.name) for store in new)
+    )
+
+
+def carry_unit(
+    storage: Storage,
+    unit: int,
+    before: Shape,
+    after: Shape,
+    origins: Mapping[str, Origin],
+    manifests: Mapping[tuple[int, int], Manifest],
+    *,
+    application_id: str,
+    fingerprint: str,
+    layouts: Mapping[str, LayoutCarriage] = _NO_LAYOUTS,
+) -> dict[tuple[int, int], Manifest]:
+    """Carry over what belongs to one unit.
+
+    Memory is bounded: of each old file one part is held, and of all new ones together as much as one such part.
+
+    Args:
+        storage: where all files are.
+        unit: its number, from 0 to ``units(...) - 1``.
+        before, after: the old shape and the new one. Their stores agree in kind (but for timestamps), serdes, layout
+            and whether they are global, as far as one continues the other.
+        origins: the old store that each new one continues, by the new name; what is missing starts empty.
+        manifests: by sub-topology and partition, those of the old tasks; one that is missing had no state.
+        application_id, fingerprint: what the new manifests carry.
+        layouts: how the rows of each layout are carried, by its name.
+
+    Returns:
+        By sub-topology and partition, the manifests of the unit's new tasks. A task whose stores go on under their
+        names in as many partitions keeps its files (``goes_on``); any other gets a first commit in a lineage of its
+        own. One that has no state is missing.
+
+    Raises:
+        StateConflictError: a store's rows do not lie in the partitions of the records' keys, or partitions that become
+            one keep different metadata; the message names the store.
+        MissingFileError, CorruptFileError, FormatError: an old file is gone, damaged, or of an unknown format.
+        CorruptStoreError: an old row is damaged.
+        DurabilityError: the storage failed.
+    """
+    carried: dict[tuple[int, int], Manifest] = {}
+    work = _Unit(storage, unit, before, after, origins, manifests, layouts)
+    for subtopology in sorted({store.subtopology for store in after.stores}):
+        tasks = {
+            partition: Manifest.empty(application_id, f"{subtopology}_{partition}", fingerprint)
+            for partition in work.new
+        }
+        done = work.kept(subtopology, tasks) if work.goes_on(subtopology) else work.carried(subtopology, tasks)
+        carried |= {(subtopology, partition): manifest for partition, manifest in done.items()}
+    return carried
+
+
+class _Unit:
+    """The old partitions of one unit, and the new ones that get their rows."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        unit: int,
+        before: Shape,
+        after: Shape,
+        origins: Mapping[str, Origin],
+        manifests: Mapping[tuple[int, int], Manifest],
+        layouts: Mapping[str, LayoutCarriage],
+    ) -> None:
+        step = units(before.partitions, after.partitions)
+        self.old = range(unit, before.partitions, step)
+        self.new = range(unit, after.partitions, step)
+        self._storage = storage
+        self._before = before
+        self._after = after
+        self._origins = origins
+        self._manifests = manifests
+        self._layouts = layouts
+
+    def goes_on(self, subtopology: int) -> bool:
+        return goes_on(self._before, self._after, self._origins, subtopology)
+
+    def kept(self, subtopology: int, tasks: Mapping[int, Manifest]) -> dict[int, Manifest]:
+        """The old manifests of tasks that go on, as those of the new topology."""
+        return {
+            partition: replace(self._manifests[subtopology, partition], fingerprint=task.fingerprint)
+            for partition, task in tasks.items()
+            if (subtopology, partition) in self._manifests
+        }
+
+    def carried(self, subtopology: int, tasks: Mapping[int, Manifest]) -> dict[int, Manifest]:
+        """The manifests of tasks whose stores are written anew."""
+        with Snapshots(self._storage, tasks) as snapshots:
+            for store in self._after.stores:
+                if store.subtopology == subtopology:
+                    self._carry(store, snapshots)
+        return snapshots.manifests()
+
+    def _carry(self, store: StoreShape, snapshots: Snapshots) -> None:
+        olds = self._old_rows(store)
+        if not olds:
+            return
+        snapshots.begin_store(store.name, next(iter(olds.values())).format_version)
+        if store.is_global or len(self.old) == len(self.new) == 1:
+            (old,) = olds.values()
+            snapshots.add(self.new, *_metadata_rows(old.metadata))
+            for keys, values in old.columns():
+                snapshots.add(self.new, keys, values)
+        else:
+            _Spread(store, olds, self._before.partitions, self._after.partitions, self._layouts).into(
+                snapshots, self.new
+            )
+        snapshots.end_store()
+
+    def _old_rows(self, store: StoreShape) -> dict[int, OldRows]:
+        """The old store in each of the unit's old partitions that has rows; of a global table's, in the first."""
+        origin = _origin(self._before, store, self._origins)
+        if origin is None:
+            return {}
+        found = {
+            partition: OldRows(self._storage, self._manifests[origin.subtopology, partition], origin.name, store.kind)
+            for partition in (range(self._before.partitions) if store.is_global else self.old)
+            if (origin.subtopology, partition) in self._manifests
+        }
+        found = {partition: old for partition, old in found.items() if old.holds_any}
+        return dict(list(found.items())[:1]) if store.is_global else found
+
+
+class _Spread:
+    """The rows of one store on their way to other partitions."""
+
+    def __init__(
+        self,
+        store: StoreShape,
+        olds: Mapping[int, OldRows],
+        old_partitions: int,
+        new_partitions: int,
+        layouts: Mapping[str, LayoutCarriage],
+    ) -> None:
+        self._store = store
+        self._olds = olds
+        self._from = old_partitions
+        self._to = new_partitions
+        self._layouts = layouts
+        self._layout = None if store.layout is None else store.layout.name
+        carriage = None if self._layout is None else layouts[self._layout]
+        duplicates = any(SEQUENCE_NAME in old.metadata for old in olds.values()) and store.kind.in_segments
+        self._keys = RecordKeys(store, carriage, duplicates=duplicates)
+
+    def into(self, snapshots: Snapshots, partitions: Sequence[int]) -> None:
+        for partition in partitions:
+            snapshots.add([partition], *_metadata_rows(self._metadata_of(partition)))
+        for keys, values in merged([self._checked(number, old) for number, old in self._olds.items()]):
+            targets = partitions_of(self._keys.of_rows(keys), self._to)
+            order = np.argsort(targets, kind="stable")
+            numbers, starts = np.unique(targets[order], return_index=True)
+            stops = [*starts[1:].tolist(), len(order)]
+            for number, start, stop in zip(numbers.tolist(), starts.tolist(), stops, strict=True):
+                mine = pa.array(order[start:stop])
+                snapshots.add([number], keys.take(mine), values.take(mine))
+
+    def _metadata_of(self, partition: int) -> dict[str, bytes]:
+        def belongs(key: bytes) -> bool:
+            return partition_of(self._keys.of_key(key), self._to) == partition
+
+        return carried_metadata(list(self._olds.values()), belongs, self._layouts, self._layout)
+
+    def _checked(self, number: int, old: OldRows) -> Iterator[Columns]:
+        """The rows of an old partition, all of whose records belong to it."""
+        for keys, values in self._in_segments(old):
+            strays = np.flatnonzero(partitions_of(self._keys.of_rows(keys), self._from) != number)
+            if len(strays):
+                raise StateConflictError(
+                    f"store {self._store.name!r} has the row {keys[int(strays[0])].as_py()!r} in partition {number}, "
+                    "where records of its key do not come: its rows do not lie by the records' keys, so nobody can "
+                    "say which partition they belong to; keep the number of partitions, or drop the store"
+                )
+            yield keys, values
+
+    def _in_segments(self, old: OldRows) -> Iterator[Columns]:
+        """The rows in segments of the length that the first partition has."""
+        intervals = [data for one in self._olds.values() if (data := one.metadata.get(INTERVAL)) is not None]
+        if not self._store.kind.in_segments or len(set(intervals)) < 2 or old.metadata.get(INTERVAL) == intervals[0]:
+            return old.columns()
+        return as_columns(relaid(as_rows(old.columns()), unpack_time(intervals[0]), self._keys.rest))
+
+
+def _origin(before: Shape, store: StoreShape, origins: Mapping[str, Origin]) -> Origin | None:
+    """Where the rows of a store come from: of a global table's, from the copy in the same place if there is one."""
+    origin = origins.get(store.name)
+    if origin is None or not store.is_global:
+        return origin
+    beside = [one for one in before.named(origin.name) if one.subtopology == store.subtopology]
+    return Origin(store.subtopology, origin.name) if beside else origin
+
+
+def _metadata_rows(metadata: Mapping[str, bytes]) -> tuple[Any, Any]:
+    rows = sorted((METADATA + name.encode(), data) for name, data in metadata.items())
+    return pa.array([row for row, _ in rows], pa.binary()), pa.array([data for _, data in rows], pa.binary())

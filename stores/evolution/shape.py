@@ -7,7 +7,7 @@ Version 1::
 
     {"shape":1,"partitions":4,"stores":[
       {"subtopology":1,"name":"counts","kind":"timestamped-key-value","key_serde":"string","value_serde":"int64",
-       "layout":["suppress-buffer",1] or null,"record_key_serde":"string","is_global":false},…],
+       "layout":["suppress-buffer",1,"string" or null] or null,"record_key_serde":"string","is_global":false},…],
      "crc32":checksum of the text up to here and "}"}
 """
 
@@ -53,13 +53,14 @@ class StoreShape:
     @property
     def content(self) -> dict[str, Any]:
         """What its JSON says."""
+        layout = self.layout
         return {
             "subtopology": self.subtopology,
             "name": self.name,
             "kind": self.kind.value,
             "key_serde": self.key_serde,
             "value_serde": self.value_serde,
-            "layout": None if self.layout is None else [self.layout.name, self.layout.version],
+            "layout": layout and [layout.name, layout.version, layout.key_serde],
             "record_key_serde": self.record_key_serde,
             "is_global": self.is_global,
         }
@@ -206,8 +207,8 @@ def _place(store: StoreShape) -> tuple[int, str]:
     return store.subtopology, store.name
 
 
-def _layout(name: Any, version: Any) -> Layout:
-    return Layout(_text(name), _number(version))
+def _layout(name: Any, version: Any, key_serde: Any) -> Layout:
+    return Layout(_text(name), _number(version), key_serde=None if key_serde is None else _text(key_serde))
 
 
 def _text(value: Any) -> str:

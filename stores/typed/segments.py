@@ -205,8 +205,8 @@ class Segments:
         time = unpack_time(row, len(row) - rest)
         if not row.startswith(self.row(key_part(row, rest), time)):
             raise ValueError(f"it does not lie in the segment of its time {time}")
-        if self.observed.time is None or time > self.observed.time:
-            raise ValueError(f"it is newer than the observed stream time {self.observed.time}")
+        if self.observed.time is None:
+            raise ValueError("no stream time has been observed")
 
     def save(self, store: WritableStore[Any, Any]) -> None:
         """Write into the store's metadata what only this object knows so far."""

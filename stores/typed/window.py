@@ -25,7 +25,7 @@ from millpond.stores.typed.window_batch import WindowBatch
 from millpond.stores.typed.windowed import Windowed
 
 _SEQUENCE: Final = struct.Struct(">Q")
-_SEQUENCE_NAME: Final = "sequence"
+SEQUENCE_NAME: Final = "sequence"
 _LARGEST_BYTE: Final = 0x7F
 """Nobody has counted further than what begins with this byte, so there is room for every put to come."""
 
@@ -64,7 +64,7 @@ class ReadOnlyWindowStore(SegmentedStore[K, V]):
         self._window_size = to_length(window_size, f"window_size of store {name!r}")
         self._duplicates = retain_duplicates
         self._rest = 2 * TIME_SIZE if retain_duplicates else TIME_SIZE
-        saved = self.get_metadata(_SEQUENCE_NAME) if retain_duplicates else None
+        saved = self.get_metadata(SEQUENCE_NAME) if retain_duplicates else None
         if saved is not None and (len(saved) != _SEQUENCE.size or saved[0] > _LARGEST_BYTE):
             raise CorruptStoreError(f"store {name!r} has the damaged sequence {saved!r}; restore the store")
         self._sequence = 0 if saved is None else _SEQUENCE.unpack(saved)[0]
@@ -172,7 +172,7 @@ class WritableWindowStore(ReadOnlyWindowStore[K, V], WritableStore[K, V]):
 
     def flush(self) -> None:
         if self._sequence != self._saved_sequence:
-            self.put_metadata(_SEQUENCE_NAME, _SEQUENCE.pack(self._sequence))
+            self.put_metadata(SEQUENCE_NAME, _SEQUENCE.pack(self._sequence))
             self._saved_sequence = self._sequence
         self._segments.save(self)
         super().flush()

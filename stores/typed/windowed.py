@@ -1,8 +1,17 @@
 """``Windowed``: a key in a span of time."""
 
-from typing import Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 K = TypeVar("K")
+
+TIME_WINDOWED: Final = "time-windowed"
+"""The name of serdes that write a key and behind it the start of a window: eight bytes."""
+
+SESSION_WINDOWED: Final = "session-windowed"
+"""The name of serdes that write a key and behind it end and start of a session: eight bytes each."""
+
+SUFFIX_SIZES: Final = {TIME_WINDOWED: 8, SESSION_WINDOWED: 16}
+"""How many bytes these serdes write behind a key."""
 
 
 class Windowed(NamedTuple, Generic[K]):

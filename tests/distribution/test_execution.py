@@ -27,12 +27,12 @@ from millpond.processors import (
 from millpond.processors.distribution import exchange, execution
 from millpond.processors.distribution.exchange import Blob, BlobWriter, completion_blobs, gather
 from millpond.processors.distribution.execution import Decoder, Outputs, run_blobs, run_split
-from millpond.processors.distribution.partitions import partition_of
 from millpond.processors.distribution.plan import Plan, make_plan
 from millpond.processors.distribution.router import Route, Router, TaskNumbers
 from millpond.processors.runtime.batches.columns import Columns
 from millpond.processors.runtime.order import lookup_order
 from millpond.processors.runtime.order.time_order import merge
+from millpond.stores.columns.partitions import partition_of
 from millpond.stores.memory import MemoryBackend
 from millpond.stores.serdes import INT64, MSGPACK, STRING
 from millpond.stores.transaction import Transaction

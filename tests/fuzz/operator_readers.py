@@ -136,7 +136,7 @@ WINDOW: Final = Window("a", 0, 10, "a")
 
 
 def _completion(store: Any) -> Completion:
-    return Completion(store, 0, STRING.serialize, STRING, by_end=False)
+    return Completion(store, 0, STRING.serialize, STRING, length=10)
 
 
 def _fill_completion(store: Any) -> None:
@@ -158,14 +158,14 @@ def _kept_operator_readers() -> dict[str, Reader]:
     return {
         "time-ordered buffer": operator_reader(BUFFER.store_spec, _fill_buffer, lambda store: _buffer(store).drain()),
         "suppress buffer": operator_reader(
-            suppress_buffer_spec("s"),
+            suppress_buffer_spec("s", STRING),
             _fill_suppressed,
             lambda store: _suppressed(store).prior(b"a"),
             lambda store: _suppressed(store).load([b"a", b"b"], 100),
             lambda store: _suppressed(store).load([], None),
         ),
         "unpaired records": operator_reader(
-            unpaired_records_spec("s"), _fill_waiting, lambda store: _waiting(store).drain(), _advance_waiting
+            unpaired_records_spec("s", STRING), _fill_waiting, lambda store: _waiting(store).drain(), _advance_waiting
         ),
         "keyed timers": operator_reader(keyed_timers_spec("s"), _fill_timers, _fire_timers),
         "completion": operator_reader(aggregation, _fill_completion, _read_completion),

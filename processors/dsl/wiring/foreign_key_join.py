@@ -143,7 +143,7 @@ def _copied(table: TableHandle, serdes: _Serdes, name: str) -> SourceTable:
 def _foreign_side(graph: TopologyGraph, name: str, subscribed: str, foreign: TableHandle, serdes: _Serdes) -> str:
     """Add what keeps and answers the subscriptions; returns the source of the answers."""
     store = f"{name}-subscription-store"
-    graph.add_store(subscriptions_spec(store))
+    graph.add_store(subscriptions_spec(store, serdes.foreign_key))
     getter = foreign.value_getter()
     of_messages = serdes.key, serdes.foreign_key, serdes.foreign
     receive, rejoin = f"{name}-subscription-receive", f"{name}-foreign-join"

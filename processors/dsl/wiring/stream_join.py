@@ -47,7 +47,11 @@ def join_streams(
         return _join_with_itself(left, joiner, windows, joined)
     names = {side: _node_name(left, joined, join_type, side) for side in (Side.LEFT, Side.RIGHT)}
     specs = _specs(left, right, windows, joined, names)
-    waiting = _waiting_spec(joined, names[Side.LEFT]) if join_type is not JoinType.INNER and not windows.eager else None
+    waiting = (
+        _waiting_spec(joined, names[Side.LEFT], specs[Side.LEFT].key_serde)
+        if join_type is not JoinType.INNER and not windows.eager
+        else None
+    )
     plan = StreamStreamJoinPlan(
         joiner,
         windows,
@@ -136,9 +140,9 @@ def _retention(windows: JoinWindows) -> int:
     return max(windows.size + windows.grace, apart + 1)
 
 
-def _waiting_spec(joined: StreamJoined, this: str) -> StoreSpec:
+def _waiting_spec(joined: StreamJoined, this: str, key_serde: Serde[Any]) -> StoreSpec:
     name = joined.store_name or joined.name or this
-    return unpaired_records_spec(f"{name}-waiting", joined.backend)
+    return unpaired_records_spec(f"{name}-waiting", key_serde, joined.backend)
 
 
 def _known(given: SerdeLike | None, what: str, where: str) -> Serde[Any]:

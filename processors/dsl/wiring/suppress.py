@@ -68,7 +68,7 @@ def suppress(table: TableHandle, suppressed: Suppressed) -> SuppressedTable:
 
     graph.add_table(node, TableConfig())
     graph.add_table_processor(node, [table.node], make, node)
-    graph.add_store(suppress_buffer_spec(store, final=final), node)
+    graph.add_store(suppress_buffer_spec(store, serdes[0], final=final), node)
     return SuppressedTable(graph, node, table.key_serde, table.value_serde, table, store, serdes)
 
 

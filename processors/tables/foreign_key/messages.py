@@ -22,11 +22,13 @@ The stores that hold these::
 
 import struct
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
 from millpond.errors import SerdeError
 from millpond.processors.tables.foreign_key.murmur3 import HASH_SIZE
+from millpond.stores.evolution.carriage import LayoutCarriage
 from millpond.stores.layouts import Layout
 from millpond.stores.serdes import BYTES, Serde
 from millpond.stores.specs import StoreKind, StoreSpec
@@ -44,9 +46,10 @@ _LENGTH = struct.Struct(">I")
 _PARTITION = struct.Struct(">i")
 
 
-def subscriptions_spec(name: str) -> StoreSpec:
+def subscriptions_spec(name: str, foreign_key_serde: Serde[Any]) -> StoreSpec:
     """The spec of the store of subscriptions, in the tasks of the foreign table."""
-    return StoreSpec(name, StoreKind.KEY_VALUE, BYTES, BYTES, layout=FOREIGN_KEY_SUBSCRIPTIONS)
+    layout = replace(FOREIGN_KEY_SUBSCRIPTIONS, key_serde=foreign_key_serde.name)
+    return StoreSpec(name, StoreKind.KEY_VALUE, BYTES, BYTES, layout=layout)
 
 
 def left_rows_spec(name: str, key_serde: Serde[Any]) -> StoreSpec:
@@ -251,10 +254,22 @@ def primary_key_of(combined: bytes) -> bytes:
     Raises:
         SerdeError: it is none.
     """
-    start = _LENGTH.size + int.from_bytes(combined[: _LENGTH.size])
-    if len(combined) < start:
+    return combined[_end_of_foreign_key(combined) :]
+
+
+def _foreign_key_of(combined: bytes) -> bytes:
+    return combined[_LENGTH.size : _end_of_foreign_key(combined)]
+
+
+def _end_of_foreign_key(combined: bytes) -> int:
+    end = _LENGTH.size + int.from_bytes(combined[: _LENGTH.size])
+    if len(combined) < end:
         raise SerdeError(f"{combined[:40]!r} is no combined key of a foreign-key join; what wrote it?")
-    return combined[start:]
+    return end
+
+
+FOREIGN_KEY_SUBSCRIPTIONS_CARRIAGE: Final = LayoutCarriage(_foreign_key_of)
+FOREIGN_KEY_LEFT_ROWS_CARRIAGE: Final = LayoutCarriage()
 
 
 def _version_and_rest(data: bytes) -> tuple[int, int]:

@@ -12,6 +12,9 @@ from zlib import crc32
 import numpy as np
 import numpy.typing as npt
 
+NO_KEY: Final = b""
+"""What stands for the key of a record that has none."""
+
 _POLYNOMIAL: Final = np.uint32(0xEDB88320)
 _BLOCK: Final = 1 << 15
 """How many keys take a step together: as many as keep what a step needs in the processor's cache."""

@@ -1,0 +1,105 @@
+"""How the windows and sessions of an aggregation go to other partitions.
+
+Rule of this module: what has come out does not come out again, and what has not is not lost. Updates that go out at
+once need only the latest stream time. Final results need more where partitions become one, since those windows of the
+partition whose time was behind that the others have closed already have not come out yet. So the new partition goes on
+from the time that was behind, and knows, as after the end of an input, what has come out beyond it: all windows up to
+where the partition that was ahead has closed them, except those that it lists (``completion``).
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from millpond.processors.aggregations.completion import COMPLETION, changed_of, completion_of
+from millpond.processors.runtime.kept_time import STREAM_TIME, KeptTime, stream_time_of, versioned
+from millpond.processors.runtime.waiting_counts import WAITING, counted_at, waiting_of
+from millpond.stores.evolution.carriage import LayoutCarriage, OldStore, forgotten, greatest, least
+from millpond.stores.keys import TIME_SIZE, last_time, pack_time, unpack_time, unterminated
+from millpond.stores.serdes import MSGPACK
+from millpond.stores.specs import KeyForm
+from millpond.stores.times import MIN_TIME
+from millpond.stores.typed.observed_stream_time import METADATA_NAME as OBSERVED
+from millpond.stores.typed.segments import key_part
+
+_Entry = list[Any]
+"""Key, start, end or None, and the value that has come out or None, of a window that has not come out as it is."""
+
+
+class _Part(NamedTuple):
+    """The final results of one processor in one old partition.
+
+    Attributes:
+        old: its store.
+        time: the stream time.
+        closed: the time up to which windows have closed.
+        seen: the time up to which they have come out, except the changed ones.
+        changed: these.
+    """
+
+    old: OldStore
+    time: int
+    closed: int
+    seen: int
+    changed: list[_Entry]
+
+    def to_come(self, until: int) -> Iterator[_Entry]:
+        """The windows up to ``until`` that have not come out as they are, and are going to."""
+        by_end = self.old.kind.key_form is KeyForm.SESSION
+        yield from (entry for entry in self.changed if entry[2 if by_end else 1] > self.closed)
+        if self.seen >= until:
+            return
+        rest = 2 * TIME_SIZE if by_end else TIME_SIZE
+        for row, _ in self.old.entries():
+            time = unpack_time(row, len(row) - rest)
+            if self.seen < time <= until:
+                span = (last_time(row), time) if by_end else (time, None)
+                yield [unterminated(key_part(row, rest)), *span, None]
+
+
+def _parts(olds: Sequence[OldStore], number: int) -> list[_Part]:
+    """The partitions in which the processor has had records."""
+    times = [(old, time) for old in olds if (time := KeptTime(old, stream_time_of(number)).get()) is not None]
+    counted = [(time, counted_at(old, waiting_of(number), 1)) for old, time in times]
+    reach = max((time - closed for time, closed in counted if closed is not None and closed > MIN_TIME), default=None)
+    parts = []
+    for old, time in times:
+        closed = MIN_TIME if reach is None else max(time - reach, MIN_TIME)
+        complete = KeptTime(old, completion_of(number)).get()
+        changed = MSGPACK.deserialize(old.get_metadata(changed_of(number)) or MSGPACK.serialize([]))
+        parts.append(_Part(old, time, closed, closed if complete is None else max(closed, complete), changed))
+    return parts
+
+
+def _revise(olds: Sequence[OldStore], belongs: Callable[[bytes], bool]) -> Mapping[str, bytes | None]:
+    """The times of processors whose results are final."""
+    prefix = waiting_of("")
+    numbers = {int(name.removeprefix(prefix)) for old in olds for name in old.metadata_names(prefix)}
+    revised: dict[str, bytes | None] = {}
+    for number in sorted(numbers):
+        revised |= _of_processor(number, _parts(olds, number), belongs)
+    observed = [data for old in olds if (data := old.get_metadata(OBSERVED)) is not None]
+    if numbers and observed:
+        revised[OBSERVED] = least(observed)  # else the store would hide what has not come out
+    return revised
+
+
+def _of_processor(number: int, parts: Sequence[_Part], belongs: Callable[[bytes], bool]) -> dict[str, bytes | None]:
+    if not parts:
+        return {}
+    seen = max(part.seen for part in parts)
+    revised: dict[str, bytes | None] = {
+        stream_time_of(number): versioned(pack_time(min(part.time for part in parts))),
+        completion_of(number): None,
+        changed_of(number): None,
+    }
+    if seen > min(part.closed for part in parts):
+        entries = [entry for part in parts for entry in part.to_come(seen) if belongs(entry[0])]
+        revised[completion_of(number)] = versioned(pack_time(seen))
+        revised[changed_of(number)] = MSGPACK.serialize(entries)
+    return revised
+
+
+WINDOWED_AGGREGATION_CARRIAGE: Final = LayoutCarriage(
+    rules={f"{STREAM_TIME}-*": greatest, f"{COMPLETION}-*": greatest, f"{WAITING}-*": forgotten},
+    revise=_revise,
+)

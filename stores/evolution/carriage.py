@@ -1,0 +1,75 @@
+"""How the rows of a layout, and what is kept beside the rows of any store, go to other partitions.
+
+Rule of this module: it says what a layout has to tell, and knows none. A layout is carried by a ``LayoutCarriage``
+that is defined where its bytes are coded.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol, TypeAlias
+
+from millpond.stores.specs import StoreKind
+
+Rule: TypeAlias = Callable[[Sequence[bytes]], bytes | None]
+"""What becomes of the metadata of one name, of which several partitions have some each; None: nothing."""
+
+NO_LAYOUT: Final = ""
+"""The name, among those of layouts, under which stands what holds for stores of any layout and of none."""
+
+
+class OldStore(Protocol):
+    """A store as one partition has it before it is carried."""
+
+    @property
+    def name(self) -> str:
+        """What errors call it."""
+
+    @property
+    def kind(self) -> StoreKind:
+        """Which of the kinds it is."""
+
+    def get_metadata(self, name: str) -> bytes | None:
+        """As ``Store.get_metadata``."""
+
+    def metadata_names(self, prefix: str) -> list[str]:
+        """As ``WritableStore.metadata_names``."""
+
+    def entries(self) -> Iterator[tuple[bytes, bytes]]:
+        """All rows but metadata, in key order; each version by its time."""
+
+
+Revision: TypeAlias = Callable[[Sequence[OldStore], Callable[[bytes], bool]], Mapping[str, bytes | None]]
+
+
+@dataclass(frozen=True)
+class LayoutCarriage:
+    """How the rows of a layout are carried.
+
+    Attributes:
+        record_key: ``record_key(row)`` returns the bytes of the record's key within the key of an entry, or None if the
+            record has none; None in its place if the store's kind says where the key is.
+        rules: what becomes of metadata, by name, or by the beginning of names and ``*``. Without a rule it is copied to
+            every partition; where partitions become one, theirs must be equal.
+        revise: ``revise(olds, belongs)`` returns the metadata that one new partition gets beside these, by name; None
+            takes away what the rules say. ``olds`` are the old partitions with rows for it, and ``belongs(key)`` says
+            whether the record's key, as in the rows, goes to it. It is called only where partitions become one, or one
+            becomes several.
+    """
+
+    record_key: Callable[[bytes], bytes | None] | None = None
+    rules: Mapping[str, Rule] = field(default_factory=dict)
+    revise: Revision | None = None
+
+
+def greatest(found: Sequence[bytes]) -> bytes:
+    """The greatest: of times and counts, which compare as their bytes do, the latest and the highest."""
+    return max(found)
+
+
+def least(found: Sequence[bytes]) -> bytes:
+    """The least, for a time by which something still waits."""
+    return min(found)
+
+
+def forgotten(found: Sequence[bytes]) -> None:
+    """Nothing: the store finds out anew."""

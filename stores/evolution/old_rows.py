@@ -1,0 +1,138 @@
+"""The rows of a store in an old partition, from its durable files.
+
+Rule of this module: it only reads, part by part, and may do so several times. Rows are as durable files have them:
+keys, and values with the timestamp before them where the kind has one; each version lies by its time.
+"""
+
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from itertools import chain
+from typing import Any, Final, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as _compute
+
+from millpond.stores.columns.column_changes import parts
+from millpond.stores.durability.manifest import Manifest
+from millpond.stores.durability.restore import columns_of_file, rows_of_files
+from millpond.stores.durability.sorted_runs import Rows, merged_runs
+from millpond.stores.durability.storage import Storage
+from millpond.stores.formats import FormatVersion
+from millpond.stores.keys import COMMIT_ROW, DATA, METADATA
+from millpond.stores.specs import StoreKind
+
+pc: Any = _compute
+
+Columns: TypeAlias = tuple[Any, Any]
+"""The keys of rows, in ascending order, and their values, as Arrow arrays of bytes."""
+
+_ROWS_TOGETHER: Final = 1 << 15
+_BYTES_TOGETHER: Final = 1 << 24
+
+
+class OldRows:
+    """One store in one old partition.
+
+    Args:
+        storage: where the files are.
+        manifest: which of them.
+        name: the store's name in these files.
+        kind: the kind that reads them.
+    """
+
+    def __init__(self, storage: Storage, manifest: Manifest, name: str, kind: StoreKind) -> None:
+        self.name = name
+        self.kind = kind
+        self._storage = storage
+        self._manifest = manifest
+
+    @property
+    def format_version(self) -> FormatVersion:
+        """How values lie: as the kind has them, but a version like any value of a plain store."""
+        return FormatVersion.TIMESTAMPED if self._stamped else FormatVersion.PLAIN
+
+    @property
+    def _stamped(self) -> bool:
+        return self.kind.format_version is FormatVersion.TIMESTAMPED
+
+    @property
+    def holds_any(self) -> bool:
+        """Whether there is a row."""
+        return next(self._all(), None) is not None
+
+    @cached_property
+    def metadata(self) -> dict[str, bytes]:
+        """What is kept beside the rows, by name."""
+        found: dict[str, bytes] = {}
+        for keys, values in self._all():
+            rows = keys.filter(pc.less(keys, DATA))
+            found |= {
+                key[len(METADATA) :].decode(): value
+                for key, value in zip(rows.to_pylist(), values.slice(0, len(rows)).to_pylist(), strict=True)
+                if key != COMMIT_ROW
+            }
+            if len(rows) < len(keys):
+                break
+        return found
+
+    def get_metadata(self, name: str) -> bytes | None:
+        """What is kept under that name."""
+        return self.metadata.get(name)
+
+    def metadata_names(self, prefix: str) -> list[str]:
+        """The names of what is kept that begin with ``prefix``."""
+        return [name for name in self.metadata if name.startswith(prefix)]
+
+    def columns(self) -> Iterator[Columns]:
+        """All rows but metadata, in key order."""
+        for keys, values in self._all():
+            number = len(keys) - (pc.sum(pc.less(keys, DATA)).as_py() or 0)
+            if number:
+                yield keys[-number:], values[-number:]
+
+    def entries(self) -> Iterator[tuple[bytes, bytes]]:
+        """The same as objects."""
+        rows: Any = as_rows(self.columns())
+        return chain.from_iterable(zip(*some, strict=True) for some in rows)
+
+    def _all(self) -> Iterator[Columns]:
+        version = self.format_version
+        if len(self._manifest.files) != 1:
+            runs = rows_of_files(self._storage, self._manifest, self.name, version)
+            yield from as_columns(merged_runs(runs, deletions=False))
+            return
+        (file,) = self._manifest.files
+        for keys, values in columns_of_file(self._storage, self._manifest, file, self.name, version):
+            if values.null_count:
+                keys, values = keys.filter(values.is_valid()), values.drop_null()
+            if len(keys):
+                yield keys, values
+
+
+def merged(sources: Iterable[Iterator[Columns]]) -> Iterator[Columns]:
+    """The rows of several partitions, no two of which have the same, in key order."""
+    first, *others = sources
+    if not others:
+        return first
+    return as_columns(merged_runs(list(map(as_rows, (first, *others))), deletions=False))
+
+
+def as_rows(columns: Iterable[Columns]) -> Iterator[Rows]:
+    """Columns as lists, part by part."""
+    return chain.from_iterable(parts(keys, values) for keys, values in columns)
+
+
+def as_columns(rows: Iterable[Rows]) -> Iterator[Columns]:
+    """Lists as columns, several parts together."""
+    keys: list[bytes] = []
+    values: list[bytes | None] = []
+    size = 0
+    for some_keys, some_values in rows:
+        keys += some_keys
+        values += some_values
+        size += sum(map(len, filter(None, some_values)))
+        if len(keys) >= _ROWS_TOGETHER or size >= _BYTES_TOGETHER:
+            yield pa.array(keys, pa.binary()), pa.array(values, pa.binary())
+            keys, values, size = [], [], 0
+    if keys:
+        yield pa.array(keys, pa.binary()), pa.array(values, pa.binary())

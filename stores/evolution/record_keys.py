@@ -1,0 +1,124 @@
+"""Which bytes of a row are the key by which records find their partition.
+
+Rule of this module: it reads whole columns of the keys of rows, and of data rows of a layout one by one. In key-value
+stores the key is all of the row; in versioned, window and session stores it is ended, with times before or after it.
+What a store's serde has written is written anew where the records' keys have another.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as _compute
+
+from millpond.errors import ConfigurationError, CorruptStoreError, SerdeError, UnreadableRowError
+from millpond.stores.columns.partitions import NO_KEY
+from millpond.stores.evolution.carriage import LayoutCarriage
+from millpond.stores.evolution.shape import StoreShape
+from millpond.stores.keys import DATA, INDEX, TERMINATOR, TIME_SIZE
+from millpond.stores.serdes import Serde, serde
+from millpond.stores.specs import KeyForm, StoreKind
+from millpond.stores.typed.windowed import SUFFIX_SIZES
+
+pc: Any = _compute
+Array = Any
+"""An Arrow array."""
+
+_END = len(TERMINATOR)
+_TO_THE_END: Final = 2**31 - 1
+
+
+class RecordKeys:
+    """The records' keys in the rows of one store.
+
+    Args:
+        shape: the store.
+        carriage: of its layout; None if it has none.
+        duplicates: whether it is a window store that retains duplicates.
+
+    Attributes:
+        rest: how many bytes come after a key that is ended, where the rows lie in segments.
+
+    Raises:
+        ConfigurationError: the keys have to be written by another serde, and one of the two is not known by its name.
+    """
+
+    def __init__(self, shape: StoreShape, carriage: LayoutCarriage | None, *, duplicates: bool) -> None:
+        self._name = shape.name
+        self._kind = shape.kind
+        self._of_layout = None if carriage is None else carriage.record_key
+        self.rest = _bytes_behind_key(shape.kind, duplicates)
+        written = shape.layout.key_serde if shape.layout is not None and self._of_layout is not None else None
+        self._rewrite = _rewriting(shape, shape.key_serde if self._of_layout is None else written)
+
+    def of_rows(self, rows: Array) -> Array:
+        """The key of the record of each row, where rows are data and index rows in key order.
+
+        Raises:
+            CorruptStoreError: a row has none.
+        """
+        rewrite = self._rewrite
+        try:
+            found = self._found(rows)
+            if rewrite is not None:
+                keys = [None if key is None else rewrite(key) for key in found.to_pylist()]
+                found = pa.array(keys, pa.binary())
+            return pc.fill_null(found, NO_KEY) if found.null_count else found
+        except (SerdeError, CorruptStoreError) as error:
+            raise self._damage(error) from error
+
+    def of_key(self, key: bytes) -> bytes:
+        """The key of a record by the key of an entry."""
+        return key if self._rewrite is None else self._rewrite(key)
+
+    def _found(self, rows: Array) -> Array:
+        if self._of_layout is not None:
+            read = self._of_layout
+            return pa.array([read(row[1:]) for row in rows.to_pylist()], pa.binary())
+        if self._kind.in_segments:
+            return _ended(rows, len(DATA) + TIME_SIZE, self.rest)
+        if not self._kind.versioned:
+            return pc.binary_slice(rows, len(DATA), _TO_THE_END)
+        number = pc.sum(pc.starts_with(rows, DATA)).as_py() or 0
+        data, index = rows.slice(0, number), rows.slice(number)
+        return pa.concat_arrays([_ended(data, len(DATA), TIME_SIZE), _ended(index, len(INDEX) + TIME_SIZE, 0)])
+
+    def _damage(self, error: object) -> UnreadableRowError:
+        return UnreadableRowError(f"store {self._name!r} has a row without a record's key: {error}; restore the store")
+
+
+def _bytes_behind_key(kind: StoreKind, duplicates: bool) -> int:
+    return TIME_SIZE * (2 if duplicates or kind.key_form is KeyForm.SESSION else 1)
+
+
+def _ended(rows: Array, start: int, rest: int) -> Array:
+    """The keys that begin at ``start`` and end before ``rest`` bytes."""
+    ends = pc.binary_slice(rows, -rest - _END, -rest or _TO_THE_END)
+    damaged = pc.not_equal(ends, TERMINATOR)
+    if pc.any(damaged).as_py():
+        raise CorruptStoreError(f"the key in {rows.filter(damaged)[0].as_py()!r} does not end")
+    keys = pc.binary_slice(rows, start, -rest - _END)
+    return pc.replace_substring(keys, b"\x00\xff", b"\x00")
+
+
+def _rewriting(shape: StoreShape, written: str | None) -> Callable[[bytes], bytes] | None:
+    """What makes the bytes of a record's key of those of a key in a row; None if they are the same."""
+    wanted = shape.record_key_serde
+    if written is None or written == wanted:
+        return None
+    if written in SUFFIX_SIZES:
+        size = SUFFIX_SIZES[written]
+        return lambda key: key[:-size]
+    reader, writer = _known(shape, written), _known(shape, wanted)
+    return lambda key: writer.serialize(reader.deserialize(key))
+
+
+def _known(shape: StoreShape, name: str) -> Serde[Any]:
+    try:
+        return serde(name)
+    except ConfigurationError as error:
+        raise ConfigurationError(
+            f"the keys of store {shape.name!r} are written by the serde {shape.key_serde!r}, and those of its records "
+            f"by {shape.record_key_serde!r}, of which {name!r} is not known by its name; use one serde for both, or "
+            "keep the number of partitions"
+        ) from error
