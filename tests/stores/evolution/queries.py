@@ -66,14 +66,16 @@ def shape_of(
 
 
 class Task:
-    """The stores of one task, in memory; each commit is a delta."""
+    """The stores of one task, in memory, from a manifest on if there is one; each commit is a delta."""
 
-    def __init__(self, storage: Storage, specs: Sequence[StoreSpec], task_id: str) -> None:
+    def __init__(
+        self, storage: Storage, specs: Sequence[StoreSpec], task_id: str, manifest: Manifest | None = None
+    ) -> None:
         self._storage = storage
         self._specs = specs
-        self._transactions = {spec.name: Transaction(MemoryBackend()) for spec in specs}
+        self._transactions = {spec.name: Transaction(restored(storage, manifest, spec)) for spec in specs}
         self.stores: dict[str, Any] = {spec.name: spec.open(self._transactions[spec.name]) for spec in specs}
-        self.manifest = Manifest.empty("app", task_id, "old")
+        self.manifest = manifest or Manifest.empty("app", task_id, "old")
 
     def commit(self) -> None:
         tables = []

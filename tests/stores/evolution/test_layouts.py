@@ -1,0 +1,210 @@
+"""Operators go on in other partitions as if they had always been there, and nothing that waits is lost."""
+
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from millpond.processors import (
+    EmitStrategy,
+    Grouped,
+    Joined,
+    JoinWindows,
+    KStream,
+    KTable,
+    Materialized,
+    Produced,
+    SessionWindows,
+    SlidingWindows,
+    StreamJoined,
+    StreamsBuilder,
+    Suppressed,
+    TimeWindows,
+    Topology,
+)
+from millpond.processors.verbs.carriages import CARRIAGES
+from millpond.processors.verbs.key_timers import KeyTimers, TimerClock, keyed_timers_spec
+from millpond.stores.columns.partitions import partition_of
+from millpond.stores.durability import Storage
+from tests.stores.evolution import queries
+from tests.stores.evolution.jobs import Input, Job, carried, everywhere
+from tests.stores.evolution.queries import Task, carry, manifests_of
+
+Build = Callable[[StreamsBuilder], KStream | KTable]
+TEXT = Materialized.with_serdes("string", "string")
+KEYS = [f"k{i}" for i in range(12)]
+TIMES = [(2, 3), (4, 6), (6, 4), (1, 5), (5, 1), (3, 3)]
+FINAL = EmitStrategy.ON_WINDOW_CLOSE
+
+
+def text(*parts: Any) -> str:
+    return "/".join(map(str, parts))
+
+
+def windowed(windows: Any, emit: EmitStrategy = EmitStrategy.ON_WINDOW_UPDATE) -> Build:
+    return lambda builder: _windowed(builder, windows).emit_strategy(emit).count()
+
+
+def _windowed(builder: StreamsBuilder, windows: Any) -> Any:
+    return builder.stream("in").group_by_key(Grouped("string", "string")).windowed_by(windows)
+
+
+def suppressed_windows(builder: StreamsBuilder) -> KTable:
+    counts: KTable = _windowed(builder, TimeWindows(10, grace=5)).count()
+    return counts.suppress(Suppressed.until_window_closes())
+
+
+def suppressed_sessions(builder: StreamsBuilder) -> KTable:
+    counts: KTable = _windowed(builder, SessionWindows(6, grace=5)).count()
+    return counts.suppress(Suppressed.until_window_closes())
+
+
+def suppressed(builder: StreamsBuilder) -> KTable:
+    return builder.table("in").suppress(Suppressed.until_time_limit(15))
+
+
+def left_join(builder: StreamsBuilder) -> KStream:
+    windows = JoinWindows.of(6, grace=4)
+    return builder.stream("in").left_join(builder.stream("other"), text, windows=windows)
+
+
+def outer_join_of_numbers(builder: StreamsBuilder) -> KStream:
+    """Records come by keys that are text, and the join keeps them as JSON."""
+    left = builder.stream("in").map_values(lambda value: value)
+    windows = JoinWindows.of(6, grace=4)
+    return left.outer_join(builder.stream("other"), text, StreamJoined("json"), windows=windows)
+
+
+def patient_join(builder: StreamsBuilder) -> KStream:
+    table = builder.table("other", materialized=Materialized.versioned(history_retention=500))
+    return builder.stream("in").join(table, text, Joined(grace=12))
+
+
+def foreign_key_join(builder: StreamsBuilder) -> KTable:
+    left = builder.table("in", materialized=TEXT)
+    return left.left_join(builder.table("other", materialized=TEXT), text, TEXT, foreign_key=lambda value: value[:2])
+
+
+def recounted(builder: StreamsBuilder) -> KTable:
+    counts = builder.stream("in").select_key(lambda key, value: value[:2], key_serde="string")
+    return counts.group_by_key(Grouped("string", "string")).count()
+
+
+def versioned(builder: StreamsBuilder) -> KTable:
+    return builder.stream("in").to_table(Materialized.versioned(history_retention=30), reorder_within=8)
+
+
+def looked_up(builder: StreamsBuilder) -> KStream:
+    names = builder.global_table("other", materialized=Materialized("names", key_serde="string", value_serde="string"))
+    counts = builder.stream("in").group_by_key(Grouped("string", "string")).count().to_stream()
+    return counts.join(names, text, selector=lambda key, count: key)
+
+
+BUILDS: dict[str, Build] = {
+    "windows": windowed(TimeWindows(10, grace=5)),
+    "final hopping windows": windowed(TimeWindows(10, advance=4, grace=5), FINAL),
+    "final sliding windows": windowed(SlidingWindows(8, grace=5), FINAL),
+    "final sessions": windowed(SessionWindows(6, grace=5), FINAL),
+    "suppressed windows": suppressed_windows,
+    "suppressed sessions": suppressed_sessions,
+    "suppressed": suppressed,
+    "left join": left_join,
+    "outer join of other keys": outer_join_of_numbers,
+    "join with a grace": patient_join,
+    "foreign-key join": foreign_key_join,
+    "recounted": recounted,
+    "versions": versioned,
+    "global table": looked_up,
+}
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Storage:
+    return Storage.from_uri(f"file://{tmp_path}?sync=false")
+
+
+def topology(build: Build) -> Topology:
+    builder = StreamsBuilder(key_serde="string", value_serde="string")
+    made = build(builder)
+    (made.to_stream() if isinstance(made, KTable) else made).to("out", Produced("string", "string"))
+    return builder.build()
+
+
+def records(seed: int, first: int, topics: Sequence[str]) -> list[Input]:
+    """Records from ``first`` to ``first + 40``, a little out of order."""
+    made = random.Random(seed)
+    times = [first + i + made.randrange(-4, 1) for i in range(40)]
+    return [Input(made.choice(topics), made.choice(KEYS), made.choice(KEYS), max(time, first)) for time in times]
+
+
+@pytest.mark.parametrize("name", [name for name in BUILDS if name != "suppressed"])
+def test_an_operator_puts_out_what_it_would_put_out_in_these_partitions_all_along(name: str, storage: Storage) -> None:
+    made = topology(BUILDS[name])
+    topics = sorted({"in", "other"} & set(made.sources))
+    for seed, (before, after) in enumerate(TIMES):
+        early, late = records(seed, 100, topics), records(seed + 100, 141, topics)
+        early += everywhere(topics, "k0", 140, before, after)
+        job, always = Job(storage, made, before), Job(storage, made, after)
+        job.run(early)
+        always.run(early)
+        job = carried(storage, job, after, CARRIAGES, ["names"])
+        assert job.run(late) == always.run(late), (before, after)
+        end = everywhere(topics, "k0", 10_000, before, after)
+        assert job.run(end, complete=True) == always.run(end, complete=True), (before, after)
+
+
+def uneven(seed: int, before: int) -> list[Input]:
+    """Records whose times depend on the partition, in order within each."""
+    made = random.Random(seed)
+    given = [(made.choice(KEYS), at) for at in range(100, 160)]
+    behind = {key: 13 * partition_of(key.encode(), before) for key in KEYS}
+    return [Input("in", key, "x", at - behind[key]) for key, at in given]
+
+
+WAITING = [name for name in BUILDS if name.startswith(("final", "suppressed")) or name == "left join"]
+
+
+@pytest.mark.parametrize("name", WAITING)
+def test_what_waits_comes_out_once_although_partitions_had_come_to_different_times(name: str, storage: Storage) -> None:
+    made = topology(BUILDS[name])
+    for seed, (before, after) in enumerate(TIMES):
+        given, end = uneven(seed, before), everywhere(made.sources, "x", 1000, before, after)
+        for ended in (False, True):
+            job = Job(storage, made, before)
+            job.run(given[:30], complete=ended)
+            job.run(given[30:])
+            moved, again = (carried(storage, job, after, CARRIAGES) for _ in range(2))
+            assert moved.run([]) == Counter()
+            assert moved.run([], complete=True) == Job(storage, made, before, job.manifests).run([], complete=True)
+            assert again.run(end) == job.run(end), (before, after, ended)
+
+
+def test_timers_fire_once_each_in_the_partition_of_their_key(storage: Storage) -> None:
+    specs = [keyed_timers_spec("timers")]
+    tasks = [Task(storage, specs, f"0_{partition}") for partition in range(4)]
+    keys = [bytes([i, 0, i]) for i in range(40)]
+    for partition, task in enumerate(tasks):
+        for clock in TimerClock:
+            timers = KeyTimers(task.stores["timers"], clock)
+            for key in keys:
+                if partition_of(key, 4) == partition:
+                    timers.set(key, b"one", 100 + key[0])
+                    timers.set(key, b"", 200)
+            timers.save()
+        task.commit()
+    before, after = queries.shape_of(specs, 4), queries.shape_of(specs, 6)
+    moved = carry(storage, before, after, manifests_of(tasks), CARRIAGES)
+    for partition in range(6):
+        task = Task(storage, specs, f"0_{partition}", moved.get((0, partition)))
+        for clock in TimerClock:
+            timers = KeyTimers(task.stores["timers"], clock)
+            mine = {key for key in keys if partition_of(key, 6) == partition}
+            assert timers.load(1000) == mine
+            fired = [timers.pop(1000) for _ in range(2 * len(mine))]
+            assert {(due.key, due.name, due.time) for due in fired if due} == {
+                entry for key in mine for entry in ((key, b"one", 100 + key[0]), (key, b"", 200))
+            }
+            assert timers.now(next(iter(mine)), b"one") is None
