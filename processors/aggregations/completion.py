@@ -66,8 +66,14 @@ class Completion:
 
     @property
     def happened(self) -> bool:
-        """Whether the input has been complete once, or windows have come out before stream time closed them."""
+        """Whether windows have come out that stream time has not closed yet."""
         return self._time != MIN_TIME
+
+    def close(self, closed: int) -> None:
+        """Note that stream time has closed all windows up to ``closed``: what came out before that no longer matters."""
+        if self._time <= closed:
+            self._time = MIN_TIME
+            self._changed.clear()
 
     def has_let_out(self, window: Window) -> bool:
         """Whether a window of the store has come out as it is."""

@@ -129,6 +129,7 @@ class WindowedProcessor(Processor):
         self._completion = Completion(
             self._store, setup.number, self._encode, setup.spec.value_serde, length=self._closes.length
         )
+        self._completion.close(self._closed)
         if self._final:
             self._kept_count = WaitingCounts(self._store, waiting_of(setup.number), 1, self._scan_waiting)
             (self._waiting,) = self._kept_count.bring_up(None if saved is None else self._closed)
@@ -213,7 +214,8 @@ class WindowedProcessor(Processor):
         if moved:
             self._kept_time.put(self._stream_time)
             self._saved_time = self._stream_time
-        self._completion.save(closed=self._stream_time - self._closes.reach)
+        self._completion.close(self._closed)
+        self._completion.save(closed=self._closed)
         self._updates.flush()
 
     def complete(self) -> None:

@@ -173,6 +173,24 @@ def bench_processors(
         report.write_json(json, "processors", figures)
 
 
+@bench.command("evolution")
+def bench_evolution(
+    keys: Annotated[int, typer.Option(min=1, help="keys of the store")] = 1_000_000,
+    partitions: Annotated[str, typer.Option(help="the numbers of partitions, one after the other")] = "4,16,4",
+    directory: Annotated[Path | None, typer.Option(help="where the files go, on the file system to measure")] = None,
+    json: JsonFile = None,
+) -> None:
+    """Processor time to carry durable state over to other numbers of partitions."""
+    from rich.console import Console
+
+    from millpond.bench import evolution, report
+
+    figures = evolution.run(keys, [int(number) for number in partitions.split(",")], directory=directory)
+    evolution.print_results(Console(width=max(Console().width, 80)), figures)
+    if json is not None:
+        report.write_json(json, "evolution", figures)
+
+
 @bench.command("spark")
 def bench_spark(
     workload: Annotated[

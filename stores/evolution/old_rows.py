@@ -58,11 +58,16 @@ class OldRows:
     @property
     def holds_any(self) -> bool:
         """Whether there is a row."""
-        return next(self._all(), None) is not None
+        return self._head[1]
 
-    @cached_property
+    @property
     def metadata(self) -> dict[str, bytes]:
         """What is kept beside the rows, by name."""
+        return self._head[0]
+
+    @cached_property
+    def _head(self) -> tuple[dict[str, bytes], bool]:
+        """The metadata, and whether there is any row."""
         found: dict[str, bytes] = {}
         for keys, values in self._all():
             rows = keys.filter(pc.less(keys, DATA))
@@ -72,8 +77,8 @@ class OldRows:
                 if key != COMMIT_ROW
             }
             if len(rows) < len(keys):
-                break
-        return found
+                return found, True
+        return found, bool(found)
 
     def get_metadata(self, name: str) -> bytes | None:
         """What is kept under that name."""

@@ -1,7 +1,6 @@
 """Queries in miniature: tasks that hold stores of all kinds, partitioned as records are, with durable files."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from millpond.stores.columns.partitions import partition_of
@@ -78,7 +77,7 @@ class Task:
         self.manifest = manifest or Manifest.empty("app", task_id, "old")
 
     def commit(self) -> None:
-        tables = []
+        tables: list[Any] = []
         for spec in self._specs:
             self.stores[spec.name].flush()
             transaction = self._transactions[spec.name]
@@ -100,8 +99,8 @@ def run(
     tasks = [Task(storage, specs, f"0_{partition}") for partition in range(partitions)]
     kinds = {spec.name: spec.kind for spec in specs}
     for batch in batches:
-        for name, key, *change in batch:
-            put(tasks[partition_of(key, partitions)].stores[name], kinds[name], key, *change)
+        for name, key, value, time, later in batch:
+            put(tasks[partition_of(key, partitions)].stores[name], kinds[name], key, value, time, later)
         for task in tasks:
             task.commit()
     return tasks
@@ -155,7 +154,3 @@ def opened(storage: Storage, manifest: Manifest | None, spec: StoreSpec) -> Any:
     store = spec.open(Transaction(restored(storage, manifest, spec)))
     store.check()
     return store
-
-
-def renamed(spec: StoreSpec, name: str) -> StoreSpec:
-    return replace(spec, name=name)

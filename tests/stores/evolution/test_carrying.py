@@ -159,7 +159,7 @@ def test_keys_that_the_records_have_in_another_form_go_where_the_records_go(stor
         holder = opened(storage, moved[0, partition_of(JSON.serialize(number), 6)], spec)
         assert holder.fetch(number, number) == b"x"
     unknown = replace(after, stores=(replace(after.stores[0], record_key_serde="mine"),))
-    with pytest.raises(ConfigurationError, match="counts.*'int64'.*'mine'"):
+    with pytest.raises(ConfigurationError, match=r"counts.*'int64'.*'mine'"):
         carry(storage, before, unknown, manifests_of(tasks))
 
 
@@ -187,7 +187,7 @@ def test_a_users_metadata_is_copied_and_must_agree_where_partitions_become_one(s
         assert all(opened(storage, one, spec).get_metadata("mine") == b"same" for one in moved.values())
     tasks[0].stores["plain"].put_metadata("mine", b"other")
     tasks[0].commit()
-    with pytest.raises(StateConflictError, match="'mine'.*'plain'.*b'other', b'same'"):
+    with pytest.raises(StateConflictError, match=r"'mine'.*'plain'.*b'other', b'same'"):
         carry(storage, before, shape_of([spec], 1), manifests_of(tasks))
     assert len(carry(storage, before, shape_of([spec], 4), manifests_of(tasks))) == 4
 
