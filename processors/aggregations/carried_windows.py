@@ -8,21 +8,24 @@ where the partition that was ahead has closed them, except those that it lists (
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from millpond.processors.aggregations.completion import COMPLETION, changed_of, completion_of
+from millpond.processors.aggregations.completion import (
+    COMPLETION,
+    Change,
+    bytes_of_changes,
+    changed_of,
+    completion_of,
+    kept_changes,
+)
 from millpond.processors.runtime.kept_time import STREAM_TIME, KeptTime, stream_time_of, versioned
 from millpond.processors.runtime.waiting_counts import WAITING, counted_at, waiting_of
 from millpond.stores.evolution.carriage import LayoutCarriage, OldStore, forgotten, greatest, least
 from millpond.stores.keys import TIME_SIZE, last_time, pack_time, unpack_time, unterminated
-from millpond.stores.serdes import MSGPACK
 from millpond.stores.specs import KeyForm
 from millpond.stores.times import MIN_TIME
 from millpond.stores.typed.observed_stream_time import METADATA_NAME as OBSERVED
 from millpond.stores.typed.segments import key_part
-
-_Entry = list[Any]
-"""Key, start, end or None, and the value that has come out or None, of a window that has not come out as it is."""
 
 
 class _Part(NamedTuple):
@@ -40,20 +43,23 @@ class _Part(NamedTuple):
     time: int
     closed: int
     seen: int
-    changed: list[_Entry]
+    changed: list[Change]
 
-    def to_come(self, until: int) -> Iterator[_Entry]:
+    def to_come(self, until: int) -> Iterator[Change]:
         """The windows up to ``until`` that have not come out as they are, and are going to."""
         by_end = self.old.kind.key_form is KeyForm.SESSION
-        yield from (entry for entry in self.changed if entry[2 if by_end else 1] > self.closed)
+        for change in self.changed:
+            time = change[2] if by_end else change[1]
+            if time is not None and time > self.closed:
+                yield change
         if self.seen >= until:
             return
         rest = 2 * TIME_SIZE if by_end else TIME_SIZE
         for row, _ in self.old.entries():
-            time = unpack_time(row, len(row) - rest)
-            if self.seen < time <= until:
-                span = (last_time(row), time) if by_end else (time, None)
-                yield [unterminated(key_part(row, rest)), *span, None]
+            reached = unpack_time(row, len(row) - rest)
+            if self.seen < reached <= until:
+                span = (last_time(row), reached) if by_end else (reached, None)
+                yield (unterminated(key_part(row, rest)), *span, None)
 
 
 def _parts(olds: Sequence[OldStore], number: int) -> list[_Part]:
@@ -65,8 +71,8 @@ def _parts(olds: Sequence[OldStore], number: int) -> list[_Part]:
     for old, time in times:
         closed = MIN_TIME if reach is None else max(time - reach, MIN_TIME)
         complete = KeptTime(old, completion_of(number)).get()
-        changed = MSGPACK.deserialize(old.get_metadata(changed_of(number)) or MSGPACK.serialize([]))
-        parts.append(_Part(old, time, closed, closed if complete is None else max(closed, complete), changed))
+        seen = closed if complete is None else max(closed, complete)
+        parts.append(_Part(old, time, closed, seen, kept_changes(old, number)))
     return parts
 
 
@@ -95,7 +101,7 @@ def _of_processor(number: int, parts: Sequence[_Part], belongs: Callable[[bytes]
     if seen > min(part.closed for part in parts):
         entries = [entry for part in parts for entry in part.to_come(seen) if belongs(entry[0])]
         revised[completion_of(number)] = versioned(pack_time(seen))
-        revised[changed_of(number)] = MSGPACK.serialize(entries)
+        revised[changed_of(number)] = bytes_of_changes(entries)
     return revised
 
 

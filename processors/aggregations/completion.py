@@ -5,8 +5,9 @@ once stream time closes them, and the result that came out before is their old v
 the metadata of the aggregation's store, see ``windowed_processor``.
 """
 
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Iterable
+from types import NoneType
+from typing import Any, Final, TypeAlias
 
 from millpond.errors import CorruptStoreError
 from millpond.processors.aggregations.closing import Window
@@ -23,6 +24,11 @@ _CHANGED: Final = "changed"
 _Place = tuple[bytes, int, int]
 """The bytes of a key, and the start and end of a window."""
 
+Change: TypeAlias = tuple[bytes, int, int | None, bytes | None]
+"""Key, start, end (None if it follows from the start) and the value that has come out, of a window."""
+
+_ENDS: Final = (int, NoneType)
+
 _NO_CHANGES: Final = MSGPACK.serialize([])
 
 
@@ -34,6 +40,33 @@ def completion_of(number: int) -> str:
 def changed_of(number: int) -> str:
     """The name under which it keeps the windows up to that time that have not come out as they are."""
     return f"{_CHANGED}-{number}"
+
+
+def kept_changes(store: Any, number: int) -> list[Change]:
+    """These windows, as they are kept.
+
+    Raises:
+        CorruptStoreError: the bytes are not those of windows.
+    """
+    name = changed_of(number)
+    data = store.get_metadata(name) or _NO_CHANGES
+    try:
+        changes = [(raw, start, end, before) for raw, start, end, before in MSGPACK.deserialize(data)]
+    except (TypeError, ValueError) as error:
+        raise _damage(store.name, name, data) from error
+    for raw, start, end, before in changes:
+        if (type(raw), type(start)) != (bytes, int) or type(end) not in _ENDS or not isinstance(before, bytes | None):
+            raise _damage(store.name, name, data)
+    return changes
+
+
+def bytes_of_changes(changes: Iterable[Change]) -> bytes:
+    """What is kept of such windows."""
+    return MSGPACK.serialize(list(changes))
+
+
+def _damage(store: str, name: str, data: bytes) -> CorruptStoreError:
+    return CorruptStoreError(f"store {store!r} keeps damaged windows under {name!r}: {data[:40]!r}; restore the store")
 
 
 class Completion:
@@ -62,7 +95,9 @@ class Completion:
         self._time = MIN_TIME if kept is None else kept
         self._returned = 0
         self._saved = store.get_metadata(self._name) or _NO_CHANGES
-        self._changed = self._read(store.name)
+        self._changed: dict[_Place, bytes | None] = {
+            (raw, start, self._end(start, end)): before for raw, start, end, before in kept_changes(store, number)
+        }
 
     @property
     def happened(self) -> bool:
@@ -70,7 +105,7 @@ class Completion:
         return self._time != MIN_TIME
 
     def close(self, closed: int) -> None:
-        """Note that stream time has closed all windows up to ``closed``: what came out before that no longer matters."""
+        """Note that stream time has closed all windows up to ``closed``: whether they had come out matters no more."""
         if self._time <= closed:
             self._time = MIN_TIME
             self._changed.clear()
@@ -119,31 +154,18 @@ class Completion:
             for (raw, start, end), before in self._changed.items()
             if (end if self._by_end else start) > closed
         }
-        data = MSGPACK.serialize([[*place, before] for place, before in self._changed.items()])
+        data = bytes_of_changes((*place, before) for place, before in self._changed.items())
         if data != self._saved:
             self._store.put_metadata(self._name, data)
             self._saved = data
 
-    def _read(self, store: str) -> dict[_Place, bytes | None]:
-        """What is kept as bytes."""
-        changes = MSGPACK.deserialize(self._saved)
-        try:
-            found: dict[Any, Any] = {(raw, start, self._end(start, end)): before for raw, start, end, before in changes}
-        except (TypeError, ValueError) as error:
-            raise self._damage(store) from error
-        for (raw, start, end), before in found.items():
-            if (type(raw), type(start), type(end)) != (bytes, int, int) or not isinstance(before, bytes | None):
-                raise self._damage(store)
-        return found
-
-    def _end(self, start: int, end: int | None) -> int | None:
+    def _end(self, start: int, end: int | None) -> int:
         """The end of a window, which follows from its start if it is not kept."""
-        return start + self._length if end is None and self._length is not None else end
-
-    def _damage(self, store: str) -> CorruptStoreError:
-        return CorruptStoreError(
-            f"store {store!r} keeps damaged windows under {self._name!r}: {self._saved[:40]!r}; restore the store"
-        )
+        if end is not None:
+            return end
+        if self._length is None:
+            raise _damage(self._store.name, self._name, self._saved)
+        return start + self._length
 
     def _includes(self, window: Window) -> bool:
         return (window.end if self._by_end else window.start) <= self._time

@@ -76,6 +76,8 @@ FEW: list[list[Change]] = [
     [(spec.name, bytes([number]), None, 50 + number, 0) for spec in SPECS[:2] for number in range(0, 40, 3)],
 ]
 
+FEW_OF = {spec.name: [[change for change in batch if change[0] == spec.name] for batch in FEW] for spec in SPECS}
+
 
 def content(storage: Storage, manifests: Tasks, specs: Sequence[StoreSpec], subtopology: int = 0) -> list[object]:
     """What the stores of all tasks hold, task by task."""
@@ -109,6 +111,21 @@ def test_a_store_goes_on_under_another_name_and_in_another_place(storage: Storag
     for spec in specs:
         opened(storage, moved[3, 1], spec)
     assert not rows_of(restored(storage, moved[3, 0], specs[0]))
+
+
+@pytest.mark.parametrize("partitions", [1, 2, 6])
+@pytest.mark.parametrize(("number", "other"), [(0, 1), (1, 0), (3, 4), (7, 6)])
+def test_a_store_goes_on_as_its_timestamped_or_plain_twin(
+    number: int, other: int, partitions: int, storage: Storage
+) -> None:
+    old, new = SPECS[number], replace(SPECS[other], name=SPECS[number].name)
+    tasks = manifests_of(run(storage, [old], 2, FEW_OF[old.name]))
+    moved = carry(storage, shape_of([old], 2), shape_of([new], partitions, subtopology=1), tasks)
+    found = [rows_of(restored(storage, manifest, new)) for manifest in moved.values()]
+    expected = [rows_of(restored(storage, manifest, new)) for manifest in tasks.values()]
+    assert {row: data for rows in found for row, data in rows.items()} == {
+        row: data for rows in expected for row, data in rows.items()
+    }
 
 
 def test_a_task_whose_stores_stay_where_they_are_keeps_its_files(storage: Storage) -> None:
