@@ -1,4 +1,4 @@
-"""The readers of durable state: manifests, files, the history of schemas, position and seal of a local copy.
+"""The readers of durable state: manifests, shapes, files, the history of schemas, position and seal of a local copy.
 
 Rule of this module: who makes a file also makes the checksums of it, so these protect nothing here. All CRC-32 are 0
 while something is written or read, and the rest of what a manifest says is true of the changed bytes.
@@ -17,7 +17,7 @@ from pyarrow import parquet as pq
 
 from millpond.errors import CorruptStoreError, MillpondError
 from millpond.processors.verbs.python_values import python_rows
-from millpond.stores.durability import files, manifest, reading, schema_log
+from millpond.stores.durability import checked_text, files, reading, schema_log
 from millpond.stores.durability.manifest import DurableFile, FileKind, Manifest
 from millpond.stores.durability.position import encode_position, position_of
 from millpond.stores.durability.restore import entries
@@ -25,10 +25,13 @@ from millpond.stores.durability.rows import tables_of_entries
 from millpond.stores.durability.schema_log import kept_schemas
 from millpond.stores.durability.seal import Seal, seal_path
 from millpond.stores.durability.storage import Storage
+from millpond.stores.evolution.shape import Shape, StoreShape, difference
 from millpond.stores.formats import FormatVersion
 from millpond.stores.keys import COMMIT_ROW, pack_time
+from millpond.stores.layouts import Layout
 from millpond.stores.memory import MemoryBackend
 from millpond.stores.rows.packing import RowCodec
+from millpond.stores.specs import StoreKind
 from tests.fuzz.reader import Reader, attempt
 from tests.fuzz.store_readers import SCHEMAS
 
@@ -41,7 +44,7 @@ DELTA: Final = DurableFile(FileKind.DELTA, 2, "d" * 32, 3, 1000, 7)
 @contextmanager
 def _no_checksums() -> Iterator[None]:
     with ExitStack() as patches:
-        for module in (files, manifest, reading, schema_log):
+        for module in (files, checked_text, schema_log):
             patches.enter_context(patch.object(module, "crc32", lambda data, start=0: 0))
         yield
 
@@ -58,6 +61,20 @@ def _manifest_reader() -> Reader:
     whole = EMPTY.with_snapshot(SNAPSHOT, (1,)).with_delta(DELTA)
     with _no_checksums():
         return Reader(_read_manifest, (EMPTY.to_json().encode(), whole.to_json().encode()))
+
+
+def _read_shape(data: bytes) -> None:
+    with _no_checksums():
+        found = Shape.from_json(data.decode(errors="surrogateescape"))
+        assert Shape.from_json(found.to_json()) == found
+    assert difference(found, found) == ""
+
+
+def _shape_reader() -> Reader:
+    held = StoreShape(1, "held", StoreKind.KEY_VALUE, "bytes", "bytes", Layout("suppress-buffer", 1), "string")
+    names = StoreShape(0, "names", StoreKind.VERSIONED, "string", "json", None, "string", is_global=True)
+    with _no_checksums():
+        return Reader(_read_shape, (Shape(1, ()).to_json().encode(), Shape(4, (held, names)).to_json().encode()))
 
 
 def _read_position(data: bytes) -> None:
@@ -141,6 +158,7 @@ def durable_readers() -> dict[str, Reader]:
     schemas = b'{"crc32":0,"schemas":%b}' % SCHEMAS.to_json().encode()
     return {
         "manifest": _manifest_reader(),
+        "shape": _shape_reader(),
         "schemas": Reader(directory.read_schemas, (schemas,)),
         "position": Reader(_read_position, (encode_position(EMPTY.with_snapshot(SNAPSHOT, ())),)),
         "seal": Reader(directory.read_seal, (directory.seal(),)),
