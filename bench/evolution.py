@@ -19,8 +19,9 @@ from rich.table import Table
 
 from millpond.bench.stores import VALUE_SIZE, key_of
 from millpond.stores.columns.partitions import partitions_of
-from millpond.stores.durability.files import read_all_tables, write_file
+from millpond.stores.durability.files import write_file
 from millpond.stores.durability.manifest import FileKind, Manifest, new_commit_id
+from millpond.stores.durability.reading import read_all_tables
 from millpond.stores.durability.rows import SCHEMA, tables_of_columns
 from millpond.stores.durability.storage import Storage
 from millpond.stores.evolution.carrying import Origin, carry_unit, units
