@@ -44,7 +44,7 @@ DELTA: Final = DurableFile(FileKind.DELTA, 2, "d" * 32, 3, 1000, 7)
 @contextmanager
 def _no_checksums() -> Iterator[None]:
     with ExitStack() as patches:
-        for module in (files, checked_text, schema_log):
+        for module in (files, checked_text, reading, schema_log):
             patches.enter_context(patch.object(module, "crc32", lambda data, start=0: 0))
         yield
 
