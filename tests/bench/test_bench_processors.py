@@ -29,10 +29,10 @@ def test_the_peer_on_dicts_gives_the_same(case: Case) -> None:
     table, batches = workload.table(case.versions), workload.batches()
     with TopologyDriver(case.build()) as driver:
         for batch in table if case.versions else ():
-            driver.pipe_batch("table", batch)
+            driver.pipe_batch("table", case.sent(batch))
         driver.read("out")
         for batch in batches:
-            driver.pipe_batch("in", batch)
+            driver.pipe_batch("in", case.sent(batch))
         came = [(record.value, record.timestamp) for record in driver.read("out")]
     assert came == [(value, time) for _, value, time in case.peer(table)(batches)]
 

@@ -8,14 +8,13 @@ from unittest import mock
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
+import pyarrow.compute as _compute
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millpond.errors import TopologyError
 from millpond.processors import Batch, Columns, Consumed, Materialized, Produced, StreamsBuilder, Topology
-from millpond.processors.runtime import driver as driver_module
 from millpond.processors.runtime.driver import TopologyDriver
 from millpond.processors.runtime.repartition_topic import Repartition
 from millpond.processors.tables.foreign_key import subscribing
@@ -41,6 +40,7 @@ from millpond.processors.tables.foreign_key.murmur3 import murmur3_128
 from millpond.stores.columns.column_serdes import column_serde
 from millpond.stores.serdes import serde
 
+pc: Any = _compute
 Record = tuple[Any, Any, int]
 ORDER = "struct<customer:string,item:long>"
 ORDERS = st.none() | st.fixed_dictionaries(
@@ -103,14 +103,15 @@ def sent_messages(into: list[Any]) -> Iterator[None]:
         return moved
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(driver_module.Repartition, "transfer", watched)
+        patch.setattr(Repartition, "transfer", watched)
         yield
 
 
 def run(built: Topology, batches: list[dict[str, list[Record]]], backend: str, *, columns: bool) -> list[Any]:
     """What comes out, what is sent in between, what is counted and what is stored, micro-batch by micro-batch."""
     seen: list[Any] = []
-    with sent_messages(messages := []), TopologyDriver(built, backend=backend) as driver:
+    messages: list[Any] = []
+    with sent_messages(messages), TopologyDriver(built, backend=backend) as driver:
         for batch in batches:
             inputs: dict[str, Batch | Columns] = {}
             for topic, records in batch.items():
@@ -129,7 +130,7 @@ def inputs() -> st.SearchStrategy[list[dict[str, list[Record]]]]:
     orders = st.lists(st.tuples(st.sampled_from("stuv"), ORDERS, time), min_size=1, max_size=8)
     names = st.tuples(st.sampled_from(["ann", "ben", ""]), st.sampled_from(["Ann", "", None]), time)
     customers = st.lists(names, min_size=1, max_size=4)
-    batch = st.fixed_dictionaries({}, optional={"orders": orders, "customers": customers}).filter(bool)
+    batch: Any = st.fixed_dictionaries({}, optional={"orders": orders, "customers": customers}).filter(bool)
     return st.lists(batch, min_size=1, max_size=5)
 
 
@@ -177,7 +178,8 @@ def test_rows_stay_columns_from_the_source_to_the_sink(monkeypatch: pytest.Monke
             driver.pipe_batch("orders", columns_of([("s", {"customer": "ann", "item": 1}, 2)], ORDER))
             driver.pipe_batch("orders", columns_of([("s", {"customer": "ben", "item": 1}, 3)], ORDER))
             driver.pipe_batch("customers", columns_of([("ben", "Benny", 4)], "string"))
-            values = [value for out in driver.read_runs("out") for value in out.values.to_pylist()]
+            outputs: list[Any] = list(driver.read_runs("out"))
+            values = [value for out in outputs for value in out.values.to_pylist()]
             assert values == ["s 1 Ann", "s 1 Ben", "s 1 Benny"]
 
 
@@ -228,12 +230,12 @@ def test_a_join_by_key_cannot_be_vectorized() -> None:
 def test_columns_of_messages_are_the_messages_one_by_one(parts: list[tuple[bytes | None, bytes]], data: Any) -> None:
     hashes, rests = (pa.array([part[i] for part in parts], pa.binary()) for i in (0, 1))
     told = [data.draw(st.sampled_from(Instruction)) for _ in parts]
-    subscriptions = [Subscription(*part) for part in zip(hashes.to_pylist(), told, rests.to_pylist(), strict=True)]
+    subscriptions = [Subscription(part[0], one, part[1]) for part, one in zip(parts, told, strict=True)]
     written = subscription_column(hashes, np.array(told, np.uint8), rests)
     assert written.to_pylist() == [one.to_bytes() for one in subscriptions]
     assert read_as_lists(read_subscription_column(written)) == [tuple(one)[:3] for one in subscriptions]
     contents = [data.draw(st.sampled_from(Content)) for _ in parts]
-    responses = [Response(*part) for part in zip(hashes.to_pylist(), contents, rests.to_pylist(), strict=True)]
+    responses = [Response(part[0], one, part[1]) for part, one in zip(parts, contents, strict=True)]
     answers = response_column(hashes, np.array(contents, np.uint8), rests)
     assert answers.to_pylist() == [one.to_bytes() for one in responses]
     assert read_as_lists(read_response_column(answers)) == list(map(tuple, responses))

@@ -143,18 +143,19 @@ def put_in_order(runs: Sequence[Records]) -> Records:
 
 
 def _laid_end_to_end(runs: Sequence[Records]) -> Columns | None:
-    """All runs as columns without positions; None if one is objects, or their types differ."""
+    """All runs as columns without positions; None if one is objects, their types differ, or they are too large."""
     columns = [run for run in runs if isinstance(run, Columns)]
     olds = [run.olds for run in columns if run.olds is not None]
     types = {(run.keys.type, run.values.type, None if run.olds is None else run.olds.type) for run in columns}
     if len(columns) < len(runs) or len(types) > 1:
         return None
-    return Columns(
-        pa.concat_arrays([run.keys for run in columns]),
-        pa.concat_arrays([run.values for run in columns]),
-        np.concatenate([run.timestamps for run in columns]),
-        olds=pa.concat_arrays(olds) if olds else None,
-    )
+    try:
+        keys = pa.concat_arrays([run.keys for run in columns])
+        values = pa.concat_arrays([run.values for run in columns])
+        before = pa.concat_arrays(olds) if olds else None
+    except pa.ArrowInvalid:  # a column of bytes holds 2 GiB
+        return None
+    return Columns(keys, values, np.concatenate([run.timestamps for run in columns]), olds=before)
 
 
 def as_column(result: Any, size: int) -> Array:

@@ -13,9 +13,11 @@ from typing import Any, Final, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns, Records
 
 _Input = TypeVar("_Input")
+_Run = TypeVar("_Run", Batch, Columns, Records)
 _Integers: TypeAlias = npt.NDArray[np.int64]
 
 _LOW: Final = (1 << 16) - 1
@@ -28,7 +30,7 @@ Regroup: TypeAlias = Callable[
 """Gives inputs longer runs where that changes nothing; see ``LookupOrder.regroup``."""
 
 
-def merge(inputs: Mapping[str, Records], regroup: Regroup[str] | None = None) -> Iterator[tuple[str, Records]]:
+def merge(inputs: Mapping[str, _Run], regroup: Regroup[str] | None = None) -> Iterator[tuple[str, _Run]]:
     """The records of several topics in processing order, as runs of consecutive records of one topic.
 
     Args:
@@ -67,11 +69,11 @@ def merge(inputs: Mapping[str, Records], regroup: Regroup[str] | None = None) ->
 
 
 def _taken(
-    waiting: Sequence[tuple[str, Records]],
+    waiting: Sequence[tuple[str, _Run]],
     order: npt.NDArray[np.int64],
     owners: npt.NDArray[np.intp],
     positions: npt.NDArray[np.int64],
-) -> Iterator[tuple[str, Records]]:
+) -> Iterator[tuple[str, _Run]]:
     """Runs in a new order: which records, laid end to end, in which queues, and which positions they had."""
     starts = list(accumulate((len(run) for _, run in waiting), initial=0))
     at = 0

@@ -216,28 +216,22 @@ class ForeignTableJoin(Processor):
         self.context.forward(out.build())
 
     def process_columns(self, columns: Columns) -> None:
-        serdes = self._columns
-        answers = None
-        if (
-            serdes is not None
-            and serdes.value is not None
-            and serdes.foreign_key.takes(columns.keys.type)
-            and serdes.value.takes(columns.values.type)
-        ):
-            answers = self._answers(serdes, columns, serdes.value.write(columns.values))
+        try:
+            answers = self._answers(columns)
+        except pa.ArrowInvalid:  # a key is no column's, or the answers are more than a column holds
+            answers = None
         if answers is None:
             self.process(columns.to_batch())
         else:
             self.context.forward_columns(answers)
 
-    def _answers(self, serdes: "_Columns", columns: Columns, data: Array) -> Columns | None:
-        """What to answer all who have subscribed; None if their keys have to be objects.
-
-        Args:
-            serdes: those of the keys, at least.
-            columns: the updates.
-            data: the bytes of their values.
-        """
+    def _answers(self, columns: Columns) -> Columns | None:
+        """What to answer all who have subscribed; None if the updates have to be objects."""
+        serdes = self._columns
+        if serdes is None or serdes.value is None or not serdes.foreign_key.takes(columns.keys.type):
+            return None
+        if not serdes.value.takes(columns.values.type):
+            return None
         distinct = serdes.foreign_key.write(columns.keys).dictionary_encode()
         found = list(map(self._subscribers, distinct.dictionary.to_pylist()))
         sizes = np.fromiter(map(len, found), np.int64, len(found))
@@ -247,17 +241,13 @@ class ForeignTableJoin(Processor):
         starts = np.repeat((sizes.cumsum() - sizes)[updates] - (told.cumsum() - told), told)
         places: Any = pa.array(starts + np.arange(len(starts)))
         rows = np.arange(len(columns)).repeat(told)
-        asked = columns.taken(rows)
         primary_keys = pa.array([key for some in found for key, _ in some], pa.binary())
         hashes = pa.array([hash_ for some in found for _, hash_ in some], pa.binary())
-        values = data.take(pa.array(rows))
+        values = serdes.value.write(columns.values).take(pa.array(rows))
         contents = np.where(present(values), Content.VALUE, Content.NOTHING)
         answers = response_column(hashes.take(places), contents.astype(np.uint8), values)
-        try:
-            keys = serdes.key.read(primary_keys).take(places)
-        except pa.ArrowInvalid:
-            return None
-        return Columns(keys, answers, asked.timestamps, asked.positions)
+        positions = None if columns.positions is None else columns.positions[rows]
+        return Columns(serdes.key.read(primary_keys).take(places), answers, columns.timestamps[rows], positions)
 
     def _subscribers(self, foreign_key: bytes) -> list[tuple[bytes, bytes]]:
         """The bytes of the primary keys that have subscribed to a foreign key, and their hashes."""

@@ -118,8 +118,9 @@ class SubscriptionSend(Processor):
             None if value is None or hash_ is None else left_row_bytes(new is not None, hash_, value)
             for value, hash_, new in zip(data, hashes, news, strict=True)
         ]
+        subscriptions = self._subscribing(batch, olds, news, hashes)
         self.context.forward_to(self._rows, batch.with_values(rows))
-        self.context.forward_to(self._subscriptions, self._subscribing(batch, olds, news, hashes))
+        self.context.forward_to(self._subscriptions, subscriptions)
 
     def _subscribing(
         self, batch: Batch, olds: Sequence[Any], news: Sequence[Any], hashes: Sequence[bytes | None]
