@@ -216,6 +216,9 @@ class ForeignTableJoin(Processor):
         self.context.forward(out.build())
 
     def process_columns(self, columns: Columns) -> None:
+        columns = latest_only(self.context, columns, self._versioned)
+        if not len(columns):
+            return
         serdes = self._columns
         answers = None
         if (
