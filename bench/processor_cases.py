@@ -39,6 +39,7 @@ FOREIGN_KEYS = 50
 
 HOUR = 3_600_000
 SESSION_GAP = 6 * HOUR
+HISTORY = 365 * 24 * HOUR
 MSGPACK_OUT = Produced("string", "msgpack")
 
 FIELDS: Final = "carrier:string,flight:long,distance:double,delayed:boolean,tail:string"
@@ -100,12 +101,30 @@ def _stream_table(materialized: Materialized) -> Callable[[], Topology]:
     return build
 
 
-def _table_table() -> Topology:
-    builder = StreamsBuilder()
-    left = builder.table("in", materialized=Materialized("left"))
-    joined = left.join(builder.table("table", materialized=Materialized("right")), _join)
-    joined.to("out", MSGPACK_OUT)
-    return builder.build()
+def _kept(name: str, *, versioned: bool) -> Materialized:
+    return Materialized.versioned(name, history_retention=HISTORY) if versioned else Materialized(name)
+
+
+def _table_table(*, versioned: bool) -> Callable[[], Topology]:
+    def build() -> Topology:
+        builder = StreamsBuilder()
+        left = builder.table("in", materialized=_kept("left", versioned=versioned))
+        right = builder.table("table", materialized=_kept("right", versioned=versioned))
+        left.join(right, _join).to("out", MSGPACK_OUT)
+        return builder.build()
+
+    return build
+
+
+def _table_table_columns(*, versioned: bool) -> Callable[[], Topology]:
+    def build() -> Topology:
+        builder = StreamsBuilder(key_serde="string", value_serde=VALUES)
+        left = builder.table("in", materialized=_kept("left", versioned=versioned))
+        right = builder.table("table", materialized=_kept("right", versioned=versioned))
+        left.join(right, _join_columns, vectorized=True).to("out")
+        return builder.build()
+
+    return build
 
 
 def _count() -> Topology:
@@ -277,11 +296,14 @@ CASES = (
     Case("stream-table join", _stream_table(Materialized("rates")), _dict_join, 1),
     Case(
         "stream-table join, versioned",
-        _stream_table(Materialized.versioned("rates", history_retention=365 * 24 * HOUR)),
+        _stream_table(_kept("rates", versioned=True)),
         _dict_join_as_of,
         VERSIONS,
     ),
-    Case("table-table join", _table_table, _dict_join, 1),
+    Case("table-table join", _table_table(versioned=False), _dict_join, 1),
+    Case("table-table join, versioned", _table_table(versioned=True), _dict_join, 1),
+    Case("table-table join, columns", _table_table_columns(versioned=False), _dict_join, 1, as_columns=True),
+    Case("table-table join, versioned, columns", _table_table_columns(versioned=True), _dict_join, 1, as_columns=True),
     Case("count", _count, _dict_count),
     Case("windowed count", _windowed_count, _dict_windowed_count),
     Case("session count", _sessions, _dict_sessions),

@@ -10,14 +10,26 @@ keys of theirs; what else is changed lies over them.
 
 import warnings
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, NamedTuple, Self
 
 from sortedcontainers import SortedList
 
 from millpond.stores.backend import Backend, Changes, Entries, get_many, last_finder
 from millpond.stores.closed import Closed
 from millpond.stores.columns.sorted_changes import SortedChanges
+
+
+class _Bounds(NamedTuple):
+    """The least and the greatest key of the first so many single changes."""
+
+    changes: int
+    least: bytes
+    greatest: bytes
+
+
+_NO_BOUNDS: Final = _Bounds(0, b"", b"")
 
 
 class Transaction:
@@ -34,6 +46,7 @@ class Transaction:
         self._changes: dict[bytes, bytes | None] = {}
         self._order: SortedList[bytes] | None = None
         self._sorted: SortedChanges | None = None
+        self._bounds = _NO_BOUNDS
 
     @property
     def backend(self) -> Backend:
@@ -140,7 +153,7 @@ class Transaction:
         """Forget all changes since the last commit."""
         self._sorted = None
         if self._changes:
-            self._changes, self._order = {}, None
+            self._changes, self._order, self._bounds = {}, None, _NO_BOUNDS
 
     def close(self) -> None:
         """Drop what was not committed. Closing twice is no error; using the transaction afterwards is one."""
@@ -198,7 +211,19 @@ class Transaction:
 
     def _touched_by(self, pending: SortedChanges) -> bool:
         """Whether anything that ``pending`` spans has been changed by other means."""
-        return any(map(pending.spans, self._changes))
+        if not self._changes:
+            return False
+        _, least, greatest = self._bounds = self._bounds_now()
+        first, last = pending.bounds
+        return least <= last and first <= greatest and any(map(pending.spans, self._changes))
+
+    def _bounds_now(self) -> _Bounds:
+        """The bounds of all single changes, found by those that have come since they were asked for last."""
+        known, least, greatest = self._bounds
+        new = list(islice(reversed(self._changes), len(self._changes) - known))
+        if known:
+            new += [least, greatest]
+        return _Bounds(len(self._changes), min(new), max(new))
 
     def _dissolve(self) -> None:
         """Make all changes one dictionary."""
@@ -206,7 +231,7 @@ class Transaction:
         if pending is not None:
             changes = dict(pending.items())
             changes.update(self._changes)
-            self._changes = changes
+            self._changes, self._bounds = changes, _NO_BOUNDS
 
     def _ordered(self) -> "SortedList[bytes]":
         """The changed keys in order; the order is maintained only from the first time that it is needed."""

@@ -44,7 +44,8 @@ def table_join(scale: Scale) -> Topology:
         Consumed("string", "int64", timestamp="at", value="amount"),
         Materialized.versioned("amounts", history_retention=HISTORY),
     )
-    amounts.join(_versioned_rates(builder), _joined).to("out", Produced(schema=JOINED))
+    joined = amounts.join(_versioned_rates(builder), _joined_columns, vectorized=True)
+    joined.to("out", Produced(schema=JOINED))
     return builder.build()
 
 

@@ -163,8 +163,7 @@ class Aggregate(Processor):
         if fold is None or store is None or not store.takes(columns.keys.type):
             self.process(columns.to_batch())
             return
-        kept = columns.present(values=True)
-        self.context.count(CounterName.DROPPED_NULL, len(columns) - len(kept))
+        kept = columns_without_nulls(self.context, columns)
         if not len(kept):
             return
         try:
@@ -257,6 +256,13 @@ def without_nulls(context: ProcessorContext, batch: Batch) -> Batch:
         return batch
     kept = batch.select([k is not None and v is not None for k, v in zip(batch.keys, batch.values, strict=True)])
     context.count(CounterName.DROPPED_NULL, len(batch) - len(kept))
+    return kept
+
+
+def columns_without_nulls(context: ProcessorContext, columns: Columns) -> Columns:
+    """The same for columns."""
+    kept = columns.present(values=True)
+    context.count(CounterName.DROPPED_NULL, len(columns) - len(kept))
     return kept
 
 

@@ -25,7 +25,7 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from millpond.processors.aggregations.aggregate import AggregateSetup, without_nulls
+from millpond.processors.aggregations.aggregate import AggregateSetup, columns_without_nulls, without_nulls
 from millpond.processors.aggregations.closing import Closing, Window
 from millpond.processors.aggregations.column_fold import ColumnFold
 from millpond.processors.aggregations.completion import COMPLETION, Completion
@@ -165,8 +165,7 @@ class WindowedProcessor(Processor):
         if fold is None or self._completion.happened or not fold.takes(columns, self._stream_time):
             self.process(columns.to_batch())
             return
-        kept = columns.present(values=True)
-        self.context.count(CounterName.DROPPED_NULL, len(columns) - len(kept))
+        kept = columns_without_nulls(self.context, columns)
         if len(kept):
             self._fold_columns(kept, fold)
 

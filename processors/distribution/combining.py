@@ -18,17 +18,14 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as _compute
 
 from millpond.processors.distribution.execution import Decoder
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.options.records import Produced
-from millpond.processors.runtime.batches.columns import Columns
+from millpond.processors.runtime.batches.columns import Columns, valid
 from millpond.processors.runtime.batches.partials import Combiner
 from millpond.processors.runtime.nodes import Node, ProcessorNode, SinkNode
 from millpond.stores.serdes import BYTES, FLOAT64, INT64, JSON, MSGPACK, STRING, serde
-
-pc: Any = _compute
 
 FEWEST: Final = 1_000
 """Fewer records travel as they are: looking at them would take as long as sending them."""
@@ -96,10 +93,10 @@ class Combining:
 
 def _without_nulls(records: pa.Table) -> tuple[pa.Table, pa.Table]:
     """The records that have a key and a value, and the others."""
-    if not records["key"].null_count and not records["value"].null_count:
+    present = valid(records["key"], records["value"])
+    if present.all():
         return records, records.slice(0, 0)
-    present = pc.and_(pc.is_valid(records["key"]), pc.is_valid(records["value"]))
-    return records.filter(present), records.filter(pc.invert(present))
+    return records.filter(pa.array(present)), records.filter(pa.array(~present))
 
 
 def pays(keys: pa.Table, most_new: float) -> bool:

@@ -103,12 +103,11 @@ class TableOperators(HandleWrapper[TableHandle]):
                 time at which it changes one, so that the results, taken by their timestamps, are right for all times.
                 The joined table counts as versioned (KIP-914, "Attempt 2").
             vectorized: whether ``joiner`` and ``foreign_key`` take columns: they get Arrow arrays of many rows, where
-                there is no other value null, and return an array of as many results. Only with ``foreign_key``.
+                there is no other value null, and return an array of as many results. Not with a complete history.
             name: what the join's nodes are named after.
 
         Raises:
-            TopologyError: the tables are not co-partitioned, cannot have a complete history, or lack a serde; or only a
-                join by foreign key has an option.
+            TopologyError: the tables are not co-partitioned, cannot have a complete history, or lack a serde.
 
         >>> from millpond.processors import Materialized, Produced, StreamsBuilder, TopologyDriver
         >>> builder = StreamsBuilder(value_serde="string")
@@ -145,10 +144,11 @@ class TableOperators(HandleWrapper[TableHandle]):
         materialized: Materialized | None = None,
         *,
         history: History = "latest",
+        vectorized: bool = False,
         name: str | None = None,
     ) -> Self:
         """As ``join``, but every row of either table has a result; what one table lacks is None."""
-        return self._join(other, joiner, materialized, None, JoinType.OUTER, history, False, name)
+        return self._join(other, joiner, materialized, None, JoinType.OUTER, history, vectorized, name)
 
     def _join(
         self,
@@ -171,12 +171,9 @@ class TableOperators(HandleWrapper[TableHandle]):
         left, right, with_key = self._handle, other._handle, keyed_joiner(joiner)
         materialized = materialized or Materialized()
         if foreign_key is None:
-            if vectorized:
-                raise TopologyError(
-                    f"the join of {self.node!r} with {other.node!r} is by key: only a join by "
-                    "foreign key can be vectorized"
-                )
-            return self._on(join_tables(left, right, with_key, materialized, join_type, history, name))
+            return self._on(
+                join_tables(left, right, with_key, materialized, join_type, history, name, vectorized=vectorized)
+            )
         if history != "latest":
             raise TopologyError(f"the foreign-key join of {self.node!r} with {other.node!r} has no complete history")
         extract = keyed_mapper(foreign_key)

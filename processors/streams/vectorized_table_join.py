@@ -10,14 +10,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as _compute
 
 from millpond.processors.runtime.batches.batch import Batch
-from millpond.processors.runtime.batches.columns import Array, Columns, as_column, spread
+from millpond.processors.runtime.batches.columns import Array, Columns, as_column, spread, valid
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.streams.table_join import StreamTableJoin
-
-pc: Any = _compute
 
 
 class VectorizedStreamTableJoin(StreamTableJoin):
@@ -31,49 +28,38 @@ class VectorizedStreamTableJoin(StreamTableJoin):
         if self._buffer is not None or self._selector is not None:
             self.process(columns.to_batch())
             return
-        kept = self._usable_columns(columns)
+        kept = columns.present(keys=not self._left, values=True)
         if len(kept):
             joined, missed = self._joined(kept)
             self._count_beyond_history(missed)
             self.context.forward_columns(joined)
         self.context.count(CounterName.DROPPED_NULL, len(columns) - len(kept))
 
-    def _usable_columns(self, columns: Columns) -> Columns:
-        """The records that can have a result."""
-        present = columns.values.is_valid()
-        if not self._left:
-            present = pc.and_(present, columns.keys.is_valid())
-        keep = present.to_numpy(zero_copy_only=False)
-        return columns if keep.all() else columns.select(keep)
-
     def _joined(self, kept: Columns) -> tuple[Columns, int]:
         """The results, and for how many records the look-up lies beyond the history."""
         found, missed = self._look_up_columns(kept)
         if not self._left and found.null_count:
-            matched = found.is_valid()
-            kept, found = kept.select(matched.to_numpy(zero_copy_only=False)), found.drop_null()
+            kept, found = kept.select(valid(found)), found.drop_null()
         if not len(kept):
             return kept, missed
         return kept.with_values(as_column(self._joiner(kept.keys, kept.values, found), len(kept))), missed
 
     def _look_up_columns(self, kept: Columns) -> tuple[Array, int]:
         """What the table has for each record, and for how many of them it lies beyond the history."""
-        keyed = kept.keys.is_valid()
-        keys, times = kept.keys, kept.timestamps
-        if keys.null_count:
-            keys, times = keys.drop_null(), times[keyed.to_numpy(zero_copy_only=False)]
+        keyed = kept.present()
+        keys, times = keyed.keys, keyed.timestamps
         found = self._getter.get_columns(keys, times)
         if found is None:
             entries, missed = self._look_up(kept.to_batch())
             return self._values(entries), missed
         missed = self._beyond_history(found, times)
-        return spread(found, keyed.to_numpy(zero_copy_only=False)), missed
+        return spread(found, valid(kept.keys)), missed
 
     def _beyond_history(self, found: Array, times: npt.NDArray[np.int64]) -> int:
         horizon = self._getter.horizon() if self._getter.versioned else None
         if horizon is None or not found.null_count:
             return 0
-        return int(np.count_nonzero(found.is_null().to_numpy(zero_copy_only=False) & (times < horizon)))
+        return int(np.count_nonzero(~valid(found) & (times < horizon)))
 
     def _join(self, kept: Batch) -> None:
         if not len(kept):

@@ -12,6 +12,7 @@ from typing import Any
 
 from millpond.processors.options.joins import JoinType, Side
 from millpond.processors.runtime.batches.batch import Batch
+from millpond.processors.runtime.batches.columns import Columns
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.tables.config import TableConfig
@@ -144,6 +145,9 @@ class JoinedTable(TableProcessor):
 
     def process(self, batch: Batch) -> None:
         self._output.write(batch)
+
+    def process_columns(self, columns: Columns) -> None:
+        self._output.write_columns(columns)
 
 
 class JoinGetter(ValueGetter):

@@ -24,7 +24,6 @@ class TableSource(TableProcessor):
         self.context.count(CounterName.DROPPED_NULL_KEY, len(batch) - len(kept))
 
     def process_columns(self, columns: Columns) -> None:
-        nulls = columns.keys.null_count
-        kept = columns.select(columns.keys.is_valid().to_numpy(zero_copy_only=False)) if nulls else columns
-        self._output.write_columns(kept.with_values(kept.values))
-        self.context.count(CounterName.DROPPED_NULL_KEY, nulls)
+        kept = columns.present()
+        self._output.write_columns(kept.as_stream())
+        self.context.count(CounterName.DROPPED_NULL_KEY, len(columns) - len(kept))

@@ -19,6 +19,7 @@ from millpond.stores.typed.versioned import VALID_TO_UNDEFINED, VersionedKeyValu
 from millpond.stores.typed.versioned_columns import VersionedColumns
 
 Integers = npt.NDArray[np.int64]
+Booleans = npt.NDArray[np.bool_]
 
 
 class TableColumns(Protocol):
@@ -27,21 +28,17 @@ class TableColumns(Protocol):
     def takes(self, keys: pa.DataType, values: pa.DataType | None = None) -> bool:
         """Whether keys, and values that are put, may be columns of these types."""
 
+    def own(self, values: Array) -> Array:
+        """Values that may be put as the type that ``get_latest`` gives."""
+
     def get_as_of(self, keys: Array, timestamps: Integers) -> Array:
         """The value of each key, as of the timestamp if the store has versions; null where there is none."""
 
-    def put(self, keys: Array, values: Array, timestamps: Integers) -> list[int]:
-        """Put updates in their order, a null value deletes; returns for each what ``TableStore.put`` does."""
-
-
-class LatestColumns(TableColumns, Protocol):
-    """What a table of one value a key can do besides."""
-
     def get_latest(self, keys: Array) -> tuple[Array, Array]:
-        """The value of each key and its timestamp, null where there is none."""
+        """The latest value of each key and its timestamp; null where there is none."""
 
-    def get_before(self, keys: Array, values: Array) -> Array:
-        """The value before each update that is about to be put, null where there is none."""
+    def put(self, keys: Array, values: Array, timestamps: Integers) -> Integers:
+        """Put updates in their order, a null value deletes; returns for each what ``TableStore.put`` does."""
 
 
 class _Timestamped:
@@ -55,28 +52,43 @@ class _Timestamped:
         return self._columns.takes(keys) and (values is None or self._values.takes(values))
 
     def get_as_of(self, keys: Array, timestamps: Integers) -> Array:
-        encoded = keys.dictionary_encode()
-        values, _ = self._columns.get(encoded.dictionary)
-        return values.take(encoded.indices)
+        return self.get_latest(keys)[0]
 
     def get_latest(self, keys: Array) -> tuple[Array, Array]:
-        return self._columns.get(keys)
-
-    def get_before(self, keys: Array, values: Array) -> Array:
         encoded = keys.dictionary_encode()
-        kept, _ = self._columns.get(encoded.dictionary)
-        if len(kept) == len(keys):
-            return kept
-        places = encoded.indices.to_numpy().astype(np.int64)
-        by_key = stable_order(places)
-        before, after = by_key[:-1], by_key[1:]
-        repeated = places[before] == places[after]
-        places[after[repeated]] = len(kept) + before[repeated]
-        return pa.concat_arrays([kept, self._values.own(values)]).take(pa.array(places))
+        values, timestamps = self._columns.get(encoded.dictionary)
+        return values.take(encoded.indices), timestamps.take(encoded.indices)
 
-    def put(self, keys: Array, values: Array, timestamps: Integers) -> list[int]:
+    def put(self, keys: Array, values: Array, timestamps: Integers) -> Integers:
         self._columns.put(keys, values, pa.array(timestamps))
-        return [VALID_TO_UNDEFINED] * len(keys)
+        return np.full(len(keys), VALID_TO_UNDEFINED)
+
+    def own(self, values: Array) -> Array:
+        return self._values.own(values)
+
+
+def values_before(numbers: Integers, current: Array, values: Array, counts: Booleans) -> Array:
+    """The value that each update's key had before it.
+
+    Args:
+        numbers: which key each update is of.
+        current: the value of each key before all updates.
+        values: the new values, of the same type.
+        counts: which updates give their key its value.
+
+    >>> numbers, counts = np.array([0, 1, 0, 0]), np.array([True, True, False, True])
+    >>> values_before(numbers, pa.array(["a", None]), pa.array(["b", "c", "late", "d"]), counts).to_pylist()
+    ['a', None, 'b', 'b']
+    """
+    order = stable_order(numbers)
+    sorted_numbers, at = numbers[order], np.arange(len(numbers))
+    begins = np.concatenate([[True], sorted_numbers[1:] != sorted_numbers[:-1]])
+    last = np.maximum.accumulate(np.where(counts[order], at, -1))
+    before = np.concatenate([[-1], last[:-1]])
+    within = before >= np.maximum.accumulate(np.where(begins, at, 0))
+    places = np.empty_like(at)
+    places[order] = np.where(within, len(current) + order[before], sorted_numbers)
+    return pa.concat_arrays([current, values]).take(pa.array(places))
 
 
 def table_columns(store: Any) -> TableColumns | None:
@@ -87,7 +99,7 @@ def table_columns(store: Any) -> TableColumns | None:
     return latest_columns(store)
 
 
-def latest_columns(store: Any) -> LatestColumns | None:
+def latest_columns(store: Any) -> TableColumns | None:
     """The same for a store of one value a key; None for any other, too."""
     serdes = _column_serdes(store) if isinstance(store, TimestampedKeyValueStore) else None
     return None if serdes is None else _Timestamped(store, *serdes)

@@ -30,16 +30,12 @@ class UpdateCache:
         self._merge(batch)
 
     def add_columns(self, columns: Columns) -> None:
-        """Add updates as columns, without the values before them.
-
-        Args:
-            columns: the updates of different keys, whose serdes give equal keys equal bytes.
-        """
+        """Add updates as columns, without the values before them, of keys whose serdes give equal keys equal bytes."""
         if self._single_batch is not None or self._updates:
             self.add(columns.to_batch())
             return
         if self._columns is None:
-            self._columns = columns
+            self._columns = _last_of_each_key(columns)
             return
         held, self._columns = joined([self._columns, columns]), None
         if isinstance(held, Columns):
@@ -80,6 +76,8 @@ class UpdateCache:
 def _last_of_each_key(columns: Columns) -> Columns:
     """Each key's last update, in the order in which the keys first came."""
     encoded = columns.keys.dictionary_encode()
+    if len(encoded.dictionary) == len(columns):
+        return columns
     last = np.empty(len(encoded.dictionary), np.int64)
     last[encoded.indices.to_numpy()] = np.arange(len(columns))
     places: Any = pa.array(last)
@@ -113,9 +111,11 @@ class UpdateForwarder:
             self._cache.add(updates)
 
     def send_columns(self, updates: Columns) -> None:
-        """``send`` for updates as columns, without the values before them; with caching, of different keys."""
+        """``send`` for updates as columns."""
         if self._cache is None:
             self._context.forward_columns(updates)
+        elif updates.olds is not None or updates.latest is not None:
+            self._cache.add(updates.to_batch())
         else:
             self._cache.add_columns(updates)
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from millpond.errors import TopologyError
 from millpond.processors.runtime.batches.columns import Array
 from millpond.processors.runtime.processor import ProcessorContext
-from millpond.processors.tables.table_columns import latest_columns, table_columns
+from millpond.processors.tables.table_columns import table_columns
 from millpond.processors.tables.table_store import TableStore
 from millpond.stores.columns.column_serdes import column_serde
 from millpond.stores.typed.session import ReadOnlySessionStore
@@ -99,7 +99,6 @@ class StoreGetter(ValueGetter):
         self.versioned = self._table.versioned
         self.get = self._table.get  # type: ignore[method-assign]
         self._columns = table_columns(store)
-        self._latest = latest_columns(store)
         values = column_serde(store.value_serde)
         self.value_type = None if values is None else values.type
 
@@ -123,9 +122,9 @@ class StoreGetter(ValueGetter):
         return self._columns.get_as_of(keys, timestamps)
 
     def get_latest_columns(self, keys: Array) -> tuple[Array, Array] | None:
-        if self._latest is None or not self._latest.takes(keys.type):
+        if self._columns is None or not self._columns.takes(keys.type):
             return None
-        return self._latest.get_latest(keys)
+        return self._columns.get_latest(keys)
 
     def steps(self, key: Any, earliest: int, until: int | None) -> list[tuple[int, ValueAndTimestamp[Any] | None]]:
         if until is not None and until <= earliest:

@@ -3,12 +3,15 @@
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
+import numpy as np
+import numpy.typing as npt
+
 from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
-from millpond.processors.runtime.batches.columns import Columns
+from millpond.processors.runtime.batches.columns import Array, Columns
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.tables.config import TableConfig
-from millpond.processors.tables.table_columns import latest_columns, table_columns
+from millpond.processors.tables.table_columns import table_columns, values_before
 from millpond.processors.tables.table_store import TableStore
 from millpond.processors.tables.update_cache import UpdateForwarder
 from millpond.stores.serdes import PLAIN_KEYS
@@ -33,8 +36,7 @@ class TableWriter:
         self._timestamped = store if isinstance(store, TimestampedKeyValueStore) else None
         self._versioned = store if isinstance(store, VersionedKeyValueStore) else None
         self._plain_keys = store.key_serde in PLAIN_KEYS
-        self._columns = None if config.send_olds else table_columns(store)
-        self._before = latest_columns(store) if config.send_olds and not config.caching else None
+        self._columns = table_columns(store)
         self._updates = UpdateForwarder(context, store.key_serde, caching=config.caching)
 
     def write(self, batch: Batch, *, drop_repeated_tombstones: bool = False) -> None:
@@ -59,18 +61,21 @@ class TableWriter:
         self._updates.send(written)
 
     def write_columns(self, columns: Columns) -> None:
-        """``write`` for updates as columns that carry no old values; they become a batch where that is needed."""
-        table = self._columns or self._before
+        """``write`` for updates as columns; they become a batch where that is needed."""
+        table = self._columns
         if table is None or not len(columns) or not table.takes(columns.keys.type, columns.values.type):
             self.write(columns.to_batch())
             return
-        if self._before is not None:
-            columns = columns.with_olds(self._before.get_before(columns.keys, columns.values))
-        ends = table.put(columns.keys, columns.values, columns.timestamps)
-        if ends.count(VALID_TO_UNDEFINED) == len(ends):
-            self._updates.send_columns(columns)
+        if not self._send_olds or columns.olds is not None:
+            ends = table.put(columns.keys, columns.values, columns.timestamps)
+            olds = columns.olds if self._send_olds else None
         else:
-            self._updates.send(self._put(columns.to_batch(), None, ends))
+            encoded = columns.keys.dictionary_encode()
+            current, _ = table.get_latest(encoded.dictionary)
+            ends = table.put(columns.keys, columns.values, columns.timestamps)
+            numbers = encoded.indices.to_numpy().astype(np.int64)
+            olds = values_before(numbers, current, table.own(columns.values), ends == VALID_TO_UNDEFINED)
+        self._updates.send_columns(self._put_columns(columns, olds, ends))
 
     def flush(self) -> None:
         """Forward what the cache held back."""
@@ -107,6 +112,20 @@ class TableWriter:
         latest = None if all(ends_open) else ends_open
         written = Batch(batch.keys, batch.values, batch.timestamps, olds, latest, batch.positions)
         return written.select([end != NOT_PUT for end in ends])
+
+    def _put_columns(self, columns: Columns, olds: Array | None, ends: npt.NDArray[np.int64]) -> Columns:
+        """``_put`` for columns."""
+        put, latest = ends != NOT_PUT, ends == VALID_TO_UNDEFINED
+        self._context.count(CounterName.DROPPED_EXPIRED, len(put) - int(np.count_nonzero(put)))
+        written = Columns(
+            columns.keys,
+            columns.values,
+            columns.timestamps,
+            columns.positions,
+            olds,
+            None if latest.all() else latest,
+        )
+        return written.select(put)
 
     def _write_each(self, batch: Batch, drop_repeated_tombstones: bool) -> Batch:
         table, send_olds = self._table, self._send_olds

@@ -61,7 +61,7 @@ class ColumnChanges(SortedChanges):
     def __init__(self, keys: Array, values: Array) -> None:
         self.keys_column = keys
         self.values_column = values
-        self._first, self._last = keys[0].as_py(), keys[-1].as_py()
+        self._bounds = keys[0].as_py(), keys[-1].as_py()
 
     @classmethod
     def of(cls, keys: Array, values: Array) -> Self:
@@ -88,8 +88,9 @@ class ColumnChanges(SortedChanges):
         longest: int = pc.max(pc.binary_length(self.keys_column)).as_py()
         return longest
 
-    def spans(self, key: bytes) -> bool:
-        return bool(self._first <= key <= self._last)
+    @property
+    def bounds(self) -> tuple[bytes, bytes]:
+        return self._bounds
 
     def overlaid(self, later: Self) -> Self | None:
         size = sum(column.nbytes for one in (self, later) for column in (one.keys_column, one.values_column))
@@ -121,6 +122,16 @@ class ColumnChanges(SortedChanges):
     @cached_property
     def _content(self) -> dict[bytes, bytes | None]:
         return dict(self.items())
+
+
+def as_columns(changes: Mapping[bytes, bytes | None]) -> Mapping[bytes, bytes | None]:
+    """Changes as columns; as they are if they are too large for that."""
+    if isinstance(changes, ColumnChanges):
+        return changes
+    size = sum(map(len, changes)) + sum(map(len, filter(None, changes.values())))
+    if size > MOST_MERGED_BYTES:
+        return changes
+    return ColumnChanges.of(pa.array(list(changes), pa.binary()), pa.array(list(changes.values()), pa.binary()))
 
 
 def get_column(transaction: Transaction, keys: Array) -> Array:

@@ -45,7 +45,7 @@ class ColumnSerde(ABC):
         return self._write(self.own(column))
 
     def own(self, column: Array) -> Array:
-        """The same values in its own type."""
+        """The same values, of a type that it takes, in its own type."""
         return column.cast(self.type)
 
     @abstractmethod

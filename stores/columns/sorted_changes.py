@@ -25,9 +25,15 @@ class SortedChanges(Mapping[bytes, bytes | None]):
     def longest_key(self) -> int:
         """Bytes of the longest key."""
 
+    @property
     @abstractmethod
+    def bounds(self) -> tuple[bytes, bytes]:
+        """The first and the last key."""
+
     def spans(self, key: bytes) -> bool:
         """Whether ``key`` lies between the first and the last key, or is one of these."""
+        first, last = self.bounds
+        return first <= key <= last
 
     @abstractmethod
     def overlaid(self, later: Self) -> Self | None:

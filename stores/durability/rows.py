@@ -16,11 +16,12 @@ from pyarrow import compute
 
 from millpond.errors import CorruptStoreError
 from millpond.stores.backend import Backend
-from millpond.stores.columns.column_changes import ColumnChanges
+from millpond.stores.columns.column_changes import ColumnChanges, as_columns
 from millpond.stores.columns.column_serdes import from_big_endian, to_big_endian
 from millpond.stores.formats import FormatVersion
 from millpond.stores.keys import BEYOND, COMMIT_ROW, DATA, TIME_SIZE
 from millpond.stores.typed.timestamped_keyvalue import UNKNOWN_TIMESTAMP
+from millpond.stores.typed.version_row_columns import plain_columns
 from millpond.stores.typed.version_rows import (
     changes_with_latest_apart,
     entries_with_latest_apart,
@@ -57,8 +58,12 @@ def sorted_changes(
 
 def tables_of_changes(store: str, version: FormatVersion, changes: Mapping[bytes, bytes | None]) -> Iterator[Table]:
     """The changes of one store as tables of bounded size, in key order."""
-    if isinstance(changes, ColumnChanges) and version is not FormatVersion.LATEST_APART:
-        yield from tables_of_columns(store, version, changes.keys_column, changes.values_column)
+    if version is FormatVersion.LATEST_APART and changes:
+        changes = as_columns(changes)
+    if isinstance(changes, ColumnChanges):
+        plain = plain_columns(changes) if version is FormatVersion.LATEST_APART else changes
+        if plain is not None:
+            yield from tables_of_columns(store, version, plain.keys_column, plain.values_column)
         return
     keys, values = sorted_changes(version, changes)
     for start in range(0, len(keys), ROWS_PER_TABLE):

@@ -185,10 +185,6 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
                 self._look_up(row, recent, timestamps, found)
         return found
 
-    def latest_rows(self, rows: Sequence[bytes]) -> list[bytes | None]:
-        """What lies at the rows of keys' latest versions, as ``millpond.stores.typed.version_rows`` draws it."""
-        return self._read_many(rows)
-
     def walk_back(self, latest: bytes) -> VersionWalk:
         """A walk back through the older versions of the key whose latest lies at that row; ends with the next put."""
         return VersionWalk(self._last_row, self._scan_rows, latest, self._recent)

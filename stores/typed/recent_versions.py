@@ -5,6 +5,7 @@ rows. Rule of this module: of a key that is known here, it knows every older ver
 """
 
 from bisect import bisect_left
+from collections.abc import Callable
 from typing import Final
 
 from millpond.stores.keys import pack_time
@@ -19,9 +20,17 @@ class RecentVersions:
 
     def __init__(self) -> None:
         self._by_row: dict[bytes, list[Entry]] = {}
+        self._later: list[Callable[[RecentVersions], None]] = []
+
+    def later(self, note: Callable[["RecentVersions"], None]) -> None:
+        """Call ``note``, which notes many versions, if somebody looks for one: before, no object is made of them."""
+        self._later.append(note)
 
     def replaced(self, row: bytes, start: bytes, version: bytes, *, alone: bool) -> None:
         """Note that the latest version at ``row`` became an older one; ``alone`` if there was none before it."""
+        if self._later:
+            self._later.append(lambda recent: recent.replaced(row, start, version, alone=alone))
+            return
         entries = self._by_row.get(row)
         if entries is not None:
             entries.append((start, version))
@@ -32,6 +41,9 @@ class RecentVersions:
 
     def put(self, row: bytes, start: bytes, version: bytes) -> None:
         """Note that an older version was put, or replaced."""
+        if self._later:
+            self._later.append(lambda recent: recent.put(row, start, version))
+            return
         entries = self._by_row.get(row)
         if entries is None or start < entries[0][0]:
             return
@@ -41,11 +53,15 @@ class RecentVersions:
 
     def forget(self, row: bytes) -> None:
         """Know nothing of a key any more."""
-        self._by_row.pop(row, None)
+        if self._later:
+            self._later.append(lambda recent: recent.forget(row))
+        else:
+            self._by_row.pop(row, None)
 
     def clear(self) -> None:
         """Know nothing any more."""
         self._by_row.clear()
+        self._later.clear()
 
     def at(self, row: bytes, time: int) -> Entry | None:
         """The version that was valid at ``time``, which is before the latest; None if it is not known here.
@@ -55,6 +71,9 @@ class RecentVersions:
         >>> recent.at(b"row", 4), recent.at(b"row", 7)[1]
         (None, b'five')
         """
+        waiting, self._later = self._later, []
+        for note in waiting:
+            note(self)
         entries = self._by_row.get(row)
         place = 0 if entries is None else bisect_left(entries, (pack_time(time) + JUST_ABOVE,))
         return entries[place - 1] if entries is not None and place else None

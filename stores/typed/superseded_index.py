@@ -25,21 +25,23 @@ class SupersededIndex:
     Args:
         transaction: the store's.
         bucket: the width of the buckets in milliseconds; it may differ from that of the rows that are there.
+
+    Attributes:
+        bucket: the width of the buckets.
+        first: the end of the first bucket that has a row; whoever writes rows by other means moves it.
     """
 
     def __init__(self, transaction: Transaction, bucket: int) -> None:
         self._transaction = transaction
         self._write = transaction.put
-        self._bucket = bucket
+        self.bucket = bucket
         self.first = self._find_first()
-        """The end of the first bucket that has a row."""
 
     def add(self, encoded_key: bytes, time: int) -> None:
         """Note that a version of the key can be removed once the history begins at ``time``."""
-        bucket_end = min(time - time % self._bucket + self._bucket, MAX_TIME)
+        bucket_end = min(time - time % self.bucket + self.bucket, MAX_TIME)
         self._write(INDEX + pack_time(bucket_end) + encoded_key, b"")
-        if bucket_end < self.first:
-            self.first = bucket_end
+        self.first = min(self.first, bucket_end)
 
     def expire(self, horizon: int, remove: Callable[[bytes, int], None]) -> None:
         """Call ``remove(encoded_key, horizon)`` for the keys of all buckets that lie wholly up to ``horizon``.
@@ -54,7 +56,7 @@ class SupersededIndex:
 
     def set_back(self, limit: int) -> None:
         """Note that no version is superseded after ``limit`` any more."""
-        later = min(limit - limit % self._bucket + self._bucket, MAX_TIME)
+        later = min(limit - limit % self.bucket + self.bucket, MAX_TIME)
         rows = [row for row, _ in self._transaction.scan(INDEX + pack_time(later), BEYOND)]
         self._transaction.put_many(dict.fromkeys(rows))
         for row in rows:

@@ -39,13 +39,14 @@ class VersionHistory:
         bucket: the width of the buckets of the index.
 
     Attributes:
+        index: leads to the versions that can be removed one day.
         recent: what has become an older version.
     """
 
     def __init__(self, transaction: Transaction, bucket: int) -> None:
         self._transaction = transaction
         self._write = transaction.put
-        self._index = SupersededIndex(transaction, bucket)
+        self.index = SupersededIndex(transaction, bucket)
         self.recent = RecentVersions()
 
     def latest(self, rows: Iterable[bytes]) -> dict[bytes, bytes | None]:
@@ -84,7 +85,7 @@ class VersionHistory:
             return self._put_older(row, latest, start, version)
         self._write(row, following)
         if not indexed:
-            self._index.add(row[1:-2] + TERMINATOR, unpack_time(start))
+            self.index.add(row[1:-2] + TERMINATOR, unpack_time(start))
         return following, None
 
     def _put_older(self, row: bytes, latest: bytes, start: bytes, version: bytes) -> tuple[bytes, int]:
@@ -92,7 +93,7 @@ class VersionHistory:
         later = next(self._transaction.scan(plain + JUST_ABOVE, row), None)
         self._write(plain, version)
         self.recent.put(row, start, version)
-        self._index.add(row[1:-2] + TERMINATOR, unpack_time(start))
+        self.index.add(row[1:-2] + TERMINATOR, unpack_time(start))
         if latest[TIME_SIZE:HEAD_SIZE] == ALONE:
             latest = latest[:TIME_SIZE] + OLDER + latest[HEAD_SIZE:]
             self._write(row, latest)
@@ -100,9 +101,9 @@ class VersionHistory:
 
     def expire(self, horizon: int) -> bool:
         """Remove what ended by ``horizon``, if its time has come; whether rows of latest versions may have changed."""
-        due = self._index.first <= horizon + 1
+        due = self.index.first <= horizon + 1
         if due:
-            self._index.expire(horizon, self._remove_invisible)
+            self.index.expire(horizon, self._remove_invisible)
         return due
 
     def _remove_invisible(self, encoded_key: bytes, horizon: int) -> None:
@@ -128,7 +129,7 @@ class VersionHistory:
             changes[row] = latest = latest[:TIME_SIZE] + ALONE + latest[HEAD_SIZE:]
         self._transaction.put_many(changes)
         if later is not None and latest[TIME_SIZE:VALUE_START] != _NOT_INDEXED:
-            self._index.add(encoded_key, last_time(later[0]))
+            self.index.add(encoded_key, last_time(later[0]))
 
     def set_back(self, limit: int) -> int:
         """Remove all versions of a time after ``limit``; how many there were."""
@@ -137,5 +138,5 @@ class VersionHistory:
         rows = plain_entries(self._transaction.scan(DATA, INDEX))
         later = [row for row, _ in rows if last_time(row) > limit]
         self._transaction.put_many(changes_with_latest_apart(self._transaction, dict.fromkeys(later)))
-        self._index.set_back(limit)
+        self.index.set_back(limit)
         return len(later)

@@ -9,6 +9,7 @@ from typing import Final
 
 from millpond.stores.keys import latest_row, pack_time
 from millpond.stores.times import Instant, to_instant
+from millpond.stores.transaction import Transaction
 from millpond.stores.typed.read_only_versioned import ReadOnlyVersionedKeyValueStore, VersionedRecord
 from millpond.stores.typed.set_back import SetBack
 from millpond.stores.typed.store import K, V, WritableStore, column_of
@@ -39,6 +40,20 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V], WritableStore
     >>> store.get("tea", as_of=30)
     VersionedRecord(value='2.90', timestamp=20, valid_to=50)
     """
+
+    @property
+    def transaction(self) -> Transaction:
+        """Where the store reads and writes."""
+        return self._transaction
+
+    @property
+    def rows(self) -> VersionHistory:
+        """Its rows, for those who put many versions at once; they move the observed stream time, too."""
+        return self._history
+
+    def observe(self, time: int) -> None:
+        """Move the observed stream time to ``time``, if that is later."""
+        self._admits(time)
 
     def put(self, key: K, value: V | None, timestamp: Instant) -> int:
         """Put a version that is valid from ``timestamp`` on; the value None is a tombstone.

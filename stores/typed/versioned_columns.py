@@ -5,16 +5,18 @@ is looked up is read once for each distinct key, and once more for each version 
 """
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as _compute
 
-from millpond.stores.columns.column_serdes import ColumnSerde, from_big_endian, to_big_endian
-from millpond.stores.keys import DATA, LATEST_END, TIME_SIZE
-from millpond.stores.times import MIN_TIME
+from millpond.stores.columns.column_changes import get_column
+from millpond.stores.columns.column_serdes import ColumnSerde
+from millpond.stores.keys import TIME_SIZE
+from millpond.stores.typed.version_puts import VersionPuts
+from millpond.stores.typed.version_row_columns import TO_THE_END, latest_rows, since_of, stems_of
 from millpond.stores.typed.version_rows import ALONE, HEAD_SIZE, LIVE, TOMBSTONE, Entry
 from millpond.stores.typed.versioned import VersionedKeyValueStore
 
@@ -22,8 +24,6 @@ pc: Any = _compute
 Array = Any
 """An Arrow array."""
 Integers = npt.NDArray[np.int64]
-
-_TO_THE_END: Final = 2**31 - 1
 
 
 class VersionedColumns:
@@ -60,7 +60,31 @@ class VersionedColumns:
             found = self._store.get_many_as_of(keys.to_pylist(), timestamps.tolist())
             return pa.array([None if one is None else one.value for one in found], self._values.type)
 
-    def put(self, keys: Array, values: Array, timestamps: Integers) -> list[int]:
+    def get_latest(self, keys: Array) -> tuple[Array, Array]:
+        """The latest value of each key and its timestamp, null where there is none, as Arrow arrays.
+
+        Args:
+            keys: an Arrow array without nulls, of a type that ``takes`` knows.
+
+        Raises:
+            CorruptStoreError: a row is damaged.
+        """
+        encoded = keys.dictionary_encode()
+        latest = self._latest(latest_rows(self._stems(encoded.dictionary)))
+        try:
+            values = self._read(pc.binary_slice(latest, HEAD_SIZE, TO_THE_END))
+            times = pa.array(since_of(latest), mask=~values.is_valid().to_numpy(zero_copy_only=False))
+        except pa.ArrowInvalid:
+            # If one of the rows is damaged, reading them one by one says which and why.
+            self._store.get_many(keys.to_pylist())
+            raise
+        return values.take(encoded.indices), times.take(encoded.indices)
+
+    def own(self, values: Array) -> Array:
+        """Values, of a type that ``takes`` knows, as the type that ``get_latest`` gives."""
+        return self._values.own(values)
+
+    def put(self, keys: Array, values: Array, timestamps: Integers) -> Integers:
         """Put a version for each of ``keys``, in this order; a null value is a tombstone.
 
         Args:
@@ -72,23 +96,21 @@ class VersionedColumns:
             What ``VersionedKeyValueStore.put`` returns for each.
         """
         versions = pc.binary_join_element_wise(LIVE, self._values.write(values), b"").fill_null(TOMBSTONE)
-        starts = to_big_endian(pa.array(timestamps ^ MIN_TIME))
-        return self._store.put_rows(self._rows(keys), versions.to_pylist(), starts.to_pylist(), timestamps.tolist())
+        return VersionPuts(self._store, self._stems(keys), versions, timestamps).put()
 
     def _as_of(self, keys: Array, timestamps: Integers) -> Array:
         encoded = keys.dictionary_encode()
         numbers = encoded.indices.to_numpy().astype(np.int64)
-        rows = self._rows(encoded.dictionary)
-        latest = pa.array(self._store.latest_rows(rows), pa.binary())
-        since = from_big_endian(pc.binary_slice(latest, 0, TIME_SIZE), pa.int64()).fill_null(0).to_numpy() ^ MIN_TIME
-        places, hidden = numbers, timestamps < since[numbers]
-        versions = pc.binary_slice(latest, HEAD_SIZE, _TO_THE_END)
+        rows = latest_rows(self._stems(encoded.dictionary))
+        latest = self._latest(rows)
+        places, hidden = numbers, timestamps < since_of(latest)[numbers]
+        versions = pc.binary_slice(latest, HEAD_SIZE, TO_THE_END)
         if hidden.any():
             # What is before its key's latest finds an older version, if there is one within the history.
             alone = pc.equal(pc.binary_slice(latest, TIME_SIZE, HEAD_SIZE), ALONE).fill_null(True)
             seen = hidden & ~alone.to_numpy(zero_copy_only=False)[numbers] & ~self._forgotten(timestamps)
-            older, found = self._older(rows, numbers[seen], timestamps[seen])
-            places[seen] = found + len(rows)
+            older, found = self._older(rows.to_pylist(), numbers[seen], timestamps[seen])
+            places[seen] = found + len(latest)
             hidden[seen] = found < 0
             versions = pa.concat_arrays([versions, pa.array(older, pa.binary())])
         return self._read(versions).take(pa.array(places, mask=hidden))
@@ -118,12 +140,14 @@ class VersionedColumns:
     def _read(self, versions: Array) -> Array:
         """The values of versions; null for tombstones, and where there is no version."""
         live = pc.equal(pc.binary_slice(versions, 0, 1), LIVE)
-        if not pc.all(pc.or_(live, pc.equal(versions, TOMBSTONE))).as_py():
+        if pc.all(pc.or_(live, pc.equal(versions, TOMBSTONE))).as_py() is False:
             raise pa.ArrowInvalid("neither a version nor a tombstone")
-        return self._values.read(pc.if_else(live, pc.binary_slice(versions, 1, _TO_THE_END), None))
+        return self._values.read(pc.if_else(live, pc.binary_slice(versions, 1, TO_THE_END), None))
 
-    def _rows(self, keys: Array) -> list[bytes]:
-        """Where the latest versions of the keys lie."""
-        escaped = pc.replace_substring(self._keys.write(keys), b"\x00", b"\x00\xff")
-        rows: list[bytes] = pc.binary_join_element_wise(DATA, escaped, LATEST_END, b"").to_pylist()
-        return rows
+    def _latest(self, rows: Array) -> Array:
+        """What lies at the rows of latest versions."""
+        return get_column(self._store.transaction, rows)
+
+    def _stems(self, keys: Array) -> Array:
+        """What the rows of keys begin with."""
+        return stems_of(self._keys.write(keys))

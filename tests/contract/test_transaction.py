@@ -3,6 +3,7 @@
 import gc
 import warnings
 from collections.abc import Callable
+from unittest import mock
 
 import pyarrow as pa
 import pytest
@@ -57,6 +58,23 @@ def test_columns_stay_columns_until_a_single_key_of_theirs_is_used(
     assert {b"a": None, b"b": b"4", b"c": b"1"}.items() <= dict(transaction.changes).items()
     transaction.commit()
     assert transaction.get_many([b"a", b"b", b"c"]) == [None, b"4", b"1"]
+
+
+def test_reads_of_columns_look_at_no_single_changes_that_lie_apart_from_them() -> None:
+    transaction = Transaction(MemoryBackend())
+    keys = pa.array([b"k%d" % number for number in range(10)], pa.binary())
+    put_column(transaction, keys, keys)
+    with mock.patch.object(ColumnChanges, "spans", side_effect=AssertionError("a single change was looked at")):
+        for number in range(3):
+            transaction.put(b"a%d" % number, b"1")
+            assert get_column(transaction, keys) == keys
+    transaction.put(b"k5", b"2")
+    assert get_column(transaction, keys).to_pylist()[4:7] == [b"k4", b"2", b"k6"]
+    transaction.rollback()
+    put_column(transaction, keys[2:], keys[2:])
+    transaction.put(b"k0", b"3")
+    assert isinstance(transaction.sorted_changes, ColumnChanges)
+    transaction.rollback()
 
 
 @pytest.mark.parametrize("applied", [False, True])

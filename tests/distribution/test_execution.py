@@ -271,7 +271,7 @@ def test_inputs_in_longer_runs_give_the_same_in_windows_and_sections_of_any_size
     }
     with TopologyDriver(made) as driver:
         for topic, run in merge({topic: Batch(*map(list, zip(*some, strict=True))) for topic, some in inputs.items()}):
-            for row in run.rows():
+            for row in run.to_batch().rows():
                 driver.pipe_batch(topic, row)
         expected = [tuple(record) for record in driver.read("out")]
     for window, section in ((1 << 18, 1 << 16), (50, 1 << 16), (7, 32), (1 << 18, 1)):

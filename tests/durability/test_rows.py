@@ -50,6 +50,30 @@ def test_plain_rows_come_back_in_key_order(changes: dict[bytes, bytes | None]) -
     assert list(found) == sorted(changes)
 
 
+versioned_keys = st.builds(
+    bytes.__add__,
+    st.sampled_from([b"\x01", b"\x01a", b"\x01\x00\xff", b"\x00b", b"\x02"]),
+    st.sampled_from(
+        [b"", b"\x00\x01", b"\x00\x00" + bytes(8), b"\x00\x00" + bytes(6) + b"\x00\x01", b"\x00\x00\x00\x01"]
+    ),
+)
+versions = st.none() | st.builds(
+    bytes.__add__, st.sampled_from([bytes(8), bytes(7) + b"\x05"]), st.sampled_from([b"\x00\x00", b"\x01\x01v"])
+)
+
+
+@given(st.dictionaries(versioned_keys, versions, min_size=1))
+def test_columns_of_versions_become_the_same_plain_rows(changes: dict[bytes, bytes | None]) -> None:
+    version = FormatVersion.LATEST_APART
+    tables = list(tables_of_changes("s", version, changes))
+    assert list(tables_of_changes("s", version, columns(changes))) == tables
+
+
+def test_a_latest_version_without_its_time_is_damaged_in_columns_too() -> None:
+    with pytest.raises(CorruptStoreError, match="'short' is no latest version with its time"):
+        list(tables_of_changes("s", FormatVersion.LATEST_APART, columns({b"\x01a\x00\x01": b"short"})))
+
+
 @given(st.dictionaries(st.binary(max_size=4), st.none() | st.tuples(st.integers(-(2**63), 2**63 - 1), st.binary())))
 def test_timestamped_rows_come_back(entries: dict[bytes, tuple[int, bytes] | None]) -> None:
     changes = {

@@ -6,6 +6,7 @@ Keys are letters, values are short strings, so that every stream can be joined, 
 from collections.abc import Callable
 from typing import Any
 
+import pyarrow as pa
 from hypothesis import strategies as st
 
 from millpond.processors import (
@@ -38,6 +39,10 @@ TEXT = Materialized.with_serdes(None, "string")
 
 def short(*parts: Any) -> str:
     return "".join(map(str, parts))[-6:]
+
+
+def short_columns(*parts: Any) -> Any:
+    return pa.array(list(map(short, *(part.to_pylist() for part in parts))), pa.string())
 
 
 class LastSeen(RecordProcessor):
@@ -188,6 +193,11 @@ def _join_tables(made: RandomTopology, first: int, second: int, variant: int, nu
     made.tables.append(join(made.table(first), made.table(second), short, TEXT))
 
 
+def _join_tables_by_columns(made: RandomTopology, first: int, second: int, variant: int, number: int) -> None:
+    join = (KTable.join, KTable.left_join, KTable.outer_join)[variant % 3]
+    made.tables.append(join(made.table(first), made.table(second), short_columns, TEXT, vectorized=True))
+
+
 def _join_histories(made: RandomTopology, first: int, second: int, variant: int, number: int) -> None:
     left, right = made.table(first), made.table(second)
     if left.versioned and right.versioned:
@@ -238,6 +248,7 @@ OPERATORS: dict[str, Callable[[RandomTopology, int, int, int, int], None]] = {
     "table_filter": _table_filter,
     "table_map_values": _table_map_values,
     "join_tables": _join_tables,
+    "join_tables_by_columns": _join_tables_by_columns,
     "suppress": _suppress,
     "join_histories": _join_histories,
     "table_to_stream": _table_to_stream,

@@ -88,7 +88,7 @@ def _one_by_one(topology: Topology, micro_batches: list[History]) -> Any:
     with TopologyDriver(topology) as driver:
         for history in micro_batches:
             for topic, run in merge(_inputs(topology, history)):
-                for row in run.rows():
+                for row in run.to_batch().rows():
                     driver.pipe_batch(topic, row)
         return {topic: driver.read(topic) for topic in topology.sinks}, driver.counters
 

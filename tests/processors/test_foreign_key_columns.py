@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millpond.errors import TopologyError
 from millpond.processors import Batch, Columns, Consumed, Materialized, Produced, StreamsBuilder, Topology
 from millpond.processors.runtime.driver import TopologyDriver
 from millpond.processors.runtime.repartition_topic import Repartition
@@ -70,11 +69,14 @@ def descriptions(keys: Any, orders: Any, customers: Any) -> Any:
 
 def topology(how: str, serde_of_orders: str, *, vectorized: bool, versioned: bool = False) -> Topology:
     builder = StreamsBuilder(key_serde="string", value_serde="string")
-    stored = Materialized.versioned("orders", history_retention=50) if versioned else Materialized("orders")
+    stored, named = (
+        Materialized.versioned(name, history_retention=50) if versioned else Materialized(name)
+        for name in ("orders", "customers")
+    )
     orders = builder.table("orders", Consumed("string", serde_of_orders), stored)
     join = orders.left_join if how == "left" else orders.join
     joined = join(
-        builder.table("customers"),
+        builder.table("customers", materialized=named),
         descriptions if vectorized else described,
         Materialized("joined", value_serde="string"),
         foreign_key=customers_of if vectorized else customer_of,
@@ -217,12 +219,6 @@ def test_a_row_for_which_a_function_of_columns_fails_is_left_out_alone(how: str,
             ("u", "u 0 Ann"),
         ]
         assert sum(n for name, n in driver.counters.items() if name.endswith("dropped-user-error")) == 1
-
-
-def test_a_join_by_key_cannot_be_vectorized() -> None:
-    builder = StreamsBuilder(key_serde="string", value_serde="string")
-    with pytest.raises(TopologyError, match="only a join by foreign key can be vectorized"):
-        builder.table("a").join(builder.table("b"), descriptions, vectorized=True)
 
 
 @settings(deadline=None)

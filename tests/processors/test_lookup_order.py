@@ -242,7 +242,7 @@ def one_by_one(made: Topology, inputs: Iterable[dict[str, Batch]], **options: An
         for micro_batch in inputs:
             in_order = {topic: micro_batch[topic] for topic in made.sources if topic in micro_batch}
             for topic, run in merge(in_order):
-                for row in run.rows():
+                for row in run.to_batch().rows():
                     driver.pipe_batch(topic, row)
         return results(made, driver)
 

@@ -16,7 +16,8 @@ def _batch(timestamps: list[int]) -> Batch:
 
 
 def _merged(inputs: dict[str, list[int]]) -> list[tuple[str, Batch]]:
-    return list(merge({topic: _batch(times) for topic, times in inputs.items()}))
+    merged = merge({topic: _batch(times) for topic, times in inputs.items()})
+    return [(topic, run.to_batch()) for topic, run in merged]
 
 
 def _records(runs: list[tuple[str, Batch]]) -> Taken:

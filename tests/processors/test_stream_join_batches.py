@@ -129,7 +129,7 @@ def micro_batches() -> st.SearchStrategy[list[MicroBatch]]:
 def one_by_one(inputs: MicroBatch) -> Iterator[MicroBatch]:
     in_order: MicroBatch = {topic: inputs[topic] for topic in ("left", "right") if topic in inputs}
     for topic, run in merge(in_order):
-        for row in run.rows():
+        for row in run.to_batch().rows():
             yield {topic: row}
 
 

@@ -14,6 +14,14 @@ from millpond.processors.tables.config import TableConfig
 from millpond.processors.tables.join import JoinedTable, Joiner, JoinGetter, TableTableJoin
 from millpond.processors.tables.join_history import JoinHistoryGetter, TableHistoryJoin
 from millpond.processors.tables.value_getters import ValueGetter, ValueGetterFactory
+from millpond.processors.tables.vectorized_join import (
+    JoinedColumns,
+    ValueType,
+    VectorizedJoinGetter,
+    VectorizedTableTableJoin,
+)
+from millpond.stores.columns.column_serdes import column_serde
+from millpond.stores.serdes import serde
 
 History = Literal["latest", "complete"]
 """Which results an update makes: the key's latest, or all whose time it covers."""
@@ -28,6 +36,7 @@ class TableTableResult(StoredTable):
         joiner: called with the key, the left and the right value.
         join_type: which side may be missing.
         complete: whether it has a complete history.
+        vectorized: whether the joiner takes columns.
     """
 
     left: TableHandle
@@ -35,6 +44,11 @@ class TableTableResult(StoredTable):
     joiner: Joiner
     join_type: JoinType
     complete: bool
+    vectorized: bool
+
+    def joined_columns(self) -> JoinedColumns:
+        """What calls a joiner of columns."""
+        return JoinedColumns(self.joiner, self.join_type, _value_type(self.left), _value_type(self.right))
 
     def value_getter(self) -> ValueGetterFactory:
         if self.config.store is not None:
@@ -44,7 +58,10 @@ class TableTableResult(StoredTable):
         getter = JoinHistoryGetter if self.complete else JoinGetter
 
         def make(context: ProcessorContext) -> ValueGetter:
-            return getter(left.make(context), right.make(context), joiner, join_type, context)
+            sides = left.make(context), right.make(context)
+            if self.vectorized:
+                return VectorizedJoinGetter(*sides, self.joined_columns(), join_type, context)
+            return getter(*sides, joiner, join_type, context)
 
         return ValueGetterFactory((*left.stores, *right.stores), make)
 
@@ -71,11 +88,13 @@ def join_tables(
     join_type: JoinType,
     history: History,
     name: str | None,
+    *,
+    vectorized: bool = False,
 ) -> TableHandle:
     """Add both sides of the join and the node where their results come together.
 
     Raises:
-        TopologyError: the tables are not co-partitioned, or cannot have a complete history.
+        TopologyError: the tables are not co-partitioned, or cannot have a complete history, or that is vectorized.
     """
     check_copartitioned(left, right)
     graph = left.graph
@@ -83,7 +102,7 @@ def join_tables(
     complete = history == "complete"
     key_serde = materialized.key_serde or left.key_serde
     value_serde = materialized.value_serde or graph.value_serde
-    result = TableTableResult(graph, node, key_serde, value_serde, left, right, joiner, join_type, complete)
+    result = TableTableResult(graph, node, key_serde, value_serde, left, right, joiner, join_type, complete, vectorized)
     if complete:
         _check_history(result, materialized)
     else:
@@ -119,6 +138,10 @@ def _side_maker(
     joiner, join_type = result.joiner, result.join_type
 
     def make(config: TableConfig) -> Processor:
+        if result.vectorized:
+            return VectorizedTableTableJoin(
+                result.joined_columns(), other=other, join_type=join_type, side=side, versioned=versioned, result=config
+            )
         if own is not None:
             return TableHistoryJoin(own, other, joiner, join_type, side=side)
         return TableTableJoin(other, joiner, join_type, side=side, versioned=versioned, result=config)
@@ -126,7 +149,18 @@ def _side_maker(
     return make
 
 
+def _value_type(table: TableHandle) -> ValueType:
+    store = table.config.store
+    named = table.value_serde if store is None else table.graph.stores[store].value_serde
+    columns = None if named is None else column_serde(serde(named))
+    return ValueType(None if columns is None else columns.type, kept=store is not None)
+
+
 def _check_history(result: TableTableResult, materialized: Materialized) -> None:
+    if result.vectorized:
+        raise TopologyError(
+            f"the join {result.node!r} has a complete history, which is made result by result; leave vectorized out"
+        )
     for side in (result.left, result.right):
         if not side.versioned:
             raise TopologyError(

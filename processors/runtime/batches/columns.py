@@ -6,7 +6,7 @@ out.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -19,17 +19,18 @@ Array: TypeAlias = Any
 
 
 class Columns:
-    """Records of one stream, or updates of one table that are their keys' newest by timestamp, in arrival order.
+    """Records of one stream, or updates of one table, in arrival order.
 
     Attributes:
         keys: the keys, an Arrow array.
-        values: the values, an Arrow array.
+        values: the values, an Arrow array; for a table, the new value of each update, null where the row was deleted.
         timestamps: int milliseconds since the epoch.
         positions: those of ``Batch.positions``; None where the columns come in order.
-        olds: for a table, the values before updates, an Arrow array; None if no operator needs them, or for a stream.
+        olds: for a table, the value before each update, an Arrow array; None if no operator needs them.
+        latest: for a table, whether each update is its key's newest by timestamp (KIP-914); None means all are.
     """
 
-    __slots__ = ("_batch", "keys", "olds", "positions", "timestamps", "values")
+    __slots__ = ("_batch", "keys", "latest", "olds", "positions", "timestamps", "values")
 
     def __init__(
         self,
@@ -38,12 +39,14 @@ class Columns:
         timestamps: npt.NDArray[np.int64],
         positions: npt.NDArray[np.int64] | None = None,
         olds: Array | None = None,
+        latest: npt.NDArray[np.bool_] | None = None,
     ) -> None:
         self.keys = keys
         self.values = values
         self.timestamps = timestamps
         self.positions = positions
         self.olds = olds
+        self.latest = latest
         self._batch: Batch | None = None
 
     def __len__(self) -> int:
@@ -55,10 +58,14 @@ class Columns:
     def to_batch(self) -> Batch:
         """The same records as Python objects, which are made once."""
         if self._batch is None:
-            positions = None if self.positions is None else self.positions.tolist()
-            keys, values = self.keys.to_pylist(), self.values.to_pylist()
-            olds = None if self.olds is None else self.olds.to_pylist()
-            self._batch = Batch(keys, values, self.timestamps.tolist(), olds, positions=positions)
+            self._batch = Batch(
+                self.keys.to_pylist(),
+                self.values.to_pylist(),
+                self.timestamps.tolist(),
+                None if self.olds is None else self.olds.to_pylist(),
+                None if self.latest is None else self.latest.tolist(),
+                None if self.positions is None else self.positions.tolist(),
+            )
         return self._batch
 
     def slice(self, start: int, stop: int) -> "Columns":
@@ -70,10 +77,13 @@ class Columns:
             self.timestamps[start:stop],
             None if self.positions is None else self.positions[start:stop],
             None if self.olds is None else self.olds.slice(start, size),
+            None if self.latest is None else self.latest[start:stop],
         )
 
     def select(self, keep: npt.NDArray[np.bool_]) -> "Columns":
-        """The records whose entry in ``keep`` is true."""
+        """The records whose entry in ``keep`` is true; these columns themselves if all are."""
+        if keep.all():
+            return self
         mask: Any = pa.array(keep)
         return Columns(
             self.keys.filter(mask),
@@ -81,6 +91,7 @@ class Columns:
             self.timestamps[keep],
             None if self.positions is None else self.positions[keep],
             None if self.olds is None else self.olds.filter(mask),
+            None if self.latest is None else self.latest[keep],
         )
 
     def taken(self, places: npt.NDArray[np.int64]) -> "Columns":
@@ -92,32 +103,30 @@ class Columns:
             self.timestamps[places],
             None if self.positions is None else self.positions[places],
             None if self.olds is None else self.olds.take(rows),
+            None if self.latest is None else self.latest[places],
         )
 
-    def present(self, *, values: bool = False) -> "Columns":
-        """The records that have a key, and with ``values`` a value, too; these columns themselves if all have."""
-        columns = (self.keys, self.values) if values else (self.keys,)
-        if not any(column.null_count for column in columns):
-            return self
-        valid = [column.is_valid().to_numpy(zero_copy_only=False) for column in columns]
-        return self.select(np.logical_and.reduce(valid))
+    def present(self, *, keys: bool = True, values: bool = False) -> "Columns":
+        """The records that have what is asked for, a key or a value; these columns themselves if all have."""
+        wanted = [column for column, asked in ((self.keys, keys), (self.values, values)) if asked and column.null_count]
+        return self.select(valid(*wanted)) if wanted else self
 
     def parts(self, most: int) -> Iterator["Columns"]:
         """The same records, at most so many at a time."""
         for start in range(0, len(self), most):
             yield self.slice(start, min(start + most, len(self)))
 
-    def with_values(self, values: Array) -> "Columns":
-        """The same keys and times with other values; of a plain stream."""
-        return Columns(self.keys, values, self.timestamps, self.positions)
+    def as_stream(self) -> "Columns":
+        """The same records without what only updates of a table have; these columns themselves if they have none."""
+        return self if self.olds is None and self.latest is None else self.with_values(self.values)
 
-    def with_olds(self, olds: Array) -> "Columns":
-        """The same updates with the values before them."""
-        return Columns(self.keys, self.values, self.timestamps, self.positions, olds)
+    def with_values(self, values: Array) -> "Columns":
+        """The same keys and times with other values; plain columns of a stream."""
+        return Columns(self.keys, values, self.timestamps, self.positions)
 
     def at(self, positions: npt.NDArray[np.int64]) -> "Columns":
         """The same records at these positions."""
-        return Columns(self.keys, self.values, self.timestamps, positions, self.olds)
+        return Columns(self.keys, self.values, self.timestamps, positions, self.olds, self.latest)
 
 
 Records: TypeAlias = Batch | Columns
@@ -145,17 +154,30 @@ def put_in_order(runs: Sequence[Records]) -> Records:
 def _laid_end_to_end(runs: Sequence[Records]) -> Columns | None:
     """All runs as columns without positions; None if one is objects, their types differ, or they are too large."""
     columns = [run for run in runs if isinstance(run, Columns)]
-    olds = [run.olds for run in columns if run.olds is not None]
     types = {(run.keys.type, run.values.type, None if run.olds is None else run.olds.type) for run in columns}
     if len(columns) < len(runs) or len(types) > 1:
         return None
+    latest = [np.ones(len(run), np.bool_) if run.latest is None else run.latest for run in columns]
     try:
         keys = pa.concat_arrays([run.keys for run in columns])
         values = pa.concat_arrays([run.values for run in columns])
-        before = pa.concat_arrays(olds) if olds else None
+        olds = None if columns[0].olds is None else pa.concat_arrays([cast(Array, run.olds) for run in columns])
     except pa.ArrowInvalid:  # a column of bytes holds 2 GiB
         return None
-    return Columns(keys, values, np.concatenate([run.timestamps for run in columns]), olds=before)
+    return Columns(
+        keys,
+        values,
+        np.concatenate([run.timestamps for run in columns]),
+        None,
+        olds,
+        np.concatenate(latest) if any(run.latest is not None for run in columns) else None,
+    )
+
+
+def valid(*columns: Array) -> npt.NDArray[np.bool_]:
+    """Where all of these columns, Arrow arrays or chunked ones, have a value."""
+    present: npt.NDArray[np.bool_] = np.logical_and.reduce([np.asarray(column.is_valid()) for column in columns])
+    return present
 
 
 def as_column(result: Any, size: int) -> Array:

@@ -216,6 +216,9 @@ class ForeignTableJoin(Processor):
         self.context.forward(out.build())
 
     def process_columns(self, columns: Columns) -> None:
+        columns = latest_only(self.context, columns, self._versioned)
+        if not len(columns):
+            return
         try:
             answers = self._answers(columns)
         except pa.ArrowInvalid:  # a key is no column's, or the answers are more than a column holds

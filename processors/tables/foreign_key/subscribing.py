@@ -6,7 +6,7 @@ foreign task.
 
 from collections.abc import Sequence
 from itertools import compress
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -33,16 +33,18 @@ from millpond.stores.typed.store import column_of
 
 pc: Any = _compute
 
+Updates = TypeVar("Updates", Batch, Columns)
+
 COLUMNS_FROM: Final = 100
 """The messages of fewer rows are made one by one: what the calls for columns cost is then more than what they save."""
 
 
-def latest_only(context: ProcessorContext, batch: Batch, versioned: bool) -> Batch:
-    """The updates of ``batch`` without those that a versioned table ignores, which are counted."""
-    if not versioned or batch.latest is None:
-        return batch
-    kept = batch.select(batch.latest)
-    context.count(CounterName.DROPPED_OUT_OF_ORDER, len(batch) - len(kept))
+def latest_only(context: ProcessorContext, updates: Updates, versioned: bool) -> Updates:
+    """The updates without those that a versioned table ignores, which are counted."""
+    if not versioned or updates.latest is None:
+        return updates
+    kept = updates.select(updates.latest)
+    context.count(CounterName.DROPPED_OUT_OF_ORDER, len(updates) - len(kept))
     return kept
 
 
@@ -59,7 +61,7 @@ class LatestOnly(Processor):
         self.context.forward(latest_only(self.context, batch, self._versioned))
 
     def process_columns(self, columns: Columns) -> None:
-        self.context.forward_columns(columns)
+        self.context.forward_columns(latest_only(self.context, columns, self._versioned))
 
 
 class _Columns(NamedTuple):

@@ -11,7 +11,7 @@ import pyarrow as pa
 from millpond.processors.options.joins import JoinType
 from millpond.processors.runtime.batches.columns import Array, Columns, nulls, spread
 from millpond.processors.tables.foreign_key.message_columns import present
-from millpond.processors.tables.foreign_key.subscribing import SubscriptionSend
+from millpond.processors.tables.foreign_key.subscribing import SubscriptionSend, latest_only
 from millpond.processors.tables.foreign_key.user_functions import ColumnFunction
 from millpond.stores.columns.column_serdes import ColumnSerde, column_serde
 from millpond.stores.serdes import Serde
@@ -37,6 +37,9 @@ class VectorizedSubscriptionSend(SubscriptionSend):
         self._value_columns = column_serde(serdes[1])
 
     def process_columns(self, columns: Columns) -> None:
+        columns = latest_only(self.context, columns, self._versioned)
+        if not len(columns):
+            return
         raw = self._raw(columns)
         if self._columns is None or raw is None:
             self.process(columns.to_batch())

@@ -1,0 +1,119 @@
+"""``VersionedColumns``: versions that are put as columns leave the rows that they leave one by one."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from millpond.errors import CorruptStoreError
+from millpond.stores.columns.column_changes import ColumnChanges
+from millpond.stores.columns.column_serdes import column_serde
+from millpond.stores.registry import supplier
+from millpond.stores.serdes import INT64, STRING
+from millpond.stores.transaction import Transaction
+from millpond.stores.typed import version_puts
+from millpond.stores.typed.versioned import NOT_PUT, VALID_TO_UNDEFINED, VersionedKeyValueStore
+from millpond.stores.typed.versioned_columns import VersionedColumns
+
+Put = tuple[str, int | None, int]
+KEYS = ["", "a", "a\0", "a\0\0", "b", "ü"]
+
+
+def open_store(transaction: Transaction, **limits: Any) -> VersionedKeyValueStore[str, int]:
+    return VersionedKeyValueStore("s", transaction, STRING, INT64, **{"history_retention": 10_000, **limits})
+
+
+def columns_of(store: VersionedKeyValueStore[str, int]) -> VersionedColumns:
+    keys, values = column_serde(STRING), column_serde(INT64)
+    assert keys is not None
+    assert values is not None
+    return VersionedColumns(store, keys, values)
+
+
+def arrays(puts: list[Put]) -> tuple[Any, Any, Any]:
+    keys, values, times = zip(*puts, strict=True)
+    return pa.array(keys), pa.array(values, pa.int64()), np.array(times, np.int64)
+
+
+puts = st.lists(
+    st.tuples(st.sampled_from(KEYS), st.one_of(st.none(), st.integers(0, 9)), st.integers(-3_000, 16_000)),
+    min_size=1,
+    max_size=12,
+)
+in_time = puts.map(lambda some: sorted(some, key=lambda put: put[2]))
+limits = st.sampled_from([(4_000, 4_000), (4_000, 500), (50_000, 50_000), (2**63 - 1, 2**62), (0, 0)])
+
+
+def states(
+    backend: str, batches: list[list[list[Put]]], limits: tuple[int, int], *, whole: bool
+) -> Iterator[tuple[Any, ...]]:
+    """What puts return, what lookups between them find, and the rows of the store after each commit."""
+    with TemporaryDirectory() as directory, supplier(backend).open(Path(directory) / "store") as engine:
+        transaction = Transaction(engine)
+        store = open_store(transaction, history_retention=limits[0], grace=limits[1])
+        columns = columns_of(store)
+        for batch in batches:
+            for run in batch:
+                keys, values, times = arrays(run)
+                if whole:
+                    yield columns.put(keys, values, times).tolist(), store.observed_stream_time
+                    yield tuple(column.to_pylist() for column in columns.get_latest(keys))
+                    yield (columns.get_as_of(keys, times - 700).to_pylist(),)
+                else:
+                    yield [store.put(*put) for put in run], store.observed_stream_time
+                    found = [store.get(key) for key, _, _ in run]
+                    yield tuple([None if one is None else one[at] for one in found] for at in (0, 1))
+                    yield ([store.get_value(key, time - 700) for key, _, time in run],)
+            store.flush()
+            transaction.commit()
+            store.check()
+            yield tuple(engine.scan())
+
+
+@pytest.mark.parametrize("backend", ["memory", "lmdb", "rocksdb"])
+def test_columns_of_versions_are_put_as_one_by_one(backend: str) -> None:
+    @settings(deadline=None, max_examples=60 if backend == "memory" else 10)
+    @given(st.lists(st.lists(st.one_of(puts, in_time), min_size=1, max_size=3), min_size=1, max_size=3), limits)
+    def check(batches: list[list[list[Put]]], limits: tuple[int, int]) -> None:
+        with mock.patch.object(version_puts, "_SHORTEST", 1):
+            assert list(states(backend, batches, limits, whole=True)) == list(
+                states(backend, batches, limits, whole=False)
+            )
+
+    check()
+
+
+def test_versions_of_a_run_are_one_change_of_columns(transaction: Transaction) -> None:
+    columns = columns_of(open_store(transaction))
+    run: list[Put] = [(f"k{number % 150}", number, number) for number in range(400)]
+    assert columns.put(*arrays(run)).tolist() == [VALID_TO_UNDEFINED] * 400
+    assert isinstance(transaction.sorted_changes, ColumnChanges)
+    values, times = columns.get_latest(pa.array([key for key, _, _ in run]))
+    assert values == times == pa.array([max(range(number % 150, 400, 150)) for number in range(400)])
+    assert isinstance(transaction.sorted_changes, ColumnChanges)
+
+
+def test_times_at_the_ends_of_time_are_put_one_by_one(transaction: Transaction) -> None:
+    store = open_store(transaction, history_retention=5)
+    with mock.patch.object(version_puts, "_SHORTEST", 1):
+        ends = columns_of(store).put(*arrays([("a", 1, -(2**63)), ("a", 2, 2**63 - 1), ("a", 3, 7)]))
+    assert ends.tolist() == [VALID_TO_UNDEFINED, VALID_TO_UNDEFINED, NOT_PUT]
+    assert store.get_value("a") == 2
+
+
+def test_a_damaged_latest_version_is_named_and_nothing_is_put(transaction: Transaction) -> None:
+    columns = columns_of(open_store(transaction))
+    transaction.put(b"\x01a\x00\x01", b"short")
+    with (
+        mock.patch.object(version_puts, "_SHORTEST", 1),
+        pytest.raises(CorruptStoreError, match="'short' is no latest version with its time"),
+    ):
+        columns.put(*arrays([("a", 1, 1), ("b", 2, 2)]))
+    assert transaction.changes == {b"\x01a\x00\x01": b"short"}
