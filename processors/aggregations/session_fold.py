@@ -19,7 +19,6 @@ import pyarrow as pa
 
 from millpond.processors.aggregations.column_fold import Groups, MergingFold
 from millpond.processors.aggregations.window_fold import (
-    FARTHEST,
     Folded,
     Integers,
     Standing,
@@ -33,9 +32,9 @@ from millpond.processors.options.windows import SessionWindows
 from millpond.processors.runtime.batches.columns import Columns
 from millpond.processors.runtime.order.time_order import reached_by_key
 from millpond.stores.columns.column_serdes import ColumnSerde
-from millpond.stores.times import MIN_TIME
-from millpond.stores.typed.segment_columns import SessionColumns, Sessions
+from millpond.stores.times import FARTHEST, MIN_TIME
 from millpond.stores.typed.session import SessionStore
+from millpond.stores.typed.session_columns import SessionColumns, Sessions
 
 _LEAST_PART: Final = 1024
 """Where parts of a run would have fewer records on average, reading the open sessions for each costs too much."""

@@ -1,0 +1,172 @@
+"""Records of a stream-stream join that wait for a partner, for whole columns: what of them a run reads and changes.
+
+Rule of this module: it knows which records wait and when their time is over, and not which of them meet. The bytes are
+those of ``millpond.processors.streams.unpaired_rows``.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as _compute
+
+from millpond.processors.options.joins import Side
+from millpond.processors.streams.arrivals import ranked
+from millpond.processors.streams.unpaired_rows import (
+    KEY_FROM,
+    SIDES,
+    UnpairedRows,
+    data_of,
+    head_of,
+    number_of,
+    values_of,
+)
+from millpond.stores.typed.segment_columns import packed
+
+pc: Any = _compute
+Integers = npt.NDArray[np.int64]
+Booleans = npt.NDArray[np.bool_]
+
+
+class Unpaired(NamedTuple):
+    """Records that wait.
+
+    Attributes:
+        sides: the number of each one's side.
+        closes, times: when each is over, and its own time.
+        keys, data: the bytes of keys and values.
+        at: their positions among the records of their side.
+    """
+
+    sides: Integers
+    closes: Integers
+    times: Integers
+    keys: Any
+    data: Any
+    at: Integers
+
+    def chosen(self, mask: Booleans) -> "Unpaired":
+        """Those for which ``mask`` is true."""
+        chosen: Any = pa.array(mask)
+        keys, data = self.keys.filter(chosen), self.data.filter(chosen)
+        return Unpaired(self.sides[mask], self.closes[mask], self.times[mask], keys, data, self.at[mask])
+
+    def rows(self) -> list[bytes]:
+        """The row of each in the store."""
+        return _rows(self.closes, self.times, self.sides, self.keys)
+
+
+class Due(NamedTuple):
+    """Records whose time is over within a run, in the order in which they come out.
+
+    Attributes:
+        places: the place of the record before whose results each comes out.
+        fresh: which of them have come within the run.
+        lefts: which of them are of the left side.
+        at: their positions among the records of their side: those of the run, or those in ``UnpairedRun.over``.
+        rows: for those that are not fresh, their positions in ``UnpairedRun.over``.
+        times: their own times.
+    """
+
+    places: Integers
+    fresh: Booleans
+    lefts: Booleans
+    at: Integers
+    rows: Integers
+    times: Integers
+
+
+class UnpairedRun:
+    """The records that wait, as a run of ``times`` changes them.
+
+    Attributes:
+        reached: stream time at each place.
+        over: the records of the store whose time is over within the run, in the order of rows.
+
+    Raises:
+        CorruptStoreError: a row of the store is damaged.
+    """
+
+    def __init__(self, store: UnpairedRows, times: Integers) -> None:
+        self._store = store
+        self._stream_time = store.stream_time
+        self.reached: Integers = np.maximum(np.maximum.accumulate(times), self._stream_time)
+        found = [(row, value) for row, data in store.closing(int(self.reached[-1])) for value in values_of(data)]
+        self._rows = [row for row, _ in found]
+        self.over = _read(found)
+        self._added = [self.over.chosen(np.zeros(len(found), np.bool_))]
+        self._removed: set[bytes] = set()
+
+    def over_of(self, side: Side) -> Unpaired:
+        """Those in ``over`` that are of a side."""
+        return self.over.chosen(self.over.sides == number_of(side))
+
+    def remove(self, side: Side, closes: Integers, times: Integers, keys: Any) -> None:
+        """Forget the records in the store of these keys and times, if there are any: they have found a partner."""
+        self._removed.update(_rows(closes, times, np.full(len(times), number_of(side)), keys))
+
+    def add(self, side: Side, at: Integers, closes: Integers, times: Integers, keys: Any, data: Any) -> None:
+        """Let records wait that find no partner within the run."""
+        self._added.append(Unpaired(np.full(len(at), number_of(side)), closes, times, keys, data, at))
+
+    def due(self) -> Due:
+        """The records whose time is over."""
+        kept = np.fromiter((row not in self._removed for row in self._rows), np.bool_, len(self._rows))
+        waited = self.over.chosen(kept)
+        fresh = _joined(self._added)
+        fresh = fresh.chosen(fresh.closes < self.reached[-1])
+        whole = _joined([waited, fresh])
+        places = np.searchsorted(self.reached, whole.closes, side="right")
+        _, keys = ranked(whole.keys)
+        order = np.lexsort((keys, whole.sides, whole.times, places))
+        rows = np.concatenate([np.flatnonzero(kept), np.full(len(fresh.at), -1)])[order]
+        lefts = whole.sides[order] == number_of(Side.LEFT)
+        return Due(places[order], order >= len(waited.at), lefts, whole.at[order], rows, whole.times[order])
+
+    def write(self) -> None:
+        """Write what has changed: records, their counts, and stream time."""
+        added = _joined(self._added)
+        added = added.chosen(added.closes >= self.reached[-1])
+        written: dict[bytes, bytes | None] = dict.fromkeys(self._rows)
+        changes = np.bincount(added.sides, minlength=len(SIDES)) - np.bincount(self.over.sides, minlength=len(SIDES))
+        gone = [row for row in self._removed if row not in written]
+        for row, data in zip(gone, self._store.store.get_many(gone), strict=True):
+            if data is not None:
+                written[row] = None
+                changes[head_of(row)[2]] -= sum(1 for _ in values_of(data))
+        rows = added.rows()
+        # No record of a later time has been there before.
+        may = (added.times <= self._stream_time).tolist()
+        met = [row for row, known in zip(rows, may, strict=True) if known and row not in written]
+        written.update(zip(met, self._store.store.get_many(met), strict=True))
+        for row, value in zip(rows, added.data.to_pylist(), strict=True):
+            written[row] = (written.get(row) or b"") + data_of((value,))
+        self._store.store.put_many(written, list(written.values()))
+        self._store.note(int(self.reached[-1]), changes.tolist())
+
+
+def _read(found: Sequence[tuple[bytes, bytes]]) -> Unpaired:
+    """Records of the store; each is a row and one of the values in it."""
+    heads = np.array([head_of(row) for row, _ in found], np.int64).reshape(len(found), 3)
+    closes, times, sides = (np.ascontiguousarray(column) for column in heads.T)
+    at = np.empty(len(found), np.int64)
+    for number in range(len(SIDES)):
+        mine = sides == number
+        at[mine] = np.arange(np.count_nonzero(mine))
+    keys = pa.array([row[KEY_FROM:] for row, _ in found], pa.binary())
+    return Unpaired(sides, closes, times, keys, pa.array([value for _, value in found], pa.binary()), at)
+
+
+def _joined(parts: Sequence[Unpaired]) -> Unpaired:
+    sides, closes, times, keys, data, at = zip(*parts, strict=True)
+    first, second, third, last = (np.concatenate(column) for column in (sides, closes, times, at))
+    return Unpaired(first, second, third, pa.concat_arrays(keys), pa.concat_arrays(data), last)
+
+
+def _rows(closes: Integers, times: Integers, sides: Integers, keys: Any) -> list[bytes]:
+    places: Any = pa.array(sides)
+    numbers = pa.array([b"\x00", b"\x01"], pa.binary()).take(places)
+    rows: list[bytes] = pc.binary_join_element_wise(packed(closes), packed(times), numbers, keys, b"").to_pylist()
+    return rows
