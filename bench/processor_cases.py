@@ -173,6 +173,20 @@ def _stream_stream() -> Topology:
     return builder.build()
 
 
+def _stream_stream_columns() -> Topology:
+    builder = StreamsBuilder()
+    stream = builder.stream("in", Consumed("string", VALUES))
+    delayed = stream.filter(lambda keys, values: pc.struct_field(values, "delayed"), vectorized=True)
+    stream.left_join(delayed, _with_tail, windows=JoinWindows.of(HOUR), vectorized=True).to("out")
+    return builder.build()
+
+
+def _with_tail(left: Any, right: Any) -> Any:
+    names = [field.split(":")[0] for field in FIELDS.split(",")]
+    columns = [*(pc.struct_field(left, name) for name in names), pc.struct_field(right, "tail")]
+    return pa.StructArray.from_arrays(columns, [*names, "other"])
+
+
 def _join_or_none(left: Value, right: Value | None) -> Value:
     return {**left, "other": None if right is None else right["tail"]}
 
@@ -288,5 +302,6 @@ CASES = (
     Case("foreign-key join", _foreign_key, _dict_foreign_key, 1),
     Case("foreign-key join, columns", _foreign_key_columns, _dict_foreign_key, 1, as_columns=True),
     Case("stream-stream left join", _stream_stream, _dict_stream_stream),
+    Case("stream-stream left join, columns", _stream_stream_columns, _dict_stream_stream, as_columns=True),
 )
 """What is measured."""

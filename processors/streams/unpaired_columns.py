@@ -16,14 +16,16 @@ from millpond.processors.options.joins import Side
 from millpond.processors.streams.arrivals import ranked
 from millpond.processors.streams.unpaired_rows import (
     KEY_FROM,
+    SIDE_AT,
     SIDES,
     UnpairedRows,
-    data_of,
     head_of,
     number_of,
+    records_of,
     values_of,
 )
-from millpond.stores.typed.segment_columns import packed
+from millpond.stores.keys import TIME_SIZE
+from millpond.stores.typed.segment_columns import TO_THE_END, packed, time_at
 
 pc: Any = _compute
 Integers = npt.NDArray[np.int64]
@@ -87,13 +89,14 @@ class UnpairedRun:
 
     Raises:
         CorruptStoreError: a row of the store is damaged.
+        pyarrow.ArrowInvalid: the same.
     """
 
     def __init__(self, store: UnpairedRows, times: Integers) -> None:
         self._store = store
         self._stream_time = store.stream_time
         self.reached: Integers = np.maximum(np.maximum.accumulate(times), self._stream_time)
-        found = [(row, value) for row, data in store.closing(int(self.reached[-1])) for value in values_of(data)]
+        found = records_of(store.closing(int(self.reached[-1])))
         self._rows = [row for row, _ in found]
         self.over = _read(found)
         self._added = [self.over.chosen(np.zeros(len(found), np.bool_))]
@@ -141,22 +144,33 @@ class UnpairedRun:
         may = (added.times <= self._stream_time).tolist()
         met = [row for row, known in zip(rows, may, strict=True) if known and row not in written]
         written.update(zip(met, self._store.store.get_many(met), strict=True))
-        for row, value in zip(rows, added.data.to_pylist(), strict=True):
-            written[row] = (written.get(row) or b"") + data_of((value,))
+        for row, data in zip(rows, _with_lengths(added.data), strict=True):
+            written[row] = (written.get(row) or b"") + data
         self._store.store.put_many(written, list(written.values()))
         self._store.note(int(self.reached[-1]), changes.tolist())
 
 
+def _with_lengths(values: Any) -> list[bytes]:
+    """``data_of`` for rows of one record each."""
+    lengths = pc.binary_length(values).to_numpy().astype(">u4")
+    fixed: Any = pa.Array.from_buffers(pa.binary(4), len(lengths), [None, pa.py_buffer(lengths.tobytes())])
+    data: list[bytes] = pc.binary_join_element_wise(fixed.cast(pa.binary()), values, b"").to_pylist()
+    return data
+
+
 def _read(found: Sequence[tuple[bytes, bytes]]) -> Unpaired:
     """Records of the store; each is a row and one of the values in it."""
-    heads = np.array([head_of(row) for row, _ in found], np.int64).reshape(len(found), 3)
-    closes, times, sides = (np.ascontiguousarray(column) for column in heads.T)
+    rows: Any = pa.array([row for row, _ in found], pa.binary())
+    places = pc.binary_slice(rows, SIDE_AT, KEY_FROM).cast(pa.binary(1)).buffers()[1]
+    sides = np.frombuffer(places, np.uint8, len(found)).astype(np.int64) if found else np.empty(0, np.int64)
+    if (sides >= len(SIDES)).any():
+        raise pa.ArrowInvalid("a row of records that wait has no side")
     at = np.empty(len(found), np.int64)
     for number in range(len(SIDES)):
         mine = sides == number
         at[mine] = np.arange(np.count_nonzero(mine))
-    keys = pa.array([row[KEY_FROM:] for row, _ in found], pa.binary())
-    return Unpaired(sides, closes, times, keys, pa.array([value for _, value in found], pa.binary()), at)
+    keys, data = pc.binary_slice(rows, KEY_FROM, TO_THE_END), pa.array([value for _, value in found], pa.binary())
+    return Unpaired(sides, time_at(rows, 0), time_at(rows, TIME_SIZE), keys, data, at)
 
 
 def _joined(parts: Sequence[Unpaired]) -> Unpaired:

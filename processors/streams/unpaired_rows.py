@@ -23,7 +23,7 @@ from millpond.processors.options.joins import Side
 from millpond.processors.runtime.kept_time import STREAM_TIME, KeptTime
 from millpond.processors.runtime.waiting_counts import WAITING, WaitingCounts
 from millpond.stores.evolution.carriage import LayoutCarriage, forgotten, least
-from millpond.stores.keys import TIME_SIZE, pack_time, unpack_time
+from millpond.stores.keys import DATA, TIME_SIZE, pack_time, unpack_time
 from millpond.stores.layouts import Layout
 from millpond.stores.serdes import BYTES, Serde
 from millpond.stores.specs import StoreKind, StoreSpec
@@ -45,12 +45,12 @@ UNPAIRED_RECORDS: Final = Layout("unpaired-records", 1, _set_back)
 SIDES: Final = (Side.RIGHT, Side.LEFT)
 """By their number in a row, which orders records of the same time: the right ones come out first."""
 
-KEY_FROM: Final = 2 * TIME_SIZE + 1
-"""Where the key begins in a row."""
+SIDE_AT: Final = 2 * TIME_SIZE
+KEY_FROM: Final = SIDE_AT + 1
+"""Where the side and the key begin in a row."""
 
 _LENGTH: Final = Struct(">I")
 _HEAD: Final = Struct(">QQB")
-_SIDE_AT: Final = 2 * TIME_SIZE
 
 
 def unpaired_records_spec(name: str, key_serde: Serde[Any], backend: str | None = None) -> StoreSpec:
@@ -78,7 +78,7 @@ def head_of(row: bytes) -> tuple[int, int, int]:
     Raises:
         CorruptStoreError: the row has no side.
     """
-    if len(row) < KEY_FROM or row[_SIDE_AT] >= len(SIDES):
+    if len(row) < KEY_FROM or row[SIDE_AT] >= len(SIDES):
         raise CorruptStoreError(f"a row of records that wait has no side: {row!r}; restore the store")
     close, timestamp, number = _HEAD.unpack_from(row)
     return close + MIN_TIME, timestamp + MIN_TIME, number
@@ -106,6 +106,21 @@ def values_of(data: bytes) -> Iterator[bytes]:
         if offset > len(data):
             raise CorruptStoreError(f"records that wait end too early: {data[:40]!r}; restore the store")
         yield data[start:offset]
+
+
+def records_of(rows: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """Row and value of each record, for rows with what they hold.
+
+    Raises:
+        CorruptStoreError: one ends too early.
+    """
+    found = []
+    for row, data in rows:
+        if _LENGTH.size + int.from_bytes(data[: _LENGTH.size]) == len(data):
+            found.append((row, data[_LENGTH.size :]))
+        else:
+            found += [(row, value) for value in values_of(data)]
+    return found
 
 
 def data_of(values: Iterable[bytes]) -> bytes:
@@ -144,8 +159,9 @@ class UnpairedRows:
         stream_time = self.stream_time
         if stream_time >= until:
             return []
-        with self.store.scan(pack_time(stream_time), pack_time(until)) as rows:
-            return list(rows)
+        # The rows of this kind of store are its keys behind one byte, and nobody needs a serde for bytes.
+        rows = self.store.transaction.scan(DATA + pack_time(stream_time), DATA + pack_time(until))
+        return [(row[len(DATA) :], data) for row, data in rows]
 
     def drain(self) -> list[tuple[bytes, bytes]]:
         """Remove and return all rows; stream time stays what it is."""

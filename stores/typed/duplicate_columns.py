@@ -6,13 +6,19 @@ Rule of this module: that of ``millpond.stores.typed.segment_columns``.
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as _compute
 
 from millpond.stores.columns.column_serdes import ColumnSerde
-from millpond.stores.keys import TIME_SIZE
+from millpond.stores.keys import DATA, TIME_SIZE, pack_time
 from millpond.stores.times import MIN_TIME
-from millpond.stores.typed.segment_columns import SegmentColumns, Times, terminated_column, time_at
+from millpond.stores.typed.ranges import Range, entries_of_ranges
+from millpond.stores.typed.segment_columns import SegmentColumns, Times, packed, terminated_column, time_at
+from millpond.stores.typed.segments import ABOVE_TIME
 from millpond.stores.typed.window import WindowStore
+
+pc: Any = _compute
 
 NEVER: Final = -(2**62)
 """Before any time that comes in columns, and not so far that a retention before it leaves 64 bits."""
@@ -47,20 +53,29 @@ class DuplicateColumns(SegmentColumns):
     def between(self, keys: Any, earliest: Times, latest: Times) -> Puts:
         """What is kept of different keys, each within bounds of its own, both included.
 
+        Args:
+            keys: in ascending order, as the key serde writes them.
+            earliest, latest: as many times.
+
         Returns:
             The puts of a key in the order of time, then of putting.
 
         Raises:
             pyarrow.ArrowInvalid: a row is damaged.
         """
-        encoded = terminated_column(keys).to_pylist()
-        bounds = zip(earliest.tolist(), latest.tolist(), strict=True)
-        found = list(self._segments.rows_between(dict(zip(encoded, bounds, strict=True))))
-        places = {key: place for place, key in enumerate(encoded)}
-        numbers = np.fromiter((places[key] for key, _ in found), np.int64, len(found))
-        rows, data = pa.array([row for _, (row, _) in found]), [data for _, (_, data) in found]
-        times = time_at(rows.cast(pa.binary()), -2 * TIME_SIZE)
-        return Puts(numbers, times, self._values.read(pa.array(data, pa.binary())))
+        segments, encoded = self._segments, terminated_column(keys)
+        earliest = np.maximum(earliest, max(segments.horizon() + 1, MIN_TIME))
+        places: list[npt.NDArray[np.int64]] = []
+        entries: list[tuple[bytes, bytes]] = []
+        for start in segments.live():
+            mine = np.flatnonzero((earliest < start + segments.interval) & (start <= latest) & (earliest <= latest))
+            ranges = _ranges(start, encoded.take(pa.array(mine)), earliest[mine], latest[mine])
+            found = list(entries_of_ranges(segments.transaction.scan, ranges))
+            places.append(mine[np.fromiter((place for place, _ in found), np.int64, len(found))])
+            entries += [entry for _, entry in found]
+        numbers = np.concatenate([np.empty(0, np.int64), *places])
+        rows, data = (pa.array([entry[part] for entry in entries], pa.binary()) for part in (0, 1))
+        return Puts(numbers, time_at(rows, -2 * TIME_SIZE), self._values.read(data))
 
     def put(self, keys: Any, data: Any, times: Times) -> None:
         """Put values one after another, without those that have expired by the time that it is their turn.
@@ -87,3 +102,11 @@ class DuplicateColumns(SegmentColumns):
         observed = self._segments.observed.time
         reached = np.maximum.accumulate(np.append(NEVER if observed is None else observed, times))
         return reached - self._segments.retention
+
+
+def _ranges(start: int, encoded: Any, earliest: Times, latest: Times) -> list[Range]:
+    """Where the rows of terminated keys lie in the segment that begins at ``start``, between bounds both included."""
+    segment: Any = pa.scalar(DATA + pack_time(start), pa.binary())
+    lows = pc.binary_join_element_wise(segment, encoded, packed(earliest), b"")
+    highs = pc.binary_join_element_wise(segment, encoded, packed(latest), ABOVE_TIME, b"")
+    return list(zip(lows.to_pylist(), highs.to_pylist(), strict=True))

@@ -1,33 +1,23 @@
-"""Joins of two streams with a joiner of whole columns: results, counts, dead letters and stores are those of objects."""
+"""Joins of two streams with a joiner of whole columns: results, counts and stores are those of objects."""
 
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import Any
 from unittest import mock
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from millpond.errors import TopologyError, UserFunctionError
 from millpond.processors import (
-    Consumed,
     JoinWindows,
     KStream,
     Produced,
     StreamJoined,
     StreamsBuilder,
-    Task,
     Topology,
-    TopologyDriver,
 )
-from millpond.processors.runtime.batches.columns import Columns, Records
 from millpond.processors.streams import vectorized_window_join
-from millpond.stores.memory import MemoryBackend
-from millpond.stores.transaction import Transaction
 from tests.processors.test_stream_join_batches import (
     JOINS,
     MicroBatch,
