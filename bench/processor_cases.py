@@ -177,14 +177,8 @@ def _stream_stream_columns() -> Topology:
     builder = StreamsBuilder()
     stream = builder.stream("in", Consumed("string", VALUES))
     delayed = stream.filter(lambda keys, values: pc.struct_field(values, "delayed"), vectorized=True)
-    stream.left_join(delayed, _with_tail, windows=JoinWindows.of(HOUR), vectorized=True).to("out")
+    stream.left_join(delayed, _join_columns, windows=JoinWindows.of(HOUR), vectorized=True).to("out")
     return builder.build()
-
-
-def _with_tail(left: Any, right: Any) -> Any:
-    names = [field.split(":")[0] for field in FIELDS.split(",")]
-    columns = [*(pc.struct_field(left, name) for name in names), pc.struct_field(right, "tail")]
-    return pa.StructArray.from_arrays(columns, [*names, "other"])
 
 
 def _join_or_none(left: Value, right: Value | None) -> Value:

@@ -35,7 +35,6 @@ from millpond.stores.entry_chunks import Chunk, EntryChunks, chunks_of
 from millpond.stores.keys import after_prefix
 
 _LENGTH = struct.Struct(">I")
-_FIRST_CHUNK = 8
 _LARGEST_CHUNK = 1024
 _KEY = itemgetter(0)
 
@@ -173,7 +172,7 @@ class LongKeys(Backend):
         self, entries: Entries, start: bytes | None, stop: bytes | None, reverse: bool
     ) -> Generator[tuple[bytes, bytes], None, None]:
         """The user's entries, unpacked from those that the engine holds."""
-        limit, count = self._limit, _FIRST_CHUNK
+        limit, count = self._limit, 1
         # To look at many keys at a time costs a fraction of doing so one by one.
         while chunk := list(islice(entries, count)):
             if max(map(len, map(_KEY, chunk))) <= limit:

@@ -96,7 +96,9 @@ class UnpairedRun:
         self._store = store
         self._stream_time = store.stream_time
         self.reached: Integers = np.maximum(np.maximum.accumulate(times), self._stream_time)
-        found = records_of(store.closing(int(self.reached[-1])))
+        closing = store.closing(int(self.reached[-1]))
+        self._taken = [row for row, _ in closing]
+        found = records_of(closing)
         self._rows = [row for row, _ in found]
         self.over = _read(found)
         self._added = [self.over.chosen(np.zeros(len(found), np.bool_))]
@@ -132,7 +134,7 @@ class UnpairedRun:
         """Write what has changed: records, their counts, and stream time."""
         added = _joined(self._added)
         added = added.chosen(added.closes >= self.reached[-1])
-        written: dict[bytes, bytes | None] = dict.fromkeys(self._rows)
+        written: dict[bytes, bytes | None] = dict.fromkeys(self._taken)
         changes = np.bincount(added.sides, minlength=len(SIDES)) - np.bincount(self.over.sides, minlength=len(SIDES))
         gone = [row for row in self._removed if row not in written]
         for row, data in zip(gone, self._store.store.get_many(gone), strict=True):

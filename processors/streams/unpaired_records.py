@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from millpond.processors.options.joins import Side
 from millpond.processors.streams.unpaired_rows import (
     KEY_FROM,
+    SIDE_AT,
     SIDES,
     UnpairedRows,
     data_of,
@@ -94,7 +95,7 @@ class WaitingRecords:
                 values = added.pop(row, None)
                 if values is not None:
                     over.append((row, values))
-                    self._changes[head_of(row)[2]] -= len(values)
+                    self._changes[row[SIDE_AT]] -= len(values)
         return self._in_order(over) if over else []
 
     def drain(self) -> list[Waiting]:

@@ -67,7 +67,7 @@ def number_of(side: Side) -> int:
 def row_of(close: int, timestamp: int, side: Side, key: bytes) -> bytes:
     """The row of the records of a key with this side and time."""
     try:
-        return _HEAD.pack(close - MIN_TIME, timestamp - MIN_TIME, number_of(side)) + key
+        return _HEAD.pack(close - MIN_TIME, timestamp - MIN_TIME, 1 if side is Side.LEFT else 0) + key
     except error:
         return pack_time(close) + pack_time(timestamp)  # raises an error that says which does not fit
 

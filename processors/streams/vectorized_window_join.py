@@ -12,12 +12,13 @@ from typing import Any, Final
 import pyarrow as pa
 
 from millpond.processors.options.joins import Side
+from millpond.processors.runtime.batches.batch import BatchBuilder
 from millpond.processors.runtime.batches.columns import Columns, Records, as_column
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.failures import is_of_record
 from millpond.processors.runtime.processor import ProcessorContext
 from millpond.processors.streams.arrivals import ColumnForm, arrivals
-from millpond.processors.streams.unpaired_records import WaitingRecords
+from millpond.processors.streams.unpaired_records import Waiting, WaitingRecords
 from millpond.processors.streams.window_join import StreamStreamJoinPlan, WindowJoin
 from millpond.processors.streams.window_run import NOTHING, SidePlan, WindowRun
 from millpond.stores.typed.duplicate_columns import DuplicateColumns
@@ -94,12 +95,30 @@ class VectorizedWindowJoin(WindowJoin):
             results.append(Columns(chosen, as_column(self._joiner(chosen, *sides), len(times)), times))
         return results
 
+    def _emit(self, out: BatchBuilder, records: Sequence[Waiting], context: ProcessorContext) -> None:
+        try:
+            keys = self._array(self._keys, [record.key for record in records])
+            left, right = (
+                self._array(self._values[side], [one.value if one.side is side else None for one in records])
+                for side in (Side.LEFT, Side.RIGHT)
+            )
+            results = as_column(self._joiner(keys, left, right), len(records)).to_pylist()
+        except Exception:  # a user's code may raise anything; record by record, it is known for which
+            super()._emit(out, records, context)
+            return
+        for record, result in zip(records, results, strict=True):
+            out.add(record.key, result, record.timestamp)
+
     def _of_one(self, key: Any, left: Any, right: Any) -> Any:
         """What the joiner makes of one pair of objects."""
         forms = (self._keys, self._values[Side.LEFT], self._values[Side.RIGHT])
-        columns = (pa.array([one], form.columns.type) for one, form in zip((key, left, right), forms, strict=True))
+        columns = (self._array(form, [one]) for form, one in zip(forms, (key, left, right), strict=True))
         (result,) = as_column(self._joiner(*columns), 1).to_pylist()
         return result
+
+    @staticmethod
+    def _array(form: ColumnForm, values: Sequence[Any]) -> Any:
+        return pa.array(values, form.columns.type)
 
 
 def _taken(column: Any, positions: Any) -> Any:

@@ -11,7 +11,7 @@ Rule of this module: what the records of a batch need of the stores is read befo
 and what they change is written after the last; in between each record sees what it would have seen alone.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -162,7 +162,7 @@ class WindowJoin:
         self._end()
         return out.build()
 
-    def _emit(self, out: BatchBuilder, records: Iterable[Waiting], context: ProcessorContext) -> None:
+    def _emit(self, out: BatchBuilder, records: Sequence[Waiting], context: ProcessorContext) -> None:
         """Add the results of records for which no partner came; ``context`` leaves out those that fail."""
         for record in records:
             try:

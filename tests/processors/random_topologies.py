@@ -6,6 +6,7 @@ Keys are letters, values are short strings, so that every stream can be joined, 
 from collections.abc import Callable
 from typing import Any
 
+import pyarrow as pa
 from hypothesis import strategies as st
 
 from millpond.processors import (
@@ -38,6 +39,11 @@ TEXT = Materialized.with_serdes(None, "string")
 
 def short(*parts: Any) -> str:
     return "".join(map(str, parts))[-6:]
+
+
+def shorts(lefts: Any, rights: Any) -> Any:
+    """``short`` of columns."""
+    return pa.array(list(map(short, lefts.to_pylist(), rights.to_pylist())), pa.string())
 
 
 class LastSeen(RecordProcessor):
@@ -120,7 +126,9 @@ def _process(made: RandomTopology, first: int, second: int, variant: int, number
 def _join_streams(made: RandomTopology, first: int, second: int, variant: int, number: int) -> None:
     windows = JoinWindows(before=5, after=variant % 7, grace=variant % 3, eager=variant % 2 == 0)
     join = (KStream.join, KStream.left_join, KStream.outer_join)[variant % 3]
-    joined = join(made.stream(first), made.stream(second), short, windows=windows)
+    vectorized = (first + second + variant) % 2 == 0
+    joiner: Callable[..., Any] = shorts if vectorized else short
+    joined = join(made.stream(first), made.stream(second), joiner, windows=windows, vectorized=vectorized)
     made.streams.append(joined)
 
 
