@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as _compute
 
 from millpond.processors.options.joins import Side
+from millpond.processors.runtime.batches.column_tuples import chosen, laid_end_to_end
 from millpond.processors.streams.arrivals import ranked
 from millpond.processors.streams.unpaired_rows import (
     KEY_FROM,
@@ -48,12 +49,6 @@ class Unpaired(NamedTuple):
     keys: Any
     data: Any
     at: Integers
-
-    def chosen(self, mask: Booleans) -> "Unpaired":
-        """Those for which ``mask`` is true."""
-        chosen: Any = pa.array(mask)
-        keys, data = self.keys.filter(chosen), self.data.filter(chosen)
-        return Unpaired(self.sides[mask], self.closes[mask], self.times[mask], keys, data, self.at[mask])
 
     def rows(self) -> list[bytes]:
         """The row of each in the store."""
@@ -101,12 +96,12 @@ class UnpairedRun:
         found = records_of(closing)
         self._rows = [row for row, _ in found]
         self.over = _read(found)
-        self._added = [self.over.chosen(np.zeros(len(found), np.bool_))]
+        self._added = [chosen(self.over, np.zeros(len(found), np.bool_))]
         self._removed: set[bytes] = set()
 
     def over_of(self, side: Side) -> Unpaired:
         """Those in ``over`` that are of a side."""
-        return self.over.chosen(self.over.sides == number_of(side))
+        return chosen(self.over, self.over.sides == number_of(side))
 
     def remove(self, side: Side, closes: Integers, times: Integers, keys: Any) -> None:
         """Forget the records in the store of these keys and times, if there are any: they have found a partner."""
@@ -119,10 +114,10 @@ class UnpairedRun:
     def due(self) -> Due:
         """The records whose time is over."""
         kept = np.fromiter((row not in self._removed for row in self._rows), np.bool_, len(self._rows))
-        waited = self.over.chosen(kept)
-        fresh = _joined(self._added)
-        fresh = fresh.chosen(fresh.closes < self.reached[-1])
-        whole = _joined([waited, fresh])
+        waited = chosen(self.over, kept)
+        fresh = laid_end_to_end(self._added)
+        fresh = chosen(fresh, fresh.closes < self.reached[-1])
+        whole = laid_end_to_end([waited, fresh])
         places = np.searchsorted(self.reached, whole.closes, side="right")
         _, keys = ranked(whole.keys)
         order = np.lexsort((keys, whole.sides, whole.times, places))
@@ -132,8 +127,8 @@ class UnpairedRun:
 
     def write(self) -> None:
         """Write what has changed: records, their counts, and stream time."""
-        added = _joined(self._added)
-        added = added.chosen(added.closes >= self.reached[-1])
+        added = laid_end_to_end(self._added)
+        added = chosen(added, added.closes >= self.reached[-1])
         written: dict[bytes, bytes | None] = dict.fromkeys(self._taken)
         changes = np.bincount(added.sides, minlength=len(SIDES)) - np.bincount(self.over.sides, minlength=len(SIDES))
         gone = [row for row in self._removed if row not in written]
@@ -173,12 +168,6 @@ def _read(found: Sequence[tuple[bytes, bytes]]) -> Unpaired:
         at[mine] = np.arange(np.count_nonzero(mine))
     keys, data = pc.binary_slice(rows, KEY_FROM, TO_THE_END), pa.array([value for _, value in found], pa.binary())
     return Unpaired(sides, time_at(rows, 0), time_at(rows, TIME_SIZE), keys, data, at)
-
-
-def _joined(parts: Sequence[Unpaired]) -> Unpaired:
-    sides, closes, times, keys, data, at = zip(*parts, strict=True)
-    first, second, third, last = (np.concatenate(column) for column in (sides, closes, times, at))
-    return Unpaired(first, second, third, pa.concat_arrays(keys), pa.concat_arrays(data), last)
 
 
 def _rows(closes: Integers, times: Integers, sides: Integers, keys: Any) -> list[bytes]:
