@@ -7,7 +7,7 @@ has returned, nothing changes.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 
@@ -21,13 +21,14 @@ from millpond.processors.streams.arrivals import ColumnForm, arrivals
 from millpond.processors.streams.unpaired_records import Waiting, WaitingRecords
 from millpond.processors.streams.window_join import StreamStreamJoinPlan, WindowJoin
 from millpond.processors.streams.window_run import NOTHING, SidePlan, WindowRun
+from millpond.stores.times import FARTHEST
 from millpond.stores.typed.duplicate_columns import DuplicateColumns
 from millpond.stores.typed.window import WindowStore
 
 COLUMNS_FROM = 24
 """How many records a run has at least to be joined as columns; fewer are faster one by one."""
 
-MOST_RESULTS: Final = 1 << 16
+MOST_RESULTS = 1 << 16
 """How many results the joiner makes at most at a time."""
 
 
@@ -59,9 +60,12 @@ class VectorizedWindowJoin(WindowJoin):
             )
             for side, one in self._sides.items()
         }
+        lengths = (length for one in self._sides.values() for length in (one.back, one.ahead, one.closes_after))
+        self._near = max(map(abs, (*lengths, stores[Side.LEFT].retention))) < FARTHEST
 
     def _join_kept(self, kept: Sequence[tuple[Side, Records]], context: ProcessorContext) -> None:
-        found = self._joined(kept) if sum(len(run) for _, run in kept) >= COLUMNS_FROM else None
+        enough = sum(len(run) for _, run in kept) >= COLUMNS_FROM
+        found = self._joined(kept) if enough and self._near else None
         if found is None:
             super()._join_kept(kept, context)
             return
@@ -96,6 +100,8 @@ class VectorizedWindowJoin(WindowJoin):
         return results
 
     def _emit(self, out: BatchBuilder, records: Sequence[Waiting], context: ProcessorContext) -> None:
+        if not records:
+            return
         try:
             keys = self._array(self._keys, [record.key for record in records])
             left, right = (
