@@ -95,7 +95,7 @@ def as_columns(inputs: MicroBatch) -> Iterator[tuple[str, Records]]:
         yield topic, Columns(keys, values, np.array(batch.timestamps, np.int64))
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     st.sampled_from(list(BUILDS)), st.sampled_from(list(JOINS)), windows_of_all_shapes, micro_batches(), st.booleans()
 )
