@@ -192,6 +192,14 @@ def _stream_stream() -> Topology:
     return builder.build()
 
 
+def _stream_stream_columns() -> Topology:
+    builder = StreamsBuilder()
+    stream = builder.stream("in", Consumed("string", VALUES))
+    delayed = stream.filter(lambda keys, values: pc.struct_field(values, "delayed"), vectorized=True)
+    stream.left_join(delayed, _join_columns, windows=JoinWindows.of(HOUR), vectorized=True).to("out")
+    return builder.build()
+
+
 def _join_or_none(left: Value, right: Value | None) -> Value:
     return {**left, "other": None if right is None else right["tail"]}
 
@@ -310,5 +318,6 @@ CASES = (
     Case("foreign-key join", _foreign_key, _dict_foreign_key, 1),
     Case("foreign-key join, columns", _foreign_key_columns, _dict_foreign_key, 1, as_columns=True),
     Case("stream-stream left join", _stream_stream, _dict_stream_stream),
+    Case("stream-stream left join, columns", _stream_stream_columns, _dict_stream_stream, as_columns=True),
 )
 """What is measured."""

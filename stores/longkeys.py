@@ -13,6 +13,8 @@ before every greater short key, which is where the long keys belong. Short keys 
 import struct
 from bisect import bisect_left
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from operator import itemgetter
 from pathlib import Path
 
 from millpond.errors import CorruptStoreError
@@ -33,6 +35,8 @@ from millpond.stores.entry_chunks import Chunk, EntryChunks, chunks_of
 from millpond.stores.keys import after_prefix
 
 _LENGTH = struct.Struct(">I")
+_LARGEST_CHUNK = 1024
+_KEY = itemgetter(0)
 
 Bucket = dict[bytes, bytes]
 """The values of the long keys of one prefix, by suffix, in order."""
@@ -168,17 +172,26 @@ class LongKeys(Backend):
         self, entries: Entries, start: bytes | None, stop: bytes | None, reverse: bool
     ) -> Generator[tuple[bytes, bytes], None, None]:
         """The user's entries, unpacked from those that the engine holds."""
-        limit = self._limit
-        for entry in entries:
-            key = entry[0]
-            if len(key) <= limit:
-                yield entry
-                continue
-            inside = [(key[:limit] + suffix, value) for suffix, value in _unpack(entry[1])]
-            first = 0 if start is None else bisect_left(inside, (start,))
-            past = len(inside) if stop is None else bisect_left(inside, (stop,))
-            chosen = inside[first:past]
-            yield from reversed(chosen) if reverse else chosen
+        limit, count = self._limit, 1
+        # To look at many keys at a time costs a fraction of doing so one by one.
+        while chunk := list(islice(entries, count)):
+            if max(map(len, map(_KEY, chunk))) <= limit:
+                yield from chunk
+            else:
+                for entry in chunk:
+                    yield from self._inside(entry, start, stop, reverse) if len(entry[0]) > limit else (entry,)
+            count = min(count * 4, _LARGEST_CHUNK)
+
+    def _inside(
+        self, entry: tuple[bytes, bytes], start: bytes | None, stop: bytes | None, reverse: bool
+    ) -> Iterable[tuple[bytes, bytes]]:
+        """The user's entries in a bucket."""
+        key = entry[0][: self._limit]
+        inside = [(key + suffix, value) for suffix, value in _unpack(entry[1])]
+        first = 0 if start is None else bisect_left(inside, (start,))
+        past = len(inside) if stop is None else bisect_left(inside, (stop,))
+        chosen = inside[first:past]
+        return reversed(chosen) if reverse else chosen
 
 
 def _pack(bucket: Mapping[bytes, bytes]) -> bytes:

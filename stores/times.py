@@ -21,6 +21,8 @@ Duration: TypeAlias = int | timedelta | str
 
 MIN_TIME: Final = -(2**63)
 MAX_TIME: Final = 2**63 - 1
+FARTHEST: Final = 2**61
+"""Times and lengths of time within this can be added and subtracted without leaving 64 bits."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)

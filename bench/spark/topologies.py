@@ -52,7 +52,8 @@ def table_join(scale: Scale) -> Topology:
 def stream_join(scale: Scale) -> Topology:
     """The pairs of rows of two streams that are close in time."""
     builder = StreamsBuilder()
-    joined = _events(builder).join(_rates(builder), _joined, windows=JoinWindows.of(scale.reach))
+    windows = JoinWindows.of(scale.reach)
+    joined = _events(builder).join(_rates(builder), _joined_columns, windows=windows, vectorized=True)
     joined.to("out", Produced(schema=JOINED))
     return builder.build()
 
@@ -60,7 +61,8 @@ def stream_join(scale: Scale) -> Topology:
 def stream_join_left(scale: Scale) -> Topology:
     """The same, and the events that find nobody, once their time is over."""
     builder = StreamsBuilder()
-    joined = _events(builder).left_join(_rates(builder), _joined, windows=JoinWindows.of(scale.reach))
+    windows = JoinWindows.of(scale.reach)
+    joined = _events(builder).left_join(_rates(builder), _joined_columns, windows=windows, vectorized=True)
     joined.to("out", Produced(schema=JOINED))
     return builder.build()
 

@@ -19,7 +19,6 @@ import pyarrow as pa
 
 from millpond.processors.aggregations.column_fold import Groups, MergingFold
 from millpond.processors.aggregations.window_fold import (
-    FARTHEST,
     Folded,
     Integers,
     Standing,
@@ -30,12 +29,13 @@ from millpond.processors.aggregations.window_fold import (
     taken,
 )
 from millpond.processors.options.windows import SessionWindows
+from millpond.processors.runtime.batches.column_tuples import chosen, laid_end_to_end
 from millpond.processors.runtime.batches.columns import Columns
 from millpond.processors.runtime.order.time_order import reached_by_key
 from millpond.stores.columns.column_serdes import ColumnSerde
-from millpond.stores.times import MIN_TIME
-from millpond.stores.typed.segment_columns import SessionColumns, Sessions
+from millpond.stores.times import FARTHEST, MIN_TIME
 from millpond.stores.typed.session import SessionStore
+from millpond.stores.typed.session_columns import SessionColumns, Sessions
 
 _LEAST_PART: Final = 1024
 """Where parts of a run would have fewer records on average, reading the open sessions for each costs too much."""
@@ -110,7 +110,7 @@ class SessionFold(WindowFold):
         run = _Run(Groups(self._keys.write(columns.keys)), columns.timestamps, reached, late)
         stored = self._open(standing.stream_time)
         places = places_in(stored.keys, run.groups.keys)
-        met, others = _chosen(stored, places >= 0), _chosen(stored, places < 0)
+        met, others = chosen(stored, places >= 0), chosen(stored, places < 0)
         laid = self._laid_out(run, places[places >= 0], met, standing.stream_time)
         if laid is None:
             return None
@@ -118,10 +118,10 @@ class SessionFold(WindowFold):
         folded, removed, left = self._folded(laid, run, met, kept)
         self._store.change(removed, folded)
         last = int(reached[-1]) - self._reach
-        untouched = [_chosen(some, some.ends <= last) for some in (others, left)]
+        untouched = [chosen(some, some.ends <= last) for some in (others, left)]
         waiting = standing.waiting - len(removed.ends) - sum(len(some.ends) for some in untouched)
         waiting += int(np.count_nonzero(folded.ends > last))
-        results = self._closed(*untouched, _chosen(folded, folded.ends <= last))
+        results = self._closed(*untouched, chosen(folded, folded.ends <= last))
         return Folded(results, int(reached[-1]), waiting, int(np.count_nonzero(late)))
 
     def cut(self, columns: Columns, stream_time: int) -> list[Columns]:
@@ -184,14 +184,11 @@ class SessionFold(WindowFold):
         changed = slots.sizes > 0
         sessions = Sessions(slots.keys, laid.starts, laid.ends, values)
         parts = changed[numbers[:known]]
-        return _chosen(sessions, changed), _chosen(met, parts), _chosen(met, ~parts)
+        return chosen(sessions, changed), chosen(met, parts), chosen(met, ~parts)
 
     def _closed(self, *parts: Sessions) -> Columns:
         """The results of sessions that have closed."""
-        keys = pa.concat_arrays([part.keys for part in parts])
-        values = pa.concat_arrays([part.values for part in parts])
-        starts = np.concatenate([part.starts for part in parts])
-        ends = np.concatenate([part.ends for part in parts])
+        keys, starts, ends, values = laid_end_to_end(parts)
         order = closing_order(keys, ends, starts)
         ends = ends[order]
         return self._results(taken(keys, order), starts[order], ends, taken(values, order), ends)
@@ -249,8 +246,3 @@ def _first_from(keys: Integers, ends: Integers, wanted: Integers, earliest: Inte
     places[order] = np.minimum.accumulate(following[::-1])[::-1]
     found = np.append(order, -1)[places[known:]]
     return np.where(keys[found] == wanted, found, -1)
-
-
-def _chosen(sessions: Sessions, mask: npt.NDArray[np.bool_]) -> Sessions:
-    keys, starts, ends, values = sessions
-    return Sessions(taken(keys, mask), starts[mask], ends[mask], taken(values, mask))

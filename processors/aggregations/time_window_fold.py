@@ -23,11 +23,12 @@ from millpond.processors.aggregations.window_fold import (
     taken,
 )
 from millpond.processors.options.windows import TimeWindows
+from millpond.processors.runtime.batches.column_tuples import chosen, laid_end_to_end
 from millpond.processors.runtime.batches.columns import Columns
 from millpond.stores.columns.column_serdes import ColumnSerde
 from millpond.stores.times import MIN_TIME
-from millpond.stores.typed.segment_columns import WindowColumns, Windows
 from millpond.stores.typed.timestamped_window import TimestampedWindowStore
+from millpond.stores.typed.window_columns import WindowColumns, Windows
 
 pc: Any = _compute
 
@@ -102,7 +103,7 @@ class TimeWindowFold(WindowFold):
         self._store.put(folded)
         waiting = standing.waiting - len(untouched.starts) - known
         waiting += int(np.count_nonzero(folded.starts > now - self._reach))
-        closed = _chosen(folded, folded.starts <= now - self._reach)
+        closed = chosen(folded, folded.starts <= now - self._reach)
         return Folded(self._closed(untouched, closed), now, waiting, late)
 
     def _folded(self, slots: _Slots, columns: Columns, records: Integers) -> tuple[Windows, int]:
@@ -121,14 +122,11 @@ class TimeWindowFold(WindowFold):
         if stream_time == MIN_TIME or first > last - last % self._windows.advance:
             return _nothing(self._type)
         stored = self._store.between(first, last)
-        return _chosen(stored, ~slots.holds(stored)) if slots.begins[0] <= last else stored
+        return chosen(stored, ~slots.holds(stored)) if slots.begins[0] <= last else stored
 
     def _closed(self, *parts: Windows) -> Columns:
         """The results of windows that have closed."""
-        keys = pa.concat_arrays([part.keys for part in parts])
-        values = pa.concat_arrays([part.values for part in parts])
-        starts = np.concatenate([part.starts for part in parts])
-        timestamps = np.concatenate([part.timestamps for part in parts])
+        keys, starts, values, timestamps = laid_end_to_end(parts)
         order = closing_order(keys, starts)
         starts = starts[order]
         ends = starts + self._windows.size
@@ -156,11 +154,6 @@ def _slots(keys: Any, starts: Integers) -> _Slots:
     codes, numbers = np.unique(places * len(distinct) + numbers, return_inverse=True)
     of_keys, of_begins = codes % len(distinct), codes // len(distinct)
     return _Slots(taken(distinct, of_keys), begins[of_begins], numbers, distinct, begins, codes)
-
-
-def _chosen(windows: Windows, mask: npt.NDArray[np.bool_]) -> Windows:
-    keys, starts, values, timestamps = windows
-    return Windows(taken(keys, mask), starts[mask], taken(values, mask), timestamps[mask])
 
 
 def _nothing(values: pa.DataType) -> Windows:

@@ -5,7 +5,7 @@ columns is left to objects, before anything has changed. Within a fold keys are 
 """
 
 from abc import ABC, abstractmethod
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,12 +16,10 @@ from millpond.processors.aggregations.column_fold import inverse
 from millpond.processors.runtime.batches.columns import Columns
 from millpond.processors.runtime.batches.windowed_columns import windowed_keys
 from millpond.stores.columns.column_serdes import ColumnSerde
+from millpond.stores.times import FARTHEST
 
 pc: Any = _compute
 Integers = npt.NDArray[np.int64]
-
-FARTHEST: Final = 2**61
-"""Times and lengths of time within this can be added and subtracted without leaving 64 bits."""
 
 
 class Standing(NamedTuple):

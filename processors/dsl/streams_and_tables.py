@@ -62,7 +62,8 @@ class KStream(StreamOperators):
             selector: ``selector(key, value)`` returns the key to look up in a global table; the record's own unless
                 given.
             vectorized: whether the joiner takes columns: it gets Arrow arrays of many records, where there is no other
-                value null, and returns an array of as many results. Only for a join with a table.
+                value null, and returns an array of as many results. Two streams then need serdes that have columns:
+                ``string``, ``int64``, ``float64``, ``bytes`` or a ``struct<...>``.
 
         Raises:
             TopologyError: the inputs are not co-partitioned, a serde is not known, or an option does not fit ``other``.
@@ -106,9 +107,10 @@ class KStream(StreamOperators):
         joined: StreamJoined | None = None,
         *,
         windows: JoinWindows,
+        vectorized: bool = False,
     ) -> "KStream":
         """As ``left_join`` with a stream, for the records of both sides."""
-        return self._join(other, joiner, joined, windows, JoinType.OUTER, None, False)
+        return self._join(other, joiner, joined, windows, JoinType.OUTER, None, vectorized)
 
     def _join(
         self,

@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
+import numpy as np
+
 from millpond.errors import TopologyError
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns, Records
@@ -163,7 +165,7 @@ class Task:
         except KeyError:
             raise TopologyError(f"task {self.task_id} reads {sorted(self._sources)}, not {topic!r}") from None
         if self._gathering:
-            records = self._positioned(records.to_batch())
+            records = self._positioned(records)
         if self._scheduler.follows_stream_time:
             for row in records.to_batch().rows():
                 source.process(row)
@@ -188,14 +190,13 @@ class Task:
         (reader,) = self.subtopology.sources[topic].children
         return self._processors[reader]
 
-    def _positioned(self, batch: Batch) -> Batch:
+    def _positioned(self, records: Records) -> Records:
         """Stream records with their places, or as they are, or among all that have come since the task settled."""
-        if batch.positions is not None:
-            return batch
+        if records.positions is not None:
+            return records
         start = self._arrived
-        self._arrived += len(batch)
-        positions = list(range(start, self._arrived))
-        return Batch(batch.keys, batch.values, batch.timestamps, batch.olds, batch.latest, positions)
+        self._arrived += len(records)
+        return records.at(np.arange(start, self._arrived))
 
     def settle(self) -> None:
         """Let results go on that were made of batches with positions, in the order of these.

@@ -1,40 +1,55 @@
-"""One side of a join of two streams: hands its records to the join (``window_join``) and forwards the results.
+"""One side of a join of two streams: hands its records to the join (``window_join``), which forwards the results.
 
 Both sides of a task have one join. Where the graph allows it, either side only keeps its records, and whichever settles
 first has the records of both joined in their order.
 """
 
 from millpond.processors.options.joins import Side
-from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
+from millpond.processors.runtime.batches.batch import Batch
+from millpond.processors.runtime.batches.columns import Columns, Records
 from millpond.processors.runtime.processor import Processor, ProcessorContext
+from millpond.processors.streams.vectorized_window_join import VectorizedWindowJoin
 from millpond.processors.streams.window_join import StreamStreamJoinPlan, WindowJoin
 
 
 class StreamStreamJoin(Processor):
-    """Joins the records of one side with what the other side has kept."""
+    """Joins the records of one side with what the other side has kept.
+
+    Args:
+        plan: how both sides are joined.
+        side: which side this is.
+        vectorized: whether the joiner takes columns.
+    """
 
     gathers = True
 
-    def __init__(self, plan: StreamStreamJoinPlan, side: Side) -> None:
+    def __init__(self, plan: StreamStreamJoinPlan, side: Side, *, vectorized: bool = False) -> None:
         self._plan = plan
         self._side = side
+        self._kind = VectorizedWindowJoin if vectorized else WindowJoin
 
     def init(self, context: ProcessorContext) -> None:
         super().init(context)
-        self._join = join = context.shared(self._plan.stores[Side.LEFT], lambda: WindowJoin.of(self._plan, context))
-        join.enter(self._side, context)
+        self._join: WindowJoin = context.shared(
+            self._plan.stores[Side.LEFT], lambda: self._kind.of(self._plan, context)
+        )
+        self._join.enter(self._side, context)
 
     def process(self, batch: Batch) -> None:
-        self._join.keep(self._side, batch)
+        self._take(batch)
+
+    def process_columns(self, columns: Columns) -> None:
+        self._take(columns)
+
+    def _take(self, records: Records) -> None:
+        self._join.keep(self._side, records)
         if not self.context.gathers:
             self.settle()
 
     def settle(self) -> None:
-        self.context.forward(self._join.process_kept())
+        self._join.process_kept(self.context)
 
     def complete(self) -> None:
         # The side that comes first lets the records of both go. Both sides have all that is going to come by then,
         # because a topology holds a join's inputs before the join.
-        out = BatchBuilder()
-        self._join.drain(out, self.context)
-        self.context.forward(out.build())
+        self._join.drain(self.context)

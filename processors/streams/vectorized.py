@@ -23,6 +23,7 @@ class _Vectorized(Processor):
     """One step on columns."""
 
     repeatable = True
+    keeps_positions = True
 
     def process(self, batch: Batch) -> None:
         times = np.array(batch.timestamps, np.int64)

@@ -11,7 +11,7 @@ Rule of this module: what the records of a batch need of the stores is read befo
 and what they change is written after the last; in between each record sees what it would have seen alone.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -20,6 +20,7 @@ import numpy as np
 from millpond.processors.options.join_windows import JoinWindows
 from millpond.processors.options.joins import JoinType, Side
 from millpond.processors.runtime.batches.batch import Batch, BatchBuilder, concatenate
+from millpond.processors.runtime.batches.columns import Records
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.processor import ProcessorContext
 from millpond.processors.streams.record_keys import EncodedKey, encoded_keys
@@ -88,7 +89,7 @@ class WindowJoin:
             joined.other = self._sides[side.other]
         self._key_serde = stores[Side.LEFT].key_serde
         self._waiting = waiting
-        self._kept: list[tuple[Side, Batch]] = []
+        self._kept: list[tuple[Side, Records]] = []
 
     @classmethod
     def of(cls, plan: StreamStreamJoinPlan, context: ProcessorContext) -> Self:
@@ -105,30 +106,36 @@ class WindowJoin:
         self._sides[side].context = context
         waiting = self._waiting
         if waiting is not None and self._sides[side].emits_unmatched:
-            context.level(CounterName.WAITING, lambda: waiting.count(side))
+            context.level(CounterName.WAITING, lambda: waiting.rows.count(side))
 
-    def keep(self, side: Side, batch: Batch) -> None:
+    def keep(self, side: Side, records: Records) -> None:
         """Keep records of a side for ``process_kept``."""
-        self._kept.append((side, batch))
+        self._kept.append((side, records))
 
-    def process_kept(self) -> Batch:
-        """The results of the records that were kept, in the order of their positions, or else as they came."""
+    def process_kept(self, context: ProcessorContext) -> None:
+        """Forward the results of the records that were kept, in the order of their positions, or else as they came."""
         kept, self._kept = self._kept, []
-        if not kept:
-            return Batch([], [], [])
-        sides = [one for side, batch in kept for one in (self._sides[side],) * len(batch)]
-        batch = concatenate([batch for _, batch in kept])
+        if kept:
+            self._join_kept(kept, context)
+
+    def drain(self, context: ProcessorContext) -> None:
+        """Forward the results of all records that wait for a partner; ``context`` leaves out those that fail."""
+        if self._waiting is not None:
+            out = BatchBuilder()
+            self._emit(out, self._waiting.drain(), context)
+            context.forward(out.build())
+
+    def _join_kept(self, kept: Sequence[tuple[Side, Records]], context: ProcessorContext) -> None:
+        """Forward the results of at least one run of records."""
+        batches = [records.to_batch() for _, records in kept]
+        sides = [one for side, records in kept for one in (self._sides[side],) * len(records)]
+        batch = concatenate(batches)
         if len(kept) > 1:
-            positions = np.fromiter((position for _, one in kept for position in one.positions or ()), np.int64)
+            positions = np.fromiter((position for one in batches for position in one.positions or ()), np.int64)
             if (positions[1:] < positions[:-1]).any():
                 order = positions.argsort(kind="stable").tolist()
                 sides, batch = [sides[place] for place in order], batch.taken(order)
-        return self._process(sides, batch)
-
-    def drain(self, out: BatchBuilder, context: ProcessorContext) -> None:
-        """Add the results of all records that wait for a partner; ``context`` leaves out those that fail."""
-        if self._waiting is not None:
-            self._emit(out, self._waiting.drain(), context)
+        context.forward(self._process(sides, batch))
 
     def _process(self, sides: Sequence[_JoinedSide], batch: Batch) -> Batch:
         """The results of records, each of a side, in their order."""
@@ -155,7 +162,7 @@ class WindowJoin:
         self._end()
         return out.build()
 
-    def _emit(self, out: BatchBuilder, records: Iterable[Waiting], context: ProcessorContext) -> None:
+    def _emit(self, out: BatchBuilder, records: Sequence[Waiting], context: ProcessorContext) -> None:
         """Add the results of records for which no partner came; ``context`` leaves out those that fail."""
         for record in records:
             try:

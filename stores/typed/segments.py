@@ -27,7 +27,9 @@ from millpond.stores.typed.store import K, Store, V, WritableStore
 METADATA_NAME: Final = "segment_interval"
 
 _SHORTEST: Final = 1000
-_ABOVE_TIME: Final = b"\xff" * (2 * TIME_SIZE + 1)
+ABOVE_TIME: Final = b"\xff" * (2 * TIME_SIZE + 1)
+"""Behind a row's time, above all that may follow it."""
+
 _KEY_FROM: Final = 1 + TIME_SIZE
 
 
@@ -123,7 +125,7 @@ class Segments:
     def rows_of_key(self, encoded_key: bytes, earliest: int, latest: int, *, reverse: bool) -> Entries:
         """The rows of one key with ``earliest <= time <= latest`` that are not expired, in the order of their times."""
         earliest, latest = self._clamped(earliest, latest)
-        low, high = pack_time(earliest), pack_time(latest) + _ABOVE_TIME
+        low, high = pack_time(earliest), pack_time(latest) + ABOVE_TIME
         return self._chained(
             earliest, latest, reverse, lambda segment: (segment + encoded_key + low, segment + encoded_key + high)
         )
@@ -161,10 +163,10 @@ class Segments:
         """
         floor = max(self.horizon() + 1, MIN_TIME)
         wanted = [(key, max(times[key][0], floor), times[key][1]) for key in sorted(times)]
-        for start in sorted(self._live):
+        for start in self.live():
             end, segment = start + self._interval, DATA + pack_time(start)
             within = [
-                (key, (segment + key + pack_time(earliest), segment + key + pack_time(latest) + _ABOVE_TIME))
+                (key, (segment + key + pack_time(earliest), segment + key + pack_time(latest) + ABOVE_TIME))
                 for key, earliest, latest in wanted
                 if earliest < end and earliest <= latest >= start
             ]
@@ -185,6 +187,10 @@ class Segments:
         """All entries of the segments that rows of these times lie in, whatever their own times are."""
         earliest, latest = self._clamped(earliest, latest)
         return list(self._chained(earliest, latest, False, lambda segment: (segment, _above(segment))))
+
+    def live(self) -> list[int]:
+        """The beginnings of the segments that may have rows, in ascending order."""
+        return sorted(self._live)
 
     def holds_any(self, times: Iterable[int]) -> bool:
         """Whether a segment of one of these times may have rows."""

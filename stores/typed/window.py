@@ -221,6 +221,12 @@ class WindowStore(WritableWindowStore[K, V]):
         """
         self._put(key, None if value is None else self._encode_value(value), window_start)
 
+    def number_puts(self, count: int) -> int:
+        """Take the next numbers for so many puts of a store with duplicates; returns the one before the first."""
+        before = self._sequence
+        self._sequence += count
+        return before
+
     def begin_batch(self) -> WindowBatch[V]:
         """This store, which has duplicates, as the records of a batch see it; end it with ``write_batch``."""
         return WindowBatch(self._segments, self._decode_value)

@@ -22,7 +22,7 @@ def test_every_case_is_measured_on_every_backend_and_profiled() -> None:
 
 
 @pytest.mark.parametrize(
-    "case", [case for case in CASES if case.name != "stream-stream left join"], ids=lambda case: case.name
+    "case", [case for case in CASES if not case.name.startswith("stream-stream left join")], ids=lambda case: case.name
 )
 def test_the_peer_on_dicts_gives_the_same(case: Case) -> None:
     workload = Workload(300, 20, 50, step=1_000_000)  # so that windows end, and sessions

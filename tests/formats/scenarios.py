@@ -30,7 +30,7 @@ from millpond.processors import (
     TopologyDriver,
 )
 from millpond.processors.aggregations.windowed_processor import WINDOWED_AGGREGATION
-from millpond.processors.streams.unpaired_records import UNPAIRED_RECORDS
+from millpond.processors.streams.unpaired_rows import UNPAIRED_RECORDS
 from millpond.processors.tables.foreign_key.messages import FOREIGN_KEY_LEFT_ROWS, FOREIGN_KEY_SUBSCRIPTIONS
 from millpond.processors.tables.reorder import TableReorder
 from millpond.processors.tables.suppress_buffer import SUPPRESS_BUFFER

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyarrow import parquet as pq
 
 from millpond.processors.distribution.exchange import to_ipc
-from millpond.processors.streams.unpaired_records import UNPAIRED_RECORDS
+from millpond.processors.streams.unpaired_rows import UNPAIRED_RECORDS
 from millpond.processors.tables.suppress_buffer import SUPPRESS_BUFFER
 from millpond.processors.tables.time_ordered_buffer import TIME_ORDERED_BUFFER
 from millpond.processors.verbs.key_timers import KEYED_TIMERS

@@ -15,7 +15,8 @@ from millpond.processors.distribution.exchange import COMPLETE, Blob, gather, to
 from millpond.processors.options.joins import Side
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.kept_time import KeptTime
-from millpond.processors.streams.unpaired_records import WaitingRecords, unpaired_records_spec
+from millpond.processors.streams.unpaired_records import WaitingRecords
+from millpond.processors.streams.unpaired_rows import unpaired_records_spec
 from millpond.processors.tables.foreign_key.messages import (
     Content,
     Instruction,

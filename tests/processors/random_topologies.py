@@ -125,7 +125,9 @@ def _process(made: RandomTopology, first: int, second: int, variant: int, number
 def _join_streams(made: RandomTopology, first: int, second: int, variant: int, number: int) -> None:
     windows = JoinWindows(before=5, after=variant % 7, grace=variant % 3, eager=variant % 2 == 0)
     join = (KStream.join, KStream.left_join, KStream.outer_join)[variant % 3]
-    joined = join(made.stream(first), made.stream(second), short, windows=windows)
+    vectorized = (first + second + variant) % 2 == 0
+    joiner: Callable[..., Any] = short_columns if vectorized else short
+    joined = join(made.stream(first), made.stream(second), joiner, windows=windows, vectorized=vectorized)
     made.streams.append(joined)
 
 

@@ -1,13 +1,17 @@
 """Whatever the topology, n records at once give the same as n batches of one record, topic by topic."""
 
+from collections.abc import Iterator
 from typing import Any
+from unittest import mock
 
+import pytest
 from hypothesis import HealthCheck, assume, given, reject, settings
 from hypothesis import strategies as st
 
 from millpond.errors import TopologyError
 from millpond.processors import Batch, StreamsBuilder, Topology, TopologyDriver
 from millpond.processors.runtime.order.time_order import merge
+from millpond.processors.streams import vectorized_window_join
 from tests.processors.random_topologies import (
     NO_REPARTITION,
     OPERATORS,
@@ -21,6 +25,13 @@ from tests.processors.random_topologies import (
 History = list[tuple[str, list[tuple[Any, Any, int]]]]
 
 thorough = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def every_batch_as_columns() -> Iterator[None]:
+    """Joins of columns take more than one record as columns, and a single one as an object."""
+    with mock.patch.object(vectorized_window_join, "COLUMNS_FROM", 2):
+        yield
 
 
 def build(program: list[Step]) -> Topology:

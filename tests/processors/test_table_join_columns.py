@@ -14,12 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millpond.errors import TopologyError, UserFunctionError
+from millpond.errors import UserFunctionError
 from millpond.processors import (
     Consumed,
     Joined,
-    JoinWindows,
-    KStream,
     Materialized,
     StreamsBuilder,
     Task,
@@ -189,10 +187,3 @@ def test_a_joiner_that_returns_something_else_than_a_value_for_each_record_is_re
     task = joined_with(joiner)
     with pytest.raises(UserFunctionError, match=f"operator 'KSTREAM-JOIN.*{message}.*key 'a', timestamp 0"):
         task.process("in", columns_of("aa", [1, 2]))
-
-
-def test_a_join_of_streams_cannot_be_vectorized() -> None:
-    builder = StreamsBuilder(key_serde="string", value_serde="int64")
-    one: KStream = builder.stream("one")
-    with pytest.raises(TopologyError, match="only a join with a table can be vectorized"):
-        one.join(builder.stream("other"), sides, windows=JoinWindows.of(1), vectorized=True)

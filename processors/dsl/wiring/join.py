@@ -34,13 +34,13 @@ def join_stream(
         raise TopologyError(f"{where} looks up the record's key: a selector needs a global table")
     with_key = keyed_joiner(joiner)
     if isinstance(other, StreamHandle):
-        if vectorized:
-            raise TopologyError(f"{where} is between streams: only a join with a table can be vectorized")
         if windows is None or isinstance(joined, Joined):
             raise TopologyError(
                 f"{where} is between streams: it needs windows=JoinWindows(...), and StreamJoined for serdes"
             )
-        return join_streams(stream, other, with_key, windows, joined or StreamJoined(), join_type)
+        return join_streams(
+            stream, other, with_key, windows, joined or StreamJoined(), join_type, vectorized=vectorized
+        )
     if windows is not None or isinstance(joined, StreamJoined) or join_type is JoinType.OUTER:
         raise TopologyError(
             f"{where} is with a table: it has no windows, takes Joined instead of StreamJoined, and is inner "

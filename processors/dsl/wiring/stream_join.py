@@ -10,7 +10,7 @@ Each side keeps its records in a window store that the other side reads; a third
 records that wait for a partner.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from millpond.errors import TopologyError
@@ -21,8 +21,9 @@ from millpond.processors.options.joins import JoinType, Side, StreamJoined
 from millpond.processors.options.serdes import SerdeLike
 from millpond.processors.streams.self_join import StreamSelfJoin
 from millpond.processors.streams.stream_join import StreamStreamJoin
-from millpond.processors.streams.unpaired_records import unpaired_records_spec
+from millpond.processors.streams.unpaired_rows import unpaired_records_spec
 from millpond.processors.streams.window_join import StreamStreamJoinPlan
+from millpond.stores.columns.column_serdes import column_serde
 from millpond.stores.serdes import Serde, serde
 from millpond.stores.specs import StoreKind, StoreSpec
 
@@ -34,19 +35,24 @@ def join_streams(
     windows: JoinWindows,
     joined: StreamJoined,
     join_type: JoinType,
+    *,
+    vectorized: bool = False,
 ) -> StreamHandle:
     """The stream of the results.
 
     Raises:
-        TopologyError: the inputs are not co-partitioned, or a serde is not known.
+        TopologyError: the inputs are not co-partitioned, a serde is not known, or the joiner takes columns and a serde
+            has none.
     """
     left, right = _together(left, right, joined, join_type)
     check_copartitioned(left, right)
     graph = left.graph
-    if graph.optimize and join_type is JoinType.INNER and left.node == right.node:
+    if graph.optimize and not vectorized and join_type is JoinType.INNER and left.node == right.node:
         return _join_with_itself(left, joiner, windows, joined)
     names = {side: _node_name(left, joined, join_type, side) for side in (Side.LEFT, Side.RIGHT)}
     specs = _specs(left, right, windows, joined, names)
+    if vectorized:
+        _check_columns(specs, f"the join of {left.node!r} with {right.node!r}")
     waiting = (
         _waiting_spec(joined, names[Side.LEFT], specs[Side.LEFT].key_serde)
         if join_type is not JoinType.INNER and not windows.eager
@@ -61,7 +67,7 @@ def join_streams(
     )
     sides = []
     for side, stream in ((Side.LEFT, left), (Side.RIGHT, right)):
-        sides.append(stream.then("", _supplier(plan, side), names[side]))
+        sides.append(stream.then("", _supplier(plan, side, vectorized), names[side]))
     for spec in (*specs.values(), *([] if waiting is None else [waiting])):
         graph.add_store(spec, *names.values())
     result = sides[0].merged((sides[1],), joined.name)
@@ -101,8 +107,18 @@ def _node_name(left: StreamHandle, joined: StreamJoined, join_type: JoinType, si
     return left.graph.new_name(f"KSTREAM-{alone or 'JOIN'}{which.upper()}-")
 
 
-def _supplier(plan: StreamStreamJoinPlan, side: Side) -> Callable[[], StreamStreamJoin]:
-    return lambda: StreamStreamJoin(plan, side)
+def _supplier(plan: StreamStreamJoinPlan, side: Side, vectorized: bool) -> Callable[[], StreamStreamJoin]:
+    return lambda: StreamStreamJoin(plan, side, vectorized=vectorized)
+
+
+def _check_columns(specs: Mapping[Side, StoreSpec], where: str) -> None:
+    for spec in specs.values():
+        for what, used in (("keys", spec.key_serde), ("values", spec.value_serde)):
+            if column_serde(used) is None:
+                raise TopologyError(
+                    f"{where} has a joiner of columns, but {what} of the serde {used.name!r} have none; name a serde "
+                    "that has (string, int64, float64, bytes or a struct<...>), or leave vectorized out"
+                )
 
 
 def _specs(

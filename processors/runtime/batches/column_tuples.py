@@ -1,0 +1,38 @@
+"""Named tuples of columns of one length, NumPy and Arrow arrays: some entries of them, and many laid end to end.
+
+Rule of this module: it knows no tuple's fields. What a column is tells how it is taken.
+"""
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+_Entries = TypeVar("_Entries", bound=tuple[Any, ...])
+
+
+def chosen(entries: _Entries, mask: npt.NDArray[np.bool_]) -> _Entries:
+    """The entries for which ``mask`` is true.
+
+    >>> from typing import NamedTuple
+    >>> Point = NamedTuple("Point", [("name", Any), ("at", Any)])
+    >>> points = Point(pa.array(["a", "b"]), np.array([3, 4]))
+    >>> chosen(points, points.at > 3).name.to_pylist()
+    ['b']
+    """
+    arrow: Any = pa.array(mask)
+    return _made(entries, (one[mask] if isinstance(one, np.ndarray) else one.filter(arrow) for one in entries))
+
+
+def laid_end_to_end(parts: Sequence[_Entries]) -> _Entries:
+    """The entries of all parts, of which there is at least one."""
+    columns = zip(*parts, strict=True)
+    return _made(
+        parts[0], (np.concatenate(one) if isinstance(one[0], np.ndarray) else pa.concat_arrays(one) for one in columns)
+    )
+
+
+def _made(like: _Entries, columns: Any) -> _Entries:
+    return type(like)(*columns)

@@ -1,0 +1,90 @@
+"""Which records of two streams are partners, for whole columns.
+
+Rule of this module: it sees numbers only, and knows neither stores nor what becomes of a pair. Records have places: the
+order in which they came. Of two partners the later one finds the earlier one.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Integers = npt.NDArray[np.int64]
+
+
+class Candidates(NamedTuple):
+    """The records of one side that those of the other may meet.
+
+    Attributes:
+        keys: the number of each one's key; -1 for one that meets nobody.
+        times: their timestamps.
+        places: when they came; -1 for those that were there before. Of equal keys and times, in ascending order.
+    """
+
+    keys: Integers
+    times: Integers
+    places: Integers
+
+
+class Seekers(NamedTuple):
+    """Records of the other side, and where their partners may lie.
+
+    Attributes:
+        keys: the number of each one's key.
+        earliest, latest: the bounds of a partner's time, both included; none if they cross.
+        places: when they came.
+    """
+
+    keys: Integers
+    earliest: Integers
+    latest: Integers
+    places: Integers
+
+
+def partners(seekers: Seekers, candidates: Candidates) -> tuple[Integers, Integers]:
+    """All pairs, by seeker, then by the candidate's time, then as the candidates came.
+
+    Returns:
+        Of each pair the position of the seeker and that of the candidate.
+
+    >>> candidates = Candidates(np.array([0, 0, 1, 0]), np.array([7, 5, 5, 6]), np.array([-1, 0, 1, 3]))
+    >>> seekers = Seekers(np.array([0]), np.array([5]), np.array([7]), np.array([2]))
+    >>> [found.tolist() for found in partners(seekers, candidates)]
+    [[0, 0], [1, 0]]
+    """
+    times = np.unique(candidates.times)
+    # As a digit before which the key's number stands, the rank of a time fits into 64 bits whatever the times are.
+    base = len(times) + 1
+    codes = candidates.keys * base + np.searchsorted(times, candidates.times)
+    order = codes.argsort(kind="stable")
+    codes = codes[order]
+    first = np.searchsorted(codes, seekers.keys * base + np.searchsorted(times, seekers.earliest))
+    past = np.searchsorted(codes, seekers.keys * base + np.searchsorted(times, seekers.latest, side="right"))
+    found, at = spread(np.maximum(past - first, 0))
+    met = order[first[found] + at]
+    earlier = candidates.places[met] < seekers.places[found]
+    return found[earlier], met[earlier]
+
+
+def spread(counts: Integers) -> tuple[Integers, Integers]:
+    """Each position as often as its count says, and how often it has come before.
+
+    >>> [column.tolist() for column in spread(np.array([2, 0, 3]))]
+    [[0, 0, 2, 2, 2], [0, 1, 0, 1, 2]]
+    """
+    positions = np.arange(len(counts)).repeat(counts)
+    return positions, np.arange(len(positions)) - (np.cumsum(counts) - counts)[positions]
+
+
+def bounds_of_each(keys: Integers, size: int, earliest: Integers, latest: Integers) -> tuple[Integers, Integers]:
+    """The least of the earliest and the greatest of the latest times of each of ``size`` keys.
+
+    They cross for a key that does not occur.
+
+    >>> [column.tolist() for column in bounds_of_each(np.array([1, 1]), 2, np.array([3, 2]), np.array([5, 4]))][1]
+    [-9223372036854775808, 5]
+    """
+    first, last = np.full(size, np.iinfo(np.int64).max), np.full(size, np.iinfo(np.int64).min)
+    np.minimum.at(first, keys, earliest)
+    np.maximum.at(last, keys, latest)
+    return first, last

@@ -1,0 +1,242 @@
+"""A run of records of both sides of a join within a window, as whole columns: what meets, and in which order it comes.
+
+Rule of this module: results, their order and what is kept are those of record by record
+(``millpond.processors.streams.window_join``). Here no user's function is called, and nothing changes before ``write``.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from millpond.processors.options.joins import Side
+from millpond.processors.streams.arrivals import Arrivals, SideRecords
+from millpond.processors.streams.partners import Candidates, Seekers, bounds_of_each, partners
+from millpond.processors.streams.unpaired_columns import UnpairedRun
+from millpond.processors.streams.unpaired_rows import UnpairedRows
+from millpond.stores.typed.duplicate_columns import NEVER, DuplicateColumns
+
+Integers = npt.NDArray[np.int64]
+Booleans = npt.NDArray[np.bool_]
+
+NOTHING = -1
+"""The position of a value that is not there."""
+
+
+class SidePlan(NamedTuple):
+    """How one side is joined.
+
+    Attributes:
+        store: where its records are kept.
+        back, ahead: how far back and how far ahead of a record its partners may be.
+        closes_after: how long after its time a record's window and grace are over.
+        emits_unmatched: whether its records come out without a partner, too.
+    """
+
+    store: DuplicateColumns
+    back: int
+    ahead: int
+    closes_after: int
+    emits_unmatched: bool
+
+
+class Results(NamedTuple):
+    """Results, by the positions of what they are made of.
+
+    Attributes:
+        places: of each, the place of the record that lets it come out.
+        keys: in the column of the left records' keys, the right ones' and those of records that waited before.
+        left, right: in the columns of ``WindowRun.values``; ``NOTHING`` where there is no partner.
+        times: their timestamps.
+    """
+
+    places: Integers
+    keys: Integers
+    left: Integers
+    right: Integers
+    times: Integers
+
+
+class _Side:
+    """One side: its records, and what those of the other may meet.
+
+    Attributes:
+        met: which of the other side's candidates each pair is of.
+        found: which of its own records has found that.
+    """
+
+    found: Integers
+    met: Integers
+
+    def __init__(self, plan: SidePlan, arrived: Arrivals, side: Side) -> None:
+        self.plan = plan
+        self.records: SideRecords = arrived.sides[side]
+        self.complete = self.records.complete
+        places, times = self.records.places[self.complete], self.records.times[self.complete]
+        put = np.full(len(arrived.times), NEVER)
+        put[places] = times
+        self.horizons = plan.store.horizons(put)[1:]
+        numbers = self.records.numbers[self.complete]
+        self.seekers = Seekers(numbers, times - plan.back, times + plan.ahead, places)
+
+    def load(self, keys: Any, seekers: Seekers) -> None:
+        """Read what the other side's records look for."""
+        first, last = bounds_of_each(seekers.keys, len(keys), seekers.earliest, seekers.latest)
+        wanted = np.flatnonzero(first <= last)
+        self.stored = self.plan.store.between(keys.take(pa.array(wanted)), first[wanted], last[wanted])
+        self.before = len(self.stored.times)
+        self.candidates = Candidates(
+            np.concatenate([wanted[self.stored.keys], self.records.numbers]),
+            np.concatenate([self.stored.times, self.records.times]),
+            np.concatenate([np.full(self.before, -1), self.records.places]),
+        )
+
+    def seek(self, other: "_Side") -> None:
+        """Find the partners of its records."""
+        mine = self.seekers
+        earliest = np.maximum(mine.earliest, other.horizons[mine.places] + 1)
+        found, self.met = partners(mine._replace(earliest=earliest), other.candidates)
+        self.found = self.complete[found]
+
+    def unmatched(self) -> Booleans:
+        """Which of its records could have had a partner, and have none."""
+        alone = np.zeros(len(self.records.times), np.bool_)
+        alone[self.complete] = True
+        alone[self.found] = False
+        return alone
+
+    def write(self, keys: Any) -> None:
+        """Keep its records for the other side."""
+        if len(self.complete):
+            records, chosen = self.records, pa.array(self.complete)
+            numbers: Any = pa.array(records.numbers[self.complete])
+            self.plan.store.put(keys.take(numbers), records.data.take(chosen), records.times[self.complete])
+
+
+class WindowRun:
+    """The records of a run, joined.
+
+    Args:
+        arrived: the records.
+        plans: how each side is joined.
+        waiting: the store of the records without a partner; None if they come out at once, or never.
+
+    Attributes:
+        results: what comes out, in order.
+        dropped: how many records of each side have no result because of a null.
+
+    Raises:
+        pyarrow.ArrowInvalid: a row of a store is damaged.
+        CorruptStoreError: so is one of records that wait.
+    """
+
+    def __init__(self, arrived: Arrivals, plans: Mapping[Side, SidePlan], waiting: UnpairedRows | None) -> None:
+        self._arrived = arrived
+        self._sides = {side: _Side(plan, arrived, side) for side, plan in plans.items()}
+        for side, one in self._sides.items():
+            one.load(arrived.keys, self._sides[side.other].seekers)
+        for side, one in self._sides.items():
+            one.seek(self._sides[side.other])
+        self._waiting = None if waiting is None else UnpairedRun(waiting, arrived.times)
+        self._first_key = {Side.LEFT: 0, Side.RIGHT: len(arrived.sides[Side.LEFT].places)}
+        alone = [self._alone(side, one) for side, one in self._sides.items()]
+        parts = [*self._due(), *(self._pairs(side, one) for side, one in self._sides.items()), *alone]
+        self.results = _in_order(parts)
+
+    @property
+    def dropped(self) -> dict[Side, int]:
+        lost = {}
+        for side, one in self._sides.items():
+            kept = len(one.complete)
+            kept += int(np.count_nonzero(one.records.keyless)) if one.plan.emits_unmatched else 0
+            lost[side] = len(one.records.places) - kept
+        return lost
+
+    def keys(self, read: Any) -> Any:
+        """The column of keys that ``results`` points into; ``read`` reads the bytes of keys."""
+        columns = [one.records.keys for one in (self._sides[Side.LEFT], self._sides[Side.RIGHT])]
+        return pa.concat_arrays([*columns, *([] if self._waiting is None else [read(self._waiting.over.keys)])])
+
+    def values(self, side: Side, read: Any) -> Any:
+        """The column of a side's values that ``results`` points into; ``read`` reads the bytes of values."""
+        one = self._sides[side]
+        over = [] if self._waiting is None else [read(self._waiting.over_of(side).data)]
+        return pa.concat_arrays([one.stored.values, one.records.values, *over])
+
+    def write(self) -> None:
+        """Keep the records for those to come."""
+        for one in self._sides.values():
+            one.write(self._arrived.keys)
+        if self._waiting is not None:
+            self._waiting.write()
+
+    def _pairs(self, side: Side, one: _Side) -> Results:
+        other, records = self._sides[side.other], one.records
+        times = np.maximum(records.times[one.found], other.candidates.times[one.met])
+        keys = self._first_key[side] + one.found
+        return _results(side, records.places[one.found], keys, one.before + one.found, one.met, times)
+
+    def _alone(self, side: Side, one: _Side) -> Results:
+        """Records that come out at once without a partner; those that have to wait are told to ``self._waiting``."""
+        records, chosen = one.records, np.zeros(len(one.records.places), np.bool_)
+        if one.plan.emits_unmatched:
+            chosen = one.unmatched()
+            if self._waiting is not None:
+                closes = records.times + one.plan.closes_after
+                late = closes < self._waiting.reached[records.places]
+                self._let_wait(side, one, closes, chosen & ~late)
+                chosen &= late
+            chosen |= records.keyless
+        return self._unpaired(side, np.flatnonzero(chosen), records.places[chosen])
+
+    def _let_wait(self, side: Side, one: _Side, closes: Integers, waits: Booleans) -> None:
+        assert self._waiting is not None
+        other = self._sides[side.other]
+        in_time = one.candidates.times[other.met] + one.plan.closes_after
+        met = other.met[in_time >= self._waiting.reached[other.records.places[other.found]]]
+        waits[met[met >= one.before] - one.before] = False
+        stored = np.unique(met[met < one.before])
+        numbers: Any = pa.array(one.candidates.keys[stored])
+        times = one.candidates.times[stored]
+        self._waiting.remove(side, times + one.plan.closes_after, times, self._arrived.keys.take(numbers))
+        at = np.flatnonzero(waits)
+        numbers = pa.array(one.records.numbers[at])
+        data = one.records.data.take(pa.array(at))
+        self._waiting.add(side, at, closes[at], one.records.times[at], self._arrived.keys.take(numbers), data)
+
+    def _due(self) -> list[Results]:
+        """Records that waited until their time was over, in the order in which they come out."""
+        if self._waiting is None:
+            return []
+        due = self._waiting.due()
+        keys, values = due.at.copy(), due.at.copy()
+        for side, one in self._sides.items():
+            mine = due.lefts == (side is Side.LEFT)
+            fresh = mine & due.fresh
+            values[fresh] += one.before
+            keys[fresh] += self._first_key[side]
+            values[mine & ~due.fresh] += one.before + len(one.records.places)
+        first = sum(len(one.records.places) for one in self._sides.values())
+        keys[~due.fresh] = due.rows[~due.fresh] + first
+        left = np.where(due.lefts, values, NOTHING)
+        right = np.where(due.lefts, NOTHING, values)
+        return [Results(due.places, keys, left, right, due.times)]
+
+    def _unpaired(self, side: Side, at: Integers, places: Integers) -> Results:
+        one = self._sides[side]
+        nobody = np.full(len(at), NOTHING)
+        return _results(side, places, self._first_key[side] + at, one.before + at, nobody, one.records.times[at])
+
+
+def _results(side: Side, places: Integers, keys: Integers, own: Integers, other: Integers, times: Integers) -> Results:
+    left, right = (own, other) if side is Side.LEFT else (other, own)
+    return Results(places, keys, left, right, times)
+
+
+def _in_order(parts: Sequence[Results]) -> Results:
+    """Results by place; those of one place as they come."""
+    whole = [np.concatenate(columns) for columns in zip(*parts, strict=True)]
+    order = whole[0].argsort(kind="stable")
+    return Results(*(column[order] for column in whole))
