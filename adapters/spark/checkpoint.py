@@ -50,6 +50,15 @@ class Checkpoint:
             raise self._refusal(batch_id, "it holds no state of Python tasks")
         return found
 
+    def after(self, batch_id: int | None) -> tuple[list[Manifest], int]:
+        """The manifests as ``manifests`` gives them, and the number of the micro-batch.
+
+        Raises:
+            ConfigurationError, FormatError: as ``manifests``.
+        """
+        found = self.manifests(batch_id)
+        return found, self.batches()[-1] if batch_id is None else batch_id
+
     def newest(self) -> tuple[int | None, list[Manifest]]:
         """The last micro-batch that was committed, and the manifests that there are after it.
 

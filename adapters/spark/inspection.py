@@ -25,6 +25,7 @@ from millpond.processors.runtime.subtopology import Subtopology
 from millpond.stores.durability.inspection import read_rows
 from millpond.stores.durability.manifest import Manifest
 from millpond.stores.durability.storage import Storage
+from millpond.stores.evolution.history import current_manifests
 from millpond.stores.serdes import BYTES, STRING, Serde
 from millpond.stores.specs import KeyForm, StoreSpec
 
@@ -106,10 +107,11 @@ class CommittedStore:
     def _manifests(self, session: SparkSession) -> list[Manifest]:
         """The manifests of all tasks of this application that the checkpoint has."""
         checkpoint = Checkpoint(session, self.checkpoint)
-        found = checkpoint.manifests(self.batch_id)
+        found, batch = checkpoint.after(self.batch_id)
+        current = current_manifests(self.storage, found, batch)
         mine = [
             one
-            for one in found
+            for one in current
             if one.application_id == self.application_id
             and _topology(one.fingerprint) == _topology(self.plan.fingerprint)
         ]

@@ -145,6 +145,12 @@ class History:
         if self.evolved:
             keep_out_older_releases(self.storage, self.application_id)
 
+    def knows(self, found: Collection[Manifest]) -> bool:
+        """Whether some of these manifests are of a generation of this query, or are what one was made from."""
+        later = [record for record in self.records if record.generation > BEGINNING]
+        prints, origins = {one.fingerprint for one in later}, {commit for one in later for commit in one.origins}
+        return any(one.fingerprint in prints or one.commit in origins for one in found)
+
     def standing(self, found: Collection[Manifest], batch: int | None) -> Standing:
         """Where a checkpoint stands.
 
@@ -176,6 +182,27 @@ def sinks_of(storage: Storage, application_id: str) -> list[str]:
         DurabilityError: the storage failed.
     """
     return list(storage.directories(f"{application_id}/{EVOLUTION}"))
+
+
+def current_manifests(storage: Storage, found: Collection[Manifest], batch: int | None) -> list[Manifest]:
+    """The manifests with which tasks go on after a micro-batch, where a checkpoint has those of earlier shapes as well.
+
+    Args:
+        storage: where the durable state is.
+        found: all manifests that the checkpoint has, of one or several applications.
+        batch: after which micro-batch; None if there was none.
+
+    Raises:
+        StateConflictError: the checkpoint does not belong to the state.
+        DurabilityError: the storage failed.
+    """
+    current: list[Manifest] = []
+    for application_id in sorted({one.application_id for one in found}):
+        mine = [one for one in found if one.application_id == application_id]
+        histories = (History.of(storage, application_id, sink) for sink in sinks_of(storage, application_id))
+        evolved = [history for history in histories if history.evolved and history.knows(mine)]
+        current += evolved[0].standing(mine, batch).manifests.values() if evolved else mine
+    return current
 
 
 def _directory(application_id: str, sink: str) -> str:
