@@ -49,7 +49,7 @@ class Query:
         return self._spark.readStream.schema(DDL).parquet(f"{self.directory}/in")
 
     @property
-    def places(self) -> dict[str, str]:
+    def places(self) -> dict[str, Any]:
         return {"state_dir": f"{self.directory}/state", "local_dir": f"{self.directory}/local", "backend": "lmdb"}
 
     def rows(self, words: list[str], topology: Topology, sink: str = "counts", **options: Any) -> DataFrame:
