@@ -22,10 +22,11 @@ from millpond.processors.options.records import Produced
 from millpond.processors.options.windowed_serdes import SessionWindowedSerde, TimeWindowedSerde
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.subtopology import Subtopology
+from millpond.stores.directory import plain_name
 from millpond.stores.durability.inspection import read_rows
 from millpond.stores.durability.manifest import Manifest
 from millpond.stores.durability.storage import Storage
-from millpond.stores.evolution.history import current_manifests
+from millpond.stores.evolution.history import History, current_manifests
 from millpond.stores.serdes import BYTES, STRING, Serde
 from millpond.stores.specs import KeyForm, StoreSpec
 
@@ -109,11 +110,12 @@ class CommittedStore:
         checkpoint = Checkpoint(session, self.checkpoint)
         found, batch = checkpoint.after(self.batch_id)
         current = current_manifests(self.storage, found, batch)
+        newest = History.of(self.storage, self.application_id, plain_name(self.plan.sink)).newest
+        topology = _topology(self.plan.fingerprint if newest is None else newest.fingerprint)
         mine = [
             one
             for one in current
-            if one.application_id == self.application_id
-            and _topology(one.fingerprint) == _topology(self.plan.fingerprint)
+            if one.application_id == self.application_id and _topology(one.fingerprint) == topology
         ]
         if found and not mine:
             raise checkpoint.of_another_query(

@@ -18,7 +18,7 @@ from millpond.stores.durability.policy import DurabilityPolicy
 from millpond.stores.durability.repair import Repair, repairs_of_copies, repairs_of_garbage
 from millpond.stores.durability.storage import Storage
 from millpond.stores.durability.verification import DEFAULT_WORKERS, Specs, newest_sound, verify
-from millpond.stores.evolution.history import current_manifests
+from millpond.stores.evolution.history import History, current_manifests, sinks_of
 
 
 @dataclass(frozen=True)
@@ -64,11 +64,24 @@ class QueryState:
         found = {
             manifest.application_id: topology.stores
             for manifest in self.manifests(batch_id)
-            if manifest.fingerprint.partition("/")[0] == topology.fingerprint
+            if manifest.fingerprint.partition("/")[0] == topology.fingerprint or self._has_stores(topology, manifest)
         }
         if not found:
             raise self.checkpoint.of_another_query("it holds no state of this topology")
         return found
+
+    def _has_stores(self, topology: Topology, manifest: Manifest) -> bool:
+        """Whether a topology has all stores of the shape that a manifest's generation has."""
+        name = manifest.application_id
+        records = [one for sink in sinks_of(self.storage, name) for one in History.of(self.storage, name, sink).records]
+        shapes = [record.shape for record in records if record.fingerprint == manifest.fingerprint]
+        known = {
+            (one.name, one.kind.family, one.key_serde.name, one.value_serde.name) for one in topology.stores.values()
+        }
+        return any(
+            {(one.name, one.kind.family, one.key_serde, one.value_serde) for one in shape.stores} <= known
+            for shape in shapes
+        )
 
     def _local_dirs(self) -> Collection[Path]:
         """Where tasks have their local copies: a directory for each sink."""

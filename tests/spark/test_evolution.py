@@ -2,7 +2,7 @@
 
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,24 @@ def counts(stores: Mapping[str, str]) -> Topology:
         counted = words.windowed_by(TimeWindows("1 hour", grace="1 hour")).count(Materialized(store))
         counted.to_stream().to(sink, Produced(schema="key string, value long"))
     return builder.build()
+
+
+only_counts = counts({"counts": "counts"})
+MillpondState = Callable[..., str]
+
+
+@pytest.fixture
+def millpond_state(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> MillpondState:
+    """Runs ``millpond state`` and gives what it said."""
+
+    def run(*arguments: str) -> str:
+        monkeypatch.setattr(sys, "argv", ["millpond", "state", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert not ended.value.code
+        return capsys.readouterr().out
+
+    return run
 
 
 class Query:
@@ -73,7 +91,7 @@ def query(spark: SparkSession, tmp_path: Path, run_stream: RunStream) -> Iterato
 
 
 def test_counts_go_on_in_other_partitions_and_a_job_keeps_its_number_if_nothing_is_said(query: Query) -> None:
-    topology, evolution = counts({"counts": "counts"}), Evolution(query.checkpoint)
+    topology, evolution = only_counts, Evolution(query.checkpoint)
     assert query.run(query.rows(WORDS, topology, partitions=2)) == Counter(WORDS)
     with pytest.raises(StateConflictError, match=r"another topology.*:\npartitions: 2 -> 5\n.*evolution=Evolution"):
         query.rows(WORDS[:5], topology, partitions=5)
@@ -87,8 +105,10 @@ def test_counts_go_on_in_other_partitions_and_a_job_keeps_its_number_if_nothing_
     assert dict(map(tuple, stored)) == expected
 
 
-def test_a_store_is_renamed_and_another_counts_from_now_on_even_if_the_first_micro_batch_fails(query: Query) -> None:
-    assert query.run(query.rows(WORDS, counts({"counts": "counts"}))) == Counter(WORDS)
+def test_a_store_is_renamed_and_another_counts_from_now_on_even_if_the_first_micro_batch_fails(
+    query: Query, millpond_state: MillpondState
+) -> None:
+    assert query.run(query.rows(WORDS, only_counts)) == Counter(WORDS)
     topology = counts({"counts": "tallies", "more": "more"})
     with pytest.raises(StateConflictError, match=r"store 'more': none -> .*\nstore 'tallies': none -> "):
         query.rows(WORDS[:2], topology)
@@ -106,20 +126,20 @@ def test_a_store_is_renamed_and_another_counts_from_now_on_even_if_the_first_mic
     beside = query.rows([], topology, "more", evolution=evolution)
     assert query.run(beside, out="out-more", checkpoint="more") == Counter(WORDS + WORDS[:2])
 
+    back = ["--topology", f"{__name__}:only_counts", "--rename", "tallies=counts", "--drop", "more"]
+    said = millpond_state("evolve", query.checkpoint, "--state-dir", f"{query.directory}/state", *back)
+    assert "job, counts: generation 2, " in said
+    assert query.run(query.rows(WORDS[:1], only_counts)) == Counter(WORDS + WORDS[:2] + WORDS[:1])
 
-def test_the_command_line_gives_a_verb_other_partitions(
-    query: Query, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+
+def test_the_command_line_gives_a_verb_other_partitions(query: Query, millpond_state: MillpondState) -> None:
     def rows(words: list[str], partitions: int | None) -> DataFrame:
         pond = Millpond(application_id="pond", partitions=partitions, **query.places)
         time = F.timestamp_millis("timestamp")
         return pond.aggregate(query.add(words), {"value": count()}, by="key", time=time, name="counted")
 
     assert query.run(rows(WORDS, 2)) == Counter(WORDS)
-    places = [query.checkpoint, "--state-dir", f"{query.directory}/state", "--partitions", "5"]
-    monkeypatch.setattr(sys, "argv", ["millpond", "state", "repartition", *places])
+    command = ["repartition", query.checkpoint, "--state-dir", f"{query.directory}/state", "--partitions", "5"]
     for said in ("pond.counted, counted: generation 1, 5 partitions, after micro-batch 0", "nothing to do"):
-        with pytest.raises(SystemExit) as ended:
-            main()
-        assert (ended.value.code or 0, said in capsys.readouterr().out) == (0, True)
+        assert said in millpond_state(*command)
     assert query.run(rows(WORDS[:5], None)) == Counter(WORDS + WORDS[:5])
