@@ -124,10 +124,11 @@ def evolve(
         DurabilityError: the storage failed.
     """
     standing = history.standing(committed.manifests, committed.batch)
-    if standing.record is history.newest and same_state(standing.record.shape, target.shape):
-        return standing.record
-    standing = _with_shape(history.storage, standing, target)
-    return _kept(history, _carried(history, committed, target, standing, layouts, run))
+    if standing.record is not history.newest or not same_state(standing.record.shape, target.shape):
+        standing = _with_shape(history.storage, standing, target)
+        history = history.keep(_carried(history, committed, target, standing, layouts, run))
+    history.keep_out_older_releases()
+    return history.records[-1]
 
 
 def _carried(
@@ -171,11 +172,6 @@ def _next(history: History, committed: Committed, target: Target, before: Evolut
         Previous(before.generation, before.fingerprint, before.shape),
         commits_of(committed.manifests),
     )
-
-
-def _kept(history: History, record: EvolutionRecord) -> EvolutionRecord:
-    history.keep(record).keep_out_older_releases()
-    return record
 
 
 def _with_shape(storage: Storage, standing: Standing, target: Target) -> Standing:
