@@ -184,7 +184,9 @@ class JoinVerbs(MadeVerbs):
         check_names([*primary, *left_rest, *right_rest], changes=True)
         one = RowInput(_LEFT, left, primary, left_rest, left_time, left_op, foreign)
         other = RowInput(_RIGHT, right, list(keys.values()), right_rest, right_time, right_op)
-        run = self._runner.verb(name or f"table_join-{'-'.join(keys)}", (one, other), ColumnChanges(renamed or {}, dropped))
+        run = self._runner.verb(
+            name or f"table_join-{'-'.join(keys)}", (one, other), ColumnChanges(renamed or {}, dropped)
+        )
         reach = None if history is None else in_micros(history, "history")
         inputs = run.input(one), run.input(other)
         return self._result(
