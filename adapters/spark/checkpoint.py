@@ -45,6 +45,33 @@ class Checkpoint:
                 f"there is no checkpoint at {self.location}; give the query's checkpointLocation, and start the query "
                 "first"
             )
+        found = self._read(batch_id)
+        if not found:
+            raise self._refusal(batch_id, "it holds no state of Python tasks")
+        return found
+
+    def after(self, batch_id: int | None) -> tuple[list[Manifest], int]:
+        """The manifests as ``manifests`` gives them, and the number of the micro-batch.
+
+        Raises:
+            ConfigurationError, FormatError: as ``manifests``.
+        """
+        found = self.manifests(batch_id)
+        return found, self.batches()[-1] if batch_id is None else batch_id
+
+    def newest(self) -> tuple[int | None, list[Manifest]]:
+        """The last micro-batch that was committed, and the manifests that there are after it.
+
+        None and no manifests if there was none yet, or if there is no checkpoint.
+
+        Raises:
+            ConfigurationError: Spark cannot read the checkpoint's state.
+            FormatError: a manifest is damaged, or of a later release.
+        """
+        batches = self.batches()
+        return (batches[-1], self._read(batches[-1])) if batches else (None, [])
+
+    def _read(self, batch_id: int | None) -> list[Manifest]:
         start_coordinator(self.session)
         found: list[Manifest] = []
         try:
@@ -56,8 +83,6 @@ class Checkpoint:
                 found.extend(Manifest.from_json(row.manifest) for row in rows)
         except PySparkException as error:
             raise self._refusal(batch_id, f"Spark says: {error}".splitlines()[0]) from error
-        if not found:
-            raise self._refusal(batch_id, "it holds no state of Python tasks")
         return found
 
     def of_another_query(self, reason: str) -> ConfigurationError:

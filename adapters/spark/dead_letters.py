@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.taskcontext import TaskContext
 
 from millpond.adapters.spark.text import shown_text, sound_text
+from millpond.adapters.spark.worker import current_batch
 from millpond.errors import CorruptFileError
 from millpond.processors.options.on_error import OnError
 from millpond.processors.runtime.failures import DeadLetter, FailurePolicy
@@ -43,7 +44,6 @@ _SCHEMA: Final[pa.Schema] = pa.schema(_FIELDS)
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LETTERS_PER_GROUP: Final = 1_000
-_BATCH_ID: Final = "streaming.sql.batchId"
 _QUERY_ID: Final = "sql.streaming.queryId"
 
 
@@ -88,8 +88,7 @@ class LetterBox:
         self._rows: list[dict[str, Any]] = []
         self._groups: list[pa.RecordBatch] = []
         context = TaskContext.get()
-        batch = None if context is None else context.getLocalProperty(_BATCH_ID)
-        self._batch_id = None if batch is None else int(batch)
+        self._batch_id = current_batch()
         self._query = (None if context is None else context.getLocalProperty(_QUERY_ID)) or handling.run
 
     def _add(self, letter: DeadLetter) -> None:

@@ -5,7 +5,7 @@ would write as the bytes of a serde is meant to be looked at here, and is shown 
 """
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Protocol
 
@@ -18,13 +18,17 @@ from millpond.adapters.spark.sink import Sink
 from millpond.adapters.spark.text import TextSerde
 from millpond.errors import ConfigurationError
 from millpond.processors.distribution.plan import Plan
+from millpond.processors.distribution.shape_of import shape_of
 from millpond.processors.options.records import Produced
 from millpond.processors.options.windowed_serdes import SessionWindowedSerde, TimeWindowedSerde
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.subtopology import Subtopology
+from millpond.stores.directory import plain_name
 from millpond.stores.durability.inspection import read_rows
 from millpond.stores.durability.manifest import Manifest
 from millpond.stores.durability.storage import Storage
+from millpond.stores.evolution.history import History, current_manifests
+from millpond.stores.evolution.matching import same_state
 from millpond.stores.serdes import BYTES, STRING, Serde
 from millpond.stores.specs import KeyForm, StoreSpec
 
@@ -106,18 +110,26 @@ class CommittedStore:
     def _manifests(self, session: SparkSession) -> list[Manifest]:
         """The manifests of all tasks of this application that the checkpoint has."""
         checkpoint = Checkpoint(session, self.checkpoint)
-        found = checkpoint.manifests(self.batch_id)
+        found, batch = checkpoint.after(self.batch_id)
+        current = current_manifests(self.storage, found, batch)
+        topologies = {_topology(self.plan.fingerprint), *self._same_state()}
         mine = [
             one
-            for one in found
-            if one.application_id == self.application_id
-            and _topology(one.fingerprint) == _topology(self.plan.fingerprint)
+            for one in current
+            if one.application_id == self.application_id and _topology(one.fingerprint) in topologies
         ]
         if found and not mine:
             raise checkpoint.of_another_query(
                 f"it holds the state of a topology of application {found[0].application_id!r}"
             )
         return mine
+
+    def _same_state(self) -> Iterator[str]:
+        """The topology under which the query's state began, where the rest of the topology has changed since."""
+        newest = History.of(self.storage, self.application_id, plain_name(self.plan.sink)).newest
+        shape = shape_of(self.plan)
+        if newest is not None and same_state(replace(newest.shape, partitions=shape.partitions), shape):
+            yield _topology(newest.fingerprint)
 
 
 def plain_rows(spec: StoreSpec, schema: str | None, optional: Collection[str]) -> Sink:

@@ -11,17 +11,19 @@ from uuid import uuid4
 from pyspark.sql import DataFrame, SparkSession
 
 from millpond.adapters.spark.dead_letters import ErrorHandling, read_dead_letters
-from millpond.adapters.spark.session import active_session, check_operator, start_coordinator
+from millpond.adapters.spark.evolution import Evolution, generation_of
+from millpond.adapters.spark.session import active_session, check_operator, default_partitions, start_coordinator
 from millpond.adapters.spark.worker import StateSettings
-from millpond.errors import ConfigurationError, StateConflictError
-from millpond.processors.distribution.plan import Plan
+from millpond.errors import ConfigurationError
+from millpond.processors.distribution.plan import Plan, make_plan
 from millpond.processors.options.on_error import OnError
 from millpond.processors.runtime.stream_time_reset import StreamTimeReset
+from millpond.processors.runtime.topology import Topology
 from millpond.stores.backend import BackendSupplier
-from millpond.stores.directory import check_plain_name
-from millpond.stores.durability.claim import claim
+from millpond.stores.directory import check_plain_name, plain_name
 from millpond.stores.durability.policy import DurabilityPolicy
 from millpond.stores.durability.storage import Storage
+from millpond.stores.evolution.history import History
 from millpond.stores.registry import supplier
 from millpond.stores.times import Duration, Instant, TimeUnit, to_instant_micros, to_micros
 
@@ -44,12 +46,13 @@ class Job:
         application_id: the job's name.
         storage: where the durable state is.
         local_dir: where local copies are; None for a directory of Spark's own.
-        partitions: how many tasks share the work; None for the session's shuffle partitions.
+        partitions: how many tasks share the work; None for as many as the state has, or the session's default.
         backend: of stores that do not name one; None for the session's.
         on_error: what happens to a record that cannot be processed.
         max_ahead: how far a timestamp may be ahead of the wall clock, in microseconds; None for any distance.
         policy: when to write snapshots and what to retain; None for what the session calls for.
         reset_stream_time: the moment to which stream time is set back, in microseconds since 1970; None for none.
+        evolution: what the user says of state that has another shape; None for nothing.
     """
 
     application_id: str
@@ -61,6 +64,7 @@ class Job:
     max_ahead: int | None
     policy: DurabilityPolicy | None
     reset_stream_time: int | None
+    evolution: Evolution | None
 
     @classmethod
     def of(
@@ -74,6 +78,7 @@ class Job:
         max_ahead: Duration | None,
         policy: DurabilityPolicy | None,
         reset_stream_time: Instant | str | None,
+        evolution: Evolution | None,
     ) -> Self:
         """The job with these options.
 
@@ -85,7 +90,9 @@ class Job:
             raise ConfigurationError(f"partitions must be 1 or more, not {partitions}")
         storage = Storage.from_uri(state_dir)
         reaction, distance, moment = OnError.of(on_error), _distance(max_ahead), _moment(reset_stream_time)
-        return cls(application_id, storage, local_dir, partitions, backend, reaction, distance, policy, moment)
+        return cls(
+            application_id, storage, local_dir, partitions, backend, reaction, distance, policy, moment, evolution
+        )
 
     def part(self, name: str) -> Self:
         """A part of the job with state of its own, ``<application_id>.<name>``.
@@ -115,22 +122,36 @@ class Job:
         session = active_session("reading dead letters")
         return read_dead_letters(session, self.storage, self.application_id, name)
 
-    def partition_count(self, session: SparkSession) -> int:
-        """How many tasks share the work of each sub-topology."""
-        return self.partitions or int(session.conf.get("spark.sql.shuffle.partitions") or 200)
+    def plan(self, session: SparkSession, topology: Topology, sink: str | None) -> Plan:
+        """The plan for one sink, with as many partitions as the user says, or its state has, or the session calls for.
 
-    def settings(self, session: SparkSession, plan: Plan, unit: TimeUnit) -> StateSettings:
-        """Where the state of the plan's tasks lives, once this job has claimed it.
+        Raises:
+            TopologyError: the topology has no such sink, or several and none was named, or one sink in several places.
+        """
+        plan = make_plan(topology, sink, self.partitions or 1)
+        if not plan.stages:
+            return plan
+        default = default_partitions(session)
+        return replace(plan, partitions=self.partitions or self._history(plan).partitions or default)
+
+    def _history(self, plan: Plan) -> History:
+        return History.of(self.storage, self.application_id, plain_name(plan.sink))
+
+    def settings(self, session: SparkSession, plan: Plan, unit: TimeUnit, *, streaming: bool) -> StateSettings:
+        """Where the state of the plan's tasks lives, once this job has claimed it, and carried it over if need be.
 
         Args:
             session: the session.
             plan: the plan.
             unit: what the topology's times count.
+            streaming: whether it goes on with the state that there is.
 
         Raises:
             ConfigurationError: a backend is unknown, the session cannot run the operator, or the policy retains less
                 than the session.
-            StateConflictError: the state directory holds the state of another topology or number of partitions.
+            StateConflictError: the state directory holds the state of another topology or number of partitions, and
+                what is declared does not lead to this one.
+            DurabilityError: the state could not be read or written.
         """
         check_operator(session)
         start_coordinator(session)
@@ -138,17 +159,14 @@ class Job:
         for part in plan.parts:
             for spec in part.stores.values():
                 supplier(spec.backend or chosen)
-        try:
-            claim(self.storage, self.application_id, plan.fingerprint)
-        except StateConflictError as error:
-            raise StateConflictError(
-                f"{error} (the number of partitions, here {plan.partitions}, is part of it)"
-            ) from error
+        generation = generation_of(session, self._history(plan), plan, self.evolution if streaming else None)
+        if not streaming:
+            generation = replace(generation, bases={})
         return StateSettings(
             application_id=self.application_id,
             sink=plan.sink,
             run=uuid4().hex,
-            fingerprint=plan.fingerprint,
+            generation=generation,
             storage=self.storage,
             local_dir=self.local_dir,
             supplier=chosen,

@@ -18,7 +18,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from millpond.adapters.spark.counters import counts_row, without_counts
 from millpond.adapters.spark.dead_letters import ErrorHandling
 from millpond.adapters.spark.sink import SinkColumns, SinkRows
-from millpond.adapters.spark.worker import StateSettings, short_errors, task_state, tune_worker
+from millpond.adapters.spark.worker import StateSettings, current_batch, short_errors, task_state, tune_worker
 from millpond.errors import FormatError
 from millpond.processors.distribution.exchange import (
     EXCHANGE_SCHEMA,
@@ -96,8 +96,9 @@ class TaskOperator(StatefulProcessor):
             yield from self._run_with_state(part, partition, blobs)
 
     def _run_with_state(self, part: Subtopology, partition: int, blobs: Collection[Blob]) -> Iterator[pd.DataFrame]:
-        before = self._read_manifest()
-        with task_state(self._stage.settings, part, partition) as state:
+        settings = self._stage.settings
+        before = settings.generation.start_of(f"{part.index}_{partition}", self._read_manifest(), current_batch())
+        with task_state(settings, part, partition) as state:
             yield from self._run(part, state.open(before), partition, blobs)
             after = state.commit()
         self._manifest.update((STATE_VERSION, after.to_json()))

@@ -135,6 +135,17 @@ def start_coordinator(session: SparkSession) -> None:
     _ = session.streams.active
 
 
+def default_partitions(session: SparkSession) -> int:
+    """The shuffle partitions, which are set to one per core if nobody has set them.
+
+    Spark's own default, 200, would start the operator in each of them in every micro-batch, and the checkpoint of a new
+    query would keep the number. Queries that have a checkpoint keep the number that it has.
+    """
+    if session.conf.get(PARTITIONS_CONF, None) is None:
+        session.conf.set(PARTITIONS_CONF, str(_parallelism(session)))
+    return int(session.conf.get(PARTITIONS_CONF) or 1)
+
+
 def _warn_of_partitions(session: SparkSession) -> None:
     partitions = int(session.conf.get(PARTITIONS_CONF) or 200)
     if session in _warned or partitions <= MAX_PARTITIONS_PER_CORE:
@@ -154,15 +165,18 @@ def _warn_of_partitions(session: SparkSession) -> None:
 
 
 def _cores(session: SparkSession) -> int | None:
-    """How many tasks run at once where that is fixed, in a local session; None if it is not known.
+    """How many tasks run at once where that is fixed, in a local session; None if it is not known."""
+    return _parallelism(session) if _is_local(session) else None
+
+
+def _parallelism(session: SparkSession) -> int:
+    """How many tasks run at once, as far as Spark knows by now: the cores of a local session, or of the executors.
 
     Spark divides a range by this number, and a plan tells it to all kinds of sessions without running anything.
     """
-    if not _is_local(session):
-        return None
     plan = session.sql("explain select * from range(1)").collect()[0][0]
     found = re.search(r"splits=(\d+)", plan)
-    return None if found is None else int(found[1])
+    return 1 if found is None else int(found[1])
 
 
 def _is_local(session: SparkSession) -> bool:

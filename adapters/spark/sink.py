@@ -21,11 +21,11 @@ import pyarrow as pa
 import pyarrow.compute as _compute
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.taskcontext import TaskContext
 
 from millpond.adapters.spark.column_values import ColumnValues, paths
 from millpond.adapters.spark.maps import with_pairs
 from millpond.adapters.spark.names import did_you_mean
+from millpond.adapters.spark.worker import current_batch
 from millpond.errors import RecordError, TopologyError
 from millpond.processors.distribution.exchange import WINDOW_ROWS
 from millpond.processors.distribution.execution import Outputs
@@ -42,9 +42,6 @@ pc: Any = _compute
 
 _TYPES: Final[Mapping[str, str]] = {"string": "string", "int64": "bigint", "float64": "double", "json": "string"}
 """The Spark type of a serde's values if there is no schema. Structs are structs; all others ``binary``, serialized."""
-
-_BATCH_ID: Final = "streaming.sql.batchId"
-"""The property of Spark's tasks that holds the number of their micro-batch."""
 
 _MILLIS: Final = pa.timestamp("ms", tz="UTC")
 _OF_WINDOW: Final[Mapping[str, Callable[[Windowed[Any]], Any]]] = {
@@ -206,10 +203,8 @@ class SinkRows:
     """
 
     def __init__(self, sink: SinkColumns) -> None:
-        context = TaskContext.get()
-        number = None if context is None else context.getLocalProperty(_BATCH_ID)
         self._sink = sink
-        self._next = int(number or 0) << 32
+        self._next = (current_batch() or 0) << 32
 
     def to_tables(self, outputs: Outputs, most: int = WINDOW_ROWS) -> Iterator[pa.Table]:
         """The sink's rows among a task's output, at most so many in a table.

@@ -9,13 +9,14 @@ from collections.abc import Collection, Mapping
 from pyspark.sql import DataFrame, SparkSession
 
 from millpond.adapters.spark.dataflow import Dataflow
+from millpond.adapters.spark.evolution import Evolution
 from millpond.adapters.spark.inspection import CommittedStore, plain_rows
 from millpond.adapters.spark.job import DEFAULT_MAX_AHEAD, Job
 from millpond.adapters.spark.session import active_session, check_workers
 from millpond.adapters.spark.sink import Sink
 from millpond.adapters.spark.source import select_source
 from millpond.errors import ConfigurationError
-from millpond.processors.distribution.plan import Plan, make_plan
+from millpond.processors.distribution.plan import Plan
 from millpond.processors.options.on_error import OnError
 from millpond.processors.runtime.topology import Topology
 from millpond.stores.backend import BackendSupplier
@@ -32,8 +33,9 @@ class SparkStreams:
         state_dir: where the durable state goes: a path or URI that every executor reaches.
         local_dir: where executors keep their local copies; by default a directory of Spark's own, which is deleted
             with the application.
-        partitions: how many tasks share the work of each sub-topology; by default ``spark.sql.shuffle.partitions``.
-            It is part of the state and cannot be changed later. Ideally a multiple of the shuffle partitions.
+        partitions: how many tasks share the work of each sub-topology. By default as many as the state has, and for a
+            new job ``spark.sql.shuffle.partitions``, or one per core if nobody has set that. Ideally a multiple of the
+            shuffle partitions. Another number than the state has takes an ``evolution``.
         backend: the backend of stores that do not name one: a name, a URL or a supplier; by default the session's
             ``spark.millpond.backend``, or else ``rocksdb``.
         on_error: what happens to a record that cannot be processed, or for which a function of yours fails: ``"fail"``,
@@ -45,6 +47,8 @@ class SparkStreams:
             session's ``spark.sql.streaming.minBatchesToRetain`` calls for.
         reset_stream_time: the moment (a datetime, or text such as ``"2026-06-01T12:00:00Z"``) to which stream time is
             set back where a task's is later, with the first record that the task gets; once for each moment.
+        evolution: what has changed since the state was written: another number of partitions, stores that were renamed,
+            dropped or added. The state is carried over when ``transform`` is called.
 
     Raises:
         ConfigurationError: an option is missing or invalid.
@@ -63,6 +67,7 @@ class SparkStreams:
         max_ahead: Duration | None = DEFAULT_MAX_AHEAD,
         policy: DurabilityPolicy | None = None,
         reset_stream_time: Instant | str | None = None,
+        evolution: Evolution | None = None,
     ) -> None:
         self._topology = topology
         self._job = Job.of(
@@ -75,6 +80,7 @@ class SparkStreams:
             max_ahead,
             policy,
             reset_stream_time,
+            evolution,
         )
 
     def transform(
@@ -96,10 +102,12 @@ class SparkStreams:
             ConfigurationError: an input is missing or unknown, a column is missing or of the wrong type, the backend
                 is unknown, or the session is not set up for it.
             TopologyError: the topology has no such sink.
-            StateConflictError: the state directory holds the state of another topology or number of partitions.
+            StateConflictError: the state directory holds the state of another topology or number of partitions, and
+                what ``evolution`` declares does not lead to this one.
+            DurabilityError: the state could not be read or written.
         """
         session = _session(inputs)
-        plan = make_plan(self._topology, sink, self._job.partition_count(session))
+        plan = self._job.plan(session, self._topology, sink)
         _check_inputs(plan, inputs, complete)
         output = Sink.of(plan.sink, self._topology.sinks[plan.sink].produced)
         prepared = {
@@ -118,7 +126,8 @@ class SparkStreams:
         flow = Dataflow(plan, prepared, output, handling, complete)
         if not plan.stages:
             return flow.without_operators()
-        return flow.with_operators(self._job.settings(session, plan, TimeUnit.MILLISECOND))
+        streaming = any(inputs[topic].isStreaming for topic in plan.topics)
+        return flow.with_operators(self._job.settings(session, plan, TimeUnit.MILLISECOND, streaming=streaming))
 
     def read_store(
         self,
@@ -150,7 +159,7 @@ class SparkStreams:
                 no commit (yet) or not that micro-batch (any more), or no session is active.
         """
         session = active_session("reading a store")
-        plan = make_plan(self._topology, sink, self._job.partition_count(session))
+        plan = self._job.plan(session, self._topology, sink)
         check_workers(session)
         found = CommittedStore(plan, self._job.application_id, self._job.storage, store, checkpoint, batch_id)
         rows = plain_rows(found.spec, schema, optional)

@@ -18,6 +18,7 @@ from millpond.stores.durability.policy import DurabilityPolicy
 from millpond.stores.durability.repair import Repair, repairs_of_copies, repairs_of_garbage
 from millpond.stores.durability.storage import Storage
 from millpond.stores.durability.verification import DEFAULT_WORKERS, Specs, newest_sound, verify
+from millpond.stores.evolution.history import History, current_manifests, sinks_of
 
 
 @dataclass(frozen=True)
@@ -44,22 +45,43 @@ class QueryState:
         """
         return verify(
             self.storage,
-            partial(self.checkpoint.manifests, batch_id),
+            partial(self.manifests, batch_id),
             specs={} if topology is None else self._specs(topology, batch_id),
             local_dirs=self._local_dirs() if batch_id is None else (),
             workers=self.workers,
         )
 
+    def manifests(self, batch_id: int | None = None) -> list[Manifest]:
+        """The manifests of all tasks after a micro-batch, of the shape that the state had then; None for the last one.
+
+        Raises:
+            ConfigurationError: there is no such micro-batch, or the checkpoint is that of another query.
+        """
+        return current_manifests(self.storage, *self.checkpoint.after(batch_id))
+
     def _specs(self, topology: Topology, batch_id: int | None) -> Specs:
         """The stores of the applications that run the topology."""
         found = {
             manifest.application_id: topology.stores
-            for manifest in self.checkpoint.manifests(batch_id)
-            if manifest.fingerprint.partition("/")[0] == topology.fingerprint
+            for manifest in self.manifests(batch_id)
+            if manifest.fingerprint.partition("/")[0] == topology.fingerprint or self._has_stores(topology, manifest)
         }
         if not found:
             raise self.checkpoint.of_another_query("it holds no state of this topology")
         return found
+
+    def _has_stores(self, topology: Topology, manifest: Manifest) -> bool:
+        """Whether a topology has all stores of the shape that a manifest's generation has."""
+        name = manifest.application_id
+        records = [one for sink in sinks_of(self.storage, name) for one in History.of(self.storage, name, sink).records]
+        shapes = [record.shape for record in records if record.fingerprint == manifest.fingerprint]
+        known = {
+            (one.name, one.kind.family, one.key_serde.name, one.value_serde.name) for one in topology.stores.values()
+        }
+        return any(
+            {(one.name, one.kind.family, one.key_serde, one.value_serde) for one in shape.stores} <= known
+            for shape in shapes
+        )
 
     def _local_dirs(self) -> Collection[Path]:
         """Where tasks have their local copies: a directory for each sink."""
@@ -83,7 +105,7 @@ class QueryState:
     def _versions(self, batches: Collection[int]) -> Iterator[tuple[int, list[Manifest]]]:
         for batch in batches:
             try:
-                manifests = self.checkpoint.manifests(batch)
+                manifests = self.manifests(batch)
             except (ConfigurationError, FormatError):
                 continue  # nobody can go back to what Spark cannot read
             yield batch, manifests
@@ -113,12 +135,12 @@ To go back to micro-batch {batch_id}, whose files are all whole:
         """
         yield from repairs_of_copies(report)
         if orphans:
-            newest = self.checkpoint.manifests()
+            newest = self.manifests()
             yield from repairs_of_garbage(self.storage, newest, self._retention(newest))
 
     def _retention(self, newest: Collection[Manifest]) -> DurabilityPolicy:
         """What a job retains by default, and all that the first of the checkpoint's micro-batches names."""
-        first = {one.directory: one.files for one in self.checkpoint.manifests(self.checkpoint.batches()[0])}
+        first = {one.directory: one.files for one in self.manifests(self.checkpoint.batches()[0])}
         policy = DurabilityPolicy()
         spans = [one.sequence - (files[0].sequence if (files := first.get(one.directory)) else 0) for one in newest]
         return replace(policy, retained_commits=max([policy.retained_commits, *spans]))

@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from zipimport import zipimporter
 
+from pyspark.taskcontext import TaskContext
+
 from millpond.errors import MillpondError, RecordError
 from millpond.processors.runtime.stream_time_reset import StreamTimeReset
 from millpond.processors.runtime.subtopology import Subtopology
@@ -25,6 +27,7 @@ from millpond.stores.directory import plain_name
 from millpond.stores.durability.policy import DurabilityPolicy
 from millpond.stores.durability.state import TaskState
 from millpond.stores.durability.storage import Storage
+from millpond.stores.evolution.record import EvolutionRecord
 
 _log = logging.getLogger(__name__)
 
@@ -44,7 +47,7 @@ class StateSettings:
         application_id: the job's name.
         sink: the sink that the query writes; queries for other sinks have local copies of their own.
         run: a new id each time the query is built; what was remembered of another run is dropped.
-        fingerprint: identifies the topology and its number of tasks.
+        generation: of the state; tells what manifests call the topology, and with which ones tasks begin.
         storage: where the durable files are.
         local_dir: where local copies are; None for a directory of the executor's own.
         supplier: the backend of stores that do not name one.
@@ -55,12 +58,16 @@ class StateSettings:
     application_id: str
     sink: str
     run: str
-    fingerprint: str
+    generation: EvolutionRecord
     storage: Storage
     local_dir: str | None
     supplier: BackendSupplier
     policy: DurabilityPolicy
     reset: StreamTimeReset | None
+
+
+_BATCH_ID: Final = "streaming.sql.batchId"
+"""The property of Spark's tasks that holds the number of their micro-batch."""
 
 
 class _Entry(NamedTuple):
@@ -71,6 +78,13 @@ class _Entry(NamedTuple):
 
 _states: dict[tuple[str, str, str], _Entry] = {}
 """By application, sink and task."""
+
+
+def current_batch() -> int | None:
+    """The number of the micro-batch that this Spark task belongs to; None for static DataFrames."""
+    context = TaskContext.get()
+    number = None if context is None else context.getLocalProperty(_BATCH_ID)
+    return None if number is None else int(number)
 
 
 def tune_worker() -> None:
@@ -127,7 +141,7 @@ def _make(settings: StateSettings, part: Subtopology, task_id: str) -> TaskState
         task_id=task_id,
         local_dir=local_directory(settings),
         storage=settings.storage,
-        fingerprint=settings.fingerprint,
+        fingerprint=settings.generation.fingerprint,
         policy=settings.policy,
         run=settings.run,
     )

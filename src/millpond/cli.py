@@ -19,6 +19,7 @@ from millpond.errors import ConfigurationError, MillpondError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from millpond.adapters.spark.reshaping import Reshaping
     from millpond.adapters.spark.upkeep import QueryState
     from millpond.processors import Topology
     from millpond.stores.specs import StoreKind
@@ -38,6 +39,8 @@ Workers = Annotated[int, typer.Option(min=1, help="files that are read at the sa
 TopologyName = Annotated[
     str | None, typer.Option(help="MODULE:NAME of a topology whose stores' rows are to be read with their serdes")
 ]
+
+SinkName = Annotated[str | None, typer.Option(help="the sink that the query writes, if its application has several")]
 
 
 def main() -> None:
@@ -326,6 +329,62 @@ def state_repair(
             typer.echo(query.way_back(batch))
     if broken or not (yes or report.sound):
         raise typer.Exit(1)
+
+
+@state.command("repartition")
+def state_repartition(
+    checkpoint: CheckpointPlace,
+    state_dir: StateDir,
+    partitions: Annotated[int, typer.Option(min=1, help="how many tasks each sub-topology or verb gets")],
+    sink: SinkName = None,
+    workers: Workers = 4,
+) -> None:
+    """Carry the state of a query that is not running over to another number of partitions, verbs included.
+
+    The job then has to give that number, or none. Where the state has it already, nothing is done.
+    """
+    with _reshaping(checkpoint, state_dir, sink, workers) as reshaping:
+        for line in reshaping.repartition(partitions):
+            typer.echo(line)
+
+
+@state.command("evolve")
+def state_evolve(
+    checkpoint: CheckpointPlace,
+    state_dir: StateDir,
+    topology: Annotated[str, typer.Option(help="MODULE:NAME of the topology that is to run")],
+    partitions: Annotated[int | None, typer.Option(min=1, help="as many as the state has by default")] = None,
+    rename: Annotated[list[str] | None, typer.Option(help="OLD=NEW, a store's names; may be repeated")] = None,
+    drop: Annotated[list[str] | None, typer.Option(help="a store that is gone; may be repeated")] = None,
+    sink: SinkName = None,
+    workers: Workers = 4,
+) -> None:
+    """Carry the state of a query that is not running over to a changed topology.
+
+    It does what evolution=Evolution(...) does when the job is started. Where the state fits, nothing is done.
+    """
+    from millpond.stores.evolution.matching import Declared
+
+    found = _topology(topology)
+    assert found is not None
+    with _reshaping(checkpoint, state_dir, sink, workers) as reshaping:
+        for line in reshaping.evolve(found, partitions, Declared(_renamed(rename or []), drop or [])):
+            typer.echo(line)
+
+
+def _renamed(pairs: list[str]) -> dict[str, str]:
+    split = [pair.partition("=") for pair in pairs]
+    if not all(old and new for old, _, new in split):
+        raise ConfigurationError(f"--rename is {pairs}; give OLD=NEW, as in --rename counts=totals")
+    return {old: new for old, _, new in split}
+
+
+@contextmanager
+def _reshaping(checkpoint: str, state_dir: str, sink: str | None, workers: int) -> "Iterator[Reshaping]":
+    with _query_state(checkpoint, state_dir, None, workers) as query:
+        from millpond.adapters.spark.reshaping import Reshaping
+
+        yield Reshaping(query.checkpoint, query.storage, sink, workers)
 
 
 @contextmanager

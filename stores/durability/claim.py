@@ -1,9 +1,12 @@
 """The claim of a topology on an application's directory in the storage.
 
-Rule of this module: one application id belongs to one topology. The claim is a file whose *name* says whose it is, so
-that workers that claim at the same time never see half a claim.
+Rule of this module: one application id belongs to one topology, and to those that its state was carried over to. The
+claim is a file whose *name* says whose it is, so that workers that claim at the same time never see half a claim. State
+that was carried over is claimed by its evolution records (``millpond.stores.evolution.record``); a claim of another
+form keeps out releases that know no such records.
 """
 
+import re
 from hashlib import sha256
 from typing import Final
 
@@ -11,16 +14,26 @@ from millpond.errors import StateConflictError
 from millpond.stores.durability.manifest import Manifest
 from millpond.stores.durability.storage import Storage
 
+GENERATION_MARK: Final = "#"
+"""Stands in the fingerprints of state that was carried over, and in no other."""
+
 _PREFIX: Final = "topology-"
+_CLAIM: Final = re.compile(r"topology-[0-9a-f]{32}")
+_FENCE: Final = "topology-evolved"
+"""To a release that knows no evolution records, the claim of another topology."""
 
 
 def claim(storage: Storage, application_id: str, fingerprint: str) -> None:
     """Claim the application's directory for the topology with that fingerprint; claiming again is cheap.
 
+    State that was carried over belongs to those who have its record, and claims nothing.
+
     Raises:
         StateConflictError: another topology has claimed it.
     """
-    name = _PREFIX + sha256(fingerprint.encode()).hexdigest()[:32]
+    if GENERATION_MARK in fingerprint:
+        return
+    name = _name(fingerprint)
     if name in (found := _claims(storage, application_id)):
         mine = False
     else:
@@ -34,9 +47,38 @@ def claim(storage: Storage, application_id: str, fingerprint: str) -> None:
         raise _conflict(storage.describe(application_id), application_id)
 
 
+def claimed_by(storage: Storage, application_id: str) -> str | None:
+    """The fingerprint of the topology that has claimed the application; None if none has, or half a claim is left.
+
+    Raises:
+        DurabilityError: the storage failed.
+    """
+    for name in sorted(_claims(storage, application_id)):
+        fingerprint = storage.read(f"{application_id}/{name}").decode(errors="replace")
+        if _name(fingerprint) == name:
+            return fingerprint
+    return None
+
+
+def keep_out_older_releases(storage: Storage, application_id: str) -> None:
+    """Have releases that know no evolution records refuse the application's state; doing it again is cheap.
+
+    Raises:
+        DurabilityError: the storage failed.
+    """
+    path = f"{application_id}/{_FENCE}"
+    if path not in (file.path for file in storage.list(application_id)):
+        with storage.writing(path) as stream:
+            stream.write(b"see the evolution records beside this file")
+
+
+def _name(fingerprint: str) -> str:
+    return _PREFIX + sha256(fingerprint.encode()).hexdigest()[:32]
+
+
 def _claims(storage: Storage, application_id: str) -> set[str]:
     names = (file.path.rpartition("/")[2] for file in storage.list(application_id))
-    return {name for name in names if name.startswith(_PREFIX)}
+    return set(filter(_CLAIM.fullmatch, names))
 
 
 def check_owner(manifest: Manifest, application_id: str, task_id: str, fingerprint: str) -> None:

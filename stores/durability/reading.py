@@ -69,6 +69,15 @@ def read_all_tables(source: FileSource, manifest: Manifest, file: DurableFile) -
     return _groups(source, manifest, file, None)
 
 
+def stores_in(source: FileSource, manifest: Manifest, file: DurableFile) -> set[str]:
+    """The names of the stores of which a file of ``manifest`` has rows.
+
+    Raises what ``read_tables`` raises.
+    """
+    with _opened(source, manifest, file) as opened, blaming(source, manifest, file):
+        return set(opened.stores())
+
+
 def _groups(
     source: FileSource, manifest: Manifest, file: DurableFile, wanted: str | None
 ) -> Iterator[tuple[str, Table]]:

@@ -57,11 +57,11 @@ def units(old_partitions: int, new_partitions: int) -> int:
 
 def goes_on(before: Shape, after: Shape, origins: Mapping[str, Origin], subtopology: int) -> bool:
     """Whether the tasks of a new sub-topology have the stores that its old ones have, so that they keep their files."""
-    old = {store.name for store in before.stores if store.subtopology == subtopology}
+    old = {(store.name, store.record_key_serde) for store in before.stores if store.subtopology == subtopology}
     new = [store for store in after.stores if store.subtopology == subtopology]
     return (
         before.partitions == after.partitions
-        and old == {store.name for store in new}
+        and old == {(store.name, store.record_key_serde) for store in new}
         and all(_origin(before, store, origins) == Origin(subtopology, store.name) for store in new)
     )
 

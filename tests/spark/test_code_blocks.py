@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from millpond.processors import StreamsBuilder
 from tests.packaging.code_blocks import PAGES, blocks, run_block
 
 SETTINGS = ("spark.sql.shuffle.partitions", "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled")
@@ -47,7 +48,7 @@ def tables(session: SparkSession, tmp_path: Path) -> Iterator[MakeTable]:
 
 def test_every_page_that_needs_spark_is_run_here() -> None:
     pages = {page for page in PAGES if any(block.uses_spark for block in blocks(page))}
-    assert pages == {"README.md", "docs/coming-from-spark.md", "docs/running-on-spark.md"}
+    assert pages == {"README.md", "docs/coming-from-spark.md", "docs/running-on-spark.md", "docs/upgrading.md"}
 
 
 def test_the_readmes_example_joins_orders_with_the_price_of_their_time(
@@ -92,6 +93,12 @@ def test_the_code_for_those_who_come_from_spark_keeps_a_table_current(
     run_page("docs/coming-from-spark.md", session, {"spark": session}, {"s3://bucket": str(tmp_path)})
     table = session.read.parquet(str(tmp_path / "table" / "0")).select("id", "status", "name")
     assert list(map(tuple, table.collect())) == [(1, "new", "Anna")]
+
+
+def test_the_code_of_the_page_on_upgrading_makes_a_job(session: SparkSession, tmp_path: Path) -> None:
+    names: dict[str, Any] = {"topology": StreamsBuilder().build()}
+    run_page("docs/upgrading.md", session, names, {"s3://bucket": str(tmp_path)})
+    assert names["evolution"].checkpoint == f"{tmp_path}/checkpoint"
 
 
 def run_page(page: str, spark: SparkSession, names: dict[str, Any], replaced: dict[str, str]) -> None:

@@ -51,6 +51,15 @@ def count(session: SparkSession, state: Path) -> None:
     streams.transform({"words": session.createDataFrame([], "key string, value long, timestamp long")})
 
 
+def test_shuffle_partitions_that_nobody_has_set_become_one_per_core(fresh: SparkSession, tmp_path: Path) -> None:
+    fresh.conf.set(PARTITIONS, "7")
+    count(fresh, tmp_path / "one")
+    assert fresh.conf.get(PARTITIONS) == "7"
+    fresh.conf.unset(PARTITIONS)
+    count(fresh, tmp_path / "another")
+    assert fresh.conf.get(PARTITIONS) == "2"
+
+
 def test_a_running_session_is_given_what_millpond_needs(session: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"configure\(spark\)"):
         count(session, tmp_path)

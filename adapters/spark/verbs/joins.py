@@ -20,7 +20,7 @@ from millpond.adapters.spark.verbs.arguments import (
 )
 from millpond.adapters.spark.verbs.inputs import RowInput, check_names
 from millpond.adapters.spark.verbs.made import MadeVerbs
-from millpond.adapters.spark.verbs.runner import Evolution
+from millpond.adapters.spark.verbs.runner import ColumnChanges
 from millpond.adapters.spark.verbs.tolerance import Timed, within
 from millpond.errors import ConfigurationError
 from millpond.processors.options.joins import JoinType
@@ -88,7 +88,7 @@ class JoinVerbs(MadeVerbs):
             left_side, right_side = Timed.of(_LEFT, left, left_time), Timed.of(_RIGHT, right, right_time)
             left, right = left_side.frame, right_side.frame
         inputs, rest = _row_inputs((left, left_time), (right, right_time), keys, join_type, right_op)
-        run = self._runner.verb(name or f"asof_join-{'-'.join(keys)}", inputs, Evolution(renamed or {}, dropped))
+        run = self._runner.verb(name or f"asof_join-{'-'.join(keys)}", inputs, ColumnChanges(renamed or {}, dropped))
         packed = run.input(inputs[0], NullKeys.APART), run.input(inputs[1], NullKeys.DROPPED)
         joined = self._result(run, asof_join(run.name, *packed, join_type, history=reach, grace=wait, columns=rest))
         if most is None:
@@ -134,7 +134,7 @@ class JoinVerbs(MadeVerbs):
         keys = column_pairs(on)
         inputs, rest = _row_inputs((left, left_time), (right, right_time), keys, join_type)
         windows = join_windows(within, before, after, grace)
-        run = self._runner.verb(name or f"stream_join-{'-'.join(keys)}", inputs, Evolution(renamed or {}, dropped))
+        run = self._runner.verb(name or f"stream_join-{'-'.join(keys)}", inputs, ColumnChanges(renamed or {}, dropped))
         packed = run.input(inputs[0], NullKeys.APART), run.input(inputs[1], NullKeys.APART)
         shared = keys if join_type is JoinType.OUTER else {}
         return self._result(run, stream_join(run.name, *packed, join_type, windows, columns=rest, shared=shared))
@@ -184,7 +184,9 @@ class JoinVerbs(MadeVerbs):
         check_names([*primary, *left_rest, *right_rest], changes=True)
         one = RowInput(_LEFT, left, primary, left_rest, left_time, left_op, foreign)
         other = RowInput(_RIGHT, right, list(keys.values()), right_rest, right_time, right_op)
-        run = self._runner.verb(name or f"table_join-{'-'.join(keys)}", (one, other), Evolution(renamed or {}, dropped))
+        run = self._runner.verb(
+            name or f"table_join-{'-'.join(keys)}", (one, other), ColumnChanges(renamed or {}, dropped)
+        )
         reach = None if history is None else in_micros(history, "history")
         inputs = run.input(one), run.input(other)
         return self._result(

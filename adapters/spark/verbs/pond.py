@@ -9,6 +9,7 @@ from typing import Literal
 
 from pyspark.sql import Column, DataFrame
 
+from millpond.adapters.spark.evolution import Evolution
 from millpond.adapters.spark.job import DEFAULT_MAX_AHEAD, Job
 from millpond.adapters.spark.verbs.arguments import (
     INPUT,
@@ -21,7 +22,7 @@ from millpond.adapters.spark.verbs.arguments import (
 )
 from millpond.adapters.spark.verbs.inputs import RowInput, check_names
 from millpond.adapters.spark.verbs.joins import JoinVerbs
-from millpond.adapters.spark.verbs.runner import Evolution, VerbRunner
+from millpond.adapters.spark.verbs.runner import ColumnChanges, VerbRunner
 from millpond.adapters.spark.verbs.sink import announced_columns
 from millpond.processors.options.on_error import OnError
 from millpond.processors.verbs.aggregate import WINDOW, AggregatedRows, Windows, aggregate
@@ -52,8 +53,9 @@ class Millpond(JoinVerbs):
         state_dir: where the durable state goes: a path or URI that every executor reaches.
         local_dir: where executors keep their local copies; by default a directory of Spark's own, which is deleted
             with the application.
-        partitions: how many tasks share the work of each verb; by default ``spark.sql.shuffle.partitions``. It is part
-            of the state and cannot be changed later.
+        partitions: how many tasks share the work of each verb. By default as many as the state has, and for a new verb
+            ``spark.sql.shuffle.partitions``, or one per core if nobody has set that. Another number than the state has
+            takes an ``evolution``.
         backend: a name, a URL or a supplier; by default the session's ``spark.millpond.backend``, or else ``rocksdb``.
         on_error: what happens to a row that cannot be processed (no key, no time, an unknown operation), or for which a
             processor fails: ``"fail"``, ``"skip"`` or ``"dead-letter"``.
@@ -66,6 +68,8 @@ class Millpond(JoinVerbs):
             set back where a task's is later, with the first record that the task gets; once for each moment.
         complete: a streaming DataFrame any row of which says that all inputs are complete: then whatever waits for a
             grace or a window comes out.
+        evolution: what has changed since the state was written: another number of partitions. The state of a verb is
+            carried over when it is called.
 
     Raises:
         ConfigurationError: an option is missing or invalid.
@@ -84,6 +88,7 @@ class Millpond(JoinVerbs):
         policy: DurabilityPolicy | None = None,
         reset_stream_time: Instant | str | None = None,
         complete: DataFrame | None = None,
+        evolution: Evolution | None = None,
     ) -> None:
         job = Job.of(
             application_id,
@@ -95,6 +100,7 @@ class Millpond(JoinVerbs):
             max_ahead,
             policy,
             reset_stream_time,
+            evolution,
         )
         super().__init__(VerbRunner(job, complete))
 
@@ -128,7 +134,7 @@ class Millpond(JoinVerbs):
         rest = other_columns(INPUT, rows, keys, op)
         check_names([*keys, *rest], changes=True)
         source = RowInput(INPUT, rows, keys, rest, time, op)
-        run = self._runner.verb(name or f"latest-{'-'.join(keys)}", (source,), Evolution(renamed or {}, dropped))
+        run = self._runner.verb(name or f"latest-{'-'.join(keys)}", (source,), ColumnChanges(renamed or {}, dropped))
         return self._result(
             run, latest(run.name, run.input(source), history=in_micros(history, "history"), columns=rest)
         )
@@ -168,7 +174,7 @@ class Millpond(JoinVerbs):
         check_names([*keys, *([WINDOW] if window is not None else []), *calls], changes=not final)
         arguments = {result: call.column for result, call in calls.items() if call.column is not None}
         source = aggregated_input(rows, keys, time, arguments)
-        run = self._runner.verb(name or f"aggregate-{'-'.join(keys)}", (source,), Evolution({}, ()))
+        run = self._runner.verb(name or f"aggregate-{'-'.join(keys)}", (source,), ColumnChanges({}, ()))
         types = source.schema(source.values)
         bound = RowAggregate(calls, {name: types.field(name).type for name in source.values})
         packed = AggregatedRows(source.role, run.keys(source), NullKeys.EQUAL, bool(arguments))
@@ -212,7 +218,7 @@ class Millpond(JoinVerbs):
         source = RowInput(INPUT, rows, keys, rows.columns, time)
         label = name or f"{type(processor).__name__}-{'-'.join(keys)}"
         columns, announced = announced_columns(label, schema, optional)
-        run = self._runner.verb(label, (source,), Evolution(renamed or {}, dropped))
+        run = self._runner.verb(label, (source,), ColumnChanges(renamed or {}, dropped))
         packed = run.input(source)
         topology = apply_topology(run.name, processor, packed.keys, packed.rows, in_micros(lateness, "lateness"))
         verb = Verb(topology, {packed.topic: packed}, (announced,))

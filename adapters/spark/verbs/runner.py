@@ -25,7 +25,6 @@ from millpond.adapters.spark.verbs.intervals import MONTHS, from_months, traveli
 from millpond.adapters.spark.verbs.sink import PartRows, row_sink, to_columns
 from millpond.adapters.spark.verbs.source import RowSource
 from millpond.errors import ConfigurationError, StateConflictError
-from millpond.processors.distribution.plan import make_plan
 from millpond.processors.verbs.verb import NullKeys, PackedRows, Verb, schema_of
 from millpond.stores.durability.schema_log import evolve_schemas, kept_schemas
 from millpond.stores.rows.packing import RowCodec
@@ -36,7 +35,7 @@ from millpond.stores.times import TimeUnit
 
 
 @dataclass(frozen=True)
-class Evolution:
+class ColumnChanges:
     """What a user declares about columns that were different in an earlier run.
 
     Attributes:
@@ -60,7 +59,7 @@ class VerbRunner:
     job: Job
     complete: DataFrame | None
 
-    def verb(self, name: str, inputs: Sequence[RowInput], evolution: Evolution) -> "VerbRun":
+    def verb(self, name: str, inputs: Sequence[RowInput], changes: ColumnChanges) -> "VerbRun":
         """A verb of that name on these inputs.
 
         Raises:
@@ -69,7 +68,7 @@ class VerbRunner:
         """
         if name in (one.role for one in inputs):
             raise ConfigurationError(f"the verb's name is {name!r}, which is what its input is called; give another")
-        _check_renamed(evolution.renamed, inputs)
+        _check_renamed(changes.renamed, inputs)
         _check_equal_keys(name, inputs)
         streaming = inputs[0].frame.isStreaming
         if any(one.frame.isStreaming is not streaming for one in inputs):
@@ -80,7 +79,7 @@ class VerbRunner:
         check_workers(session)
         complete = self.complete if streaming else session.range(1)
         handling = self.job.handling(name, TimeUnit.MICROSECOND)
-        return VerbRun(self.job.part(name), name, session, list(inputs), evolution, handling, complete, streaming)
+        return VerbRun(self.job.part(name), name, session, list(inputs), changes, handling, complete, streaming)
 
 
 @dataclass(frozen=True)
@@ -91,7 +90,7 @@ class VerbRun:
     name: str
     session: SparkSession
     inputs: Sequence[RowInput]
-    evolution: Evolution
+    changes: ColumnChanges
     handling: ErrorHandling
     complete: DataFrame | None
     streaming: bool
@@ -132,8 +131,8 @@ class VerbRun:
         storage, place = self.job.storage, self.job.application_id
         before = kept_schemas(storage, place, role)
         known = {*schema.names, *(() if before is None else before.current.names)}
-        renamed = {old: new for old, new in self.evolution.renamed.items() if known & {_top(old), _top(new)}}
-        dropped = [old for old in self.evolution.dropped if _top(old) in known]
+        renamed = {old: new for old, new in self.changes.renamed.items() if known & {_top(old), _top(new)}}
+        dropped = [old for old in self.changes.dropped if _top(old) in known]
         return evolve_schemas(storage, place, role, schema, renamed, dropped)
 
     def result(
@@ -148,19 +147,19 @@ class VerbRun:
 
         Raises:
             ConfigurationError: the session cannot run the operator.
-            StateConflictError: the state directory holds the state of another verb or number of partitions.
+            StateConflictError: the state directory holds the state of another verb or number of partitions, and what is
+                declared does not lead to this one.
+            DurabilityError: the state could not be read or written.
         """
-        plan = make_plan(verb.topology, verb.name, self.job.partition_count(self.session))
+        plan = self.job.plan(self.session, verb.topology, verb.name)
         columns = columns or self._columns(verb.schema)
         sources = {rows.role: (rows.selected(), self._source(rows, verb, value_serde)) for rows in self.inputs}
         sink = row_sink(verb.name, traveling(columns), verb.parts)
         flow = Dataflow(plan, sources, sink, self.handling, self.complete, f"millpond.{self.name}")
         # Static DataFrames start from empty state, so whatever ran before under this name is none of their business.
         job = self.job if self.streaming else self.job.part(f"static-{plan.fingerprint.replace('/', '-')}")
-        rows = to_columns(
-            flow.with_operators(job.settings(self.session, plan, TimeUnit.MICROSECOND)), traveling(columns)
-        )
-        return from_months(rows, columns)
+        settings = job.settings(self.session, plan, TimeUnit.MICROSECOND, streaming=self.streaming)
+        return from_months(to_columns(flow.with_operators(settings), traveling(columns)), columns)
 
     def store(self, verb: Verb, name: str, checkpoint: str, batch_id: int | None) -> DataFrame:
         """The rows of one of the verb's stores, as committed.
@@ -170,7 +169,7 @@ class VerbRun:
         """
         if name not in verb.stores:
             raise ConfigurationError(f"the verb {self.name!r} shows the stores {sorted(verb.stores)}, not {name!r}")
-        plan = make_plan(verb.topology, verb.name, self.job.partition_count(self.session))
+        plan = self.job.plan(self.session, verb.topology, verb.name)
         parts = verb.stores[name]
         columns = self._columns(schema_of(parts))
         found = CommittedStore(plan, self.job.application_id, self.job.storage, name, checkpoint, batch_id)

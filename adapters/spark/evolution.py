@@ -1,0 +1,153 @@
+"""``Evolution``: what a user says of a job that is not what it was, and the driver's part in carrying its state over.
+
+Rule of this module: it decides with which generation of its state a query goes on, before the query starts. What a
+generation is, and how rows get there, is up to ``millpond.stores.evolution``.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from millpond.adapters.spark.checkpoint import Checkpoint
+from millpond.errors import ConfigurationError, StateConflictError
+from millpond.processors.distribution.plan import Plan
+from millpond.processors.distribution.shape_of import shape_of
+from millpond.processors.verbs.carriages import CARRIAGES
+from millpond.stores.durability.manifest import Manifest
+from millpond.stores.evolution.evolving import Carriage, Committed, RunUnits, Target, evolve
+from millpond.stores.evolution.history import History
+from millpond.stores.evolution.matching import Declared, same_state, told_difference
+from millpond.stores.evolution.record import BEGINNING, EvolutionRecord
+from millpond.stores.evolution.shape import Shape
+
+_WRITTEN_DDL: Final = "task string, manifest string"
+_WRITTEN: Final = pa.schema([pa.field("task", pa.string()), pa.field("manifest", pa.string())])
+
+
+@dataclass(frozen=True)
+class Evolution:
+    """What has changed since the state of a job was written: it is carried over when the query is built.
+
+    It may stay in the code: where there is nothing to do, nothing is done.
+
+    Attributes:
+        checkpoint: the query's ``checkpointLocation``; for several queries a mapping to them, by sink or verb.
+        renamed: the new name of each store that had another.
+        dropped: the names of stores that are gone, with all that they hold.
+    """
+
+    checkpoint: str | Mapping[str, str]
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    dropped: Collection[str] = ()
+
+    def checkpoint_of(self, name: str) -> str | None:
+        """The checkpoint of the query for a sink or verb; None if nothing is said of it."""
+        return self.checkpoint if isinstance(self.checkpoint, str) else self.checkpoint.get(name)
+
+    @property
+    def declared(self) -> Declared:
+        """What it says of stores."""
+        return Declared(self.renamed, self.dropped)
+
+
+@dataclass(frozen=True)
+class CarryUnits:
+    """The function of ``mapInArrow`` that takes numbers of units, and gives the manifests of what they have written."""
+
+    carriage: Carriage
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for unit in batch.column(0):
+                written = self.carriage.run(int(unit.as_py()))
+                texts = [manifest.to_json() for manifest in written.values()]
+                yield pa.record_batch([pa.array(list(written), pa.string()), pa.array(texts)], schema=_WRITTEN)
+
+
+def generation_of(session: SparkSession, history: History, plan: Plan, evolution: Evolution | None) -> EvolutionRecord:
+    """The generation of its state with which a query goes on. If there is something to carry over, it is done now.
+
+    Args:
+        session: reads the checkpoint, and runs units of work.
+        history: that of the query.
+        plan: what is to run.
+        evolution: what the user declares; None for nothing.
+
+    Raises:
+        StateConflictError: the state has another shape, and what is declared does not lead to the new one.
+        ConfigurationError: the checkpoint is that of another query.
+        DurabilityError: the state could not be read or written.
+    """
+    shape = shape_of(plan)
+    history = history.begun(plan.fingerprint, shape)
+    newest, location = history.newest, None if evolution is None else evolution.checkpoint_of(plan.sink)
+    fits = newest is not None and same_state(newest.shape, shape)
+    if newest is not None and fits and (location is None or newest.generation == BEGINNING):
+        return newest
+    if newest is None or evolution is None or location is None:
+        raise _conflict(history, plan, shape)
+    committed = committed_of(history, Checkpoint(session, location))
+    target = Target(plan.fingerprint, shape, evolution.declared)
+    return evolve(history, committed, target, CARRIAGES, on_spark(session))
+
+
+def committed_of(history: History, checkpoint: Checkpoint) -> Committed:
+    """What a checkpoint has of the application of a history.
+
+    Raises:
+        ConfigurationError: it has nothing, although there is state of the query.
+    """
+    batch, found = checkpoint.newest()
+    mine = [manifest for manifest in found if manifest.application_id == history.application_id]
+    if not mine and _has_tasks(history):
+        raise ConfigurationError(
+            f"the checkpoint {checkpoint.location} holds no state of application {history.application_id!r}, but "
+            f"{history.storage.describe(history.application_id)} does; give the checkpointLocation of the query for "
+            f"{history.sink!r}, or start anew with another application id"
+        )
+    return Committed(batch, mine)
+
+
+def _has_tasks(history: History) -> bool:
+    """Whether there is state of the tasks that the query is known to have."""
+    known = set() if history.newest is None else {str(store.subtopology) for store in history.newest.shape.stores}
+    names = history.storage.directories(history.application_id)
+    return any(name.partition("_")[0] in known for name in names)
+
+
+def on_spark(session: SparkSession) -> RunUnits:
+    """Runs units of work as tasks of a Spark job."""
+
+    def run(carriage: Carriage) -> Iterable[Mapping[str, Manifest]]:
+        units = session.range(0, carriage.units, 1, carriage.units)
+        rows = units.mapInArrow(CarryUnits(carriage), _WRITTEN_DDL).collect()
+        return [{row.task: Manifest.from_json(row.manifest)} for row in rows]
+
+    return run
+
+
+def in_threads(workers: int) -> RunUnits:
+    """Runs units of work in threads of this process."""
+
+    def run(carriage: Carriage) -> Iterable[Mapping[str, Manifest]]:
+        with ThreadPoolExecutor(workers) as pool:
+            return list(pool.map(carriage.run, range(carriage.units)))
+
+    return run
+
+
+def _conflict(history: History, plan: Plan, shape: Shape) -> StateConflictError:
+    newest = history.newest
+    known = newest is not None and newest.shape.stores
+    differing = f":\n{told_difference(newest.shape, shape)}\n" if newest is not None and known else "; "
+    return StateConflictError(
+        f"{history.storage.describe(history.application_id)} holds the state of another topology of application "
+        f"{history.application_id!r} than that for {plan.sink!r} with {plan.partitions} partitions, or of a release "
+        f"with other layouts{differing}to carry the state over, declare evolution=Evolution(checkpoint), with "
+        "renamed={...} and dropped=[...] for stores that have another name or are gone; or run the old topology and "
+        "release there, or give the new one another application id (or state directory) and a new checkpoint"
+    )

@@ -1,0 +1,47 @@
+"""What the state of a plan looks like.
+
+Rule of this module: it tells of a plan what is compared with the state that there is; nothing is decided here.
+"""
+
+from millpond.processors.distribution.plan import Plan
+from millpond.processors.runtime.subtopology import Subtopology
+from millpond.stores.evolution.shape import Shape, StoreShape
+from millpond.stores.serdes import BYTES, serde
+from millpond.stores.specs import StoreSpec
+
+
+def shape_of(plan: Plan) -> Shape:
+    """The shape of the state of a plan's tasks: the stores of all that its sink depends on."""
+    stores = (_store_shape(part, spec) for part in plan.parts for spec in part.stores.values())
+    return Shape(plan.partitions, tuple(stores))
+
+
+def _store_shape(part: Subtopology, spec: StoreSpec) -> StoreShape:
+    return StoreShape(
+        part.index,
+        spec.name,
+        spec.kind,
+        spec.key_serde.name,
+        spec.value_serde.name,
+        spec.layout,
+        _record_key_serde(part) or spec.key_serde.name,
+        spec.name in _global_stores(part),
+    )
+
+
+def _record_key_serde(part: Subtopology) -> str | None:
+    """The name of the serde by whose bytes records find their task; None if all of them go to every task."""
+    own = (source for source in part.sources.values() if not source.broadcast)
+    return next((serde(source.consumed.key_serde or BYTES).name for source in own), None)
+
+
+def _global_stores(part: Subtopology) -> set[str]:
+    """The stores of global tables, which every task fills with all records."""
+    readers = (
+        child
+        for source in part.sources.values()
+        if source.broadcast
+        for child in source.children
+        if child in part.nodes
+    )
+    return {store for child in readers for store in part.nodes[child].stores}

@@ -1,0 +1,209 @@
+"""``History``: all generations of the state of one query, as its evolution records tell them.
+
+Rule of this module: records are files that are written once, under their number, and none is ever changed or deleted::
+
+    <application>/evolution/<plain name of the sink>/<generation, 6 digits>.json
+
+Number 0 is written when the query is built for the first time. State of releases before that has none until then; what
+its claim tells of it is its beginning.
+"""
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple, Self
+
+from millpond.errors import StateConflictError
+from millpond.stores.durability.claim import claim, claimed_by, keep_out_older_releases
+from millpond.stores.durability.manifest import Manifest
+from millpond.stores.durability.storage import Storage
+from millpond.stores.evolution.record import BEGINNING, EvolutionRecord
+from millpond.stores.evolution.shape import Shape
+
+EVOLUTION: Final = "evolution"
+_NAME: Final = re.compile(r"(\d{6})\.json")
+_CLAIMED: Final = re.compile(r"([^/#]+)/(\d+)")
+
+
+class Standing(NamedTuple):
+    """Where a checkpoint stands.
+
+    Attributes:
+        record: that of the generation of its state.
+        manifests: with which each task goes on, by task id.
+    """
+
+    record: EvolutionRecord
+    manifests: dict[str, Manifest]
+
+
+@dataclass(frozen=True)
+class History:
+    """The generations of one query's state.
+
+    Attributes:
+        storage: where the durable state is.
+        application_id: the application.
+        sink: the plain name of what the query writes.
+        claimed: the fingerprint of the topology that has claimed the application; None if none has.
+        records: those that there are, the first one first.
+    """
+
+    storage: Storage
+    application_id: str
+    sink: str
+    claimed: str | None
+    records: tuple[EvolutionRecord, ...]
+
+    @classmethod
+    def of(cls, storage: Storage, application_id: str, sink: str) -> Self:
+        """What the storage has.
+
+        Raises:
+            FormatError: a record is damaged, or of a later release.
+            DurabilityError: the storage failed.
+        """
+        names = (file.path for file in storage.list(_directory(application_id, sink)))
+        paths = sorted(path for path in names if _NAME.fullmatch(path.rpartition("/")[2]))
+        records = [EvolutionRecord.from_json(storage.read(path).decode(errors="replace")) for path in paths]
+        if records and (first := records[0].previous) is not None:
+            records.insert(0, EvolutionRecord(first.generation, first.fingerprint, first.shape))
+        return cls(storage, application_id, sink, claimed_by(storage, application_id), tuple(records))
+
+    @property
+    def newest(self) -> EvolutionRecord | None:
+        """The record of the present generation."""
+        return self.records[-1] if self.records else None
+
+    @property
+    def next_generation(self) -> int:
+        """The number of the generation after the newest."""
+        return BEGINNING + 1 if self.newest is None else self.newest.generation + 1
+
+    @property
+    def evolved(self) -> bool:
+        """Whether the state was ever carried over."""
+        return self.newest is not None and self.newest.generation > BEGINNING
+
+    @property
+    def partitions(self) -> int | None:
+        """How many tasks each sub-topology has; None if nothing tells."""
+        if self.newest is not None:
+            return self.newest.shape.partitions
+        claimed = _CLAIMED.fullmatch(self.claimed or "")
+        return None if claimed is None else int(claimed[2])
+
+    def begun(self, fingerprint: str, shape: Shape) -> "History":
+        """This history with its beginning, if the query begins now, or has begun with a release that kept no records.
+
+        Args:
+            fingerprint: that of the plan that is to run.
+            shape: that of the plan.
+
+        Raises:
+            StateConflictError: another topology claims the application at the same time.
+            DurabilityError: the storage failed.
+        """
+        if self.records:
+            return self
+        if self.claimed in (None, fingerprint):
+            claim(self.storage, self.application_id, fingerprint)
+            return replace(self, claimed=fingerprint).keep(EvolutionRecord(BEGINNING, fingerprint, shape))
+        assert self.claimed is not None
+        known = _CLAIMED.fullmatch(self.claimed)
+        if known is None:
+            return self
+        same_topology = known[1] == fingerprint.partition("/")[0]
+        before = Shape(int(known[2]), shape.stores if same_topology else ())
+        return replace(self, records=(EvolutionRecord(BEGINNING, self.claimed, before),))
+
+    def keep(self, record: EvolutionRecord) -> "History":
+        """This history with one more generation, which counts from now on.
+
+        Raises:
+            StateConflictError: somebody else has written that generation at the same time.
+            DurabilityError: the storage failed.
+        """
+        path = f"{_directory(self.application_id, self.sink)}/{record.generation:06d}.json"
+        text = record.to_json().encode()
+        known = {file.path for file in self.storage.list(_directory(self.application_id, self.sink))}
+        if path not in known:
+            self.storage.put(path, text)
+        if self.storage.read(path) != text:
+            raise StateConflictError(
+                f"{self.storage.describe(path)} was written by another job at the same time; start one job after the "
+                "other"
+            )
+        return replace(self, records=(*self.records, record))
+
+    def keep_out_older_releases(self) -> None:
+        """Have releases that know no records refuse state that was carried over.
+
+        Raises:
+            DurabilityError: the storage failed.
+        """
+        if self.evolved:
+            keep_out_older_releases(self.storage, self.application_id)
+
+    def knows(self, found: Collection[Manifest]) -> bool:
+        """Whether some of these manifests are of a generation of this query, or are what one was made from."""
+        later = [record for record in self.records if record.generation > BEGINNING]
+        prints, origins = {one.fingerprint for one in later}, {commit for one in later for commit in one.origins}
+        return any(one.fingerprint in prints or one.commit in origins for one in found)
+
+    def standing(self, found: Collection[Manifest], batch: int | None) -> Standing:
+        """Where a checkpoint stands.
+
+        Args:
+            found: the manifests of this application that it holds.
+            batch: its last micro-batch; None if it has none.
+
+        Raises:
+            StateConflictError: its manifests are of none of these generations.
+            ConfigurationError: two queries of the application share the checkpoint.
+        """
+        following = 0 if batch is None else batch + 1
+        for record in reversed(self.records):
+            try:
+                return Standing(record, record.tasks(found, following))
+            except StateConflictError:
+                continue
+        raise StateConflictError(
+            f"the checkpoint holds state of {sorted({one.fingerprint for one in found})} of application "
+            f"{self.application_id!r}, but the generations of {self.sink!r} are "
+            f"{[record.fingerprint for record in self.records]}; give the checkpointLocation of this query"
+        )
+
+
+def sinks_of(storage: Storage, application_id: str) -> list[str]:
+    """The plain names of the sinks whose queries have records.
+
+    Raises:
+        DurabilityError: the storage failed.
+    """
+    return list(storage.directories(f"{application_id}/{EVOLUTION}"))
+
+
+def current_manifests(storage: Storage, found: Collection[Manifest], batch: int | None) -> list[Manifest]:
+    """The manifests with which tasks go on after a micro-batch, where a checkpoint has those of earlier shapes as well.
+
+    Args:
+        storage: where the durable state is.
+        found: all manifests that the checkpoint has, of one or several applications.
+        batch: after which micro-batch; None if there was none.
+
+    Raises:
+        StateConflictError: the checkpoint does not belong to the state.
+        DurabilityError: the storage failed.
+    """
+    current: list[Manifest] = []
+    for application_id in sorted({one.application_id for one in found}):
+        mine = [one for one in found if one.application_id == application_id]
+        histories = (History.of(storage, application_id, sink) for sink in sinks_of(storage, application_id))
+        evolved = [history for history in histories if history.evolved and history.knows(mine)]
+        current += evolved[0].standing(mine, batch).manifests.values() if evolved else mine
+    return current
+
+
+def _directory(application_id: str, sink: str) -> str:
+    return f"{application_id}/{EVOLUTION}/{sink}"

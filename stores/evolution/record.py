@@ -1,0 +1,201 @@
+"""Evolution records: which shape the state of a query has, and with which manifests its tasks begin.
+
+Rule of this module: a record is written once, and its existence is the single act that makes an evolution count. It
+says what a task's manifest may be, and does nothing. Its JSON carries a version number, and a version never changes
+its meaning.
+
+Version 1::
+
+    {"evolution":1,"generation":2,"fingerprint":"9f…/8#2@counts","shape":{…},
+     "batch":41 or null,"previous":{"generation":1,"fingerprint":"5c…/4#1@counts","shape":{…}} or null,
+     "origins":["commit id",…],"bases":{"1_0":"the manifest as text",…},"crc32":checksum of the text up to here and "}"}
+"""
+
+import json
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Self
+
+from millpond.errors import ConfigurationError, FormatError, MillpondError, StateConflictError
+from millpond.stores.durability.checked_text import check_text, checked_text
+from millpond.stores.durability.claim import GENERATION_MARK
+from millpond.stores.durability.manifest import Manifest
+from millpond.stores.evolution.shape import Shape
+
+RECORD_VERSION: Final = 1
+
+BEGINNING: Final = 0
+"""The generation of state that was never carried over to another shape."""
+
+
+def generation_fingerprint(fingerprint: str, generation: int, sink: str) -> str:
+    """What manifests of a generation call their topology, so that they tell the generation and the query.
+
+    Args:
+        fingerprint: of the plan: its topology and number of partitions.
+        generation: its number, which is not that of the beginning.
+        sink: the plain name of what the query writes.
+
+    >>> generation_fingerprint("9f/4", 2, "counts")
+    '9f/4#2@counts'
+    """
+    return f"{fingerprint}{GENERATION_MARK}{generation}@{sink}"
+
+
+@dataclass(frozen=True)
+class Previous:
+    """What a generation was made from.
+
+    Attributes:
+        generation: its number.
+        fingerprint: what its manifests call their topology.
+        shape: what it looked like.
+    """
+
+    generation: int
+    fingerprint: str
+    shape: Shape
+
+
+@dataclass(frozen=True)
+class EvolutionRecord:
+    """One generation of a query's state.
+
+    Attributes:
+        generation: how often the state was carried over to another shape.
+        fingerprint: what the manifests of this generation call their topology.
+        shape: what the state looks like.
+        batch: the micro-batch after which it was carried over; None if there was none.
+        previous: what it was made from; None for the beginning.
+        origins: the commits of all manifests that the checkpoint had then.
+        bases: the manifest with which each task begins, by task id; a task that is missing begins empty.
+    """
+
+    generation: int
+    fingerprint: str
+    shape: Shape
+    batch: int | None = None
+    previous: Previous | None = None
+    origins: frozenset[str] = frozenset()
+    bases: Mapping[str, Manifest] = field(default_factory=dict)
+
+    def start_of(self, task_id: str, found: Manifest | None, next_batch: int | None) -> Manifest | None:
+        """With which manifest a task starts a micro-batch; None for empty state.
+
+        Args:
+            task_id: the task.
+            found: what Spark's state has for it, or for a task of an earlier generation in its place.
+            next_batch: the number of the micro-batch; None if it has none.
+
+        Raises:
+            StateConflictError: the checkpoint does not stand where this generation began, or later.
+        """
+        if found is not None and found.fingerprint == self.fingerprint:
+            return found
+        if (found is None or found.commit in self.origins) and self.applies_to(next_batch):
+            return self.bases.get(task_id)
+        raise StateConflictError(
+            f"the checkpoint of task {task_id!r} holds the state of another topology, or stands at another micro-batch "
+            f"than that after which its state was carried over to the present shape ({self._told_batch()}, generation "
+            f"{self.generation}); build the query once with evolution=Evolution(checkpoint), which carries over from "
+            "where the checkpoint stands, or run the old topology"
+        )
+
+    def tasks(self, found: Collection[Manifest], next_batch: int | None) -> dict[str, Manifest]:
+        """The manifests with which all tasks start a micro-batch, by task id.
+
+        Args:
+            found: what Spark's state has, of this generation and of earlier ones.
+            next_batch: the number of the micro-batch.
+
+        Raises:
+            StateConflictError: as ``start_of``.
+            ConfigurationError: two queries of the application share the checkpoint.
+        """
+        if not self.applies_to(next_batch):
+            raise StateConflictError(f"the checkpoint stands before {self._told_batch()}")
+        for manifest in found:
+            self.start_of(manifest.task_id, manifest, next_batch)
+        current = [one for one in found if one.fingerprint == self.fingerprint]
+        by_task = {one.task_id: one for one in current}
+        if len(by_task) < len(current):
+            raise ConfigurationError(
+                f"the checkpoint has the state of several sinks of application {current[0].application_id!r}, and "
+                "nothing tells which is whose; state can change its shape only where each sink has a checkpoint of its "
+                "own"
+            )
+        return {**self.bases, **by_task}
+
+    def applies_to(self, next_batch: int | None) -> bool:
+        """Whether a micro-batch comes after the one after which the state was carried over."""
+        return self.batch is None or next_batch is None or next_batch > self.batch
+
+    def to_json(self) -> str:
+        before = self.previous
+        content = {
+            "evolution": RECORD_VERSION,
+            "generation": self.generation,
+            "fingerprint": self.fingerprint,
+            "shape": self.shape.content,
+            "batch": self.batch,
+            "previous": None if before is None else _told(before),
+            "origins": sorted(self.origins),
+            "bases": {task: manifest.to_json() for task, manifest in sorted(self.bases.items())},
+        }
+        return checked_text(content)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """The record that ``to_json`` wrote.
+
+        Raises:
+            FormatError: this release does not know the version, or the text is not a record.
+        """
+        try:
+            content = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise _damaged(error, text) from error
+        version = content.get("evolution") if isinstance(content, dict) else None
+        if type(version) is not int or version != RECORD_VERSION:
+            raise FormatError(
+                f"an evolution record has version {version!r}, but this release of Millpond knows version "
+                f"{RECORD_VERSION}; run the release that wrote it, or a newer one"
+            )
+        try:
+            check_text(text)
+            return cls._from_content(content)
+        except (LookupError, TypeError, ValueError, MillpondError) as error:
+            raise _damaged(error, text) from error
+
+    @classmethod
+    def _from_content(cls, content: Any) -> Self:
+        before = content["previous"]
+        return cls(
+            generation=int(content["generation"]),
+            fingerprint=str(content["fingerprint"]),
+            shape=Shape.from_content(content["shape"]),
+            batch=None if content["batch"] is None else int(content["batch"]),
+            previous=None if before is None else _previous(before),
+            origins=frozenset(map(str, content["origins"])),
+            bases={str(task): Manifest.from_json(manifest) for task, manifest in content["bases"].items()},
+        )
+
+    def _told_batch(self) -> str:
+        return "the first micro-batch" if self.batch is None else f"micro-batch {self.batch}"
+
+
+def commits_of(manifests: Iterable[Manifest]) -> frozenset[str]:
+    """The commits that made the manifests' versions."""
+    return frozenset(manifest.commit for manifest in manifests)
+
+
+def _told(before: Previous) -> dict[str, Any]:
+    return {"generation": before.generation, "fingerprint": before.fingerprint, "shape": before.shape.content}
+
+
+def _previous(content: Any) -> Previous:
+    return Previous(int(content["generation"]), str(content["fingerprint"]), Shape.from_content(content["shape"]))
+
+
+def _damaged(error: Exception, text: str) -> FormatError:
+    return FormatError(f"an evolution record is damaged ({error!r}): {text[:200]!r}; put an undamaged copy back")

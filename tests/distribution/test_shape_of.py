@@ -1,0 +1,36 @@
+"""What the state of a plan looks like: its stores, where they are, and by whose bytes records find them."""
+
+from millpond.processors import Consumed, Grouped, Materialized, Produced, StreamsBuilder, Topology
+from millpond.processors.distribution.plan import make_plan
+from millpond.processors.distribution.shape_of import shape_of
+from millpond.stores.evolution.shape import StoreShape
+from millpond.stores.specs import StoreKind
+
+
+def orders() -> Topology:
+    """Orders with the names of their countries, counted by country; beside them customers, for another sink."""
+    builder = StreamsBuilder()
+    countries = builder.global_table("countries", Consumed("int64", "string"), Materialized("countries"))
+    customers = builder.stream("customers", Consumed("string", "string"))
+    customers.group_by_key().count(Materialized("customers")).to("seen", Produced(schema="key string, value long"))
+    named = builder.stream("orders", Consumed("string", "int64")).join(
+        countries, lambda _, name: name, selector=lambda _, country: country
+    )
+    by_name = named.select_key(lambda _, name: name, key_serde="string")
+    by_name.group_by_key(Grouped("string", "string")).count(Materialized("counts")).to(
+        "counts", Produced(schema="key string, value long")
+    )
+    return builder.build()
+
+
+def test_a_shape_has_the_stores_that_a_sink_depends_on_with_the_serde_of_their_records_keys() -> None:
+    plan = make_plan(orders(), "counts", 3)
+    shape = shape_of(plan)
+    assert shape.partitions == 3
+    (countries,), (counts,) = shape.named("countries"), shape.named("counts")
+    assert shape.named("customers") == ()
+    assert counts == StoreShape(
+        counts.subtopology, "counts", StoreKind.TIMESTAMPED_KEY_VALUE, "string", "int64", None, "string", False
+    )
+    assert (countries.key_serde, countries.record_key_serde, countries.is_global) == ("int64", "string", True)
+    assert counts.subtopology != countries.subtopology

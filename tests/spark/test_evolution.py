@@ -1,0 +1,145 @@
+"""A running job grows: partitions, names of stores and aggregations change at a restart, without replay of input."""
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from millpond.adapters.spark import Evolution, Millpond, SparkStreams
+from millpond.cli import main
+from millpond.errors import StateConflictError
+from millpond.processors import Consumed, Materialized, Produced, StreamsBuilder, TimeWindows, Topology
+from millpond.processors.verbs.aggregates import count
+from tests.spark.conftest import RunStream
+
+pytestmark = pytest.mark.spark
+
+DDL = "key string, value string, timestamp long"
+WORDS = [f"word {number}" for number in range(12)]
+
+
+def counts(stores: Mapping[str, str]) -> Topology:
+    """Words counted in a window that stays open, in a store for each sink."""
+    builder = StreamsBuilder()
+    words = builder.stream("words", Consumed("string", "string")).group_by_key()
+    for sink, store in stores.items():
+        counted = words.windowed_by(TimeWindows("1 hour", grace="1 hour")).count(Materialized(store))
+        counted.to_stream().to(sink, Produced(schema="key string, value long"))
+    return builder.build()
+
+
+only_counts = counts({"counts": "counts"})
+MillpondState = Callable[..., str]
+
+
+@pytest.fixture
+def millpond_state(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> MillpondState:
+    """Runs ``millpond state`` and gives what it said."""
+
+    def run(*arguments: str) -> str:
+        monkeypatch.setattr(sys, "argv", ["millpond", "state", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert not ended.value.code
+        return capsys.readouterr().out
+
+    return run
+
+
+class Query:
+    """A query that is restarted again and again, each time with one more file of words."""
+
+    def __init__(self, spark: SparkSession, directory: Path, run_stream: RunStream) -> None:
+        self._spark, self._run_stream = spark, run_stream
+        self.directory = directory
+        self.checkpoint = str(directory / "checkpoint")
+
+    def add(self, words: list[str]) -> DataFrame:
+        """The stream of words, with one more file."""
+        rows = self._spark.createDataFrame([(word, "", 1) for word in words], DDL)
+        rows.coalesce(1).write.mode("append").parquet(f"{self.directory}/in")
+        return self._spark.readStream.schema(DDL).parquet(f"{self.directory}/in")
+
+    @property
+    def places(self) -> dict[str, Any]:
+        return {"state_dir": f"{self.directory}/state", "local_dir": f"{self.directory}/local", "backend": "lmdb"}
+
+    def rows(self, words: list[str], topology: Topology, sink: str = "counts", **options: Any) -> DataFrame:
+        """What a topology writes to a sink, with one more file of words."""
+        streams = SparkStreams(topology, application_id="job", **self.places, **options)
+        return streams.transform({"words": self.add(words)}, sink=sink)
+
+    def run(self, rows: DataFrame, **places: str) -> Counter[str]:
+        """The highest count of each word in the output, when all files are processed."""
+        found: Counter[str] = Counter()
+        for key, value in self._run_stream(rows.select("key", "value"), **places):
+            found[key] = max(found[key], value)
+        return found
+
+
+@pytest.fixture
+def query(spark: SparkSession, tmp_path: Path, run_stream: RunStream) -> Iterator[Query]:
+    partitions = str(spark.conf.get("spark.sql.shuffle.partitions"))
+    yield Query(spark, tmp_path, run_stream)
+    spark.conf.set("spark.sql.shuffle.partitions", partitions)
+
+
+def test_counts_go_on_in_other_partitions_and_a_job_keeps_its_number_if_nothing_is_said(query: Query) -> None:
+    topology, evolution = only_counts, Evolution(query.checkpoint)
+    assert query.run(query.rows(WORDS, topology, partitions=2)) == Counter(WORDS)
+    with pytest.raises(StateConflictError, match=r"another topology.*:\npartitions: 2 -> 5\n.*evolution=Evolution"):
+        query.rows(WORDS[:5], topology, partitions=5)
+    assert query.run(query.rows([], topology, partitions=5, evolution=evolution)) == Counter(WORDS + WORDS[:5])
+    assert query.run(query.rows(WORDS[:3], topology)) == (expected := Counter(WORDS + WORDS[:5] + WORDS[:3]))
+    assert query.run(query.rows(WORDS[:1], topology, partitions=3, evolution=evolution)) == expected + Counter(
+        WORDS[:1]
+    )
+    streams = SparkStreams(topology, application_id="job", **query.places)
+    stored = streams.read_store("counts", query.checkpoint).select("key", "value").collect()
+    assert dict(map(tuple, stored)) == expected + Counter(WORDS[:1])
+
+
+def test_a_store_is_renamed_and_another_counts_from_now_on_even_if_the_first_micro_batch_fails(
+    query: Query, millpond_state: MillpondState
+) -> None:
+    assert query.run(query.rows(WORDS, only_counts)) == Counter(WORDS)
+    topology = counts({"counts": "tallies", "more": "more"})
+    with pytest.raises(StateConflictError, match=r"store 'more': none -> .*\nstore 'tallies': none -> "):
+        query.rows(WORDS[:2], topology)
+    evolution = Evolution({"counts": query.checkpoint, "more": f"{query.directory}/more"}, {"counts": "tallies"})
+
+    def fail(rows: DataFrame, _: int) -> None:
+        rows.collect()
+        raise OSError("the sink is full")
+
+    rows = query.rows([], topology, evolution=evolution).writeStream.foreachBatch(fail)
+    failing = rows.option("checkpointLocation", query.checkpoint).trigger(availableNow=True).start()
+    with pytest.raises(StreamingQueryException, match="the sink is full"):
+        failing.awaitTermination()
+    assert query.run(query.rows([], topology, evolution=evolution)) == Counter(WORDS + WORDS[:2])
+    beside = query.rows([], topology, "more", evolution=evolution)
+    assert query.run(beside, out="out-more", checkpoint="more") == Counter(WORDS + WORDS[:2])
+
+    back = ["--topology", f"{__name__}:only_counts", "--rename", "tallies=counts", "--drop", "more"]
+    said = millpond_state("evolve", query.checkpoint, "--state-dir", f"{query.directory}/state", *back)
+    assert "job, counts: generation 2, " in said
+    assert query.run(query.rows(WORDS[:1], only_counts)) == Counter(WORDS + WORDS[:2] + WORDS[:1])
+
+
+def test_the_command_line_gives_a_verb_other_partitions(query: Query, millpond_state: MillpondState) -> None:
+    def rows(words: list[str], partitions: int | None) -> DataFrame:
+        pond = Millpond(application_id="pond", partitions=partitions, **query.places)
+        time = F.timestamp_millis("timestamp")
+        return pond.aggregate(query.add(words), {"value": count()}, by="key", time=time, name="counted")
+
+    assert query.run(rows(WORDS, 2)) == Counter(WORDS)
+    command = ["repartition", query.checkpoint, "--state-dir", f"{query.directory}/state", "--partitions", "5"]
+    for said in ("pond.counted, counted: generation 1, 5 partitions, after micro-batch 0", "nothing to do"):
+        assert said in millpond_state(*command)
+    assert query.run(rows(WORDS[:5], None)) == Counter(WORDS + WORDS[:5])
