@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 import pytest
 
@@ -53,18 +54,18 @@ class MemoryFiles:
 
     def copy(self, source: str, target: str) -> None:
         assert not self.exists(target)
-        self._change([lambda path=path: self._copy(path, source, target) for path in self._below(source)])
+        self._change([partial(self._copy, path, source, target) for path in self._below(source)])
 
     def rename(self, source: str, target: str) -> None:
         """An object store renames by copying and deleting, one file after the other."""
         assert not self.exists(target)
         paths = self._below(source) or [source]
-        self._change([lambda path=path: (self._copy(path, source, target), self.content.pop(path)) for path in paths])
+        self._change([partial(self._move, path, source, target) for path in paths])
 
     def delete(self, path: str) -> None:
         paths = [path] if path in self.content else self._below(path)
         if paths:
-            self._change([lambda path=path: self.content.pop(path) for path in paths])
+            self._change([partial(self.content.pop, path) for path in paths])
 
     def _change(self, steps: Sequence[Callable[[], object]]) -> None:
         self.changes += 1
@@ -77,6 +78,10 @@ class MemoryFiles:
 
     def _copy(self, path: str, source: str, target: str) -> None:
         self.content[target + path.removeprefix(source)] = self.content[path]
+
+    def _move(self, path: str, source: str, target: str) -> None:
+        self._copy(path, source, target)
+        del self.content[path]
 
     def _below(self, directory: str) -> list[str]:
         return sorted(path for path in self.content if path.startswith(f"{directory}/"))

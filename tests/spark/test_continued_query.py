@@ -1,9 +1,9 @@
 """A query on Spark that goes on at another checkpoint, with one more operator, a new source, and without an old one."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -11,7 +11,7 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql import DataFrame, SparkSession
 
-from millpond.adapters.spark import Checkpoint, SparkStreams
+from millpond.adapters.spark import Checkpoint, Evolution, SparkStreams
 from millpond.adapters.spark.continuation.continuation import Continuation
 from millpond.adapters.spark.continuation.continuing import EmptyRun, continue_checkpoint, source_occurrences
 from millpond.adapters.spark.continuation.files import HadoopFiles
@@ -74,14 +74,15 @@ class Place:
     def add(self, topic: str, rows: Sequence[Row]) -> None:
         self.spark.createDataFrame(rows, DDL).coalesce(1).write.mode("append").parquet(f"{self.directory}/{topic}")
 
-    def frame(self, topology: Topology, application_id: str) -> DataFrame:
+    def frame(self, topology: Topology, evolution: Evolution | None = None) -> DataFrame:
         streams = SparkStreams(
             topology,
-            application_id=application_id,
+            application_id="job",
             state_dir=f"{self.directory}/state",
             local_dir=f"{self.directory}/local",
             partitions=2,
             backend="lmdb",
+            evolution=evolution,
         )
         stream = self.spark.readStream.schema(DDL)
         return streams.transform({topic: stream.parquet(f"{self.directory}/{topic}") for topic in topology.sources})
@@ -104,58 +105,65 @@ def rows_of(prefix: str, first: int, count: int) -> list[Row]:
     return [(f"{prefix} {number % 3}", number, number) for number in range(first, first + count)]
 
 
-def greatest(topology: Topology, records: Sequence[tuple[str, Row]]) -> dict[str, int]:
+def counted(topology: Topology, records: Sequence[tuple[str, Row]]) -> Counter[str]:
+    """The greatest number of each key that the topology writes for the records."""
+    found: Counter[str] = Counter()
     with TopologyDriver(topology) as driver:
         for topic, (key, value, timestamp) in records:
             driver.pipe(topic, key, value, timestamp)
-        found: dict[str, Any] = {}
-        for key, value, _ in driver.read("out"):
-            found[key] = max(value, found.get(key, 0))
+        for key, number, _ in driver.read("out"):
+            found[key] = max(found[key], number)
     return found
 
 
 def test_a_query_goes_on_exactly_once_with_other_operators_and_sources(spark: SparkSession, tmp_path: Path) -> None:
     place = Place(spark, tmp_path)
-    early = [("numbers", rows_of("n", 0, 4)), ("others", rows_of("o", 0, 5)), ("numbers", rows_of("n", 4, 4))]
-    for topic, rows in early[:2]:
-        place.add(topic, rows)
-    place.run(place.frame(counts_by_key(), "before"), "old")
-    place.add(*early[2])
-    seen = place.run(place.frame(counts_by_key(), "before"), "old")
-    assert seen == greatest(counts_by_key(), [(topic, row) for topic, rows in early for row in rows])
+    old, new = str(tmp_path / "old"), str(tmp_path / "new")
+    numbers = [("numbers", row) for row in rows_of("n", 0, 8)]
+    others = [("others", row) for row in rows_of("o", 0, 5)]
+    place.add("numbers", rows_of("n", 0, 4))
+    place.add("others", rows_of("o", 0, 5))
+    place.run(place.frame(counts_by_key()), "old")
+    place.add("numbers", rows_of("n", 4, 4))
+    seen = place.run(place.frame(counts_by_key()), "old")
+    assert seen == counted(counts_by_key(), numbers + others)
     untouched = place.content("old")
 
-    later = [("numbers", rows_of("n", 8, 7)), ("letters", rows_of("l", 0, 6))]
-    for topic, rows in later:
-        place.add(topic, rows)
-    frame = place.frame(counts_of_counts(), "after")
+    place.add("numbers", rows_of("n", 8, 7))
+    place.add("letters", rows_of("l", 0, 6))
+    later = [("numbers", row) for row in rows_of("n", 8, 7)] + [("letters", row) for row in rows_of("l", 0, 6)]
+    evolution = Evolution(old, into=new)
+    frame = place.frame(counts_of_counts(), evolution)
     assert source_occurrences(frame) == [0, 1]
-    old, new = str(tmp_path / "old"), str(tmp_path / "new")
-
-    with pytest.raises(StateConflictError, match=r"the state of \['before'\] in the checkpoint"):
+    with pytest.raises(StateConflictError, match=r"the state of \['job'\] in the checkpoint"):
         continue_checkpoint(frame, old, new, carried=())
     with pytest.raises(ConfigurationError, match=r"(?s)declare it by number.*0: FileStreamSource.*letters"):
-        continue_checkpoint(frame, old, new, carried=("before",))
-    for fatal in ("/state/1/0/3.zip", "/commits/1", "/new"):
+        evolution.location(frame)
+    for fatal in ("/state/1/0/2.zip", "/commits/1", "/new"):
         failing = FailingFiles(spark, fatal)
         with pytest.raises(KeyboardInterrupt):
             Continuation.between(failing, old, new).make([0, 1], 2, EmptyRun(frame), {0: None, 1: 0})
         assert not Continuation.between(failing, old, new).is_made()
-    assert continue_checkpoint(frame, old, new, carried=("before",), sources={0: None, 1: 0}) == new
+    frame = place.frame(counts_of_counts(), evolution)  # whoever is killed builds the query again
+    assert evolution.location(frame, sources={0: None, 1: 0}) == new
     assert place.content("old") == untouched
     assert Checkpoint(spark, new).newest() == (1, [])
 
-    expected = greatest(counts_of_counts(), [(topic, row) for topic, rows in later for row in rows])
-    assert place.run(frame, "new") == seen | expected
+    unseen = counted(counts_of_counts(), numbers)  # the new aggregation sees only what comes after
+    frame = place.frame(counts_of_counts(), evolution)
     made = place.content("new")
-    assert continue_checkpoint(frame, old, new, carried=()) == new
+    assert evolution.location(frame) == new
     assert place.content("new") == made
-    more = [("letters", rows_of("l", 6, 2)), ("numbers", rows_of("n", 15, 1))]
-    for topic, rows in more:
-        place.add(topic, rows)
-    expected = greatest(counts_of_counts(), [(topic, row) for topic, rows in [*later, *more] for row in rows])
-    assert place.run(place.frame(counts_of_counts(), "after"), "new") == seen | expected
+    assert place.run(frame, "new") == seen | (counted(counts_of_counts(), numbers + later) - unseen)
+    place.add("letters", rows_of("l", 6, 2))
+    place.add("numbers", rows_of("n", 15, 1))
+    later += [("letters", row) for row in rows_of("l", 6, 2)] + [("numbers", row) for row in rows_of("n", 15, 1)]
+    frame = place.frame(counts_of_counts(), evolution)
+    assert place.run(frame, "new") == seen | (counted(counts_of_counts(), numbers + later) - unseen)
     assert Checkpoint(spark, new).batches() == [1, 2, 3]
     assert {int(path.name) for path in (tmp_path / "out" / "_spark_metadata").glob("[0-9]")} == {0, 1, 2, 3}
-    with pytest.raises(DurabilityError, match="cannot read"):
-        HadoopFiles(spark).read(f"{old}/nothing")
+
+
+def test_a_file_that_is_missing_is_an_error_with_its_path(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(DurabilityError, match=f"cannot read {tmp_path}/nothing: java.io.FileNotFoundException"):
+        HadoopFiles(spark).read(f"{tmp_path}/nothing")
