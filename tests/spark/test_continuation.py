@@ -111,7 +111,9 @@ def old_checkpoint(*, planned: bool = False) -> dict[str, str]:
 def run_by_spark(files: MemoryFiles, location: str) -> None:
     """What Spark leaves of a micro-batch without rows that runs two operators."""
     assert json.loads(files.content[f"{location}/metadata"]) == {"id": "1837db81"}
-    assert set(files.content[f"{location}/offsets/0"].splitlines()[2:]) == {"-"}
+    _, metadata, *offsets = files.content[f"{location}/offsets/0"].splitlines()
+    assert json.loads(metadata)["conf"]["spark.sql.shuffle.partitions"] == "4"
+    assert set(offsets) == {"-"}
     made = {"commits/0": 'v2\n{"nextBatchWatermarkMs":0,"stateUniqueIds":{"0":[["a"]]}}', "sources/0/0": "begun"}
     for operator in range(2):
         for part in range(2):
@@ -201,13 +203,13 @@ def test_whoever_dies_at_any_step_leaves_nothing_that_counts_and_the_next_start_
                 make(files, RATES, ORDERS)
             files.fatal = 0
             assert make(files, RATES, ORDERS) == expected
-            assert not files.exists("/new.draft")
+            assert not files.exists("/new.millpond-draft")
 
 
 def test_a_checkpoint_that_is_in_use_is_not_deleted_whatever_lies_beside_it() -> None:
     files = MemoryFiles(old_checkpoint())
     make(files, ORDERS, RATES)
-    files.content |= {"/new.draft/metadata": "", f"/new/commits/{LAST + 1}": "v1\n{}"}
+    files.content |= {"/new.millpond-draft/metadata": "", f"/new/commits/{LAST + 1}": "v1\n{}"}
     before = dict(files.content)
     with pytest.raises(ConfigurationError, match="is in use"):
         make(files, ORDERS, RATES)
@@ -238,6 +240,14 @@ def test_what_cannot_be_continued_is_refused_and_nothing_is_made(path: str, text
     assert files.content == before
 
 
+def test_sources_that_spark_counts_in_another_way_are_refused() -> None:
+    files = MemoryFiles(old_checkpoint())
+    continuation = Continuation.between(files, "/old", "/new")
+    with pytest.raises(DurabilityError, match="but the plan has 2"):
+        continuation.make([0, 1], 4, lambda _: [ORDERS], None)
+    assert not continuation.is_made()
+
+
 def test_state_of_another_provider_is_refused() -> None:
     files = MemoryFiles(old_checkpoint())
 
@@ -265,7 +275,7 @@ def logs(offsets: Sequence[str], first_files: Sequence[str | None]) -> Checkpoin
 
 IN_FILES = logs(['{"logOffset":1}', '{"logOffset":2}'], ["file:///in/orders/a", "file:///in/rates/b%20c/part"])
 IN_TOPICS = logs(KAFKA, [None, None])
-UNKNOWN = logs(["17", "18"], [None, None])
+UNKNOWN = logs(["17", "-"], [None, None])
 
 
 @pytest.mark.parametrize(
@@ -296,8 +306,9 @@ def test_sources_are_known_by_what_they_have_read(
         (IN_FILES, ["FileStreamSource[file:/in/order]", RATES]),
         (IN_TOPICS, ["KafkaV2[Subscribe[orders, rates]]"]),
         (UNKNOWN, ["RateStreamV2[rowsPerSecond=1]", "RateStreamV2[rowsPerSecond=2]"]),
+        (UNKNOWN, ["KafkaV2[Subscribe[orders]]"]),
     ],
-    ids=["moved", "above-both", "twice", "prefix", "joined-topics", "unknown"],
+    ids=["moved", "above-both", "twice", "prefix", "joined-topics", "unknown", "another-kind"],
 )
 def test_where_the_checkpoint_does_not_tell_sources_have_to_be_declared(
     old: CheckpointLogs, sources: Sequence[str]

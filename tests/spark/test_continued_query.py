@@ -1,7 +1,7 @@
 """A query on Spark that goes on at another checkpoint, with one more operator, a new source, and without an old one."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from millpond.adapters.spark import Checkpoint, Evolution, SparkStreams
 from millpond.adapters.spark.continuation.continuation import Continuation
 from millpond.adapters.spark.continuation.continuing import EmptyRun, continue_checkpoint, source_occurrences
 from millpond.adapters.spark.continuation.files import HadoopFiles
+from millpond.adapters.spark.session import PARTITIONS_CONF
 from millpond.errors import ConfigurationError, DurabilityError, StateConflictError
 from millpond.processors import Consumed, Grouped, Materialized, Produced, StreamsBuilder, Topology, TopologyDriver
 
@@ -116,7 +117,16 @@ def counted(topology: Topology, records: Sequence[tuple[str, Row]]) -> Counter[s
     return found
 
 
-def test_a_query_goes_on_exactly_once_with_other_operators_and_sources(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.fixture
+def shuffle_partitions(spark: SparkSession) -> Iterator[Callable[[int], None]]:
+    before = str(spark.conf.get(PARTITIONS_CONF))
+    yield lambda number: spark.conf.set(PARTITIONS_CONF, str(number))
+    spark.conf.set(PARTITIONS_CONF, before)
+
+
+def test_a_query_goes_on_exactly_once_with_other_operators_and_sources(
+    spark: SparkSession, tmp_path: Path, shuffle_partitions: Callable[[int], None]
+) -> None:
     place = Place(spark, tmp_path)
     old, new = str(tmp_path / "old"), str(tmp_path / "new")
     numbers = [("numbers", row) for row in rows_of("n", 0, 8)]
@@ -132,6 +142,7 @@ def test_a_query_goes_on_exactly_once_with_other_operators_and_sources(spark: Sp
     place.add("numbers", rows_of("n", 8, 7))
     place.add("letters", rows_of("l", 0, 6))
     later = [("numbers", row) for row in rows_of("n", 8, 7)] + [("letters", row) for row in rows_of("l", 0, 6)]
+    shuffle_partitions(3)
     evolution = Evolution(old, into=new)
     frame = place.frame(counts_of_counts(), evolution)
     assert source_occurrences(frame) == [0, 1]
@@ -142,12 +153,13 @@ def test_a_query_goes_on_exactly_once_with_other_operators_and_sources(spark: Sp
     for fatal in ("/state/1/0/2.zip", "/commits/1", "/new"):
         failing = FailingFiles(spark, fatal)
         with pytest.raises(KeyboardInterrupt):
-            Continuation.between(failing, old, new).make([0, 1], 2, EmptyRun(frame), {0: None, 1: 0})
+            Continuation.between(failing, old, new).make([0, 1], 3, EmptyRun(frame), {0: None, 1: 0})
         assert not Continuation.between(failing, old, new).is_made()
     frame = place.frame(counts_of_counts(), evolution)  # whoever is killed builds the query again
     assert evolution.location(frame, sources={0: None, 1: 0}) == new
     assert place.content("old") == untouched
     assert Checkpoint(spark, new).newest() == (1, [])
+    assert len(list(Path(new, "state", "1").glob("[0-9]"))) == 3
 
     unseen = counted(counts_of_counts(), numbers)  # the new aggregation sees only what comes after
     frame = place.frame(counts_of_counts(), evolution)

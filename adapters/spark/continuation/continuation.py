@@ -55,7 +55,7 @@ class Continuation:
     @property
     def draft(self) -> str:
         """Where the new checkpoint is built."""
-        return f"{self.new}.draft"
+        return f"{self.new}.millpond-draft"
 
     def is_made(self) -> bool:
         """Whether the new checkpoint is there, complete.
@@ -97,8 +97,11 @@ class Continuation:
         old = CheckpointLogs.read(self.files, self.old)
         self._begin_anew(old.last)
         self.files.write(f"{self.draft}/metadata", old.identity)
-        self.files.write(f"{self.draft}/offsets/0", old.offsets[old.last].of_no_rows(len(occurrences)).text())
+        nothing = old.offsets[old.last].continued([None] * len(occurrences), partitions)
+        self.files.write(f"{self.draft}/offsets/0", nothing.text())
         sources = run_void_batch(self.draft)
+        if len(sources) != len(set(occurrences)):
+            raise DurabilityError(f"Spark reads the sources {sources}, but the plan has {len(set(occurrences))}")
         origins = origins_of(sources, old, declared)
         self._renumber_state(old.last)
         self._copy_sources(origins)

@@ -56,12 +56,8 @@ class OffsetLog:
     def text(self) -> str:
         return "\n".join(["v1", _told(self.metadata), *self.offsets])
 
-    def of_no_rows(self, sources: int) -> Self:
-        """An entry by which Spark runs a micro-batch that reads nothing of any source."""
-        return replace(self, offsets=(NO_OFFSET,) * sources)
-
     def continued(self, origins: Sequence[int | None], partitions: int) -> Self:
-        """The same position in the sources of another plan.
+        """The same position in the sources of another plan; if all are new, Spark reads nothing of any.
 
         Args:
             origins: for each source of that plan the one that it was; None for a new one.

@@ -54,12 +54,11 @@ def _as_declared(sources: Sequence[str], old: CheckpointLogs, declared: Mapping[
 
 def _is_continued(source: str, old: CheckpointLogs, number: int) -> bool:
     """Whether the checkpoint proves that a source has read the same place."""
-    path, files, topics = old.first_files[number], _FILES.search(source), _TOPICS.search(source)
+    path, offset = old.first_files[number], old.offsets[old.last].offsets[number]
+    files, topics = _FILES.search(source), _TOPICS.search(source)
     if path is not None:
         return files is not None and _lies_in(_path(path), _path(files[1]))
-    if topics is None:
-        return False
-    return set(loads(old.offsets[old.last].offsets[number])) == set(topics[1].split(", "))
+    return topics is not None and offset.startswith("{") and set(loads(offset)) == set(topics[1].split(", "))
 
 
 def _lies_in(file: str, place: str) -> bool:
