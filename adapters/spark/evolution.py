@@ -34,12 +34,12 @@ class Standpoint(NamedTuple):
 
     Attributes:
         checkpoint: the location of its checkpoint.
-        moves: whether it is to go on at another one.
-        moved: whether it was made for that, so that it has no state of tasks that have run nothing since.
+        into: where it is to go on; None if it stays.
+        moved: whether it went on here, so that there is no state of tasks that have run nothing since.
     """
 
     checkpoint: str
-    moves: bool = False
+    into: str | None = None
     moved: bool = False
 
 
@@ -103,11 +103,11 @@ class Evolution:
         old, new = _said_of(self.checkpoint, name), _said_of(self.into, name)
         if old is None or new is None:
             return None if old is None else Standpoint(old)
-        return Standpoint(new, moved=True) if is_continued(session, old, new) else Standpoint(old, moves=True)
+        return Standpoint(new, moved=True) if is_continued(session, old, new) else Standpoint(old, new)
 
-    def note_carried(self, application_id: str, name: str) -> None:
+    def note_carried(self, application_id: str, into: str) -> None:
         """Keep in mind that the state of an application was carried over for going on at another checkpoint."""
-        self._carried.setdefault(_said_of(self.into, name) or "", set()).add(application_id)
+        self._carried.setdefault(into, set()).add(application_id)
 
     @property
     def declared(self) -> Declared:
@@ -147,15 +147,15 @@ def generation_of(session: SparkSession, history: History, plan: Plan, evolution
     history = history.begun(plan.fingerprint, shape)
     newest, place = history.newest, None if evolution is None else evolution.standpoint(session, plan.sink)
     fits = newest is not None and same_state(newest.shape, shape)
-    if newest is not None and fits and (place is None or (newest.generation == BEGINNING and not place.moves)):
+    if newest is not None and fits and (place is None or (newest.generation == BEGINNING and place.into is None)):
         return newest
     if newest is None or evolution is None or place is None:
         raise _conflict(history, plan, shape)
     committed = committed_of(history, Checkpoint(session, place.checkpoint), moved=place.moved)
     target = Target(plan.fingerprint, shape, evolution.declared)
-    generation = evolve(history, committed, target, CARRIAGES, on_spark(session), anew=place.moves)
-    if place.moves:
-        evolution.note_carried(history.application_id, plan.sink)
+    generation = evolve(history, committed, target, CARRIAGES, on_spark(session), anew=place.into is not None)
+    if place.into is not None:
+        evolution.note_carried(history.application_id, place.into)
     return generation
 
 
