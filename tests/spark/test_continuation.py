@@ -5,12 +5,17 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 pytest.importorskip("pyspark")
 
+from pyspark.sql import SparkSession
+
 from millpond.adapters.spark.continuation.continuation import Continuation
+from millpond.adapters.spark.continuation.files import HadoopFiles
 from millpond.adapters.spark.continuation.logs import CheckpointLogs, OffsetLog
 from millpond.adapters.spark.continuation.sources import origins_of
 from millpond.errors import ConfigurationError, DurabilityError
@@ -326,3 +331,9 @@ def test_where_the_checkpoint_does_not_tell_sources_have_to_be_declared(
 def test_a_declaration_that_does_not_fit_is_refused(declared: Mapping[int, int | None]) -> None:
     with pytest.raises(ConfigurationError, match="has to name"):
         origins_of([ORDERS, RATES], IN_FILES, declared)
+
+
+def test_a_session_of_spark_connect_is_refused_because_it_does_not_reach_the_files() -> None:
+    without_jvm = cast(SparkSession, SimpleNamespace())
+    with pytest.raises(ConfigurationError, match="a session of Spark Connect does not reach"):
+        HadoopFiles.of(without_jvm)

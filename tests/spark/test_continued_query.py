@@ -19,7 +19,7 @@ from millpond.adapters.spark.session import PARTITIONS_CONF
 from millpond.errors import ConfigurationError, DurabilityError, StateConflictError
 from millpond.processors import Consumed, Grouped, Materialized, Produced, StreamsBuilder, Topology, TopologyDriver
 
-pytestmark = [pytest.mark.spark, pytest.mark.long]
+pytestmark = pytest.mark.spark
 
 DDL = "key string, value long, timestamp long"
 OUTPUT = "key string, value long"
@@ -124,6 +124,7 @@ def shuffle_partitions(spark: SparkSession) -> Iterator[Callable[[int], None]]:
     spark.conf.set(PARTITIONS_CONF, before)
 
 
+@pytest.mark.long
 def test_a_query_goes_on_exactly_once_with_other_operators_and_sources(
     spark: SparkSession, tmp_path: Path, shuffle_partitions: Callable[[int], None]
 ) -> None:
@@ -179,3 +180,19 @@ def test_a_query_goes_on_exactly_once_with_other_operators_and_sources(
 def test_a_file_that_is_missing_is_an_error_with_its_path(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(DurabilityError, match=f"cannot read {tmp_path}/nothing: java.io.FileNotFoundException"):
         HadoopFiles(spark).read(f"{tmp_path}/nothing")
+
+
+def test_a_query_stays_where_it_is_unless_it_is_to_go_on_elsewhere(spark: SparkSession, tmp_path: Path) -> None:
+    rows, old, new = spark.range(1), str(tmp_path / "old"), str(tmp_path / "new")
+    assert Evolution(old).location(rows) == old
+    assert Evolution({"out": old}).location(rows, name="out") == old
+    assert Evolution({"out": old}).standpoint(spark, "more") is None
+    assert Evolution({"out": old}, into={"more": new}).standpoint(spark, "out") == (old, None, False)
+    assert Evolution(old, into=new).standpoint(spark, "out") == (old, new, False)
+    with pytest.raises(ConfigurationError, match="no checkpoint of 'more'"):
+        Evolution({"out": old}).location(rows, name="more")
+    with pytest.raises(ConfigurationError, match="a static DataFrame has no checkpoint"):
+        Evolution(old, into=new).location(rows)
+    with pytest.raises(ConfigurationError, match=f"there is no checkpoint at file:{old}"):
+        Evolution(old, into=new).location(spark.readStream.format("rate").load())
+    assert not any(tmp_path.iterdir())
