@@ -3,6 +3,7 @@
 Rule of this module: it reads what Spark has committed and changes nothing, so the query may keep running.
 """
 
+import json
 from dataclasses import dataclass
 
 from pyspark.errors import PySparkException
@@ -92,6 +93,24 @@ class Checkpoint:
             f"({reason}); give the checkpointLocation of the query that transform built with them"
         )
 
+    def foreign_operators(self) -> list[str]:
+        """The operators that have state here and are not Millpond's, as ``1 (dedupe)``.
+
+        Raises:
+            ConfigurationError: Spark cannot read the checkpoint.
+        """
+        known = self.session.read.format("state-metadata").load(self.location)
+        columns = known.select("operatorId", "operatorName", "operatorProperties").distinct()
+        try:
+            operators = columns.orderBy("operatorId").collect()
+        except PySparkException as error:
+            raise self._refusal(None, f"Spark says: {error}".splitlines()[0]) from error
+        return [
+            f"{row.operatorId} ({row.operatorName})"
+            for row in operators
+            if _state_names(row.operatorProperties) != [STATE_NAME]
+        ]
+
     def _operators(self) -> list[int]:
         """The operators for Python state of the query; several applications may share a query."""
         known = self.session.read.format("state-metadata").load(self.location)
@@ -122,3 +141,8 @@ class Checkpoint:
                 raise
             return []
         return [path.rpartition("/")[2] for path in files]
+
+
+def _state_names(properties: str | None) -> list[str]:
+    """The names of an operator's state variables; of operators that are not for users' state, none."""
+    return [str(one["stateName"]) for one in json.loads(properties or "{}").get("stateVariables", [])]

@@ -7,12 +7,13 @@ generation is, and how rows get there, is up to ``millpond.stores.evolution``.
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from millpond.adapters.spark.checkpoint import Checkpoint
+from millpond.adapters.spark.continuation.continuing import continue_checkpoint, is_continued
 from millpond.errors import ConfigurationError, StateConflictError
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.distribution.shape_of import shape_of
@@ -28,6 +29,20 @@ _WRITTEN_DDL: Final = "task string, manifest string"
 _WRITTEN: Final = pa.schema([pa.field("task", pa.string()), pa.field("manifest", pa.string())])
 
 
+class Standpoint(NamedTuple):
+    """Where a query stands.
+
+    Attributes:
+        checkpoint: the location of its checkpoint.
+        into: where it is to go on; None if it stays.
+        moved: whether it went on here, so that there is no state of tasks that have run nothing since.
+    """
+
+    checkpoint: str
+    into: str | None = None
+    moved: bool = False
+
+
 @dataclass(frozen=True)
 class Evolution:
     """What has changed since the state of a job was written: it is carried over when the query is built.
@@ -37,16 +52,62 @@ class Evolution:
     Attributes:
         checkpoint: the query's ``checkpointLocation``; for several queries a mapping to them, by sink or verb.
         renamed: the new name of each store that had another.
-        dropped: the names of stores that are gone, with all that they hold.
+        dropped: the names of stores that are gone, with all that they hold; with ``into``, also the application ids
+            (of verbs ``<application_id>.<name>``) whose state the query had and has no more.
+        into: the ``checkpointLocation`` from now on, where there must be nothing, if the number of repartitions, or the
+            number or order of sources has changed; for several queries a mapping. See ``location``.
     """
 
     checkpoint: str | Mapping[str, str]
     renamed: Mapping[str, str] = field(default_factory=dict)
     dropped: Collection[str] = ()
+    into: str | Mapping[str, str] | None = None
+    _carried: dict[str, set[str]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    def checkpoint_of(self, name: str) -> str | None:
-        """The checkpoint of the query for a sink or verb; None if nothing is said of it."""
-        return self.checkpoint if isinstance(self.checkpoint, str) else self.checkpoint.get(name)
+    def location(
+        self, rows: DataFrame, *, name: str | None = None, sources: Mapping[int, int | None] | None = None
+    ) -> str:
+        """The query's ``checkpointLocation`` from now on; if it is a new one, it is made now.
+
+        It goes on after the last micro-batch that was committed at the old one: with the numbers of micro-batches, and
+        with the offsets of all sources that are still there. New sources start at their beginning. The old checkpoint
+        is not changed.
+
+        Args:
+            rows: the DataFrame that is to be written, built with this evolution.
+            name: of the sink or verb, if there are several checkpoints.
+            sources: for the number of each source in the plan that of the source of the old checkpoint which it
+                continues, or None for a new one. May be left out where the checkpoint tells by files and topics.
+
+        Raises:
+            ConfigurationError: there is nothing to continue, the new place is taken, sources have to be declared, the
+                DataFrame is static, or the session is one of Spark Connect.
+            StateConflictError: the old checkpoint has state that would be lost.
+            DurabilityError: the file system failed.
+        """
+        old, new = _said_of(self.checkpoint, name), _said_of(self.into, name)
+        if old is None:
+            raise ConfigurationError(f"the evolution has no checkpoint of {name!r}; give one of {self.checkpoint}")
+        if new is None:
+            return old
+        carried = {*self._carried.get(new, ()), *self.dropped}
+        return continue_checkpoint(rows, old, new, carried=carried, sources=sources)
+
+    def standpoint(self, session: SparkSession, name: str) -> Standpoint | None:
+        """Where the query for a sink or verb stands; None if nothing is said of it.
+
+        Raises:
+            ConfigurationError: at the place to go on there is the checkpoint of another query.
+            DurabilityError: the file system failed.
+        """
+        old, new = _said_of(self.checkpoint, name), _said_of(self.into, name)
+        if old is None or new is None:
+            return None if old is None else Standpoint(old)
+        return Standpoint(new, moved=True) if is_continued(session, old, new) else Standpoint(old, new)
+
+    def note_carried(self, application_id: str, into: str) -> None:
+        """Keep in mind that the state of an application was carried over for going on at another checkpoint."""
+        self._carried.setdefault(into, set()).add(application_id)
 
     @property
     def declared(self) -> Declared:
@@ -84,32 +145,45 @@ def generation_of(session: SparkSession, history: History, plan: Plan, evolution
     """
     shape = shape_of(plan)
     history = history.begun(plan.fingerprint, shape)
-    newest, location = history.newest, None if evolution is None else evolution.checkpoint_of(plan.sink)
+    newest, place = history.newest, None if evolution is None else evolution.standpoint(session, plan.sink)
     fits = newest is not None and same_state(newest.shape, shape)
-    if newest is not None and fits and (location is None or newest.generation == BEGINNING):
+    if newest is not None and fits and (place is None or (newest.generation == BEGINNING and place.into is None)):
         return newest
-    if newest is None or evolution is None or location is None:
+    if newest is None or evolution is None or place is None:
         raise _conflict(history, plan, shape)
-    committed = committed_of(history, Checkpoint(session, location))
+    committed = committed_of(history, Checkpoint(session, place.checkpoint), moved=place.moved)
     target = Target(plan.fingerprint, shape, evolution.declared)
-    return evolve(history, committed, target, CARRIAGES, on_spark(session))
+    generation = evolve(history, committed, target, CARRIAGES, on_spark(session), anew=place.into is not None)
+    if place.into is not None:
+        evolution.note_carried(history.application_id, place.into)
+    return generation
 
 
-def committed_of(history: History, checkpoint: Checkpoint) -> Committed:
+def committed_of(history: History, checkpoint: Checkpoint, *, moved: bool = False) -> Committed:
     """What a checkpoint has of the application of a history.
+
+    Args:
+        history: that of the query.
+        checkpoint: where it stands.
+        moved: whether the checkpoint goes on for another one, so that it may hold nothing yet.
 
     Raises:
         ConfigurationError: it has nothing, although there is state of the query.
     """
     batch, found = checkpoint.newest()
     mine = [manifest for manifest in found if manifest.application_id == history.application_id]
-    if not mine and _has_tasks(history):
+    if not mine and not moved and _has_tasks(history):
         raise ConfigurationError(
             f"the checkpoint {checkpoint.location} holds no state of application {history.application_id!r}, but "
             f"{history.storage.describe(history.application_id)} does; give the checkpointLocation of the query for "
             f"{history.sink!r}, or start anew with another application id"
         )
     return Committed(batch, mine)
+
+
+def _said_of(locations: str | Mapping[str, str] | None, name: str | None) -> str | None:
+    """The location for a sink or verb."""
+    return locations.get(name or "") if isinstance(locations, Mapping) else locations
 
 
 def _has_tasks(history: History) -> bool:

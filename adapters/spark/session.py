@@ -126,6 +126,19 @@ def check_operator(session: SparkSession) -> None:
     _warn_of_partitions(session)
 
 
+def check_has_jvm(session: SparkSession, purpose: str) -> None:
+    """Check that the session has Spark's JVM at hand.
+
+    Raises:
+        ConfigurationError: it is one of Spark Connect, which cannot do ``purpose``.
+    """
+    if not hasattr(session, "sparkContext"):
+        raise ConfigurationError(
+            f"a session of Spark Connect does not reach what is needed for {purpose}; do it in a classic session, such "
+            "as SparkSession.builder.master(...) makes"
+        )
+
+
 def start_coordinator(session: SparkSession) -> None:
     """Start the coordinator of state stores, which a session that has not run a streaming query lacks.
 

@@ -103,7 +103,13 @@ RunUnits: TypeAlias = Callable[[Carriage], Iterable[Mapping[str, Manifest]]]
 
 
 def evolve(
-    history: History, committed: Committed, target: Target, layouts: Mapping[str, LayoutCarriage], run: RunUnits
+    history: History,
+    committed: Committed,
+    target: Target,
+    layouts: Mapping[str, LayoutCarriage],
+    run: RunUnits,
+    *,
+    anew: bool = False,
 ) -> EvolutionRecord:
     """Carry the state over from where the checkpoint stands, unless it stands in the newest generation, in that shape.
 
@@ -113,6 +119,8 @@ def evolve(
         target: what the state is to become.
         layouts: how rows are carried, by the name of their layout.
         run: runs the units.
+        anew: whether there is a new generation even if the state has that shape, because the checkpoint that goes on
+            will hold no manifests.
 
     Returns:
         The record of the generation with which the query goes on; it is kept.
@@ -124,7 +132,8 @@ def evolve(
         DurabilityError: the storage failed.
     """
     standing = history.standing(committed.manifests, committed.batch)
-    if standing.record is not history.newest or not same_state(standing.record.shape, target.shape):
+    stays = standing.record is history.newest and same_state(standing.record.shape, target.shape)
+    if anew or not stays:
         standing = _with_shape(history.storage, standing, target)
         history = history.keep(_carried(history, committed, target, standing, layouts, run))
     history.keep_out_older_releases()

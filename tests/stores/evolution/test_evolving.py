@@ -41,13 +41,15 @@ class Query:
     def history(self) -> History:
         return History.of(self.storage, "app", "out")
 
-    def start(self, shape: Shape, declared: Declared | None = None, run: RunUnits | None = None) -> None:
+    def start(
+        self, shape: Shape, declared: Declared | None = None, run: RunUnits | None = None, *, anew: bool = False
+    ) -> None:
         """What the driver does before a query starts."""
         fingerprint = f"{'-'.join(store.name for store in shape.stores)}/{shape.partitions}"
         history = self.history.begun(fingerprint, shape)
         target = Target(fingerprint, shape, declared or Declared())
         committed = Committed(self.batch, list(self.checkpoint.values()))
-        self.record = evolve(history, committed, target, {}, run or in_process)
+        self.record = evolve(history, committed, target, {}, run or in_process, anew=anew)
         self.shape = shape
 
     def put(self, keys: Iterable[str], value: int) -> None:
@@ -193,3 +195,22 @@ def test_state_of_a_release_without_records_is_carried_over_as_far_as_its_files_
         query.start(shape(5, "totals"))
     query.start(shape(5, "totals"), Declared({"counts": "totals"}))
     assert query.content("totals") == dict.fromkeys(KEYS, 1)
+
+
+@pytest.mark.parametrize("partitions", [2, 3])
+def test_a_query_that_goes_on_at_a_checkpoint_without_manifests_has_its_state_also_in_the_same_shape(
+    query: Query, partitions: int
+) -> None:
+    query.put(KEYS[:1], 2)
+    query.start(shape(partitions, "counts"), anew=True)
+    query.checkpoint = {}
+    expected = dict.fromkeys(KEYS, 1) | {KEYS[0]: 2}
+    assert query.content("counts") == expected
+    query.start(shape(partitions, "counts"))
+    assert query.record.generation == 1
+    query.put(KEYS[1:2], 3)
+    assert len(query.checkpoint) == 1
+    query.start(shape(partitions, "counts"))
+    assert query.content("counts") == expected | {KEYS[1]: 3}
+    query.start(shape(1, "counts"))
+    assert query.content("counts") == expected | {KEYS[1]: 3}

@@ -1,0 +1,339 @@
+"""Continuing a checkpoint: what the new one says, whoever dies on the way, and what is refused. No Spark runs here."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from pyspark.sql import SparkSession
+
+from millpond.adapters.spark.continuation.continuation import Continuation
+from millpond.adapters.spark.continuation.files import HadoopFiles
+from millpond.adapters.spark.continuation.logs import CheckpointLogs, OffsetLog
+from millpond.adapters.spark.continuation.sources import origins_of
+from millpond.errors import ConfigurationError, DurabilityError
+
+LAST = 7
+CONF = {"spark.sql.shuffle.partitions": "200", "spark.sql.streaming.multipleWatermarkPolicy": "min"}
+ORDERS, RATES, RETURNS = (f"FileStreamSource[file:/in/{name}]" for name in ("orders", "rates", "returns"))
+
+
+class Killed(Exception):
+    """The process dies here."""
+
+
+@dataclass
+class MemoryFiles:
+    """Files by path. The process dies at the ``fatal``-th change: before it, in the middle of it, or after it."""
+
+    content: dict[str, str]
+    fatal: int = 0
+    moment: str = "before"
+    changes: int = 0
+
+    def qualified(self, path: str) -> str:
+        return path.rstrip("/")
+
+    def exists(self, path: str) -> bool:
+        return path in self.content or bool(self._below(path))
+
+    def files(self, directory: str) -> Sequence[str]:
+        return sorted(name for name in self._names(directory) if "/" not in name)
+
+    def directories(self, directory: str) -> Sequence[str]:
+        return sorted({name.partition("/")[0] for name in self._names(directory) if "/" in name})
+
+    def read(self, path: str) -> str:
+        return self.content[path]
+
+    def write(self, path: str, text: str) -> None:
+        assert not self.exists(path)
+        self._change([lambda: self.content.update({path: text})])
+
+    def copy(self, source: str, target: str) -> None:
+        assert not self.exists(target)
+        self._change([partial(self._copy, path, source, target) for path in self._below(source)])
+
+    def rename(self, source: str, target: str) -> None:
+        """An object store renames by copying and deleting, one file after the other."""
+        assert not self.exists(target)
+        paths = self._below(source) or [source]
+        self._change([partial(self._move, path, source, target) for path in paths])
+
+    def delete(self, path: str) -> None:
+        paths = [path] if path in self.content else self._below(path)
+        if paths:
+            self._change([partial(self.content.pop, path) for path in paths])
+
+    def _change(self, steps: Sequence[Callable[[], object]]) -> None:
+        self.changes += 1
+        dies = self.changes == self.fatal
+        done = {"before": 0, "in the middle": len(steps) // 2, "after": len(steps)}[self.moment] if dies else len(steps)
+        for step in steps[:done]:
+            step()
+        if dies:
+            raise Killed
+
+    def _copy(self, path: str, source: str, target: str) -> None:
+        self.content[target + path.removeprefix(source)] = self.content[path]
+
+    def _move(self, path: str, source: str, target: str) -> None:
+        self._copy(path, source, target)
+        del self.content[path]
+
+    def _below(self, directory: str) -> list[str]:
+        return sorted(path for path in self.content if path.startswith(f"{directory}/"))
+
+    def _names(self, directory: str) -> list[str]:
+        return [path.removeprefix(f"{directory}/") for path in self._below(directory)]
+
+
+def offset_log(*offsets: str, batch: int) -> str:
+    metadata = {"batchWatermarkMs": 10 * batch, "batchTimestampMs": batch, "conf": CONF}
+    return OffsetLog(metadata, offsets).text()
+
+
+def old_checkpoint(*, planned: bool = False) -> dict[str, str]:
+    """The checkpoint of a query of two sources of files after its micro-batch ``LAST``."""
+    content = {"/old/metadata": '{"id":"1837db81"}', f"/old/commits/{LAST}": 'v1\n{"nextBatchWatermarkMs":71}'}
+    for batch in range(LAST - 3, LAST + 1 + planned):
+        positions = [f'{{"logOffset":{batch + ahead}}}' for ahead in (0, 10)]
+        content[f"/old/offsets/{batch}"] = offset_log(*positions, batch=batch)
+    for source, name in enumerate(("orders", "rates")):
+        for number in range(2):
+            entry = json.dumps({"path": f"file:///in/{name}/part-{number}", "timestamp": 1, "batchId": number})
+            content[f"/old/sources/{source}/{number}"] = f"v1\n{entry}"
+    return content
+
+
+def run_by_spark(files: MemoryFiles, location: str) -> None:
+    """What Spark leaves of a micro-batch without rows that runs two operators."""
+    assert json.loads(files.content[f"{location}/metadata"]) == {"id": "1837db81"}
+    _, metadata, *offsets = files.content[f"{location}/offsets/0"].splitlines()
+    assert json.loads(metadata)["conf"]["spark.sql.shuffle.partitions"] == "4"
+    assert set(offsets) == {"-"}
+    made = {"commits/0": 'v2\n{"nextBatchWatermarkMs":0,"stateUniqueIds":{"0":[["a"]]}}', "sources/0/0": "begun"}
+    for operator in range(2):
+        for part in range(2):
+            made[f"state/{operator}/{part}/1_a.zip"] = "empty"
+        schema = f"{location}/state/{operator}/_stateSchema/default/0_b"
+        made[f"state/{operator}/_metadata/v2/0"] = f'v2\n{{"stateSchemaFilePaths":["{schema}"]}}'
+        made[f"state/{operator}/_stateSchema/default/0_b"] = "schema"
+    files.content.update({f"{location}/{path}": text for path, text in made.items()})
+
+
+def make(files: MemoryFiles, *sources: str, declared: Mapping[int, int | None] | None = None) -> dict[str, str]:
+    """Continue, unless that has been done, as a job does each time that it starts; gives what is below the new one."""
+
+    def run_void_batch(location: str) -> Sequence[str]:
+        run_by_spark(files, location)
+        return sources
+
+    continuation = Continuation.between(files, "/old", "/new")
+    if not continuation.is_made():
+        continuation.make(range(len(sources)), 4, run_void_batch, declared)
+        assert continuation.is_made()
+    return {path.removeprefix("/new/"): text for path, text in files.content.items() if path.startswith("/new/")}
+
+
+def test_the_new_checkpoint_stands_where_the_old_one_stands_with_empty_state_and_the_sources_in_their_new_order() -> (
+    None
+):
+    old = old_checkpoint()
+    files = MemoryFiles(dict(old))
+    made = make(files, RETURNS, RATES, ORDERS, declared={0: None, 1: 1, 2: 0})
+    assert {path: text for path, text in files.content.items() if not path.startswith("/new/")} == old
+    assert made.pop("metadata") == old["/old/metadata"]
+    assert made.pop(f"commits/{LAST}") == 'v2\n{"nextBatchWatermarkMs":71,"stateUniqueIds":{"0":[["a"]]}}'
+    for batch in (LAST - 1, LAST):
+        version, metadata, *offsets = made.pop(f"offsets/{batch}").split("\n")
+        assert version == "v1"
+        assert json.loads(metadata)["batchWatermarkMs"] == 10 * batch
+        assert json.loads(metadata)["conf"] == {**CONF, "spark.sql.shuffle.partitions": "4"}
+        assert offsets == ["-", f'{{"logOffset":{batch + 10}}}', f'{{"logOffset":{batch}}}']
+    for new, before in ((1, 1), (2, 0)):
+        for number in range(2):
+            assert made.pop(f"sources/{new}/{number}") == old[f"/old/sources/{before}/{number}"]
+    for operator in range(2):
+        schema = f"state/{operator}/_stateSchema/default/0_b"
+        assert made.pop(schema) == "schema"
+        assert f'["/new/{schema}"]' in made.pop(f"state/{operator}/_metadata/v2/{LAST}")
+        for part in range(2):
+            assert made.pop(f"state/{operator}/{part}/{LAST + 1}_a.zip") == "empty"
+    assert not made
+
+
+def test_a_micro_batch_that_was_planned_and_not_committed_is_planned_again() -> None:
+    made = make(MemoryFiles(old_checkpoint(planned=True)), RATES)
+    assert made[f"offsets/{LAST + 1}"].endswith(f'\n{{"logOffset":{LAST + 11}}}')
+    assert [name for name in made if name.startswith("commits/")] == [f"commits/{LAST}"]
+
+
+def test_a_source_that_the_plan_reads_twice_has_one_offset_twice() -> None:
+    files = MemoryFiles(old_checkpoint())
+    continuation = Continuation.between(files, "/old", "/new")
+
+    def run_void_batch(location: str) -> Sequence[str]:
+        run_by_spark(files, location)
+        return [RATES, ORDERS]
+
+    continuation.make([0, 1, 0], 4, run_void_batch, None)
+    rates, orders = f'{{"logOffset":{LAST + 10}}}', f'{{"logOffset":{LAST}}}'
+    assert files.content[f"/new/offsets/{LAST}"].split("\n")[2:] == [rates, orders, rates]
+
+
+@pytest.mark.parametrize("moment", ["before", "in the middle", "after"])
+def test_whoever_dies_at_any_step_leaves_nothing_that_counts_and_the_next_start_leads_to_the_same_end(
+    moment: str,
+) -> None:
+    undisturbed = MemoryFiles(old_checkpoint())
+    expected = make(undisturbed, RATES, ORDERS)
+    assert undisturbed.changes > 15
+    for fatal in range(1, undisturbed.changes + 1):
+        for second in range(1, 5):
+            files = MemoryFiles(old_checkpoint(), fatal, moment)
+            with pytest.raises(Killed):
+                make(files, RATES, ORDERS)
+            made = moment == "after" and fatal == undisturbed.changes
+            assert Continuation.between(files, "/old", "/new").is_made() is made
+            files.fatal, files.changes, files.moment = second, 0, "in the middle"
+            with suppress(Killed):
+                make(files, RATES, ORDERS)
+            files.fatal = 0
+            assert make(files, RATES, ORDERS) == expected
+            assert not files.exists("/new.millpond-draft")
+
+
+def test_a_checkpoint_that_is_in_use_is_not_deleted_whatever_lies_beside_it() -> None:
+    files = MemoryFiles(old_checkpoint())
+    make(files, ORDERS, RATES)
+    files.content |= {"/new.millpond-draft/metadata": "", f"/new/commits/{LAST + 1}": "v1\n{}"}
+    before = dict(files.content)
+    with pytest.raises(ConfigurationError, match="is in use"):
+        make(files, ORDERS, RATES)
+    assert files.content == before
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "message"),
+    [
+        ("/new/metadata", '{"id":"another"}', "is that of another query"),
+        ("/new/notes.txt", "mine", "there are files at"),
+        ("/old/metadata", None, "there is no checkpoint at"),
+        (f"/old/commits/{LAST}", None, "has not committed a micro-batch yet"),
+        (f"/old/offsets/{LAST}", None, f"put the file offsets/{LAST} back"),
+        (f"/old/offsets/{LAST}", "v2\n{}\n0:1", "in which sources have names"),
+        ("/old/sources/1", None, "reads one DataFrame twice"),
+    ],
+    ids=["another-query", "taken", "no-checkpoint", "no-commit", "no-offsets", "named-sources", "read-twice"],
+)
+def test_what_cannot_be_continued_is_refused_and_nothing_is_made(path: str, text: str | None, message: str) -> None:
+    files = MemoryFiles(old_checkpoint())
+    files.delete(path)
+    if text is not None:
+        files.content[path] = text
+    before = dict(files.content)
+    with pytest.raises(ConfigurationError, match=message):
+        make(files, ORDERS, RATES)
+    assert files.content == before
+
+
+def test_sources_that_spark_counts_in_another_way_are_refused() -> None:
+    files = MemoryFiles(old_checkpoint())
+    continuation = Continuation.between(files, "/old", "/new")
+    with pytest.raises(DurabilityError, match="but the plan has 2"):
+        continuation.make([0, 1], 4, lambda _: [ORDERS], None)
+    assert not continuation.is_made()
+
+
+def test_state_of_another_provider_is_refused() -> None:
+    files = MemoryFiles(old_checkpoint())
+
+    def with_delta(location: str) -> Sequence[str]:
+        run_by_spark(files, location)
+        files.content[f"{location}/state/0/0/1.delta"] = ""
+        return [ORDERS]
+
+    with pytest.raises(DurabilityError, match=r"1\.delta is no snapshot"):
+        Continuation.between(files, "/old", "/new").make([0], 4, with_delta, None)
+
+
+@pytest.mark.parametrize(("old", "new"), [("a/b", "a/b"), ("a", "a/b"), ("a/b/", "a")])
+def test_neither_checkpoint_may_be_within_the_other(old: str, new: str) -> None:
+    with pytest.raises(ConfigurationError, match="give a new place beside it"):
+        Continuation.between(MemoryFiles({}), old, new)
+
+
+KAFKA = ['{"orders":{"0":23}}', '{"rates":{"0":5,"1":7}}']
+
+
+def logs(offsets: Sequence[str], first_files: Sequence[str | None]) -> CheckpointLogs:
+    return CheckpointLogs("/ck", "", LAST, "", {LAST: OffsetLog({}, offsets)}, first_files)
+
+
+IN_FILES = logs(['{"logOffset":1}', '{"logOffset":2}'], ["file:///in/orders/a", "file:///in/rates/b%20c/part"])
+IN_TOPICS = logs(KAFKA, [None, None])
+UNKNOWN = logs(["17", "-"], [None, None])
+
+
+@pytest.mark.parametrize(
+    ("old", "sources", "expected"),
+    [
+        (IN_FILES, [ORDERS, RATES], [0, 1]),
+        (IN_FILES, [RATES, ORDERS], [1, 0]),
+        (IN_FILES, [RATES], [1]),
+        (IN_FILES, [RETURNS, RATES, ORDERS], [None, 1, 0]),
+        (IN_FILES, ["FileStreamSource[file:/in/rat*]", ORDERS], [1, 0]),
+        (IN_FILES, ["FileStreamSource[file:/in/rates/b c]", ORDERS], [1, 0]),
+        (IN_TOPICS, ["KafkaV2[Subscribe[rates]]", "KafkaV2[Subscribe[orders]]", "KafkaV2[Subscribe[x]]"], [1, 0, None]),
+    ],
+    ids=["same", "swapped", "removed", "added", "glob", "partition", "topics"],
+)
+def test_sources_are_known_by_what_they_have_read(
+    old: CheckpointLogs, sources: Sequence[str], expected: Sequence[int | None]
+) -> None:
+    assert origins_of(sources, old, None) == expected
+
+
+@pytest.mark.parametrize(
+    ("old", "sources"),
+    [
+        (IN_FILES, [ORDERS, RETURNS]),
+        (IN_FILES, [ORDERS, "FileStreamSource[file:/in]"]),
+        (IN_FILES, [ORDERS, ORDERS]),
+        (IN_FILES, ["FileStreamSource[file:/in/order]", RATES]),
+        (IN_TOPICS, ["KafkaV2[Subscribe[orders, rates]]"]),
+        (UNKNOWN, ["RateStreamV2[rowsPerSecond=1]", "RateStreamV2[rowsPerSecond=2]"]),
+        (UNKNOWN, ["KafkaV2[Subscribe[orders]]"]),
+    ],
+    ids=["moved", "above-both", "twice", "prefix", "joined-topics", "unknown", "another-kind"],
+)
+def test_where_the_checkpoint_does_not_tell_sources_have_to_be_declared(
+    old: CheckpointLogs, sources: Sequence[str]
+) -> None:
+    with pytest.raises(ConfigurationError, match="declare it by number") as refused:
+        origins_of(sources, old, None)
+    for number, source in enumerate(sources):
+        assert f"\n  {number}: {source}" in str(refused.value)
+    assert f"\n  1: at {old.offsets[LAST].offsets[1]}" in str(refused.value)
+    declared: dict[int, int | None] = {**dict.fromkeys(range(len(sources))), 0: 1}
+    assert origins_of(sources, old, declared) == [1, *[None] * (len(sources) - 1)]
+
+
+@pytest.mark.parametrize("declared", [{}, {0: 0}, {0: 0, 1: 2}, {0: 0, 1: 0}, {0: 0, 1: 1, 2: None}, {0: -1, 1: 0}])
+def test_a_declaration_that_does_not_fit_is_refused(declared: Mapping[int, int | None]) -> None:
+    with pytest.raises(ConfigurationError, match="has to name"):
+        origins_of([ORDERS, RATES], IN_FILES, declared)
+
+
+def test_a_session_of_spark_connect_is_refused_because_it_does_not_reach_the_files() -> None:
+    without_jvm = cast(SparkSession, SimpleNamespace())
+    with pytest.raises(ConfigurationError, match="a session of Spark Connect does not reach"):
+        HadoopFiles.of(without_jvm)
