@@ -10,7 +10,7 @@ from typing import Self
 
 from millpond.stores.backend import Backend, BackendSupplier
 from millpond.stores.directory import store_directory
-from millpond.stores.migration import open_directory
+from millpond.stores.migration import older_versions, open_directory
 from millpond.stores.registry import supplier
 from millpond.stores.specs import StoreSpec
 
@@ -43,10 +43,9 @@ class StorePlace:
         return cls(spec, chosen, store_directory(local_dir, application_id, task_id, chosen.name, spec))
 
     def directories(self) -> list[Path]:
-        """Where the backend may have files: the directory, then that of the format that it can be migrated from."""
-        older = self.spec.format_version.older
-        migrated = [] if older is None else [self.directory.with_name(older.directory_name(self.spec.name))]
-        return [self.directory, *migrated]
+        """Where the backend may have files: the directory, then those of the formats that it can be migrated from."""
+        others = older_versions(self.spec.format_version)
+        return [self.directory, *(self.directory.with_name(other.directory_name(self.spec.name)) for other in others)]
 
     def open(self) -> Backend:
         """The backend with the store's rows, in the format that the spec asks for; see ``open_directory``.

@@ -50,6 +50,7 @@ class Job:
         max_ahead: how far a timestamp may be ahead of the wall clock, in microseconds; None for any distance.
         policy: when to write snapshots and what to retain; None for what the session calls for.
         reset_stream_time: the moment to which stream time is set back, in microseconds since 1970; None for none.
+        checksums: whether the rows of stores have checksums, unless a store says otherwise.
     """
 
     application_id: str
@@ -61,6 +62,7 @@ class Job:
     max_ahead: int | None
     policy: DurabilityPolicy | None
     reset_stream_time: int | None
+    checksums: bool
 
     @classmethod
     def of(
@@ -74,6 +76,7 @@ class Job:
         max_ahead: Duration | None,
         policy: DurabilityPolicy | None,
         reset_stream_time: Instant | str | None,
+        checksums: bool,
     ) -> Self:
         """The job with these options.
 
@@ -85,7 +88,9 @@ class Job:
             raise ConfigurationError(f"partitions must be 1 or more, not {partitions}")
         storage = Storage.from_uri(state_dir)
         reaction, distance, moment = OnError.of(on_error), _distance(max_ahead), _moment(reset_stream_time)
-        return cls(application_id, storage, local_dir, partitions, backend, reaction, distance, policy, moment)
+        return cls(
+            application_id, storage, local_dir, partitions, backend, reaction, distance, policy, moment, checksums
+        )
 
     def part(self, name: str) -> Self:
         """A part of the job with state of its own, ``<application_id>.<name>``.
@@ -153,6 +158,7 @@ class Job:
             local_dir=self.local_dir,
             supplier=chosen,
             policy=_retaining(self.policy, int(session.conf.get(RETAINED_BATCHES_CONF) or DEFAULT_RETAINED_BATCHES)),
+            checksums=self.checksums,
             reset=None if self.reset_stream_time is None else StreamTimeReset(self.reset_stream_time // unit, unit),
         )
 

@@ -45,6 +45,8 @@ class SparkStreams:
             session's ``spark.sql.streaming.minBatchesToRetain`` calls for.
         reset_stream_time: the moment (a datetime, or text such as ``"2026-06-01T12:00:00Z"``) to which stream time is
             set back where a task's is later, with the first record that the task gets; once for each moment.
+        checksums: whether the rows of stores that do not say it themselves have checksums, which every read verifies; a
+            change at a restart converts the local copies.
 
     Raises:
         ConfigurationError: an option is missing or invalid.
@@ -63,6 +65,7 @@ class SparkStreams:
         max_ahead: Duration | None = DEFAULT_MAX_AHEAD,
         policy: DurabilityPolicy | None = None,
         reset_stream_time: Instant | str | None = None,
+        checksums: bool = False,
     ) -> None:
         self._topology = topology
         self._job = Job.of(
@@ -75,6 +78,7 @@ class SparkStreams:
             max_ahead,
             policy,
             reset_stream_time,
+            checksums,
         )
 
     def transform(

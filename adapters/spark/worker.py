@@ -12,7 +12,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, NamedTuple
 from zipimport import zipimporter
@@ -25,6 +25,7 @@ from millpond.stores.directory import plain_name
 from millpond.stores.durability.policy import DurabilityPolicy
 from millpond.stores.durability.state import TaskState
 from millpond.stores.durability.storage import Storage
+from millpond.stores.specs import StoreSpec
 
 _log = logging.getLogger(__name__)
 
@@ -50,6 +51,7 @@ class StateSettings:
         supplier: the backend of stores that do not name one.
         policy: when to write snapshots and what to retain.
         reset: the moment to which the tasks' times are set back; None for none.
+        checksums: whether the rows of stores that do not say it themselves have checksums.
     """
 
     application_id: str
@@ -61,6 +63,7 @@ class StateSettings:
     supplier: BackendSupplier
     policy: DurabilityPolicy
     reset: StreamTimeReset | None
+    checksums: bool
 
 
 class _Entry(NamedTuple):
@@ -121,7 +124,7 @@ def task_state(settings: StateSettings, part: Subtopology, partition: int) -> It
 
 def _make(settings: StateSettings, part: Subtopology, task_id: str) -> TaskState:
     return TaskState(
-        list(part.stores.values()),
+        [_with_checksums(spec, settings.checksums) for spec in part.stores.values()],
         settings.supplier,
         application_id=settings.application_id,
         task_id=task_id,
@@ -131,6 +134,11 @@ def _make(settings: StateSettings, part: Subtopology, task_id: str) -> TaskState
         policy=settings.policy,
         run=settings.run,
     )
+
+
+def _with_checksums(spec: StoreSpec, checksums: bool) -> StoreSpec:
+    """The store's spec with the job's choice, if it has none of its own."""
+    return replace(spec, checksums=checksums) if spec.checksums is None else spec
 
 
 def _forget(settings: StateSettings, now: float) -> None:

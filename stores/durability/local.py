@@ -63,7 +63,7 @@ class LocalCopy:
             return Transaction(self._at(manifest, source))
 
     def _at(self, manifest: Manifest, source: FileSource) -> Backend:
-        store, version = self.spec.name, self.spec.format_version
+        store, version = self.spec.name, self.spec.kind.format_version
         backend = self._opened()
         position = position_of(backend)
         if position is not None and position.parent is not None and manifest.after(position.commit) is None:
@@ -88,7 +88,7 @@ class LocalCopy:
         if before is None or position.file is None:
             return None
         try:
-            undo(backend, source, before, position.file, self.spec.name, self.spec.format_version)
+            undo(backend, source, before, position.file, self.spec.name, self.spec.kind.format_version)
         except (MissingFileError, CorruptFileError) as error:
             _log.info("restoring store %r, because its last commit cannot be undone: %s", self.spec.name, error)
             return None
@@ -106,17 +106,17 @@ class LocalCopy:
 
     def changed_tables(self, transaction: Transaction) -> Iterator[Table]:
         """What the transaction changes."""
-        return tables_of_changes(self.spec.name, self.spec.format_version, transaction.changes)
+        return tables_of_changes(self.spec.name, self.spec.kind.format_version, transaction.changes)
 
     def durable_tables(self, transaction: Transaction, manifest: Manifest, source: FileSource) -> Iterator[Table]:
         """All rows: those of the durable files at ``manifest``, from ``source``, and what the transaction changes."""
-        name, version = self.spec.name, self.spec.format_version
+        name, version = self.spec.name, self.spec.kind.format_version
         rows = entries(source, manifest, name, version, transaction.changes)
         return tables_of_entries(name, version, rows)
 
     def copied_tables(self, transaction: Transaction) -> Iterator[Table]:
         """All rows: those of this copy, and what the transaction changes."""
-        return tables_of_entries(self.spec.name, self.spec.format_version, transaction.scan())
+        return tables_of_entries(self.spec.name, self.spec.kind.format_version, transaction.scan())
 
     def _opened(self) -> Backend:
         if self._backend is None:

@@ -64,6 +64,8 @@ class Millpond(JoinVerbs):
             session's ``spark.sql.streaming.minBatchesToRetain`` calls for.
         reset_stream_time: the moment (a datetime, or text such as ``"2026-06-01T12:00:00Z"``) to which stream time is
             set back where a task's is later, with the first record that the task gets; once for each moment.
+        checksums: whether the rows of the verbs' stores have checksums, which every read verifies; a change at a
+            restart converts the local copies.
         complete: a streaming DataFrame any row of which says that all inputs are complete: then whatever waits for a
             grace or a window comes out.
 
@@ -83,6 +85,7 @@ class Millpond(JoinVerbs):
         max_ahead: Duration | None = DEFAULT_MAX_AHEAD,
         policy: DurabilityPolicy | None = None,
         reset_stream_time: Instant | str | None = None,
+        checksums: bool = False,
         complete: DataFrame | None = None,
     ) -> None:
         job = Job.of(
@@ -95,6 +98,7 @@ class Millpond(JoinVerbs):
             max_ahead,
             policy,
             reset_stream_time,
+            checksums,
         )
         super().__init__(VerbRunner(job, complete))
 
