@@ -20,8 +20,9 @@ from millpond.stores.formats import FormatVersion, unknown_versions
 from millpond.stores.keys import DATA
 from millpond.stores.registry import open_backend
 from millpond.stores.specs import StoreSpec
-from millpond.stores.typed.timestamped_keyvalue import UNKNOWN_TIMESTAMP, pack_timestamp
+from millpond.stores.typed.timestamped_keyvalue import TIMESTAMP_SIZE
 from millpond.stores.typed.version_rows import entries_with_latest_apart
+from millpond.stores.unknown_timestamps import UNKNOWN, UnknownTimestamps
 
 _log = logging.getLogger(__name__)
 
@@ -30,14 +31,24 @@ Conversion: TypeAlias = Callable[[Entries], Entries]
 
 
 def _with_unknown_timestamps(entries: Entries) -> Entries:
-    return ((row, _UNKNOWN + value if row[:1] == DATA else value) for row, value in entries)
+    return ((row, UNKNOWN + value if row[:1] == DATA else value) for row, value in entries)
 
 
-_UNKNOWN = pack_timestamp(UNKNOWN_TIMESTAMP)
+def _without_timestamps(entries: Entries) -> Entries:
+    for row, data in entries:
+        if row[:1] == DATA and data[:TIMESTAMP_SIZE] != UNKNOWN:
+            raise FormatError(
+                f"the row {row[:40]!r} has a timestamp, which format version {int(FormatVersion.PLAIN)} cannot hold; "
+                "keep the timestamped kind, or delete the directory if it is a copy of durable state, which is then "
+                "restored without timestamps"
+            )
+        yield row, data[TIMESTAMP_SIZE:] if row[:1] == DATA else data
+
 
 MIGRATIONS: Final[Mapping[tuple[FormatVersion, FormatVersion], Conversion]] = {
     (FormatVersion.PLAIN, FormatVersion.TIMESTAMPED): _with_unknown_timestamps,
     (FormatVersion.PLAIN, FormatVersion.LATEST_APART): entries_with_latest_apart,
+    (FormatVersion.TIMESTAMPED, FormatVersion.PLAIN): _without_timestamps,
 }
 """From which content to which rows can be carried over, and how. Checksums come and go with any of them, and alone."""
 
@@ -47,6 +58,28 @@ def older_versions(version: FormatVersion) -> list[FormatVersion]:
     others = [other for other in FormatVersion if other is not version]
     same = [other for other in others if other.content is version.content]
     return same + [other for other in others if (other.content, version.content) in MIGRATIONS]
+
+
+ROW_BY_ROW: Final[Mapping[tuple[FormatVersion, FormatVersion], Callable[[Backend], Backend]]] = {
+    (FormatVersion.PLAIN, FormatVersion.TIMESTAMPED): UnknownTimestamps,
+}
+"""Which content can be used as if it were another, row by row, and by what."""
+
+
+def usable_as(version: FormatVersion, wanted: FormatVersion) -> bool:
+    """Whether a directory of ``version`` can be used as if it were of ``wanted``."""
+    return version.content is wanted.content or (version.content, wanted.content) in ROW_BY_ROW
+
+
+def open_as(
+    supplier: BackendSupplier, directory: Path, version: FormatVersion, wanted: FormatVersion, store: str
+) -> Backend:
+    """The backend on a directory that is in ``version`` and stays so, with rows as in ``wanted``.
+
+    Raises what ``open_version`` raises.
+    """
+    opened = open_version(supplier, directory, version, store)
+    return opened if version.content is wanted.content else ROW_BY_ROW[version.content, wanted.content](opened)
 
 
 def open_version(supplier: BackendSupplier, directory: Path, version: FormatVersion, store: str) -> Backend:
@@ -70,10 +103,11 @@ def open_directory(supplier: BackendSupplier, directory: Path, spec: StoreSpec) 
     """The backend on a store's directory; ``directory`` is what ``store_directory`` gives for ``spec``.
 
     If only a directory of another version exists, it is migrated: every value is carried over, with the timestamp -1
-    if it had none and needs one, as when Kafka Streams upgrades its stores.
+    if it had none and needs one, as when Kafka Streams upgrades its stores. The other way, -1 is left out.
 
     Raises:
-        FormatError: the store has a directory of a version that is unknown, or that its kind is not migrated from.
+        FormatError: the store has a directory of a version that is unknown, that its kind is not migrated from, or that
+            holds timestamps which its kind cannot; nothing has changed.
         CorruptStoreError: the older directory is damaged, or does not hold what the kind keeps there.
     """
     version = spec.format_version
@@ -109,12 +143,16 @@ def _migrate(supplier: BackendSupplier, older: Path, version: FormatVersion, dir
         _log.info("migrating %s to %s", older, directory.name)
         building = directory.with_name(f".{directory.name}.building")
         rmtree(building, ignore_errors=True)
-        with (
-            open_version(supplier, older, version, spec.name) as source,
-            open_version(supplier, building, spec.format_version, spec.name) as target,
-        ):
-            load(target, converted(source.scan(), version, spec.format_version))
-            target.flush()
+        try:
+            with (
+                open_version(supplier, older, version, spec.name) as source,
+                open_version(supplier, building, spec.format_version, spec.name) as target,
+            ):
+                load(target, converted(source.scan(), version, spec.format_version))
+                target.flush()
+        except FormatError as error:
+            rmtree(building)
+            raise FormatError(f"{older} cannot become {directory.name}: {error}") from error
         building.rename(directory)
         _sync(directory.parent)
     older.rename(_removing(older))

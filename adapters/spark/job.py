@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from millpond.adapters.spark.dead_letters import ErrorHandling, read_dead_letters
 from millpond.adapters.spark.session import active_session, check_operator, start_coordinator
+from millpond.adapters.spark.upgrade import Upgrade
 from millpond.adapters.spark.worker import StateSettings
 from millpond.errors import ConfigurationError, StateConflictError
 from millpond.processors.distribution.plan import Plan
@@ -51,6 +52,7 @@ class Job:
         policy: when to write snapshots and what to retain; None for what the session calls for.
         reset_stream_time: the moment to which stream time is set back, in microseconds since 1970; None for none.
         checksums: whether the rows of stores have checksums, unless a store says otherwise.
+        upgrade: from what local copies are being upgraded, and how; None if they are not.
     """
 
     application_id: str
@@ -63,6 +65,7 @@ class Job:
     policy: DurabilityPolicy | None
     reset_stream_time: int | None
     checksums: bool
+    upgrade: Upgrade | None
 
     @classmethod
     def of(
@@ -77,6 +80,8 @@ class Job:
         policy: DurabilityPolicy | None,
         reset_stream_time: Instant | str | None,
         checksums: bool,
+        upgrade_from: str | None,
+        upgrade_mode: str | None,
     ) -> Self:
         """The job with these options.
 
@@ -88,8 +93,19 @@ class Job:
             raise ConfigurationError(f"partitions must be 1 or more, not {partitions}")
         storage = Storage.from_uri(state_dir)
         reaction, distance, moment = OnError.of(on_error), _distance(max_ahead), _moment(reset_stream_time)
+        upgrade = Upgrade.of(upgrade_from, upgrade_mode)
         return cls(
-            application_id, storage, local_dir, partitions, backend, reaction, distance, policy, moment, checksums
+            application_id,
+            storage,
+            local_dir,
+            partitions,
+            backend,
+            reaction,
+            distance,
+            policy,
+            moment,
+            checksums,
+            upgrade,
         )
 
     def part(self, name: str) -> Self:
@@ -159,6 +175,7 @@ class Job:
             supplier=chosen,
             policy=_retaining(self.policy, int(session.conf.get(RETAINED_BATCHES_CONF) or DEFAULT_RETAINED_BATCHES)),
             checksums=self.checksums,
+            in_place=self.upgrade is not None,
             reset=None if self.reset_stream_time is None else StreamTimeReset(self.reset_stream_time // unit, unit),
         )
 

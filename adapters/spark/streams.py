@@ -47,6 +47,10 @@ class SparkStreams:
             set back where a task's is later, with the first record that the task gets; once for each moment.
         checksums: whether the rows of stores that do not say it themselves have checksums, which every read verifies; a
             change at a restart converts the local copies.
+        upgrade_from: while local copies are upgraded in place: the release of Millpond that wrote them, such as
+            ``"0.1.0"``. They stay in use as they are, and new ones are prepared beside them for the next restart
+            (KIP-258).
+        upgrade_mode: with ``upgrade_from``: ``"in_place"``.
 
     Raises:
         ConfigurationError: an option is missing or invalid.
@@ -66,6 +70,8 @@ class SparkStreams:
         policy: DurabilityPolicy | None = None,
         reset_stream_time: Instant | str | None = None,
         checksums: bool = False,
+        upgrade_from: str | None = None,
+        upgrade_mode: str | None = None,
     ) -> None:
         self._topology = topology
         self._job = Job.of(
@@ -79,6 +85,8 @@ class SparkStreams:
             policy,
             reset_stream_time,
             checksums,
+            upgrade_from,
+            upgrade_mode,
         )
 
     def transform(

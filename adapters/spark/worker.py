@@ -52,6 +52,7 @@ class StateSettings:
         policy: when to write snapshots and what to retain.
         reset: the moment to which the tasks' times are set back; None for none.
         checksums: whether the rows of stores that do not say it themselves have checksums.
+        in_place: whether local copies stay in their format while a new one is prepared.
     """
 
     application_id: str
@@ -64,6 +65,7 @@ class StateSettings:
     policy: DurabilityPolicy
     reset: StreamTimeReset | None
     checksums: bool
+    in_place: bool
 
 
 class _Entry(NamedTuple):
@@ -133,6 +135,7 @@ def _make(settings: StateSettings, part: Subtopology, task_id: str) -> TaskState
         fingerprint=settings.fingerprint,
         policy=settings.policy,
         run=settings.run,
+        in_place=settings.in_place,
     )
 
 

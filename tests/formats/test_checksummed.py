@@ -17,6 +17,7 @@ from millpond.stores.registry import open_backend, supplier
 from millpond.stores.serdes import INT64, STRING
 from millpond.stores.specs import StoreKind, StoreSpec
 from millpond.stores.transaction import Transaction
+from millpond.stores.typed.timestamped_keyvalue import pack_timestamp
 from millpond.stores.typed.windowed import Windowed
 from tests.formats.scenarios import GOLDEN, Rows, read
 from tests.formats.test_latest_apart import VERSION_1, VERSION_3, rows_of
@@ -95,7 +96,7 @@ def content(old: FormatVersion, new: FormatVersion) -> Rows:
         return rows_of(VERSION_3)
     if new.content is FormatVersion.LATEST_APART:
         return rows_of(VERSION_1)
-    head = bytes(8) if old.content is FormatVersion.TIMESTAMPED else b""
+    head = pack_timestamp(-1) if old.content is FormatVersion.TIMESTAMPED else b""
     return {b"\0mark": b"kept", b"\1a": head + b"one", b"\1" + b"b" * 600: head, b"\2index": b""}
 
 

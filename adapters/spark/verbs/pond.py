@@ -66,6 +66,10 @@ class Millpond(JoinVerbs):
             set back where a task's is later, with the first record that the task gets; once for each moment.
         checksums: whether the rows of the verbs' stores have checksums, which every read verifies; a change at a
             restart converts the local copies.
+        upgrade_from: while local copies are upgraded in place: the release of Millpond that wrote them, such as
+            ``"0.1.0"``. They stay in use as they are, and new ones are prepared beside them for the next restart
+            (KIP-258).
+        upgrade_mode: with ``upgrade_from``: ``"in_place"``.
         complete: a streaming DataFrame any row of which says that all inputs are complete: then whatever waits for a
             grace or a window comes out.
 
@@ -86,6 +90,8 @@ class Millpond(JoinVerbs):
         policy: DurabilityPolicy | None = None,
         reset_stream_time: Instant | str | None = None,
         checksums: bool = False,
+        upgrade_from: str | None = None,
+        upgrade_mode: str | None = None,
         complete: DataFrame | None = None,
     ) -> None:
         job = Job.of(
@@ -99,6 +105,8 @@ class Millpond(JoinVerbs):
             policy,
             reset_stream_time,
             checksums,
+            upgrade_from,
+            upgrade_mode,
         )
         super().__init__(VerbRunner(job, complete))
 
