@@ -61,7 +61,9 @@ class Preparation:
     @property
     def complete(self) -> bool:
         """Whether it is open and has all rows."""
-        return self._backend is not None and self._backend.get(NEXT_ROW) is None
+        if self._backend is None or self._backend.get(COMMIT_ROW) is None:
+            return False
+        return self._backend.get(NEXT_ROW) is None
 
     def take_seal_off(self) -> str | None:
         """Why the directory must not be opened; None if it may be."""
@@ -91,12 +93,12 @@ class Preparation:
         """Write what has been written to the directory in use, and its position."""
         self.open().write(changes)
 
-    def step(self, source: Backend) -> bool:
-        """Copy some more rows of ``source``, at the same commit; whether that was the last step."""
+    def step(self, source: Backend) -> None:
+        """Copy some more rows of ``source``, which is at the same commit, if any are left."""
         backend = self.open()
         start = backend.get(NEXT_ROW)
         if start is None:
-            return False
+            return
         copied: dict[bytes, bytes | None] = {}
         size = 0
         following: bytes | None = None
@@ -110,7 +112,6 @@ class Preparation:
         there = get_many(backend, list(copied))
         missing = {row: copied[row] for row, value in zip(copied, there, strict=True) if value is None}
         backend.write({**missing, NEXT_ROW: following})
-        return following is None
 
     def close(self) -> None:
         """Let go of the directory. Doing so twice is no error."""

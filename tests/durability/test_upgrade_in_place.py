@@ -15,6 +15,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from millpond.errors import FormatError
 from millpond.stores.backend import BackendSupplier
 from millpond.stores.durability import DurabilityPolicy, Manifest, Storage, TaskState, read_rows
+from millpond.stores.durability.preparation import Preparation
+from millpond.stores.place import StorePlace
 from millpond.stores.registry import supplier
 from millpond.stores.serdes import INT64, STRING
 from millpond.stores.specs import StoreKind, StoreSpec
@@ -140,6 +142,18 @@ def test_a_directory_that_fell_behind_is_restored_with_the_timestamps_that_are_k
     with task(tmp_path, engine, TIMESTAMPED, in_place=True) as state:
         assert content(state, manifest) == known | {"k0": (8, 8)}
         assert names(tmp_path) == {"counts-v2"}
+
+
+def test_what_has_not_begun_is_not_prepared(tmp_path: Path, engine: str) -> None:
+    """As after an error between its making and its first write."""
+    place = StorePlace.of(
+        TIMESTAMPED, supplier(engine), local_dir=tmp_path / "local", application_id="app", task_id="0_0"
+    )
+    preparation = Preparation(place, DurabilityPolicy())
+    preparation.open()
+    assert not preparation.complete
+    preparation.close()
+    assert names(tmp_path) == {".counts-v2.preparing"}
 
 
 class Kill:
