@@ -3,6 +3,7 @@
 import logging
 import shutil
 import tempfile
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -156,6 +157,16 @@ def test_what_has_not_begun_is_not_prepared(tmp_path: Path, engine: str) -> None
     assert names(tmp_path) == {".counts-v2.preparing"}
 
 
+def keep(local: Path, image: Path) -> None:
+    """Duplicate a directory while engines have it open; the file that one deletes meanwhile is damage to be healed."""
+
+    def copied(source: str, target: str) -> None:
+        with suppress(FileNotFoundError):
+            shutil.copy2(source, target)
+
+    shutil.copytree(local, image, copy_function=copied)
+
+
 class Kill:
     """Keeps the local directory as it is at the n-th step of a task, as a kill there would leave it."""
 
@@ -172,7 +183,7 @@ class Kill:
             return
         self._left -= 1
         if self._left == 0:
-            shutil.copytree(self._directory / "local", self._directory / "killed")
+            keep(self._directory / "local", self._directory / "killed")
 
     def restored(self, to: Path) -> Path:
         shutil.copytree(self._directory / "killed", to / "local")
@@ -294,7 +305,7 @@ class Upgrades(RuleBasedStateMachine):
         """In the middle of a batch."""
         self.opened().open(self.manifest)
         local, image = self.directory / "local", self.directory / "image"
-        shutil.copytree(local, image)
+        keep(local, image)
         self.stop()
         shutil.rmtree(local)
         image.rename(local)
