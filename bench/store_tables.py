@@ -13,6 +13,8 @@ def print_results(console: Console, report: Mapping[str, Any]) -> None:
     console.print(_footprint(report["footprint"]))
     if report.get("restore"):
         console.print(_restore(report["restore"]))
+    if report.get("checksums"):
+        console.print(_checksums(report["checksums"]))
     if report.get("growth"):
         console.print(_operations("growth", report["growth"]))
 
@@ -67,6 +69,22 @@ def _restore(rows: Sequence[Mapping[str, Any]]) -> Table:
             f"{row['ratio']:.2f}x",
             f"{row['read_and_load_s']:.2f}",
             f"{row['ratio_with_reading']:.2f}x",
+        )
+    return table
+
+
+def _checksums(rows: Sequence[Mapping[str, Any]]) -> Table:
+    table = _table("checksums, us of processor time", "backend", "kind", "operation", "keys", "without", "with", "more")
+    for row in rows:
+        without, checksummed = row["without_us"], row["with_us"]
+        table.add_row(
+            row["backend"],
+            row["kind"],
+            row["operation"],
+            f"{row['keys']:,}",
+            f"{without:.2f}",
+            f"{checksummed:.2f}",
+            f"{checksummed - without:.2f}",
         )
     return table
 

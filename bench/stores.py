@@ -16,7 +16,8 @@ from millpond.bench.engines import RawEngine, raw_engine
 from millpond.bench.measure import Timing, percentiles, rate, seconds, without_gc
 from millpond.bench.report import resident_bytes
 from millpond.stores.backend import Backend, entry_count, size_on_disk
-from millpond.stores.registry import open_backend
+from millpond.stores.migration import open_version
+from millpond.stores.registry import supplier
 from millpond.stores.serdes import BYTES, STRING
 from millpond.stores.specs import StoreKind, StoreSpec
 from millpond.stores.transaction import Transaction
@@ -61,14 +62,15 @@ class Result:
 class Subject:
     """One store kind on one backend, filled with ``keys`` keys, and the raw engine with the same rows."""
 
-    def __init__(self, backend: str, kind: StoreKind, keys: int, directory: Path) -> None:
+    def __init__(self, backend: str, kind: StoreKind, keys: int, directory: Path, *, checksums: bool = False) -> None:
         self.backend_name = backend
         self.kind = kind
         self.keys = keys
         self._value = random.Random(0).randbytes(VALUE_SIZE)
-        self.backend: Backend = open_backend(backend, directory / "store")
+        spec = _spec(kind, checksums)
+        self.backend: Backend = open_version(supplier(backend), directory / "store", spec.format_version, spec.name)
         self.transaction = Transaction(self.backend)
-        self.store: Any = _spec(kind).open(self.transaction)
+        self.store: Any = spec.open(self.transaction)
         self.raw: RawEngine = raw_engine(backend, directory / "raw")
         self._fill()
 
@@ -282,6 +284,6 @@ def _each(function: Callable[[Any], Any], keys: Sequence[Any]) -> None:
         function(key)
 
 
-def _spec(kind: StoreKind) -> StoreSpec:
+def _spec(kind: StoreKind, checksums: bool) -> StoreSpec:
     limits: dict[str, Any] = {limit: LIMITS[limit] for limit in kind.traits.needed}
-    return StoreSpec("bench", kind, STRING, BYTES, **limits)
+    return StoreSpec("bench", kind, STRING, BYTES, checksums=checksums, **limits)

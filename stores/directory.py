@@ -2,9 +2,8 @@
 
 ::
 
-    <local_dir>/<application_id>/<task_id>/<backend>/<store>        format version 1
-    <local_dir>/<application_id>/<task_id>/<backend>/<store>-v2     format version 2
-    <local_dir>/<application_id>/<task_id>/<backend>/<store>-v3     format version 3
+    <local_dir>/<application_id>/<task_id>/<backend>/<store>         format version 1
+    <local_dir>/<application_id>/<task_id>/<backend>/<store>-v<n>    any other
 """
 
 from hashlib import sha256

@@ -5,6 +5,9 @@
     <store>       version 1, PLAIN        values as the user's serde wrote them
     <store>-v2    version 2, TIMESTAMPED  a timestamp of eight bytes before each value
     <store>-v3    version 3, LATEST_APART a versioned store with the latest version of each key in a row of its own
+    <store>-v4    version 4, CHECKSUMMED               version 1 with a checksum of eight bytes in each row
+    <store>-v5    version 5, CHECKSUMMED_TIMESTAMPED   version 2 with checksums
+    <store>-v6    version 6, CHECKSUMMED_LATEST_APART  version 3 with checksums
 
 The name alone tells the version, whatever the kind of the store, so no two kinds give a number two meanings. Numbers
 never change theirs. A number that this release does not know is refused: a directory of a later release is neither read
@@ -14,6 +17,7 @@ nor touched.
 import re
 from enum import IntEnum
 from pathlib import Path
+from typing import Final
 
 from millpond.errors import ConfigurationError
 
@@ -32,14 +36,43 @@ class FormatVersion(IntEnum):
     LATEST_APART = 3
     """The latest version of each key in a row of its own (``millpond.stores.typed.version_rows``)."""
 
+    CHECKSUMMED = 4
+    """``PLAIN`` with a checksum over key and value in each row (``millpond.stores.checksums``)."""
+
+    CHECKSUMMED_TIMESTAMPED = 5
+    """``TIMESTAMPED`` with checksums."""
+
+    CHECKSUMMED_LATEST_APART = 6
+    """``LATEST_APART`` with checksums."""
+
     @property
-    def older(self) -> "FormatVersion | None":
-        """The version that directories of this one are migrated from; None for the first."""
-        return None if self is FormatVersion.PLAIN else FormatVersion.PLAIN
+    def content(self) -> "FormatVersion":
+        """The version of the rows within the checksums; the version itself if it has none.
+
+        >>> FormatVersion.CHECKSUMMED_TIMESTAMPED.content.name
+        'TIMESTAMPED'
+        """
+        return _CONTENT.get(self, self)
+
+    @property
+    def checksums(self) -> bool:
+        """Whether each row has a checksum."""
+        return self in _CONTENT
+
+    def with_checksums(self) -> "FormatVersion":
+        """The version with the same content and checksums."""
+        return next(version for version, content in _CONTENT.items() if content is self.content)
 
     def directory_name(self, store: str) -> str:
         """The name of the directory of ``store`` in this version."""
         return store if self is FormatVersion.PLAIN else f"{store}-v{int(self)}"
+
+
+_CONTENT: Final = {
+    FormatVersion.CHECKSUMMED: FormatVersion.PLAIN,
+    FormatVersion.CHECKSUMMED_TIMESTAMPED: FormatVersion.TIMESTAMPED,
+    FormatVersion.CHECKSUMMED_LATEST_APART: FormatVersion.LATEST_APART,
+}
 
 
 def check_store_name(name: str) -> None:

@@ -10,7 +10,8 @@ from typing import Self
 
 from millpond.stores.backend import Backend, BackendSupplier
 from millpond.stores.directory import store_directory
-from millpond.stores.migration import open_directory
+from millpond.stores.formats import FormatVersion
+from millpond.stores.migration import older_versions, open_as, open_directory, usable_as
 from millpond.stores.registry import supplier
 from millpond.stores.specs import StoreSpec
 
@@ -43,10 +44,8 @@ class StorePlace:
         return cls(spec, chosen, store_directory(local_dir, application_id, task_id, chosen.name, spec))
 
     def directories(self) -> list[Path]:
-        """Where the backend may have files: the directory, then that of the format that it can be migrated from."""
-        older = self.spec.format_version.older
-        migrated = [] if older is None else [self.directory.with_name(older.directory_name(self.spec.name))]
-        return [self.directory, *migrated]
+        """Where the backend may have files: the directory, then those of the formats that it can be migrated from."""
+        return [self.directory, *map(self._directory_of, older_versions(self.spec.format_version))]
 
     def open(self) -> Backend:
         """The backend with the store's rows, in the format that the spec asks for; see ``open_directory``.
@@ -57,3 +56,24 @@ class StorePlace:
             CorruptStoreError: the files are damaged.
         """
         return open_directory(self.supplier, self.directory, self.spec)
+
+    def older(self) -> FormatVersion | None:
+        """The version of a directory that is there instead of the spec's, and that can be used as if it were that."""
+        if not self.supplier.persistent or self.directory.is_dir():
+            return None
+        wanted = self.spec.format_version
+        there = (other for other in older_versions(wanted) if self._directory_of(other).is_dir())
+        return next((other for other in there if usable_as(other, wanted)), None)
+
+    def open_older(self, version: FormatVersion) -> Backend:
+        """The backend with the store's rows in the directory of ``version``, which stays as it is.
+
+        Raises:
+            BackendInUseError: somebody else has it open, and the engine does not share it.
+            CorruptStoreError: the files are damaged.
+        """
+        wanted, directory = self.spec.format_version, self._directory_of(version)
+        return open_as(self.supplier, directory, version, wanted, self.spec.name)
+
+    def _directory_of(self, version: FormatVersion) -> Path:
+        return self.directory.with_name(version.directory_name(self.spec.name))

@@ -55,7 +55,7 @@ class StoreTraits:
         family: the name that a kind shares with its timestamped twin; either one's stores take over the other's rows.
         store: its class.
         read_only: the class of its reading half.
-        format_version: the format in which it is written.
+        format_version: the format of its rows.
         key_form: what its entries' keys are.
         stamped: whether its entries come with a timestamp: ``.value`` and ``.timestamp``.
         versioned: whether it keeps the versions of a key, by time.
@@ -94,7 +94,7 @@ class StoreKind(Enum):
 
     @property
     def format_version(self) -> FormatVersion:
-        """The format in which stores of this kind are written."""
+        """The format of the rows of stores of this kind, and of their directories without checksums."""
         return self.traits.format_version
 
     @property
@@ -192,6 +192,7 @@ class StoreSpec:
         retain_duplicates: window stores: keep every put of a key and window, instead of the last.
         backend: the name or URL of the backend that keeps it; None for the job's own.
         layout: what lies in the rows beyond what the kind says; None for nothing.
+        checksums: whether each row has a checksum, which every read verifies; None for the job's choice, or else none.
 
     Raises:
         ConfigurationError: a value makes no sense, is missing, or does not belong to the kind.
@@ -208,6 +209,7 @@ class StoreSpec:
     retain_duplicates: bool = False
     backend: str | None = None
     layout: Layout | None = None
+    checksums: bool | None = None
 
     def __post_init__(self) -> None:
         check_store_name(self.name)
@@ -239,8 +241,8 @@ class StoreSpec:
 
     @property
     def format_version(self) -> FormatVersion:
-        """The format in which the store is written."""
-        return self.kind.format_version
+        """The format of its directory: that of its kind, with checksums or without."""
+        return self.kind.format_version.with_checksums() if self.checksums else self.kind.format_version
 
     @property
     def versioned(self) -> bool:

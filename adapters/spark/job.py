@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from millpond.adapters.spark.dead_letters import ErrorHandling, read_dead_letters
 from millpond.adapters.spark.evolution import Evolution, generation_of
 from millpond.adapters.spark.session import active_session, check_operator, default_partitions, start_coordinator
+from millpond.adapters.spark.upgrade import Upgrade
 from millpond.adapters.spark.worker import StateSettings
 from millpond.errors import ConfigurationError
 from millpond.processors.distribution.plan import Plan, make_plan
@@ -53,6 +54,8 @@ class Job:
         policy: when to write snapshots and what to retain; None for what the session calls for.
         reset_stream_time: the moment to which stream time is set back, in microseconds since 1970; None for none.
         evolution: what the user says of state that has another shape; None for nothing.
+        checksums: whether the rows of stores have checksums, unless a store says otherwise.
+        upgrade: from what local copies are being upgraded, and how; None if they are not.
     """
 
     application_id: str
@@ -65,6 +68,8 @@ class Job:
     policy: DurabilityPolicy | None
     reset_stream_time: int | None
     evolution: Evolution | None
+    checksums: bool
+    upgrade: Upgrade | None
 
     @classmethod
     def of(
@@ -79,6 +84,9 @@ class Job:
         policy: DurabilityPolicy | None,
         reset_stream_time: Instant | str | None,
         evolution: Evolution | None,
+        checksums: bool,
+        upgrade_from: str | None,
+        upgrade_mode: str | None,
     ) -> Self:
         """The job with these options.
 
@@ -90,8 +98,20 @@ class Job:
             raise ConfigurationError(f"partitions must be 1 or more, not {partitions}")
         storage = Storage.from_uri(state_dir)
         reaction, distance, moment = OnError.of(on_error), _distance(max_ahead), _moment(reset_stream_time)
+        upgrade = Upgrade.of(upgrade_from, upgrade_mode)
         return cls(
-            application_id, storage, local_dir, partitions, backend, reaction, distance, policy, moment, evolution
+            application_id,
+            storage,
+            local_dir,
+            partitions,
+            backend,
+            reaction,
+            distance,
+            policy,
+            moment,
+            evolution,
+            checksums,
+            upgrade,
         )
 
     def part(self, name: str) -> Self:
@@ -171,6 +191,8 @@ class Job:
             local_dir=self.local_dir,
             supplier=chosen,
             policy=_retaining(self.policy, int(session.conf.get(RETAINED_BATCHES_CONF) or DEFAULT_RETAINED_BATCHES)),
+            checksums=self.checksums,
+            in_place=self.upgrade is not None,
             reset=None if self.reset_stream_time is None else StreamTimeReset(self.reset_stream_time // unit, unit),
         )
 

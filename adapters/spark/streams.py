@@ -49,6 +49,12 @@ class SparkStreams:
             set back where a task's is later, with the first record that the task gets; once for each moment.
         evolution: what has changed since the state was written: another number of partitions, stores that were renamed,
             dropped or added. The state is carried over when ``transform`` is called.
+        checksums: whether the rows of stores that do not say it themselves have checksums, which every read verifies; a
+            change at a restart converts the local copies.
+        upgrade_from: while local copies are upgraded in place: the release of Millpond that wrote them, such as
+            ``"0.1.0"``. They stay in use as they are, and new ones are prepared beside them for the next restart
+            (KIP-258).
+        upgrade_mode: with ``upgrade_from``: ``"in_place"``.
 
     Raises:
         ConfigurationError: an option is missing or invalid.
@@ -68,6 +74,9 @@ class SparkStreams:
         policy: DurabilityPolicy | None = None,
         reset_stream_time: Instant | str | None = None,
         evolution: Evolution | None = None,
+        checksums: bool = False,
+        upgrade_from: str | None = None,
+        upgrade_mode: str | None = None,
     ) -> None:
         self._topology = topology
         self._job = Job.of(
@@ -81,6 +90,9 @@ class SparkStreams:
             policy,
             reset_stream_time,
             evolution,
+            checksums,
+            upgrade_from,
+            upgrade_mode,
         )
 
     def transform(

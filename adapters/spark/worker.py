@@ -12,7 +12,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, NamedTuple
 from zipimport import zipimporter
@@ -28,6 +28,7 @@ from millpond.stores.durability.policy import DurabilityPolicy
 from millpond.stores.durability.state import TaskState
 from millpond.stores.durability.storage import Storage
 from millpond.stores.evolution.record import EvolutionRecord
+from millpond.stores.specs import StoreSpec
 
 _log = logging.getLogger(__name__)
 
@@ -53,6 +54,8 @@ class StateSettings:
         supplier: the backend of stores that do not name one.
         policy: when to write snapshots and what to retain.
         reset: the moment to which the tasks' times are set back; None for none.
+        checksums: whether the rows of stores that do not say it themselves have checksums.
+        in_place: whether local copies stay in their format while a new one is prepared.
     """
 
     application_id: str
@@ -64,6 +67,8 @@ class StateSettings:
     supplier: BackendSupplier
     policy: DurabilityPolicy
     reset: StreamTimeReset | None
+    checksums: bool
+    in_place: bool
 
 
 _BATCH_ID: Final = "streaming.sql.batchId"
@@ -135,7 +140,7 @@ def task_state(settings: StateSettings, part: Subtopology, partition: int) -> It
 
 def _make(settings: StateSettings, part: Subtopology, task_id: str) -> TaskState:
     return TaskState(
-        list(part.stores.values()),
+        [_with_checksums(spec, settings.checksums) for spec in part.stores.values()],
         settings.supplier,
         application_id=settings.application_id,
         task_id=task_id,
@@ -144,7 +149,13 @@ def _make(settings: StateSettings, part: Subtopology, task_id: str) -> TaskState
         fingerprint=settings.generation.fingerprint,
         policy=settings.policy,
         run=settings.run,
+        in_place=settings.in_place,
     )
+
+
+def _with_checksums(spec: StoreSpec, checksums: bool) -> StoreSpec:
+    """The store's spec with the job's choice, if it has none of its own."""
+    return replace(spec, checksums=checksums) if spec.checksums is None else spec
 
 
 def _forget(settings: StateSettings, now: float) -> None:

@@ -71,6 +71,8 @@ class StreamJoined:
         name: what the join's nodes and repartition topics are named after.
         store_name: what the join's stores are named after; ``name`` unless given.
         backend: a backend name or URL for the join's stores alone; None for the job's.
+        checksums: whether each row of these stores has a checksum, which every read verifies; None for the job's
+            choice.
     """
 
     key_serde: SerdeLike | None = None
@@ -79,3 +81,4 @@ class StreamJoined:
     name: str | None = None
     store_name: str | None = None
     backend: str | None = None
+    checksums: bool | None = None

@@ -17,6 +17,7 @@ class Materialized:
         name: the store's name; None to generate one.
         kind: which kind of store; None for the operator's default.
         backend: a backend name or URL for this store alone; None for the job's.
+        checksums: whether each row of this store has a checksum, which every read verifies; None for the job's choice.
         key_serde, value_serde: of the table's rows; None for those of the operator's input or result.
         history_retention: for a versioned store, how far back versions can be read, and, unless ``grace`` says
             otherwise, how late a record may be (KIP-889).
@@ -37,6 +38,7 @@ class Materialized:
     grace: Duration | None = None
     retention: Duration | None = None
     caching: bool = False
+    checksums: bool | None = None
 
     def __post_init__(self) -> None:
         for what in ("history_retention", "grace", "retention"):
@@ -90,6 +92,7 @@ class Materialized:
             key_serde=key,
             value_serde=value,
             backend=self.backend,
+            checksums=self.checksums,
             history_retention=self._millis("history_retention"),
             grace=self._millis("grace"),
             retention=retention if self.retention is None else self._millis("retention"),

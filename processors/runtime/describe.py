@@ -60,6 +60,8 @@ def _properties(spec: StoreSpec) -> Iterator[str]:
     if not spec.versioned:
         yield "not versioned"
     yield f"backend {spec.backend or 'of the job'}"
+    if spec.checksums is not None:
+        yield "checksums" if spec.checksums else "no checksums"
     for name in ("history_retention", "grace", "retention", "window_size"):
         length = getattr(spec, name)
         if length is not None:

@@ -103,13 +103,15 @@ def bench_stores(
     kind: Annotated[list[str] | None, typer.Option(help="a store kind, such as versioned; may be repeated")] = None,
     keys: Annotated[int, typer.Option(help="keys in each store")] = 1_000_000,
     restore: Annotated[bool, typer.Option(help="also measure the restore from durable files")] = True,
+    checksums: Annotated[bool, typer.Option(help="also measure what checksums of rows cost")] = True,
     growth: Annotated[str, typer.Option(help="also measure at these numbers of keys, such as 10000,10000000")] = "",
     directory: Annotated[Path | None, typer.Option(help="where the files go, on the file system to measure")] = None,
     json: JsonFile = None,
 ) -> None:
-    """Every operation of every store kind beside the raw engine, memory and disk, restore, growth."""
+    """Every operation of every store kind beside the raw engine, memory and disk, restore, checksums, growth."""
     from rich.console import Console
 
+    from millpond.bench import checksums as checking
     from millpond.bench import report, store_tables, stores
     from millpond.bench import restore as restoring
     from millpond.stores.specs import StoreKind
@@ -120,6 +122,8 @@ def bench_stores(
     )
     if restore:
         figures["restore"] = restoring.run(backends, keys, directory=directory)
+    if checksums:
+        figures["checksums"] = checking.run(backends, keys, directory=directory)
     if growth:
         figures["growth"] = stores.growth(backends, [int(size) for size in growth.split(",")], directory=directory)
     store_tables.print_results(Console(width=max(Console().width, 130)), figures)

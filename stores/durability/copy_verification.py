@@ -35,7 +35,8 @@ from millpond.stores.durability.seal import DIED, Seal, seal_path
 from millpond.stores.durability.storage import Storage
 from millpond.stores.formats import FormatVersion
 from millpond.stores.keys import COMMIT_ROW
-from millpond.stores.registry import open_backend, supplier
+from millpond.stores.migration import open_version
+from millpond.stores.registry import supplier
 
 _DIRECTORY: Final = re.compile(r"(.+?)(?:-v(\d+))?")
 _NEVER_SEALED: Final = 0
@@ -132,7 +133,7 @@ def _verdict(place: CopyPlace, look: _Look) -> _Verdict | None:
             reason = Seal(duplicate, checked_by_engine=opener.checksums, limit=_NEVER_SEALED).fault()
             if reason is not None:
                 return _untrusted(reason) if reason == DIED else _broken(reason)
-            return _opened_verdict(opener, duplicate, partial(look, place.store, version))
+            return _opened_verdict(opener, duplicate, place.store, version, look)
     except BackendInUseError as error:
         return _unchecked(str(error))
 
@@ -159,11 +160,11 @@ def _duplicated(place: CopyPlace) -> Iterator[Path]:
 
 
 def _opened_verdict(
-    opener: BackendSupplier, directory: Path, look: Callable[[Backend], _Verdict | None]
+    opener: BackendSupplier, directory: Path, store: str, version: FormatVersion, look: _Look
 ) -> _Verdict | None:
     try:
-        with open_backend(opener, directory) as backend:
-            return look(backend)
+        with open_version(opener, directory, version, store) as backend:
+            return look(store, version.content, backend)
     except StoreFullError:
         raise
     except BackendError as error:

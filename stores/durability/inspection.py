@@ -30,7 +30,7 @@ class DurableRows(Backend):
         return reversed(list(rows)) if reverse else rows
 
     def _rows(self, start: bytes, stop: bytes | None) -> Entries:
-        for key, value in entries(self._storage, self._manifest, self._spec.name, self._spec.format_version):
+        for key, value in entries(self._storage, self._manifest, self._spec.name, self._spec.kind.format_version):
             if stop is not None and key >= stop:
                 return
             if key >= start:
@@ -78,5 +78,5 @@ def read_store(storage: Storage, manifest: Manifest, spec: StoreSpec) -> Store[A
         MissingFileError, CorruptFileError: the durable state is incomplete or damaged.
     """
     backend = MemoryBackend()
-    restore(backend, storage, manifest, spec.name, spec.format_version)
+    restore(backend, storage, manifest, spec.name, spec.kind.format_version)
     return spec.open_read_only(Transaction(backend))

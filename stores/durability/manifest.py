@@ -10,7 +10,9 @@ Version 2::
      "deltas":[[sequence,"commit id",rows,bytes,checksum],…],
      "bases":[sequence,…],"crc32":checksum of the text up to here and "}"}
 
-Version 1 has no checksum. It is read, and no longer written.
+Version 3 has ``"prepared":["store",…],"written_by":"release","oldest_reader":"release"`` before its checksum: the
+stores whose local copies are prepared in a new format (``millpond.stores.durability.preparation``). It is written only
+if there are any. Version 1 has no checksum; it is read, and no longer written.
 
 The state is the snapshot and then each delta over it, in order; its commit id and sequence are those of the last file.
 ``bases`` are the sequences of earlier snapshots, for the garbage collection (``millpond.stores.durability.gc``).
@@ -18,8 +20,11 @@ The state is the snapshot and then each delta over it, in order; its commit id a
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import cache
+from importlib.metadata import version as release_of
 from itertools import pairwise
 from typing import Any, Final, NamedTuple, Self
 from uuid import uuid4
@@ -29,6 +34,12 @@ from millpond.stores.directory import check_plain_name
 from millpond.stores.durability.checked_text import check_text, checked_text
 
 MANIFEST_VERSION: Final = 2
+"""What is written as long as nothing needs more."""
+
+PREPARED_VERSION: Final = 3
+OLDEST_READER: Final = "0.2.0"
+"""The oldest release that reads ``PREPARED_VERSION``."""
+
 _UNCHECKED: Final = 1
 """The version without a checksum."""
 
@@ -93,6 +104,7 @@ class Manifest:
     snapshot: DurableFile | None = None
     deltas: tuple[DurableFile, ...] = ()
     bases: tuple[int, ...] = ()
+    prepared: tuple[str, ...] = ()
 
     @classmethod
     def empty(cls, application_id: str, task_id: str, fingerprint: str) -> Self:
@@ -147,18 +159,19 @@ class Manifest:
         return replace(self, deltas=self.deltas[:count])
 
     def to_json(self) -> str:
-        return checked_text(
-            {
-                "millpond": MANIFEST_VERSION,
-                "application": self.application_id,
-                "task": self.task_id,
-                "fingerprint": self.fingerprint,
-                "lineage": self.lineage,
-                "snapshot": None if self.snapshot is None else self.snapshot[1:],
-                "deltas": [delta[1:] for delta in self.deltas],
-                "bases": self.bases,
-            }
-        )
+        content: dict[str, Any] = {
+            "millpond": PREPARED_VERSION if self.prepared else MANIFEST_VERSION,
+            "application": self.application_id,
+            "task": self.task_id,
+            "fingerprint": self.fingerprint,
+            "lineage": self.lineage,
+            "snapshot": None if self.snapshot is None else self.snapshot[1:],
+            "deltas": [delta[1:] for delta in self.deltas],
+            "bases": self.bases,
+        }
+        if self.prepared:
+            content |= {"prepared": self.prepared, "written_by": _release(), "oldest_reader": OLDEST_READER}
+        return checked_text(content)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -169,13 +182,13 @@ class Manifest:
         """
         content = _parsed(text)
         version = content.get("millpond")
-        if type(version) is not int or version not in (_UNCHECKED, MANIFEST_VERSION):
+        if type(version) is not int or version not in (_UNCHECKED, MANIFEST_VERSION, PREPARED_VERSION):
             raise FormatError(
                 f"a manifest has version {version!r}, but this release of Millpond knows versions {_UNCHECKED} to "
-                f"{MANIFEST_VERSION}; run the release that wrote it, or a newer one"
+                f"{PREPARED_VERSION}; run {_able(content)}"
             )
         try:
-            if version == MANIFEST_VERSION:
+            if version != _UNCHECKED:
                 check_text(text)
             snapshot = content["snapshot"]
             manifest = cls(
@@ -186,6 +199,7 @@ class Manifest:
                 snapshot=None if snapshot is None else durable_file(FileKind.SNAPSHOT, snapshot),
                 deltas=tuple(durable_file(FileKind.DELTA, delta) for delta in content["deltas"]),
                 bases=tuple(map(_number, content["bases"])),
+                prepared=tuple(map(_name, content["prepared"])) if version == PREPARED_VERSION else (),
             )
             manifest._check_chain()
         except (KeyError, TypeError, ValueError) as error:
@@ -197,6 +211,19 @@ class Manifest:
         for before, after in pairwise(self.files):
             if after.sequence != before.sequence + 1:
                 raise ValueError(f"commit {after.sequence} follows commit {before.sequence}")
+
+
+def _able(content: Mapping[str, Any]) -> str:
+    """Which release can read a manifest of a later version, as far as that says so."""
+    oldest, writer = content.get("oldest_reader"), content.get("written_by")
+    if isinstance(oldest, str) and isinstance(writer, str):
+        return f"release {oldest} or a newer one (it was written by {writer})"
+    return "the release that wrote it, or a newer one"
+
+
+@cache
+def _release() -> str:
+    return release_of("millpond")
 
 
 def durable_file(kind: FileKind, fields: Any) -> DurableFile:

@@ -22,6 +22,8 @@ class DurabilityPolicy:
             run before a restart, or one that continues from a copy of the checkpoint.
         sealed_bytes: a local copy up to this size is compared in full with what it was when its engine closed it, each
             time it is opened; of a larger one only the sizes of its files. It concerns engines without checksums.
+        prepared_rows: how many rows of a store a micro-batch copies at most into a directory in a new format, where
+            that is prepared while the old one is in use.
     """
 
     max_deltas: int = 64
@@ -30,9 +32,16 @@ class DurabilityPolicy:
     retained_age: Duration = timedelta(minutes=10)
     retained_forks: Duration = timedelta(hours=6)
     sealed_bytes: int = 1 << 30
+    prepared_rows: int = 5_000
 
     def __post_init__(self) -> None:
-        for what, least in (("max_deltas", 1), ("min_delta_bytes", 1), ("retained_commits", 1), ("sealed_bytes", 0)):
+        for what, least in (
+            ("max_deltas", 1),
+            ("min_delta_bytes", 1),
+            ("retained_commits", 1),
+            ("sealed_bytes", 0),
+            ("prepared_rows", 1),
+        ):
             if getattr(self, what) < least:
                 raise ConfigurationError(f"{what} is {getattr(self, what)}; it must be at least {least}")
         to_length(self.retained_age, "retained_age")

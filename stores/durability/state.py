@@ -65,6 +65,7 @@ class TaskState:
             serve the task for one run give the same; by default the object is a run of its own.
         exclusive: keep the lease and the backends from batch to batch, until ``close``. For a task that only one
             process serves; any other has to wait.
+        in_place: go on in the format in which a local copy is, and prepare the one that its spec asks for beside it.
         lease_timeout: seconds to wait for another process to release the task.
 
     Raises:
@@ -84,6 +85,7 @@ class TaskState:
         policy: DurabilityPolicy | None = None,
         run: str | None = None,
         exclusive: bool = False,
+        in_place: bool = False,
         lease_timeout: float = LEASE_TIMEOUT,
     ) -> None:
         self._application_id = application_id
@@ -94,12 +96,13 @@ class TaskState:
         self._run = run or new_commit_id()
         self._protection = Protection(storage, self._policy, self._run)
         self._exclusive = exclusive
+        self._in_place = in_place
         self._copies: dict[str, LocalCopy] = {}
         for spec in specs:
             place = StorePlace.of(spec, supplier, local_dir=local_dir, application_id=application_id, task_id=task_id)
             if spec.name in self._copies:
                 raise ConfigurationError(f"task {task_id!r} has two stores with the name {spec.name!r}; rename one")
-            self._copies[spec.name] = LocalCopy(place, self._policy.sealed_bytes)
+            self._copies[spec.name] = LocalCopy(place, self._policy, in_place=in_place)
         self._lease = Lease(local_dir / application_id / task_id, lease_timeout)
         self._claimed = not fingerprint
         self._manifest: Manifest | None = None
@@ -130,8 +133,11 @@ class TaskState:
             if manifest.files:
                 self._protection.renew(manifest)
             self._broken = broken_file(self._storage, manifest)
+            switches = not self._in_place and all(copy.ready for copy in self._copies.values())
             with Fetched(self._storage, manifest) as source:
-                self._transactions = {name: copy.open(manifest, source) for name, copy in self._copies.items()}
+                self._transactions = {
+                    name: copy.open(manifest, source, switches=switches) for name, copy in self._copies.items()
+                }
             if self._broken is not None:
                 self._stand_in(self._broken)
             self._stores = {name: self._copies[name].spec.open(tx) for name, tx in self._transactions.items()}
@@ -181,6 +187,7 @@ class TaskState:
                 manifest = self._write(replace(manifest, fingerprint=self._fingerprint or manifest.fingerprint))
                 for name, transaction in self._transactions.items():
                     self._copies[name].commit(transaction, manifest)
+            manifest = self._prepared(manifest)
         except BaseException as error:
             self.rollback(error)
             raise
@@ -188,6 +195,22 @@ class TaskState:
         if manifest.snapshot is not None and manifest.snapshot.commit == manifest.commit:
             try_collect_garbage(self._storage, manifest, self._policy, self._run)
         return manifest
+
+    def _prepared(self, manifest: Manifest) -> Manifest:
+        """The manifest, which says which stores are prepared in a new format once all that are upgraded are."""
+        for name, transaction in self._transactions.items():
+            self._copies[name].prepare_further(transaction)
+        upgraded = {name: copy.prepared for name, copy in self._copies.items() if copy.prepared is not None}
+        prepared = tuple(sorted(upgraded)) if all(upgraded.values()) else ()
+        if prepared and not manifest.prepared:
+            _log.info(
+                "task %r of application %r is prepared for the new format of its stores %s: it is used after a restart "
+                "without upgrade_from",
+                self._task_id,
+                self._application_id,
+                ", ".join(prepared),
+            )
+        return replace(manifest, prepared=prepared)
 
     def _write(self, manifest: Manifest) -> Manifest:
         """Write the durable file of the version after ``manifest``."""

@@ -202,7 +202,7 @@ def _row_findings(storage: Storage, manifest: Manifest, spec: StoreSpec) -> list
 
 def _file_of(storage: Storage, manifest: Manifest, spec: StoreSpec, row: bytes) -> DurableFile:
     """The file that has the row as it is at ``manifest``: the last one that has it at all."""
-    if spec.format_version is FormatVersion.LATEST_APART and is_latest_row(row):
+    if spec.kind.format_version is FormatVersion.LATEST_APART and is_latest_row(row):
         plain = entries(storage, manifest, spec.name, FormatVersion.PLAIN)
         row = max(key for key, _ in plain if history_prefix(row) <= key < row)
     for file in reversed(manifest.files[1:]):

@@ -1,6 +1,8 @@
 """Manifests: their JSON never changes its meaning, and unknown versions are refused."""
 
 import json
+from dataclasses import replace
+from importlib.metadata import version
 
 import pytest
 from hypothesis import given
@@ -26,6 +28,14 @@ VERSION_2 = (
     '{"millpond":2,"application":"app","task":"0_1","fingerprint":"print","lineage":"cccccccccccccccccccccccccccccccc",'
     '"snapshot":[3,"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",10,1000,7],'
     '"deltas":[[4,"bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb",2,300,8]],"bases":[1],"crc32":1542270963}'
+)
+
+
+VERSION_3 = (
+    '{"millpond":3,"application":"app","task":"0_1","fingerprint":"print","lineage":"cccccccccccccccccccccccccccccccc",'
+    '"snapshot":[3,"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",10,1000,7],'
+    '"deltas":[[4,"bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb",2,300,8]],"bases":[1],"prepared":["counts"],"written_by":"0.2.0",'
+    '"oldest_reader":"0.2.0","crc32":576771627}'
 )
 
 
@@ -66,8 +76,28 @@ def test_the_empty_manifest_survives_the_round_trip() -> None:
 
 
 def test_an_unknown_version_is_refused_by_number() -> None:
-    with pytest.raises(FormatError, match="version 3, but this release of Millpond knows versions 1 to 2"):
-        Manifest.from_json(VERSION_2.replace('"millpond":2', '"millpond":3'))
+    with pytest.raises(FormatError, match="version 4, but this release of Millpond knows versions 1 to 3; run the"):
+        Manifest.from_json(VERSION_2.replace('"millpond":2', '"millpond":4'))
+
+
+def test_an_unknown_version_tells_which_release_reads_it() -> None:
+    later = '{"millpond":4,"oldest_reader":"0.8.0","written_by":"0.9.1"}'
+    with pytest.raises(FormatError, match=r"run release 0\.8\.0 or a newer one \(it was written by 0\.9\.1\)"):
+        Manifest.from_json(later)
+
+
+def test_version_3_is_written_only_for_stores_that_are_prepared() -> None:
+    prepared = replace(MANIFEST, prepared=("counts", "sums"))
+    text = prepared.to_json()
+    written = json.loads(text)
+    assert (written["millpond"], written["prepared"], written["oldest_reader"]) == (3, ["counts", "sums"], "0.2.0")
+    assert written["written_by"] == version("millpond")
+    assert Manifest.from_json(text) == prepared
+    assert replace(prepared, prepared=()).to_json() == VERSION_2
+
+
+def test_version_3_is_read_as_ever() -> None:
+    assert Manifest.from_json(VERSION_3) == replace(MANIFEST, prepared=("counts",))
 
 
 @pytest.mark.parametrize("text", ["", "rubbish", "[]", "{}", "17", '"text"'])

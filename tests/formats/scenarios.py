@@ -39,6 +39,7 @@ from millpond.processors.verbs.apply import ApplySpec
 from millpond.processors.verbs.key_timers import KEYED_TIMERS, Timer
 from millpond.processors.verbs.keyed_processor import KeyContext, KeyedProcessor
 from millpond.stores.backend import Backend, BackendSupplier
+from millpond.stores.formats import FormatVersion
 from millpond.stores.layouts import Layout
 from millpond.stores.migration import MIGRATIONS
 from millpond.stores.registry import open_backend, supplier
@@ -163,10 +164,10 @@ def migrated(scenario: Scenario, stores: Stores) -> Stores:
     """The same rows, with those of stores in an older format version as their migration leaves them."""
     found = dict(stores)
     for spec in scenario.topology.stores.values():
-        older = spec.format_version.older
-        rows = None if older is None else found.pop(older.directory_name(spec.name), None)
+        change = (FormatVersion.PLAIN, spec.format_version)
+        rows = found.pop(spec.name, None) if change in MIGRATIONS else None
         if rows is not None:
-            found[spec.directory_name] = dict(MIGRATIONS[spec.format_version](iter(sorted(rows.items()))))
+            found[spec.directory_name] = dict(MIGRATIONS[change](iter(sorted(rows.items()))))
     return found
 
 

@@ -14,7 +14,7 @@ from millpond.stores.directory import store_directory
 from millpond.stores.durability.rows import tables_of_entries
 from millpond.stores.formats import FormatVersion
 from millpond.stores.memory import MemoryBackend
-from millpond.stores.migration import MIGRATIONS, open_directory
+from millpond.stores.migration import open_directory
 from millpond.stores.registry import open_backend, supplier
 from millpond.stores.serdes import STRING
 from millpond.stores.specs import StoreKind, StoreSpec
@@ -155,7 +155,3 @@ def test_the_changes_lead_from_any_version_to_the_next_and_back(batches: list[li
         replica.write(changes_with_latest_apart(replica, {row: before.get(row) for row in delta}))
         assert dict(replica.scan()) == held
         replica.write(changes_with_latest_apart(replica, delta))
-
-
-def test_only_migrated_formats_have_an_older_one() -> None:
-    assert {version for version in FormatVersion if version.older is not None} == set(MIGRATIONS)

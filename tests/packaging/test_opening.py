@@ -7,11 +7,18 @@ def _importers(name: str) -> set[str]:
     return {module for module, path in modules() if any(found.target == name for found in imports_of(path))}
 
 
-def test_only_migrations_verification_and_benchmarks_open_a_bare_backend() -> None:
+def test_only_migrations_and_benchmarks_open_a_bare_backend() -> None:
     importers = _importers("millpond.stores.registry.open_backend")
     library = {module for module in importers if room_of(module) != "bench" and ".testing." not in module}
-    on_a_duplicate = "millpond.stores.durability.copy_verification"
-    assert library == {"millpond.stores", "millpond.stores.migration", on_a_duplicate}, "the package only hands it on"
+    assert library == {"millpond.stores", "millpond.stores.migration"}, "the package only hands it on"
+
+
+def test_only_verification_and_preparations_open_a_directory_in_the_version_that_it_is_in() -> None:
+    importers = {
+        module for module in _importers("millpond.stores.migration.open_version") if room_of(module) != "bench"
+    }
+    on_a_duplicate, beside_the_old = "copy_verification", "preparation"
+    assert importers == {f"millpond.stores.durability.{name}" for name in (on_a_duplicate, beside_the_old)}
 
 
 def test_only_a_place_opens_a_directory() -> None:

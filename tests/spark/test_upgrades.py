@@ -62,6 +62,18 @@ def test_a_plain_store_becomes_a_timestamped_one_by_a_restart(run: Any, tmp_path
     assert rows == [("mill", 1), ("mill", 2), ("pond", 1), ("pond", 2)]
 
 
+def test_an_upgrade_in_place_keeps_the_old_format_until_the_next_restart(run: Any, tmp_path: Path) -> None:
+    def directories() -> set[str]:
+        return {path.name for path in tmp_path.glob("local/*/upgrade/*/lmdb/[!.]*")}
+
+    run(counts(StoreKind.KEY_VALUE))
+    run(counts(StoreKind.TIMESTAMPED_KEY_VALUE), upgrade_from="0.1.0", upgrade_mode="in_place")
+    assert directories() == {"counts"}
+    rows = run(counts(StoreKind.TIMESTAMPED_KEY_VALUE))
+    assert rows[-1] == ("pond", 3)
+    assert directories() == {"counts-v2"}
+
+
 def test_another_serde_another_kind_or_another_number_of_partitions_is_refused(run: Any) -> None:
     run(counts(StoreKind.KEY_VALUE))
     with pytest.raises(StateConflictError, match="another topology"):

@@ -1,5 +1,6 @@
 """Format versions of store directories: refused where unknown, migrated where older."""
 
+from dataclasses import replace
 from pathlib import Path
 from shutil import copytree
 from typing import Any
@@ -10,7 +11,7 @@ from millpond.errors import FormatError
 from millpond.stores.backend import BackendSupplier
 from millpond.stores.directory import store_directory
 from millpond.stores.formats import FormatVersion
-from millpond.stores.migration import MIGRATIONS, open_directory
+from millpond.stores.migration import older_versions, open_directory
 from millpond.stores.registry import supplier
 from millpond.stores.serdes import INT64, STRING
 from millpond.stores.specs import StoreKind, StoreSpec
@@ -102,14 +103,35 @@ def test_a_directory_of_an_unknown_version_is_refused_by_number_and_left_alone(
     assert [path.name for path in directory.parent.iterdir()] == ["counts-v7"]
 
 
-def test_a_plain_store_does_not_start_empty_beside_a_timestamped_directory(
-    tmp_path: Path, engine: BackendSupplier
+def test_timestamps_that_are_unknown_go_as_they_came(tmp_path: Path, engine: BackendSupplier) -> None:
+    plain = write_plain(tmp_path, engine)
+    check_migrated(tmp_path, engine)
+    with open_directory(engine, plain, PLAIN) as backend, Transaction(backend) as transaction:
+        store: Any = PLAIN.open(transaction)
+        assert list(store.scan()) == [("a", 1), ("b", 2)]
+        assert store.get_metadata("mark") == b"kept"
+    assert [path.name for path in plain.parent.iterdir()] == ["counts"]
+
+
+@pytest.mark.parametrize("checksums", [False, True])
+def test_a_plain_store_refuses_a_directory_with_known_timestamps(
+    tmp_path: Path, engine: BackendSupplier, checksums: bool
 ) -> None:
     write_plain(tmp_path, engine)
-    check_migrated(tmp_path, engine)
-    with pytest.raises(FormatError, match="format version 2"):
+    stamped = replace(TIMESTAMPED, checksums=checksums)
+    directory = directory_of(tmp_path, engine, stamped)
+    for time in (-1, 7):
+        with open_directory(engine, directory, stamped) as backend, Transaction(backend) as transaction:
+            store: Any = stamped.open(transaction)
+            store.put("b", 2, time)
+            transaction.commit()
+    with pytest.raises(FormatError, match=f"{directory.name} cannot become counts: the row b'.x01b' has a timestamp"):
         open_directory(engine, directory_of(tmp_path, engine, PLAIN), PLAIN)
+    assert [path.name for path in directory.parent.iterdir()] == [directory.name]
+    with open_directory(engine, directory, stamped) as backend:
+        kept: Any = stamped.open(Transaction(backend))
+        assert list(kept.scan()) == [("a", ValueAndTimestamp(1, -1)), ("b", ValueAndTimestamp(2, 7))]
 
 
-def test_every_version_but_the_first_has_a_migration() -> None:
-    assert set(MIGRATIONS) == set(FormatVersion) - {FormatVersion.PLAIN}
+def test_every_version_has_a_migration() -> None:
+    assert all(older_versions(version) for version in FormatVersion)

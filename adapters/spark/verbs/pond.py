@@ -66,6 +66,12 @@ class Millpond(JoinVerbs):
             session's ``spark.sql.streaming.minBatchesToRetain`` calls for.
         reset_stream_time: the moment (a datetime, or text such as ``"2026-06-01T12:00:00Z"``) to which stream time is
             set back where a task's is later, with the first record that the task gets; once for each moment.
+        checksums: whether the rows of the verbs' stores have checksums, which every read verifies; a change at a
+            restart converts the local copies.
+        upgrade_from: while local copies are upgraded in place: the release of Millpond that wrote them, such as
+            ``"0.1.0"``. They stay in use as they are, and new ones are prepared beside them for the next restart
+            (KIP-258).
+        upgrade_mode: with ``upgrade_from``: ``"in_place"``.
         complete: a streaming DataFrame any row of which says that all inputs are complete: then whatever waits for a
             grace or a window comes out.
         evolution: what has changed since the state was written: another number of partitions. The state of a verb is
@@ -87,6 +93,9 @@ class Millpond(JoinVerbs):
         max_ahead: Duration | None = DEFAULT_MAX_AHEAD,
         policy: DurabilityPolicy | None = None,
         reset_stream_time: Instant | str | None = None,
+        checksums: bool = False,
+        upgrade_from: str | None = None,
+        upgrade_mode: str | None = None,
         complete: DataFrame | None = None,
         evolution: Evolution | None = None,
     ) -> None:
@@ -101,6 +110,9 @@ class Millpond(JoinVerbs):
             policy,
             reset_stream_time,
             evolution,
+            checksums,
+            upgrade_from,
+            upgrade_mode,
         )
         super().__init__(VerbRunner(job, complete))
 

@@ -11,6 +11,7 @@ records that wait for a partner.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from millpond.errors import TopologyError
@@ -142,6 +143,7 @@ def _specs(
             window_size=windows.size,
             retain_duplicates=True,
             backend=joined.backend,
+            checksums=joined.checksums,
         )
         for side, value in values.items()
     }
@@ -158,7 +160,8 @@ def _retention(windows: JoinWindows) -> int:
 
 def _waiting_spec(joined: StreamJoined, this: str, key_serde: Serde[Any]) -> StoreSpec:
     name = joined.store_name or joined.name or this
-    return unpaired_records_spec(f"{name}-waiting", key_serde, joined.backend)
+    spec = unpaired_records_spec(f"{name}-waiting", key_serde, joined.backend)
+    return replace(spec, checksums=joined.checksums)
 
 
 def _known(given: SerdeLike | None, what: str, where: str) -> Serde[Any]:

@@ -1,0 +1,348 @@
+"""Upgrades of local copies in place, and back: nothing is lost, whatever is killed, and no step is a long one."""
+
+import logging
+import shutil
+import tempfile
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+
+from millpond.errors import FormatError
+from millpond.stores.backend import BackendSupplier
+from millpond.stores.durability import DurabilityPolicy, Manifest, Storage, TaskState, read_rows
+from millpond.stores.durability.preparation import Preparation
+from millpond.stores.place import StorePlace
+from millpond.stores.registry import supplier
+from millpond.stores.serdes import INT64, STRING
+from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.testing import FaultPlan, FaultySupplier, Step
+
+PLAIN = StoreSpec("counts", StoreKind.KEY_VALUE, STRING, INT64)
+TIMESTAMPED = replace(PLAIN, kind=StoreKind.TIMESTAMPED_KEY_VALUE)
+SPECS = {
+    "plain": PLAIN,
+    "plain-checksums": replace(PLAIN, checksums=True),
+    "timestamped": TIMESTAMPED,
+    "timestamped-checksums": replace(TIMESTAMPED, checksums=True),
+}
+ENGINES = ["lmdb", "rocksdb"]
+KEYS = [f"k{number}" for number in range(9)]
+
+Content = dict[str, tuple[int, int]]
+
+
+def task(directory: Path, engine: str | BackendSupplier, spec: StoreSpec, *, in_place: bool = False) -> TaskState:
+    return TaskState(
+        [spec],
+        supplier(engine),
+        application_id="app",
+        task_id="0_0",
+        local_dir=directory / "local",
+        storage=Storage.from_uri(directory / "state"),
+        policy=DurabilityPolicy(max_deltas=4, retained_commits=50, retained_age=0, prepared_rows=2),
+        in_place=in_place,
+    )
+
+
+def commit(state: TaskState, spec: StoreSpec, manifest: Manifest | None, puts: Content) -> Manifest:
+    store: Any = state.open(manifest)["counts"]
+    for key, (value, time) in puts.items():
+        store.put(key, value, *((time,) if spec.kind.stamped else ()))
+    return Manifest.from_json(state.commit().to_json())
+
+
+def content(state: TaskState, manifest: Manifest | None) -> dict[str, Any]:
+    store: Any = state.open(manifest)["counts"]
+    found = dict(store.scan())
+    state.rollback()
+    return found
+
+
+def names(directory: Path) -> set[str]:
+    """The store's directories."""
+    return {path.name for path in (directory / "local" / "app" / "0_0").glob("*/*") if path.is_dir()}
+
+
+@pytest.fixture(params=ENGINES)
+def engine(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+OLD: Content = {key: (number, -1) for number, key in enumerate(KEYS)}
+
+
+def upgraded(directory: Path, engine: str, new: StoreSpec) -> tuple[Manifest, Content, int]:
+    """The manifest of a plain store upgraded in place, what is known by then, and after how many commits."""
+    with task(directory, engine, PLAIN) as state:
+        manifest = commit(state, PLAIN, None, OLD)
+    known, count = dict(OLD), 0
+    with task(directory, engine, new, in_place=True) as state:
+        while not manifest.prepared:
+            count += 1
+            change = {KEYS[-count]: (100 + count, count)}
+            manifest = commit(state, new, manifest, change)
+            known |= change
+            assert {name for name in names(directory) if not name.startswith(".")} == {"counts"}
+            values = {key: value for key, (value, _) in content(state, manifest).items()}
+            assert values == {key: value for key, (value, _) in known.items()}
+    return manifest, known, count
+
+
+@pytest.mark.parametrize("new", ["timestamped", "timestamped-checksums"])
+def test_a_task_goes_on_in_the_old_format_until_the_restart_without_upgrade_from(
+    tmp_path: Path, engine: str, new: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    spec = SPECS[new]
+    with caplog.at_level(logging.INFO, "millpond.stores.durability.state"):
+        manifest, known, count = upgraded(tmp_path, engine, spec)
+    assert count == 5, "nine rows, two a commit"
+    assert manifest.prepared == ("counts",)
+    assert len([line for line in caplog.messages if "is prepared for the new format" in line]) == 1
+    with task(tmp_path, engine, spec, in_place=True) as state:
+        assert set(content(state, manifest).values()) == {(value, -1) for value, _ in known.values()}
+    with task(tmp_path, engine, spec) as state:
+        assert content(state, manifest) == known
+        assert names(tmp_path) == {spec.directory_name}
+        after = commit(state, spec, manifest, {"k0": (1, 1)})
+    assert after.prepared == ()
+    assert '"millpond":2' in after.to_json()
+
+
+def test_what_is_prepared_is_not_lost_by_a_restart_that_comes_too_early(tmp_path: Path, engine: str) -> None:
+    with task(tmp_path, engine, PLAIN) as state:
+        manifest = commit(state, PLAIN, None, OLD)
+    with task(tmp_path, engine, TIMESTAMPED, in_place=True) as state:
+        manifest = commit(state, TIMESTAMPED, manifest, {"k0": (7, 7)})
+    with task(tmp_path, engine, TIMESTAMPED) as state:
+        for number in range(4):
+            assert set(dict(content(state, manifest))["k0"][1:]) == {-1}
+            manifest = commit(state, TIMESTAMPED, manifest, {"k1": (number, number)})
+        assert content(state, manifest) == OLD | {"k0": (7, 7), "k1": (3, 3)}
+        assert names(tmp_path) == {"counts-v2"}
+
+
+def test_a_directory_that_fell_behind_is_restored_with_the_timestamps_that_are_known(
+    tmp_path: Path, engine: str
+) -> None:
+    manifest, known, _ = upgraded(tmp_path, engine, TIMESTAMPED)
+    for hidden in (tmp_path / "local" / "app" / "0_0" / engine).glob(".*prepared*"):
+        if hidden.is_dir():
+            shutil.copytree(hidden, tmp_path / "kept")
+            where = hidden
+    with task(tmp_path, engine, TIMESTAMPED, in_place=True) as state:
+        for number in range(9):
+            manifest = commit(state, TIMESTAMPED, manifest, {"k0": (number, number)})
+    shutil.rmtree(where)
+    shutil.copytree(tmp_path / "kept", where)
+    with task(tmp_path, engine, TIMESTAMPED, in_place=True) as state:
+        assert content(state, manifest) == known | {"k0": (8, 8)}
+        assert names(tmp_path) == {"counts-v2"}
+
+
+def test_what_has_not_begun_is_not_prepared(tmp_path: Path, engine: str) -> None:
+    """As after an error between its making and its first write."""
+    place = StorePlace.of(
+        TIMESTAMPED, supplier(engine), local_dir=tmp_path / "local", application_id="app", task_id="0_0"
+    )
+    preparation = Preparation(place, DurabilityPolicy())
+    preparation.open()
+    assert not preparation.complete
+    preparation.close()
+    assert names(tmp_path) == {".counts-v2.preparing"}
+
+
+def keep(local: Path, image: Path) -> None:
+    """Duplicate a directory while engines have it open; the file that one deletes meanwhile is damage to be healed."""
+
+    def copied(source: str, target: str) -> None:
+        with suppress(FileNotFoundError):
+            shutil.copy2(source, target)
+
+    shutil.copytree(local, image, copy_function=copied)
+
+
+class Kill:
+    """Keeps the local directory as it is at the n-th step of a task, as a kill there would leave it."""
+
+    def __init__(self, at: int, directory: Path) -> None:
+        self._left = at
+        self._directory = directory
+
+    @property
+    def done(self) -> bool:
+        return self._left <= 0
+
+    def step(self, step: Step | None = None) -> None:
+        if step in _READS:
+            return
+        self._left -= 1
+        if self._left == 0:
+            keep(self._directory / "local", self._directory / "killed")
+
+    def restored(self, to: Path) -> Path:
+        shutil.copytree(self._directory / "killed", to / "local")
+        shutil.copytree(self._directory / "state", to / "state")
+        return to
+
+
+_READS = (Step.BACKEND_GET, Step.BACKEND_SCAN, Step.BACKEND_LOAD)
+
+
+@pytest.mark.parametrize("commits", [0, 1, 3, 4], ids=["begins", "goes on", "ends", "switches"])
+def test_a_kill_at_any_step_loses_nothing(
+    tmp_path: Path, engine: str, commits: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, known = upgrading(tmp_path / "template", engine, commits)
+    switching = commits == 4
+    rename, number, kill = Path.rename, 0, Kill(0, tmp_path)
+    while kill.done:
+        number += 1
+        directory = tmp_path / str(number)
+        shutil.copytree(tmp_path / "template", directory)
+        kill = Kill(number, directory)
+        failing = FaultySupplier(supplier(engine), FaultPlan(kill.step))
+
+        def noted(path: Path, target: Path, kill: Kill = kill) -> Path:
+            kill.step()
+            return rename(path, target)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "rename", noted)
+            with task(directory, failing, TIMESTAMPED, in_place=not switching) as state:
+                after = commit(state, TIMESTAMPED, before, {"k2": (50, 50)})
+        if kill.done:
+            check_at(kill.restored(directory / "old"), engine, before, known)
+            check_at(kill.restored(directory / "new"), engine, after, known | {"k2": (50, 50)})
+    assert number > 5
+
+
+def upgrading(directory: Path, engine: str, commits: int) -> tuple[Manifest, Content]:
+    with task(directory, engine, PLAIN) as state:
+        manifest = commit(state, PLAIN, None, dict(list(OLD.items())[:7]))
+    known = dict(list(OLD.items())[:7])
+    with task(directory, engine, TIMESTAMPED, in_place=True) as state:
+        for number in range(commits):
+            manifest = commit(state, TIMESTAMPED, manifest, {f"k{number}": (number, number)})
+            known[f"k{number}"] = number, number
+    return manifest, known
+
+
+def check_at(directory: Path, engine: str, manifest: Manifest, known: Content) -> None:
+    """Values are those of the manifest; with the new format in use, so are timestamps."""
+    with task(directory, engine, TIMESTAMPED, in_place=True) as state:
+        found = content(state, manifest)
+    assert {key: value for key, (value, _) in found.items()} == {key: value for key, (value, _) in known.items()}
+    with task(directory, engine, TIMESTAMPED) as state:
+        for _ in range(6):
+            found = content(state, manifest)
+            if found == known:
+                break
+            manifest = commit(state, TIMESTAMPED, manifest, {"k0": known["k0"]})
+            known = known | {"k0": known["k0"]}
+        assert found == known
+
+
+class Upgrades(RuleBasedStateMachine):
+    """Batches, lost attempts, kills, restarts in any format and in either way, against what was put."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.directory = Path(tempfile.mkdtemp())
+        self.engine = "lmdb"
+        self.name = "plain"
+        self.state: TaskState | None = None
+        self.manifest: Manifest | None = None
+        self.known: Content = {}
+        self.in_place = False
+        self.values_only = False
+        """Whether a plain store has left out timestamps that the durable files know."""
+
+    @initialize(engine=st.sampled_from(ENGINES))
+    def begin(self, engine: str) -> None:
+        self.engine = engine
+
+    def opened(self) -> TaskState:
+        if self.state is None:
+            self.state = task(self.directory, self.engine, SPECS[self.name], in_place=self.in_place)
+        return self.state
+
+    @rule(
+        puts=st.dictionaries(st.sampled_from(KEYS), st.tuples(st.integers(0, 99), st.integers(0, 99)), max_size=4),
+        kept=st.sampled_from([True, True, True, False]),
+    )
+    def batch(self, puts: Content, kept: bool) -> None:
+        self.check()
+        after = commit(self.opened(), SPECS[self.name], self.manifest, puts)
+        if kept:
+            stamped = SPECS[self.name].kind.stamped
+            self.manifest = after
+            self.known |= {key: (value, time if stamped else -1) for key, (value, time) in puts.items()}
+
+    @rule(name=st.sampled_from(sorted(SPECS)), in_place=st.booleans())
+    def restart(self, name: str, in_place: bool) -> None:
+        self.stop()
+        before = self.name, self.in_place
+        self.name, self.in_place = name, in_place
+        if SPECS[name].kind.stamped:
+            return
+        try:
+            content(self.opened(), self.manifest)
+        except FormatError:
+            assert any(time != -1 for _, time in self.known.values())
+            self.stop()
+            self.name, self.in_place = before
+        else:
+            self.values_only = self.values_only or any(time != -1 for _, time in self.known.values())
+
+    @rule()
+    def kill(self) -> None:
+        """In the middle of a batch."""
+        self.opened().open(self.manifest)
+        local, image = self.directory / "local", self.directory / "image"
+        keep(local, image)
+        self.stop()
+        shutil.rmtree(local)
+        image.rename(local)
+
+    @rule()
+    def lose_the_machine(self) -> None:
+        self.stop()
+        shutil.rmtree(self.directory / "local", ignore_errors=True)
+
+    @rule()
+    def check(self) -> None:
+        found = content(self.opened(), self.manifest)
+        if not SPECS[self.name].kind.stamped:
+            assert found == {key: value for key, (value, _) in self.known.items()}
+            return
+        assert {key: value for key, (value, _) in found.items()} == {k: value for k, (value, _) in self.known.items()}
+        if SPECS[self.name].directory_name in names(self.directory) and not self.values_only:
+            assert found == self.known
+        assert all(time in (-1, self.known[key][1]) or self.values_only for key, (_, time) in found.items())
+
+    @rule()
+    def durable(self) -> None:
+        if self.manifest is not None:
+            rows = read_rows(Storage.from_uri(self.directory / "state"), self.manifest, PLAIN)
+            assert {key: value for key, value, _ in rows} == {key: value for key, (value, _) in self.known.items()}
+
+    def stop(self) -> None:
+        if self.state is not None:
+            self.state.close()
+            self.state = None
+
+    def teardown(self) -> None:
+        self.stop()
+        shutil.rmtree(self.directory)
+
+
+TestUpgrades = Upgrades.TestCase
+TestUpgrades.settings = settings(
+    max_examples=12, stateful_step_count=14, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)

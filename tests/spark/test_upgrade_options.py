@@ -1,0 +1,36 @@
+"""KIP-258's options for an upgrade of local copies."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from millpond.adapters.spark import Millpond, SparkStreams
+from millpond.adapters.spark.upgrade import Upgrade, UpgradeMode
+from millpond.errors import ConfigurationError
+from millpond.processors import StreamsBuilder
+
+JOBS: dict[str, Callable[..., object]] = {
+    "streams": lambda **options: SparkStreams(StreamsBuilder().build(), **options),
+    "verbs": Millpond,
+}
+
+
+@pytest.mark.parametrize(
+    ("release", "mode", "message"),
+    [
+        ("0.1.0", None, "upgrade_mode is None; with upgrade_from, give 'in_place'"),
+        ("0.1.0", "roll_over", "upgrade_mode is 'roll_over'"),
+        ("yesterday", "in_place", "upgrade_from is 'yesterday'; give a release of Millpond"),
+        (1, "in_place", "upgrade_from is 1; give a release of Millpond"),
+    ],
+)
+@pytest.mark.parametrize("job", JOBS)
+def test_options_that_make_no_sense_are_refused(job: str, release: Any, mode: str | None, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        JOBS[job](application_id="app", state_dir="/tmp/state", upgrade_from=release, upgrade_mode=mode)
+
+
+def test_without_upgrade_from_the_mode_is_ignored() -> None:
+    assert Upgrade.of(None, "anything") is None
+    assert Upgrade.of("0.1", "in_place") == Upgrade("0.1", UpgradeMode.IN_PLACE)
