@@ -172,11 +172,12 @@ def committed_of(history: History, checkpoint: Checkpoint, *, moved: bool = Fals
     """
     batch, found = checkpoint.newest()
     mine = [manifest for manifest in found if manifest.application_id == history.application_id]
-    if not mine and not moved and _has_tasks(history):
+    if not mine and not moved and history.may_have_tasks():
         raise ConfigurationError(
             f"the checkpoint {checkpoint.location} holds no state of application {history.application_id!r}, but "
             f"{history.storage.describe(history.application_id)} does; give the checkpointLocation of the query for "
-            f"{history.sink!r}, or start anew with another application id"
+            f"{history.sink!r}, or start anew with another application id. If {history.sink!r} is new and the state is "
+            "that of other queries, start these first, so that records tell whose it is"
         )
     return Committed(batch, mine)
 
@@ -184,13 +185,6 @@ def committed_of(history: History, checkpoint: Checkpoint, *, moved: bool = Fals
 def _said_of(locations: str | Mapping[str, str] | None, name: str | None) -> str | None:
     """The location for a sink or verb."""
     return locations.get(name or "") if isinstance(locations, Mapping) else locations
-
-
-def _has_tasks(history: History) -> bool:
-    """Whether there is state of the tasks that the query is known to have."""
-    known = set() if history.newest is None else {str(store.subtopology) for store in history.newest.shape.stores}
-    names = history.storage.directories(history.application_id)
-    return any(name.partition("_")[0] in known for name in names)
 
 
 def on_spark(session: SparkSession) -> RunUnits:

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as _compute
 
 from millpond.bench.spark.shapes import COUNTED, COUNTED_IN_WINDOW, HISTORY, JOINED, KEYED, Scale
 from millpond.processors import (
@@ -18,6 +19,8 @@ from millpond.processors import (
     TimeWindows,
     Topology,
 )
+
+pc: Any = _compute
 
 
 def count(scale: Scale) -> Topology:
@@ -86,11 +89,13 @@ def session(scale: Scale) -> Topology:
 def foreign_key(scale: Scale) -> Topology:
     """Each order with its customer's rate; a row for each change of either."""
     builder = StreamsBuilder()
-    orders = builder.table("orders", Consumed("string", "msgpack", timestamp="at"), Materialized("orders"))
+    orders = builder.table(
+        "orders", Consumed("string", "struct<customer:string,amount:long>", timestamp="at"), Materialized("orders")
+    )
     customers = builder.table(
         "customers", Consumed("string", "float64", timestamp="at", value="rate"), Materialized("customers")
     )
-    joined = orders.join(customers, _joined_order, foreign_key=lambda order: order["customer"])
+    joined = orders.join(customers, _joined_orders, foreign_key=_customers_of, vectorized=True)
     joined.to("out", Produced(schema=JOINED))
     return builder.build()
 
@@ -118,13 +123,13 @@ def _versioned_rates(builder: StreamsBuilder) -> KTable:
     )
 
 
-def _joined(amount: int, rate: float | None) -> dict[str, Any]:
-    return {"amount": amount, "rate": rate}
-
-
 def _joined_columns(amounts: Any, rates: Any) -> Any:
     return pa.StructArray.from_arrays([amounts, rates], ["amount", "rate"])
 
 
-def _joined_order(order: dict[str, Any], rate: float) -> dict[str, Any]:
-    return {"amount": order["amount"], "rate": rate}
+def _customers_of(orders: Any) -> Any:
+    return pc.struct_field(orders, "customer")
+
+
+def _joined_orders(orders: Any, rates: Any) -> Any:
+    return _joined_columns(pc.struct_field(orders, "amount"), rates)

@@ -104,8 +104,9 @@ def approx_count_distinct(column: object, relative_error: float = 0.05) -> Aggre
     Args:
         column: what is counted.
         relative_error: the standard deviation of result / truth - 1, from ``FINEST_ERROR`` up. About one result in
-            three is further off, one in twenty more than twice as far. Small counts are nearly exact. The state takes
-            about 1.08 / ``relative_error`` ** 2 bytes, rounded up to a power of two.
+            three is further off, one in twenty more than twice as far. Small counts are nearly exact; large ones may
+            differ within that error by how rows are spread over micro-batches and tasks. The state takes about 1.08 /
+            ``relative_error`` ** 2 bytes, rounded up to a power of two.
 
     Raises:
         ConfigurationError: no sketch has such an error.

@@ -1,19 +1,21 @@
 """``RowCombiner``: aggregates rows before they travel to the tasks that aggregate them by key.
 
-Rule of this module: Arrow's grouped aggregates make states that are equal to those of the rows, whatever their order;
-where they might not be, nothing is combined. So floats, whose exact sum Arrow does not know, sketches, and functions
-that go by the order of rows are left out, and whatever may hold a value that a row must be refused for.
+Rule of this module: what is combined gives the results that the rows give, whatever their order; where it might not,
+nothing is combined. Arrow's grouped aggregates make the states; functions of different values fold those that Arrow
+finds to be different. So sums of floats, which Arrow does not know exactly, and functions that go by the order of rows
+are left out, and whatever may hold a value that a row must be refused for.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as _compute
 
 from millpond.processors.runtime.batches.partials import Combiner
 from millpond.processors.verbs.aggregates import AggregateCall
+from millpond.processors.verbs.functions.function import AggregateFunction
 from millpond.processors.verbs.verb import flattened
 from millpond.stores.rows.physical import to_physical
 from millpond.stores.serdes import Serde
@@ -23,20 +25,33 @@ pc: Any = _compute
 _SUM_LIMIT: Final = 1 << 63
 
 
+class Applied(NamedTuple):
+    """A function of the rows of each key.
+
+    Attributes:
+        name: what it is called.
+        function: what it does.
+        place: of its column among those that rows have; None if rows are counted.
+    """
+
+    name: str
+    function: AggregateFunction
+    place: int | None
+
+
 @dataclass(frozen=True)
 class RowCombiner(Combiner):
     """Makes states of the rows of each key.
 
     Attributes:
-        functions: the names of the functions, in the order of the states, each with the place of its column among those
-            that rows have; None if rows are counted.
+        functions: in the order of the states.
         value_serde: of the states.
     """
 
     # Merging states takes objects, folding rows does not: with five rows a key combining lost, with fifty it won.
     most_new: ClassVar[float] = 0.01
 
-    functions: Sequence[tuple[str, int | None]]
+    functions: Sequence[Applied]
     value_serde: Serde[Any]
 
     def keys(self, records: pa.Table) -> pa.Table | None:
@@ -45,7 +60,7 @@ class RowCombiner(Combiner):
 
     def combine(self, records: pa.Table) -> pa.Table | None:
         values = flattened(records["value"]).columns
-        used = [(name, place) for name, place in self.functions if place is not None]
+        used = [(one.name, one.place) for one in self.functions if one.place is not None]
         if not all(_can_be_added(values[place]) for name, place in used if name in ("sum", "avg")):
             return None
         keys = _numbered("k", flattened(records["key"]).columns)
@@ -65,28 +80,37 @@ class RowCombiner(Combiner):
     def _states(self, grouped: pa.Table) -> Iterable[list[Any]]:
         """The states of each group."""
         found = {name: to_physical(grouped[name]) for name in grouped.column_names if name[0] in "cv"}
-        return map(list, zip(*(_states_of(name, place, found) for name, place in self.functions), strict=True))
+        return map(list, zip(*(_states_of(one, found) for one in self.functions), strict=True))
 
 
 def combiner_of_rows(
-    calls: Mapping[str, AggregateCall], types: Mapping[str, pa.DataType], state_serde: Serde[Any]
+    calls: Mapping[str, AggregateCall],
+    functions: Sequence[AggregateFunction],
+    types: Mapping[str, pa.DataType],
+    state_serde: Serde[Any],
 ) -> RowCombiner | None:
     """What combines rows for these calls; None if one of them has to see each row.
 
     Args:
         calls: by the name of the result.
+        functions: of the calls, bound to the types.
         types: of the columns that they are applied to, by the same names; of calls without one, null.
         state_serde: of the states.
     """
     if not all(_combines(call.function, types[name]) for name, call in calls.items()):
         return None
     places = iter(range(len(calls)))
-    functions = [(call.function, None if call.column is None else next(places)) for call in calls.values()]
-    return RowCombiner(functions, state_serde)
+    applied = [
+        Applied(call.function, function, None if call.column is None else next(places))
+        for call, function in zip(calls.values(), functions, strict=True)
+    ]
+    return RowCombiner(applied, state_serde)
 
 
 def _combines(function: str, type_: pa.DataType) -> bool:
-    """Whether the states of a function of such a column are what Arrow makes."""
+    """Whether the states of a function of such a column can be made of what Arrow finds."""
+    if function in _OF_DIFFERENT:
+        return _is_exact(type_) or pa.types.is_floating(type_)
     if function == "avg":
         return pa.types.is_integer(type_)
     numbers = pa.types.is_integer(type_) or pa.types.is_duration(type_)
@@ -123,9 +147,18 @@ def _presence(column: Any) -> Any:
     return _numbers(pc.is_valid(column))
 
 
+def _as_it_is(column: Any) -> Any:
+    return column
+
+
+_OF_DIFFERENT: Final = ("approx_count_distinct", "count_distinct")
+"""The functions for which it makes no difference how often a value comes."""
+
 _PREPARED: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "approx_count_distinct": _as_it_is,
     "avg": _numbers,
     "count": _presence,
+    "count_distinct": _as_it_is,
     "max": _comparable,
     "min": _comparable,
     "sum": _numbers,
@@ -133,8 +166,10 @@ _PREPARED: Final[Mapping[str, Callable[[Any], Any]]] = {
 """What becomes of a function's column first."""
 
 _NEEDS: Final[Mapping[str, Sequence[str]]] = {
+    "approx_count_distinct": ("distinct",),
     "avg": ("count", "sum"),
     "count": ("sum",),
+    "count_distinct": ("distinct",),
     "max": ("max",),
     "min": ("min",),
     "sum": ("sum",),
@@ -142,14 +177,24 @@ _NEEDS: Final[Mapping[str, Sequence[str]]] = {
 """The grouped aggregates of that which a function's states are made of."""
 
 
-def _states_of(function: str, place: int | None, found: Mapping[str, list[Any]]) -> Sequence[Any]:
+def _states_of(applied: Applied, found: Mapping[str, list[Any]]) -> Sequence[Any]:
     """A function's state for each group, of the grouped aggregates by their names."""
-    if place is None:
+    if applied.place is None:
         return found["count_all"]
-    columns = [found[f"v{place}_{of}"] for of in _NEEDS[function]]
-    if function != "avg":
-        return columns[0]
-    return [[count, total] if count else None for count, total in zip(*columns, strict=True)]
+    columns = [found[f"v{applied.place}_{of}"] for of in _NEEDS[applied.name]]
+    if applied.name in _OF_DIFFERENT:
+        return [_folded(applied.function, values) for values in columns[0]]
+    if applied.name == "avg":
+        return [[count, total] if count else None for count, total in zip(*columns, strict=True)]
+    return columns[0]
+
+
+def _folded(function: AggregateFunction, values: Sequence[Any]) -> Any:
+    """The state of a function for which times make no difference."""
+    state = function.initial
+    for value in values:
+        state = function.add(state, value, 0)
+    return state
 
 
 def _numbered(letter: str, columns: Sequence[Any]) -> pa.Table:

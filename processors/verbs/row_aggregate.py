@@ -156,7 +156,7 @@ class RowAggregate:
         name = f"aggregate-state-{STATE_VERSION}: {states}"
         self.state_serde: Serde[list[Any]] = StateSerde(name, len(calls), columns)
         self.input_serde: Serde[tuple[Any, ...]] = InputSerde(rows)
-        self._combiner = combiner_of_rows(calls, bound, self.state_serde)
+        self._combiner = combiner_of_rows(calls, self._functions, bound, self.state_serde)
         self._column_fold = None if columns is None else RowFold(self._columnar, places, columns)
         self.schema = pa.schema(
             [pa.field(name, of.type, of.nullable) for name, of in zip(calls, self._functions, strict=True)]

@@ -23,6 +23,7 @@ from millpond.stores.evolution.shape import Shape
 EVOLUTION: Final = "evolution"
 _NAME: Final = re.compile(r"(\d{6})\.json")
 _CLAIMED: Final = re.compile(r"([^/#]+)/(\d+)")
+_TASK: Final = re.compile(r"(\d+)_\d+")
 
 
 class Standing(NamedTuple):
@@ -144,6 +145,29 @@ class History:
         """
         if self.evolved:
             keep_out_older_releases(self.storage, self.application_id)
+
+    def may_have_tasks(self) -> bool:
+        """Whether the storage has state of tasks of this query.
+
+        Where no record tells which tasks it has, any task may be its own but those of queries that have records.
+
+        Raises:
+            FormatError: a record is damaged, or of a later release.
+            DurabilityError: the storage failed.
+        """
+        tasks = map(_TASK.fullmatch, self.storage.directories(self.application_id))
+        there = {int(task[1]) for task in tasks if task is not None}
+        if self._subtopologies:
+            return not there.isdisjoint(self._subtopologies)
+        others = (one for one in sinks_of(self.storage, self.application_id) if one != self.sink)
+        return not there <= {
+            number for sink in others for number in History.of(self.storage, self.application_id, sink)._subtopologies
+        }
+
+    @property
+    def _subtopologies(self) -> set[int]:
+        """The numbers of all sub-topologies that are known to have had state."""
+        return {store.subtopology for record in self.records for store in record.shape.stores}
 
     def knows(self, found: Collection[Manifest]) -> bool:
         """Whether some of these manifests are of a generation of this query, or are what one was made from."""

@@ -31,6 +31,10 @@ CALLS: dict[str, tuple[AggregateCall, pa.DataType | None]] = {
     "max_int": (f.max("x"), pa.int32()),
     "sum_lengths": (f.sum("x"), pa.duration("us")),
     "max_lengths": (f.max("x"), pa.duration("us")),
+    "distinct_ints": (f.count_distinct("x"), pa.int32()),
+    "distinct_floats": (f.count_distinct("x"), pa.float64()),
+    "distinct_texts": (f.count_distinct("x"), pa.string()),
+    "distinct_dates": (f.count_distinct("x"), pa.date32()),
 }
 
 
@@ -107,6 +111,25 @@ def _combiner(calls: RowAggregate) -> Combiner:
     return combiner
 
 
+@pytest.mark.parametrize(("size", "tolerance"), [(20, 0.0), (20_000, 0.15)])
+def test_sketches_of_combined_rows_are_as_near_as_those_of_rows(size: int, tolerance: float) -> None:
+    pytest.importorskip("datasketches")
+    types: dict[str, pa.DataType] = {"about": pa.string()}
+    calls = RowAggregate({"about": f.approx_count_distinct("x")}, types)
+    rows = an_aggregated_input("input", KEYS, types)
+    texts = [f"text {number}" for number in range(size)]
+    tables = [
+        pa.Table.from_pylist(
+            [{"key": {"name": "a", "number": 1}, "value": {"about": text}, "timestamp": 1} for text in some * 2],
+            _schema(types),
+        )
+        for some in (texts[: size // 2], texts[size // 4 :], [None])
+    ]
+    for combined in (False, True):
+        [[about]] = [row.values() for row in results(rows, calls, [(table, combined) for table in tables])[2]]
+        assert abs(about - size) <= tolerance * size
+
+
 @pytest.mark.parametrize(
     ("call", "type_"),
     [
@@ -117,8 +140,8 @@ def _combiner(calls: RowAggregate) -> Combiner:
         (f.first("x"), pa.int64()),
         (f.last("x"), pa.int64()),
         (f.collect("x"), pa.int64()),
-        (f.count_distinct("x"), pa.int64()),
-        (f.approx_count_distinct("x"), pa.int64()),
+        (f.count_distinct("x"), pa.list_(pa.int64())),
+        (f.approx_count_distinct("x"), pa.decimal128(20, 2)),
     ],
 )
 def test_rows_are_not_combined_where_a_function_must_see_each(call: AggregateCall, type_: pa.DataType) -> None:

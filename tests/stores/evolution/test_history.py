@@ -148,3 +148,23 @@ def test_state_that_was_carried_over_is_claimed_by_its_record_and_keeps_older_re
     claim(storage, "app", "t/2")
     with pytest.raises(StateConflictError, match="another topology"):
         claim(storage, "app", "t/5")
+
+
+def test_state_is_the_querys_own_unless_records_say_whose_it_is(storage: Storage) -> None:
+    claim(storage, "app", "t/2")
+    unknown = history(storage).begun("u/2", WIDER)
+    assert not unknown.may_have_tasks()
+    storage.put("app/0_1/lineage/file", b"")
+    assert unknown.may_have_tasks()
+    History.of(storage, "app", "another").begun("t/2", SHAPE)
+    assert not unknown.may_have_tasks()
+    storage.put("app/7_0/lineage/file", b"")
+    assert unknown.may_have_tasks()
+    assert history(storage).begun("t/2", SHAPE).may_have_tasks()
+
+
+def test_a_query_without_tasks_of_its_own_may_begin_beside_others(storage: Storage) -> None:
+    begun = history(storage).begun("t/2", SHAPE)
+    assert not begun.may_have_tasks()
+    storage.put("app/7_0/lineage/file", b"")
+    assert not begun.may_have_tasks()
