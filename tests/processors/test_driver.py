@@ -57,9 +57,19 @@ class Adder(RecordProcessor):
         self.sums.put(key, (self.sums.get(key) or 0) + value)
 
 
-def _sums(spec: StoreSpec, backend: str, directory: Path) -> TopologyDriver:
+class Latest(RecordProcessor):
+    """Keeps each key's last value with its timestamp."""
+
+    def open(self) -> None:
+        self.latest = self.context.store("sums")
+
+    def process_record(self, key: Any, value: Any, timestamp: int) -> None:
+        self.latest.put(key, value, timestamp)
+
+
+def _sums(spec: StoreSpec, backend: str, directory: Path, processor: type[RecordProcessor] = Adder) -> TopologyDriver:
     builder = StreamsBuilder()
-    builder.stream("in").process(Adder, stores=[spec])
+    builder.stream("in").process(processor, stores=[spec])
     return TopologyDriver(builder.build(), backend=backend, local_dir=directory)
 
 
@@ -79,11 +89,13 @@ def test_a_plain_store_made_timestamped_reads_its_old_values_with_the_unknown_ti
 def test_a_timestamped_store_made_plain_is_refused_and_keeps_its_values(backend: str, tmp_path: Path) -> None:
     with _sums(PLAIN, backend, tmp_path) as driver:
         driver.pipe("in", "a", 1, 10)
-    _sums(TIMESTAMPED, backend, tmp_path).close()
-    with pytest.raises(FormatError, match=r"sums-v2 is in format version 2, but a store of kind key-value"):
+    with _sums(TIMESTAMPED, backend, tmp_path, Latest) as driver:
+        driver.pipe("in", "b", 2, 20)
+    with pytest.raises(FormatError, match=r"sums-v2 cannot become sums: the row b'\\x01\S+' has a timestamp"):
         _sums(PLAIN, backend, tmp_path)
     with _sums(TIMESTAMPED, backend, tmp_path) as driver:
         assert driver.store("sums").get("a") == ValueAndTimestamp(1, -1)
+        assert driver.store("sums").get("b") == ValueAndTimestamp(2, 20)
 
 
 @pytest.mark.parametrize("spec", [PLAIN, TIMESTAMPED], ids=["plain", "timestamped"])

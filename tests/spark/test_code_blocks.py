@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from millpond.processors import StreamsBuilder
+from millpond.adapters.spark import SparkStreams
+from millpond.processors import Consumed, Materialized, Produced, StreamsBuilder, Topology
 from tests.packaging.code_blocks import PAGES, blocks, run_block
 
 SETTINGS = ("spark.sql.shuffle.partitions", "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled")
@@ -95,10 +96,33 @@ def test_the_code_for_those_who_come_from_spark_keeps_a_table_current(
     assert list(map(tuple, table.collect())) == [(1, "new", "Anna")]
 
 
-def test_the_code_of_the_page_on_upgrading_makes_a_job(session: SparkSession, tmp_path: Path) -> None:
-    names: dict[str, Any] = {"topology": StreamsBuilder().build()}
+@pytest.mark.long
+def test_the_code_of_the_page_on_upgrading_has_a_job_go_on_with_one_more_input(
+    session: SparkSession, tmp_path: Path
+) -> None:
+    ddl = "key string, value string, timestamp long"
+    inputs = {}
+    for topic in ("flights", "returns"):
+        session.createDataFrame([("UA", "", 1), ("AA", "", 2)], ddl).coalesce(1).write.parquet(f"{tmp_path}/{topic}")
+        inputs[topic] = session.readStream.schema(ddl).parquet(f"{tmp_path}/{topic}")
+    before = SparkStreams(counted(["flights"]), application_id="counts", state_dir=f"{tmp_path}/state")
+    query = before.transform({"flights": inputs["flights"]}).writeStream.option(
+        "checkpointLocation", f"{tmp_path}/checkpoint"
+    )
+    query.trigger(availableNow=True).start(f"{tmp_path}/totals").awaitTermination()
+    names = {"topology": counted(["flights", "returns"]), **inputs}
     run_page("docs/upgrading.md", session, names, {"s3://bucket": str(tmp_path)})
-    assert names["evolution"].checkpoint == f"{tmp_path}/checkpoint"
+    rows = session.read.parquet(f"{tmp_path}/totals").select("key", "value").collect()
+    assert sorted(map(tuple, rows)) == [("AA", 1), ("AA", 2), ("UA", 1), ("UA", 2)]
+
+
+def counted(topics: list[str]) -> Topology:
+    """Counts the records of several topics together, by key."""
+    builder = StreamsBuilder()
+    first, *others = [builder.stream(topic, Consumed("string", "string")) for topic in topics]
+    merged = first.merge(*others) if others else first
+    merged.group_by_key().count(Materialized("totals")).to("totals", Produced(schema="key string, value long"))
+    return builder.build()
 
 
 def run_page(page: str, spark: SparkSession, names: dict[str, Any], replaced: dict[str, str]) -> None:
