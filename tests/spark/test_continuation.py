@@ -123,6 +123,7 @@ def run_by_spark(files: MemoryFiles, location: str) -> None:
     for operator in range(2):
         for part in range(2):
             made[f"state/{operator}/{part}/1_a.zip"] = "empty"
+            made[f"state/{operator}/{part}/1_a.zip.crc"] = "checksum"
         schema = f"{location}/state/{operator}/_stateSchema/default/0_b"
         made[f"state/{operator}/_metadata/v2/0"] = f'v2\n{{"stateSchemaFilePaths":["{schema}"]}}'
         made[f"state/{operator}/_stateSchema/default/0_b"] = "schema"
@@ -167,6 +168,7 @@ def test_the_new_checkpoint_stands_where_the_old_one_stands_with_empty_state_and
         assert f'["/new/{schema}"]' in made.pop(f"state/{operator}/_metadata/v2/{LAST}")
         for part in range(2):
             assert made.pop(f"state/{operator}/{part}/{LAST + 1}_a.zip") == "empty"
+            assert made.pop(f"state/{operator}/{part}/{LAST + 1}_a.zip.crc") == "checksum"
     assert not made
 
 
