@@ -28,10 +28,10 @@ from rich.console import Console
 from rich.table import Table
 
 from millpond.errors import BackendError, CorruptFileError, MillpondError
+from millpond.stores.durability.copies.seal import Seal
 from millpond.stores.durability.manifest import Manifest
+from millpond.stores.durability.parquet.reading import read_all_tables
 from millpond.stores.durability.policy import DurabilityPolicy
-from millpond.stores.durability.reading import read_all_tables
-from millpond.stores.durability.seal import Seal
 from millpond.stores.durability.state import TaskState
 from millpond.stores.durability.storage import Storage
 from millpond.stores.registry import supplier

@@ -19,10 +19,10 @@ from rich.table import Table
 
 from millpond.bench.stores import VALUE_SIZE, key_of
 from millpond.stores.columns.partitions import partitions_of
-from millpond.stores.durability.files import write_file
 from millpond.stores.durability.manifest import FileKind, Manifest, new_commit_id
-from millpond.stores.durability.reading import read_all_tables
-from millpond.stores.durability.rows import SCHEMA, tables_of_columns
+from millpond.stores.durability.parquet.files import write_file
+from millpond.stores.durability.parquet.reading import read_all_tables
+from millpond.stores.durability.parquet.rows import SCHEMA, tables_of_columns
 from millpond.stores.durability.storage import Storage
 from millpond.stores.evolution.carrying import Origin, carry_unit, units
 from millpond.stores.evolution.shape import Shape, StoreShape

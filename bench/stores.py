@@ -21,7 +21,7 @@ from millpond.stores.registry import supplier
 from millpond.stores.serdes import BYTES, STRING
 from millpond.stores.specs import StoreKind, StoreSpec
 from millpond.stores.transaction import Transaction
-from millpond.stores.typed.windowed import Windowed
+from millpond.stores.typed.windows.windowed import Windowed
 
 BATCH = 10_000
 VALUE_SIZE = 100

@@ -17,7 +17,7 @@ from pathlib import Path
 from millpond.stores.registry import open_backend
 from millpond.stores.serdes import FLOAT64, STRING
 from millpond.stores.transaction import Transaction
-from millpond.stores.typed.versioned import VersionedKeyValueStore
+from millpond.stores.typed.versions.versioned import VersionedKeyValueStore
 
 
 def main() -> None:

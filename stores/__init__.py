@@ -23,8 +23,6 @@ from millpond.stores.serdes import BYTES, FLOAT64, INT64, JSON, MSGPACK, STRING,
 from millpond.stores.specs import StoreKind, StoreSpec
 from millpond.stores.transaction import Transaction
 from millpond.stores.typed.keyvalue import KeyValueStore, ReadOnlyKeyValueStore
-from millpond.stores.typed.read_only_versioned import ReadOnlyVersionedKeyValueStore, VersionedRecord
-from millpond.stores.typed.session import ReadOnlySessionStore, SessionStore
 from millpond.stores.typed.store import Store, WritableStore
 from millpond.stores.typed.timestamped_keyvalue import (
     UNKNOWN_TIMESTAMP,
@@ -32,11 +30,13 @@ from millpond.stores.typed.timestamped_keyvalue import (
     TimestampedKeyValueStore,
     ValueAndTimestamp,
 )
-from millpond.stores.typed.timestamped_session import ReadOnlyTimestampedSessionStore, TimestampedSessionStore
-from millpond.stores.typed.timestamped_window import ReadOnlyTimestampedWindowStore, TimestampedWindowStore
-from millpond.stores.typed.versioned import NOT_PUT, VALID_TO_UNDEFINED, VersionedKeyValueStore
-from millpond.stores.typed.window import ReadOnlyWindowStore, WindowStore
-from millpond.stores.typed.windowed import Windowed
+from millpond.stores.typed.versions.read_only_versioned import ReadOnlyVersionedKeyValueStore, VersionedRecord
+from millpond.stores.typed.versions.versioned import NOT_PUT, VALID_TO_UNDEFINED, VersionedKeyValueStore
+from millpond.stores.typed.windows.session import ReadOnlySessionStore, SessionStore
+from millpond.stores.typed.windows.timestamped_session import ReadOnlyTimestampedSessionStore, TimestampedSessionStore
+from millpond.stores.typed.windows.timestamped_window import ReadOnlyTimestampedWindowStore, TimestampedWindowStore
+from millpond.stores.typed.windows.window import ReadOnlyWindowStore, WindowStore
+from millpond.stores.typed.windows.windowed import Windowed
 
 __all__ = [
     "BYTES",

@@ -34,7 +34,7 @@ class FormatVersion(IntEnum):
     """A timestamp of eight bytes, big-endian, before each value, as KIP-258 lays down."""
 
     LATEST_APART = 3
-    """The latest version of each key in a row of its own (``millpond.stores.typed.version_rows``)."""
+    """The latest version of each key in a row of its own (``millpond.stores.typed.versions.version_rows``)."""
 
     CHECKSUMMED = 4
     """``PLAIN`` with a checksum over key and value in each row (``millpond.stores.checksums``)."""

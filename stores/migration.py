@@ -21,7 +21,7 @@ from millpond.stores.keys import DATA
 from millpond.stores.registry import open_backend
 from millpond.stores.specs import StoreSpec
 from millpond.stores.typed.timestamped_keyvalue import TIMESTAMP_SIZE
-from millpond.stores.typed.version_rows import entries_with_latest_apart
+from millpond.stores.typed.versions.version_rows import entries_with_latest_apart
 from millpond.stores.unknown_timestamps import UNKNOWN, UnknownTimestamps
 
 _log = logging.getLogger(__name__)

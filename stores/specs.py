@@ -22,14 +22,14 @@ from millpond.stores.layouts import Layout, check_layout
 from millpond.stores.serdes import Serde
 from millpond.stores.transaction import Transaction
 from millpond.stores.typed.keyvalue import KeyValueStore, ReadOnlyKeyValueStore
-from millpond.stores.typed.read_only_versioned import ReadOnlyVersionedKeyValueStore, check_grace
-from millpond.stores.typed.session import ReadOnlySessionStore, SessionStore
 from millpond.stores.typed.store import Store, WritableStore
 from millpond.stores.typed.timestamped_keyvalue import ReadOnlyTimestampedKeyValueStore, TimestampedKeyValueStore
-from millpond.stores.typed.timestamped_session import ReadOnlyTimestampedSessionStore, TimestampedSessionStore
-from millpond.stores.typed.timestamped_window import ReadOnlyTimestampedWindowStore, TimestampedWindowStore
-from millpond.stores.typed.versioned import VersionedKeyValueStore
-from millpond.stores.typed.window import ReadOnlyWindowStore, WindowStore
+from millpond.stores.typed.versions.read_only_versioned import ReadOnlyVersionedKeyValueStore, check_grace
+from millpond.stores.typed.versions.versioned import VersionedKeyValueStore
+from millpond.stores.typed.windows.session import ReadOnlySessionStore, SessionStore
+from millpond.stores.typed.windows.timestamped_session import ReadOnlyTimestampedSessionStore, TimestampedSessionStore
+from millpond.stores.typed.windows.timestamped_window import ReadOnlyTimestampedWindowStore, TimestampedWindowStore
+from millpond.stores.typed.windows.window import ReadOnlyWindowStore, WindowStore
 
 AnyStore = TypeVar("AnyStore", bound=Store[Any, Any])
 

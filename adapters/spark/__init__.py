@@ -9,7 +9,7 @@ for _package, _module in (("pyspark[sql]", "pyspark"), ("pandas", "pandas"), ("p
         raise ConfigurationError(f"running on Spark needs the package {_package}: pip install 'millpond[spark]'")
 
 from millpond.adapters.spark.checkpoint import Checkpoint  # noqa: E402
-from millpond.adapters.spark.evolution import Evolution  # noqa: E402
+from millpond.adapters.spark.evolution.evolution import Evolution  # noqa: E402
 from millpond.adapters.spark.session import configure  # noqa: E402
 from millpond.adapters.spark.streams import SparkStreams  # noqa: E402
 from millpond.adapters.spark.verbs.pond import Millpond  # noqa: E402

@@ -11,13 +11,13 @@ from functools import cached_property, reduce
 from pyspark.sql import DataFrame
 
 from millpond.adapters.spark.counters import counting_ddl, report_counts
-from millpond.adapters.spark.dead_letters import ErrorHandling
 from millpond.adapters.spark.group_keys import group_keys
 from millpond.adapters.spark.map_side import ProcessAndSend, ProcessToSink, SendCompletion, SendToTasks
 from millpond.adapters.spark.operator import EXCHANGE_DDL, Stage, TaskOperator
-from millpond.adapters.spark.records import Source
-from millpond.adapters.spark.sink import SinkColumns
-from millpond.adapters.spark.unusable import SKIP_REASONS, TopicSource
+from millpond.adapters.spark.rows.dead_letters import ErrorHandling
+from millpond.adapters.spark.rows.records import Source
+from millpond.adapters.spark.rows.sink import SinkColumns
+from millpond.adapters.spark.rows.unusable import SKIP_REASONS, TopicSource
 from millpond.adapters.spark.worker import StateSettings
 from millpond.processors.distribution.combining import of_input
 from millpond.processors.distribution.execution import Decoder

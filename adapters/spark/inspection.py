@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from millpond.adapters.spark.checkpoint import Checkpoint
-from millpond.adapters.spark.sink import Sink
-from millpond.adapters.spark.text import TextSerde
+from millpond.adapters.spark.rows.sink import Sink
+from millpond.adapters.spark.rows.text import TextSerde
 from millpond.errors import ConfigurationError
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.distribution.shape_of import shape_of

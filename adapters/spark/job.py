@@ -10,10 +10,10 @@ from uuid import uuid4
 
 from pyspark.sql import DataFrame, SparkSession
 
-from millpond.adapters.spark.dead_letters import ErrorHandling, read_dead_letters
-from millpond.adapters.spark.evolution import Evolution, generation_of
+from millpond.adapters.spark.evolution.evolution import Evolution, generation_of
+from millpond.adapters.spark.evolution.upgrade import Upgrade
+from millpond.adapters.spark.rows.dead_letters import ErrorHandling, read_dead_letters
 from millpond.adapters.spark.session import active_session, check_operator, default_partitions, start_coordinator
-from millpond.adapters.spark.upgrade import Upgrade
 from millpond.adapters.spark.worker import StateSettings
 from millpond.errors import ConfigurationError
 from millpond.processors.distribution.plan import Plan, make_plan

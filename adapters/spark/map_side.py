@@ -13,10 +13,10 @@ import pyarrow as pa
 from pyspark.taskcontext import TaskContext
 
 from millpond.adapters.spark.counters import counts_row, without_counts
-from millpond.adapters.spark.dead_letters import ErrorHandling
-from millpond.adapters.spark.records import Source
-from millpond.adapters.spark.sink import SinkColumns, SinkRows
-from millpond.adapters.spark.unusable import TopicSource
+from millpond.adapters.spark.rows.dead_letters import ErrorHandling
+from millpond.adapters.spark.rows.records import Source
+from millpond.adapters.spark.rows.sink import SinkColumns, SinkRows
+from millpond.adapters.spark.rows.unusable import TopicSource
 from millpond.adapters.spark.worker import short_errors, tune_worker
 from millpond.processors.distribution.combining import Combining, Sent
 from millpond.processors.distribution.exchange import (

@@ -16,8 +16,8 @@ import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from millpond.adapters.spark.counters import counts_row, without_counts
-from millpond.adapters.spark.dead_letters import ErrorHandling
-from millpond.adapters.spark.sink import SinkColumns, SinkRows
+from millpond.adapters.spark.rows.dead_letters import ErrorHandling
+from millpond.adapters.spark.rows.sink import SinkColumns, SinkRows
 from millpond.adapters.spark.worker import StateSettings, current_batch, short_errors, task_state, tune_worker
 from millpond.errors import FormatError
 from millpond.processors.distribution.exchange import (

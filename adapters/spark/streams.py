@@ -9,12 +9,12 @@ from collections.abc import Collection, Mapping
 from pyspark.sql import DataFrame, SparkSession
 
 from millpond.adapters.spark.dataflow import Dataflow
-from millpond.adapters.spark.evolution import Evolution
+from millpond.adapters.spark.evolution.evolution import Evolution
 from millpond.adapters.spark.inspection import CommittedStore, plain_rows
 from millpond.adapters.spark.job import DEFAULT_MAX_AHEAD, Job
+from millpond.adapters.spark.rows.sink import Sink
+from millpond.adapters.spark.rows.source import select_source
 from millpond.adapters.spark.session import active_session, check_workers
-from millpond.adapters.spark.sink import Sink
-from millpond.adapters.spark.source import select_source
 from millpond.errors import ConfigurationError
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.options.on_error import OnError

@@ -12,12 +12,12 @@ from pathlib import Path
 from millpond.adapters.spark.checkpoint import Checkpoint
 from millpond.errors import ConfigurationError, FormatError
 from millpond.processors.runtime.topology import Topology
-from millpond.stores.durability.findings import Report
+from millpond.stores.durability.checking.findings import Report
+from millpond.stores.durability.checking.repair import Repair, repairs_of_copies, repairs_of_garbage
+from millpond.stores.durability.checking.verification import DEFAULT_WORKERS, Specs, newest_sound, verify
 from millpond.stores.durability.manifest import Manifest
 from millpond.stores.durability.policy import DurabilityPolicy
-from millpond.stores.durability.repair import Repair, repairs_of_copies, repairs_of_garbage
 from millpond.stores.durability.storage import Storage
-from millpond.stores.durability.verification import DEFAULT_WORKERS, Specs, newest_sound, verify
 from millpond.stores.evolution.history import History, current_manifests, sinks_of
 
 

@@ -40,7 +40,7 @@ from millpond.stores.serdes import PLAIN_KEYS, Serde
 from millpond.stores.specs import StoreKind, StoreSpec
 from millpond.stores.typed.timestamped_columns import TimestampedColumns
 from millpond.stores.typed.timestamped_keyvalue import TimestampedKeyValueStore
-from millpond.stores.typed.versioned import NOT_PUT, VALID_TO_UNDEFINED
+from millpond.stores.typed.versions.versioned import NOT_PUT, VALID_TO_UNDEFINED
 
 
 def _nothing() -> None:

@@ -25,7 +25,7 @@ from millpond.stores.keys import TIME_SIZE, last_time, pack_time, unpack_time, u
 from millpond.stores.specs import KeyForm
 from millpond.stores.times import MIN_TIME
 from millpond.stores.typed.observed_stream_time import METADATA_NAME as OBSERVED
-from millpond.stores.typed.segments import key_part
+from millpond.stores.typed.windows.segments import key_part
 
 
 class _Part(NamedTuple):

@@ -22,7 +22,7 @@ from millpond.processors.options.windows import EmitStrategy, SessionWindows
 from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
 from millpond.processors.runtime.counters import CounterName
 from millpond.stores.columns.column_serdes import ColumnSerde
-from millpond.stores.typed.windowed import Windowed
+from millpond.stores.typed.windows.windowed import Windowed
 
 Span = tuple[int, int]
 """Start and end of a session."""

@@ -34,8 +34,8 @@ from millpond.processors.runtime.batches.columns import Columns
 from millpond.processors.runtime.order.time_order import reached_by_key
 from millpond.stores.columns.column_serdes import ColumnSerde
 from millpond.stores.times import FARTHEST, MIN_TIME
-from millpond.stores.typed.session import SessionStore
-from millpond.stores.typed.session_columns import SessionColumns, Sessions
+from millpond.stores.typed.windows.session import SessionStore
+from millpond.stores.typed.windows.session_columns import SessionColumns, Sessions
 
 _LEAST_PART: Final = 1024
 """Where parts of a run would have fewer records on average, reading the open sessions for each costs too much."""

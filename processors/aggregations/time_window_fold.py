@@ -27,8 +27,8 @@ from millpond.processors.runtime.batches.column_tuples import chosen, laid_end_t
 from millpond.processors.runtime.batches.columns import Columns
 from millpond.stores.columns.column_serdes import ColumnSerde
 from millpond.stores.times import MIN_TIME
-from millpond.stores.typed.timestamped_window import TimestampedWindowStore
-from millpond.stores.typed.window_columns import WindowColumns, Windows
+from millpond.stores.typed.windows.timestamped_window import TimestampedWindowStore
+from millpond.stores.typed.windows.window_columns import WindowColumns, Windows
 
 pc: Any = _compute
 

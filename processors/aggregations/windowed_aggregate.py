@@ -21,7 +21,7 @@ from millpond.processors.options.windows import EmitStrategy, TimeWindows
 from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
 from millpond.processors.runtime.counters import CounterName
 from millpond.stores.columns.column_serdes import ColumnSerde
-from millpond.stores.typed.windowed import Windowed
+from millpond.stores.typed.windows.windowed import Windowed
 
 Slot = tuple[Any, ...]
 """What tells aggregates apart: the key or its bytes, and the window's start."""

@@ -45,7 +45,7 @@ from millpond.stores.serdes import PLAIN_KEYS, Serde
 from millpond.stores.specs import StoreSpec
 from millpond.stores.times import MAX_TIME, MIN_TIME
 from millpond.stores.typed.set_back import SetBack
-from millpond.stores.typed.windowed import Windowed
+from millpond.stores.typed.windows.windowed import Windowed
 
 
 def _set_back(store: Any, done: SetBack) -> None:

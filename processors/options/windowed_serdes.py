@@ -13,7 +13,7 @@ from typing import Final, Generic, TypeVar
 
 from millpond.errors import SerdeError
 from millpond.stores.serdes import Serde
-from millpond.stores.typed.windowed import SESSION_WINDOWED, TIME_WINDOWED, Windowed
+from millpond.stores.typed.windows.windowed import SESSION_WINDOWED, TIME_WINDOWED, Windowed
 
 K = TypeVar("K")
 

@@ -11,7 +11,7 @@ from millpond.processors.options.join_windows import JoinWindows
 from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.processor import Processor, ProcessorContext
-from millpond.stores.typed.window import WindowStore
+from millpond.stores.typed.windows.window import WindowStore
 
 
 class StreamSelfJoin(Processor):

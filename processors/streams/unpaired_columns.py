@@ -26,7 +26,7 @@ from millpond.processors.streams.unpaired_rows import (
     values_of,
 )
 from millpond.stores.keys import TIME_SIZE
-from millpond.stores.typed.segment_columns import TO_THE_END, packed, time_at
+from millpond.stores.typed.windows.segment_columns import TO_THE_END, packed, time_at
 
 pc: Any = _compute
 Integers = npt.NDArray[np.int64]

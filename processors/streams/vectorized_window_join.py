@@ -22,8 +22,8 @@ from millpond.processors.streams.unpaired_records import Waiting, WaitingRecords
 from millpond.processors.streams.window_join import StreamStreamJoinPlan, WindowJoin
 from millpond.processors.streams.window_run import NOTHING, SidePlan, WindowRun
 from millpond.stores.times import FARTHEST
-from millpond.stores.typed.duplicate_columns import DuplicateColumns
-from millpond.stores.typed.window import WindowStore
+from millpond.stores.typed.windows.duplicate_columns import DuplicateColumns
+from millpond.stores.typed.windows.window import WindowStore
 
 COLUMNS_FROM = 24
 """How many records a run has at least to be joined as columns; fewer are faster one by one."""

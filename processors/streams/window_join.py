@@ -25,8 +25,8 @@ from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.processor import ProcessorContext
 from millpond.processors.streams.record_keys import EncodedKey, encoded_keys
 from millpond.processors.streams.unpaired_records import Waiting, WaitingRecords
-from millpond.stores.typed.window import WindowStore
-from millpond.stores.typed.window_batch import WindowBatch
+from millpond.stores.typed.windows.window import WindowStore
+from millpond.stores.typed.windows.window_batch import WindowBatch
 
 
 @dataclass(frozen=True)

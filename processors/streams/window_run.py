@@ -16,7 +16,7 @@ from millpond.processors.streams.arrivals import Arrivals, SideRecords
 from millpond.processors.streams.partners import Candidates, Seekers, bounds_of_each, partners
 from millpond.processors.streams.unpaired_columns import UnpairedRun
 from millpond.processors.streams.unpaired_rows import UnpairedRows
-from millpond.stores.typed.duplicate_columns import NEVER, DuplicateColumns
+from millpond.stores.typed.windows.duplicate_columns import NEVER, DuplicateColumns
 
 Integers = npt.NDArray[np.int64]
 Booleans = npt.NDArray[np.bool_]

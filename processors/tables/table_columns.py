@@ -15,8 +15,8 @@ from millpond.stores.columns.column_serdes import ColumnSerde, column_serde
 from millpond.stores.serdes import PLAIN_KEYS
 from millpond.stores.typed.timestamped_columns import TimestampedColumns
 from millpond.stores.typed.timestamped_keyvalue import TimestampedKeyValueStore
-from millpond.stores.typed.versioned import VALID_TO_UNDEFINED, VersionedKeyValueStore
-from millpond.stores.typed.versioned_columns import VersionedColumns
+from millpond.stores.typed.versions.versioned import VALID_TO_UNDEFINED, VersionedKeyValueStore
+from millpond.stores.typed.versions.versioned_columns import VersionedColumns
 
 Integers = npt.NDArray[np.int64]
 Booleans = npt.NDArray[np.bool_]

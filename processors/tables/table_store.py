@@ -8,7 +8,7 @@ from typing import Any
 
 from millpond.stores.typed.keyvalue import KeyValueStore
 from millpond.stores.typed.timestamped_keyvalue import UNKNOWN_TIMESTAMP, TimestampedKeyValueStore, ValueAndTimestamp
-from millpond.stores.typed.versioned import VALID_TO_UNDEFINED, VersionedKeyValueStore
+from millpond.stores.typed.versions.versioned import VALID_TO_UNDEFINED, VersionedKeyValueStore
 
 
 class _Untimed:

@@ -15,10 +15,10 @@ from millpond.processors.runtime.processor import ProcessorContext
 from millpond.processors.tables.table_columns import table_columns
 from millpond.processors.tables.table_store import TableStore
 from millpond.stores.columns.column_serdes import column_serde
-from millpond.stores.typed.session import ReadOnlySessionStore
 from millpond.stores.typed.timestamped_keyvalue import ValueAndTimestamp
-from millpond.stores.typed.versioned import VersionedKeyValueStore
-from millpond.stores.typed.windowed import Windowed
+from millpond.stores.typed.versions.versioned import VersionedKeyValueStore
+from millpond.stores.typed.windows.session import ReadOnlySessionStore
+from millpond.stores.typed.windows.windowed import Windowed
 
 
 class ValueGetter(ABC):

@@ -16,7 +16,7 @@ from millpond.processors.tables.table_store import TableStore
 from millpond.processors.tables.update_cache import UpdateForwarder
 from millpond.stores.serdes import PLAIN_KEYS
 from millpond.stores.typed.timestamped_keyvalue import TimestampedKeyValueStore
-from millpond.stores.typed.versioned import NOT_PUT, VALID_TO_UNDEFINED, VersionedKeyValueStore
+from millpond.stores.typed.versions.versioned import NOT_PUT, VALID_TO_UNDEFINED, VersionedKeyValueStore
 
 _Kept: TypeAlias = TimestampedKeyValueStore[Any, Any] | VersionedKeyValueStore[Any, Any]
 

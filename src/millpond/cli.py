@@ -19,7 +19,7 @@ from millpond.errors import ConfigurationError, MillpondError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from millpond.adapters.spark.reshaping import Reshaping
+    from millpond.adapters.spark.evolution.reshaping import Reshaping
     from millpond.adapters.spark.upkeep import QueryState
     from millpond.processors import Topology
     from millpond.stores.specs import StoreKind
@@ -386,7 +386,7 @@ def _renamed(pairs: list[str]) -> dict[str, str]:
 @contextmanager
 def _reshaping(checkpoint: str, state_dir: str, sink: str | None, workers: int) -> "Iterator[Reshaping]":
     with _query_state(checkpoint, state_dir, None, workers) as query:
-        from millpond.adapters.spark.reshaping import Reshaping
+        from millpond.adapters.spark.evolution.reshaping import Reshaping
 
         yield Reshaping(query.checkpoint, query.storage, sink, workers)
 

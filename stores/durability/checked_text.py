@@ -32,3 +32,36 @@ def check_text(text: str) -> None:
     match = _CHECKED.fullmatch(text)
     if match is None or crc32(f"{match[1]}}}".encode()) != int(match[2]):
         raise ValueError("it fails its checksum")
+
+
+def read_text(value: Any) -> str:
+    """A value of the JSON that has to be text.
+
+    Raises:
+        TypeError: it is none.
+    """
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value
+
+
+def read_count(value: Any) -> int:
+    """A value of the JSON that has to be a count.
+
+    Raises:
+        TypeError: it is none.
+    """
+    if type(value) is not int or value < 0:
+        raise TypeError(f"{value!r} is no count")
+    return value
+
+
+def read_flag(value: Any) -> bool:
+    """A value of the JSON that has to be true or false.
+
+    Raises:
+        TypeError: it is neither.
+    """
+    if not isinstance(value, bool):
+        raise TypeError(f"{value!r} is neither true nor false")
+    return value

@@ -5,8 +5,8 @@ from typing import Any, NoReturn
 
 from millpond.errors import BackendError
 from millpond.stores.backend import Backend, Changes, Entries
+from millpond.stores.durability.copies.restore import entries, restore
 from millpond.stores.durability.manifest import Manifest
-from millpond.stores.durability.restore import entries, restore
 from millpond.stores.durability.storage import Storage
 from millpond.stores.memory import MemoryBackend
 from millpond.stores.specs import StoreSpec

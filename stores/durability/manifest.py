@@ -11,8 +11,8 @@ Version 2::
      "bases":[sequence,…],"crc32":checksum of the text up to here and "}"}
 
 Version 3 has ``"prepared":["store",…],"written_by":"release","oldest_reader":"release"`` before its checksum: the
-stores whose local copies are prepared in a new format (``millpond.stores.durability.preparation``). It is written only
-if there are any. Version 1 has no checksum; it is read, and no longer written.
+stores whose local copies are prepared in a new format (``millpond.stores.durability.copies.preparation``). It is
+written only if there are any. Version 1 has no checksum; it is read, and no longer written.
 
 The state is the snapshot and then each delta over it, in order; its commit id and sequence are those of the last file.
 ``bases`` are the sequences of earlier snapshots, for the garbage collection (``millpond.stores.durability.gc``).
@@ -31,7 +31,7 @@ from uuid import uuid4
 
 from millpond.errors import FormatError
 from millpond.stores.directory import check_plain_name
-from millpond.stores.durability.checked_text import check_text, checked_text
+from millpond.stores.durability.checked_text import check_text, checked_text, read_count, read_text
 
 MANIFEST_VERSION: Final = 2
 """What is written as long as nothing needs more."""
@@ -194,11 +194,11 @@ class Manifest:
             manifest = cls(
                 application_id=_name(content["application"]),
                 task_id=_name(content["task"]),
-                fingerprint=_text(content["fingerprint"]),
+                fingerprint=read_text(content["fingerprint"]),
                 lineage=_id(content["lineage"]),
                 snapshot=None if snapshot is None else durable_file(FileKind.SNAPSHOT, snapshot),
                 deltas=tuple(durable_file(FileKind.DELTA, delta) for delta in content["deltas"]),
-                bases=tuple(map(_number, content["bases"])),
+                bases=tuple(map(read_count, content["bases"])),
                 prepared=tuple(map(_name, content["prepared"])) if version == PREPARED_VERSION else (),
             )
             manifest._check_chain()
@@ -233,32 +233,22 @@ def durable_file(kind: FileKind, fields: Any) -> DurableFile:
         TypeError, ValueError: it has something else.
     """
     sequence, commit, rows, size, checksum = fields
-    return DurableFile(kind, _number(sequence), _id(commit), _number(rows), _number(size), _number(checksum))
+    return DurableFile(
+        kind, read_count(sequence), _id(commit), read_count(rows), read_count(size), read_count(checksum)
+    )
 
 
 def _id(value: Any) -> str:
     """An id as ``new_commit_id`` makes them: part of a path, so nothing else may stand there."""
-    if not _ID.fullmatch(_text(value)):
+    if not _ID.fullmatch(read_text(value)):
         raise ValueError(f"{value!r} is no id")
-    return _text(value)
+    return read_text(value)
 
 
 def _name(value: Any) -> str:
     """A name of which a directory is made, so it must not lead out of the state directory."""
     check_plain_name("the name", value)
-    return _text(value)
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{value!r} is no text")
-    return value
-
-
-def _number(value: Any) -> int:
-    if type(value) is not int or value < 0:
-        raise TypeError(f"{value!r} is no count")
-    return value
+    return read_text(value)
 
 
 def _parsed(text: str) -> dict[str, Any]:

@@ -24,16 +24,16 @@ from millpond.errors import (
 )
 from millpond.stores.backend import BackendSupplier
 from millpond.stores.durability.claim import check_owner, claim
-from millpond.stores.durability.file_faults import broken_file
-from millpond.stores.durability.files import write_file
+from millpond.stores.durability.copies.lease import Lease
+from millpond.stores.durability.copies.local import LocalCopy
 from millpond.stores.durability.gc import try_collect_garbage
-from millpond.stores.durability.lease import Lease
-from millpond.stores.durability.local import LocalCopy
 from millpond.stores.durability.manifest import DurableFile, FileKind, Manifest, new_commit_id
+from millpond.stores.durability.parquet.file_faults import broken_file
+from millpond.stores.durability.parquet.files import write_file
+from millpond.stores.durability.parquet.rows import Table
+from millpond.stores.durability.parquet.sources import Fetched
 from millpond.stores.durability.pins import Protection
 from millpond.stores.durability.policy import DurabilityPolicy
-from millpond.stores.durability.rows import Table
-from millpond.stores.durability.sources import Fetched
 from millpond.stores.durability.storage import Storage
 from millpond.stores.place import StorePlace
 from millpond.stores.specs import StoreSpec

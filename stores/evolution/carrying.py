@@ -27,8 +27,8 @@ from millpond.stores.evolution.relaid import relaid
 from millpond.stores.evolution.shape import Shape, StoreShape
 from millpond.stores.evolution.snapshots import Snapshots
 from millpond.stores.keys import METADATA, unpack_time
-from millpond.stores.typed.segments import METADATA_NAME as INTERVAL
-from millpond.stores.typed.window import SEQUENCE_NAME
+from millpond.stores.typed.windows.segments import METADATA_NAME as INTERVAL
+from millpond.stores.typed.windows.window import SEQUENCE_NAME
 
 _NO_LAYOUTS: Final[Mapping[str, LayoutCarriage]] = {}
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeAlias
 
 from millpond.stores.durability.manifest import Manifest
-from millpond.stores.durability.reading import stores_in
+from millpond.stores.durability.parquet.reading import stores_in
 from millpond.stores.durability.storage import Storage
 from millpond.stores.evolution.carriage import LayoutCarriage
 from millpond.stores.evolution.carrying import Origin, carry_unit, units

@@ -11,8 +11,8 @@ from millpond.errors import StateConflictError
 from millpond.stores.evolution.carriage import NO_LAYOUT, LayoutCarriage, OldStore, Rule, greatest
 from millpond.stores.specs import StoreKind
 from millpond.stores.typed.observed_stream_time import METADATA_NAME as OBSERVED
-from millpond.stores.typed.segments import METADATA_NAME as INTERVAL
-from millpond.stores.typed.window import SEQUENCE_NAME as SEQUENCE
+from millpond.stores.typed.windows.segments import METADATA_NAME as INTERVAL
+from millpond.stores.typed.windows.window import SEQUENCE_NAME as SEQUENCE
 
 _ANY: Final = "*"
 _OF_VERSIONED: Final[Mapping[str, Rule]] = {OBSERVED: greatest}

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as _compute
 
 from millpond.stores.columns.column_changes import parts
+from millpond.stores.durability.copies.restore import columns_of_file, rows_of_files
 from millpond.stores.durability.manifest import Manifest
-from millpond.stores.durability.restore import columns_of_file, rows_of_files
-from millpond.stores.durability.sorted_runs import Rows, merged_runs
+from millpond.stores.durability.parquet.sorted_runs import Rows, merged_runs
 from millpond.stores.durability.storage import Storage
 from millpond.stores.formats import FormatVersion
 from millpond.stores.keys import COMMIT_ROW, DATA, METADATA

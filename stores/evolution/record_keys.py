@@ -18,7 +18,7 @@ from millpond.stores.evolution.shape import StoreShape
 from millpond.stores.keys import DATA, INDEX, TERMINATOR, TIME_SIZE
 from millpond.stores.serdes import Serde, serde
 from millpond.stores.specs import KeyForm, StoreKind
-from millpond.stores.typed.windowed import SUFFIX_SIZES
+from millpond.stores.typed.windows.windowed import SUFFIX_SIZES
 
 pc: Any = _compute
 Array = Any

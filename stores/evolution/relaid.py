@@ -1,4 +1,4 @@
-"""Rows of a window or session store in segments of another length (``millpond.stores.typed.segments``).
+"""Rows of a window or session store in segments of another length (``millpond.stores.typed.windows.segments``).
 
 Rule of this module: a store has one length of segments, chosen at its first commit, so only partitions that began under
 different retentions differ. Rows come by segment, so it holds those of one segment, the longer of the two.
@@ -6,7 +6,7 @@ different retentions differ. Rows come by segment, so it holds those of one segm
 
 from collections.abc import Iterator
 
-from millpond.stores.durability.sorted_runs import Rows
+from millpond.stores.durability.parquet.sorted_runs import Rows
 from millpond.stores.keys import DATA, TIME_SIZE, pack_time, unpack_time
 from millpond.stores.times import MIN_TIME
 

@@ -18,7 +18,7 @@ from itertools import pairwise
 from typing import Any, Final, Self
 
 from millpond.errors import FormatError, MillpondError
-from millpond.stores.durability.checked_text import check_text, checked_text
+from millpond.stores.durability.checked_text import check_text, checked_text, read_count, read_flag, read_text
 from millpond.stores.formats import check_store_name
 from millpond.stores.layouts import Layout
 from millpond.stores.specs import StoreKind
@@ -74,14 +74,14 @@ class StoreShape:
         """
         layout = content["layout"]
         shape = cls(
-            subtopology=_number(content["subtopology"]),
-            name=_text(content["name"]),
+            subtopology=read_count(content["subtopology"]),
+            name=read_text(content["name"]),
             kind=StoreKind(content["kind"]),
-            key_serde=_text(content["key_serde"]),
-            value_serde=_text(content["value_serde"]),
+            key_serde=read_text(content["key_serde"]),
+            value_serde=read_text(content["value_serde"]),
             layout=None if layout is None else _layout(*layout),
-            record_key_serde=_text(content["record_key_serde"]),
-            is_global=_flag(content["is_global"]),
+            record_key_serde=read_text(content["record_key_serde"]),
+            is_global=read_flag(content["is_global"]),
         )
         check_store_name(shape.name)
         return shape
@@ -164,7 +164,7 @@ class Shape:
                 f"{SHAPE_VERSION}; run the release that wrote it, or a newer one"
             )
         try:
-            return cls(_number(content["partitions"]), tuple(map(StoreShape.from_content, content["stores"])))
+            return cls(read_count(content["partitions"]), tuple(map(StoreShape.from_content, content["stores"])))
         except (LookupError, TypeError, ValueError, MillpondError) as error:
             raise FormatError(f"a shape of state is damaged ({error!r}): {str(content)[:200]}") from error
 
@@ -208,22 +208,4 @@ def _place(store: StoreShape) -> tuple[int, str]:
 
 
 def _layout(name: Any, version: Any, key_serde: Any) -> Layout:
-    return Layout(_text(name), _number(version), key_serde=None if key_serde is None else _text(key_serde))
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{value!r} is no text")
-    return value
-
-
-def _flag(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise TypeError(f"{value!r} is neither true nor false")
-    return value
-
-
-def _number(value: Any) -> int:
-    if type(value) is not int or value < 0:
-        raise TypeError(f"{value!r} is no count")
-    return value
+    return Layout(read_text(name), read_count(version), key_serde=None if key_serde is None else read_text(key_serde))

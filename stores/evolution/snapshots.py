@@ -11,9 +11,9 @@ from typing import Any, Final, Self
 
 import pyarrow as pa
 
-from millpond.stores.durability.files import NewFile, writing_file
 from millpond.stores.durability.manifest import FileKind, Manifest, new_commit_id
-from millpond.stores.durability.rows import ROWS_PER_TABLE, tables_of_columns
+from millpond.stores.durability.parquet.files import NewFile, writing_file
+from millpond.stores.durability.parquet.rows import ROWS_PER_TABLE, tables_of_columns
 from millpond.stores.durability.storage import Storage
 from millpond.stores.evolution.old_rows import Columns
 from millpond.stores.formats import FormatVersion

@@ -21,7 +21,7 @@ from millpond.stores.testing.store_oracles import (
     WindowOracle,
 )
 from millpond.stores.typed.timestamped_keyvalue import ValueAndTimestamp
-from millpond.stores.typed.windowed import Windowed
+from millpond.stores.typed.windows.windowed import Windowed
 
 T = TypeVar("T")
 

@@ -7,7 +7,7 @@ import pytest
 
 from millpond.errors import ConfigurationError, DurabilityError, MillpondError
 from millpond.stores.durability import Manifest, Storage
-from millpond.stores.durability.lease import Lease
+from millpond.stores.durability.copies.lease import Lease
 from millpond.stores.memory import MemoryBackend
 from millpond.stores.testing import (
     Fault,

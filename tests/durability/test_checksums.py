@@ -9,8 +9,8 @@ import pytest
 from millpond.errors import CorruptStoreError
 from millpond.stores.backend import Backend, BackendSupplier, Changes, Entries, get_many
 from millpond.stores.durability import Manifest, Storage, TaskState, read_rows
-from millpond.stores.durability.findings import Severity
-from millpond.stores.durability.verification import verify
+from millpond.stores.durability.checking.findings import Severity
+from millpond.stores.durability.checking.verification import verify
 from millpond.stores.keys import DATA
 from millpond.stores.registry import open_backend, supplier
 from millpond.stores.serdes import INT64, STRING

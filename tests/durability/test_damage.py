@@ -9,8 +9,8 @@ import pytest
 
 from millpond.errors import CorruptFileError, CorruptStoreError, DurabilityError, MissingFileError
 from millpond.stores.durability import DurabilityPolicy, Manifest, Storage, TaskState, read_rows
+from millpond.stores.durability.copies.position import boot_id, encode_position
 from millpond.stores.durability.gc import try_collect_garbage
-from millpond.stores.durability.position import boot_id, encode_position
 from millpond.stores.keys import COMMIT_ROW
 from millpond.stores.memory import MemorySupplier
 from millpond.stores.registry import supplier

@@ -13,10 +13,10 @@ from pyarrow import parquet as pq
 
 from millpond.errors import CorruptFileError, FormatError
 from millpond.stores.durability import Manifest, Storage, read_rows
-from millpond.stores.durability.files import write_file
 from millpond.stores.durability.manifest import DurableFile, FileKind, new_commit_id
-from millpond.stores.durability.reading import read_all_tables, read_tables
-from millpond.stores.durability.rows import SCHEMA
+from millpond.stores.durability.parquet.files import write_file
+from millpond.stores.durability.parquet.reading import read_all_tables, read_tables
+from millpond.stores.durability.parquet.rows import SCHEMA
 from millpond.stores.serdes import INT64, STRING
 from millpond.stores.specs import StoreKind, StoreSpec
 
@@ -49,7 +49,7 @@ def storage(tmp_path: Path) -> Storage:
 @pytest.fixture(params=["whole", "range by range"])
 def reading(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "range by range":
-        monkeypatch.setattr("millpond.stores.durability.reading.WHOLE", 0)
+        monkeypatch.setattr("millpond.stores.durability.parquet.reading.WHOLE", 0)
 
 
 @pytest.mark.usefixtures("reading")

@@ -11,7 +11,7 @@ from millpond.stores.durability.inspection import DurableRows
 from millpond.stores.registry import supplier
 from millpond.stores.serdes import INT64, STRING
 from millpond.stores.specs import StoreKind, StoreSpec
-from millpond.stores.typed.windowed import Windowed
+from millpond.stores.typed.windows.windowed import Windowed
 
 SPECS = {
     spec.name: spec

@@ -12,7 +12,7 @@ import pytest
 
 from millpond.errors import CorruptFileError, DurabilityError, MissingFileError, UnreadableRowError
 from millpond.stores.durability import DurabilityPolicy, Manifest, Storage, TaskState, read_rows
-from millpond.stores.durability.seal import Seal
+from millpond.stores.durability.copies.seal import Seal
 from millpond.stores.keys import DATA
 from millpond.stores.memory import MemoryBackend, MemorySupplier
 from millpond.stores.registry import supplier

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from millpond.errors import CorruptStoreError
 from millpond.stores.columns.column_changes import ColumnChanges, parts
+from millpond.stores.durability.copies.progress import Progress
 from millpond.stores.durability.manifest import DurableFile, FileKind, Manifest
-from millpond.stores.durability.prefetch import prefetched
-from millpond.stores.durability.progress import Progress
-from millpond.stores.durability.rows import ROWS_PER_TABLE, local_columns, tables_of_changes, tables_of_entries
-from millpond.stores.durability.sorted_runs import Rows, merged_runs
+from millpond.stores.durability.parquet.prefetch import prefetched
+from millpond.stores.durability.parquet.rows import ROWS_PER_TABLE, local_columns, tables_of_changes, tables_of_entries
+from millpond.stores.durability.parquet.sorted_runs import Rows, merged_runs
 from millpond.stores.formats import FormatVersion
 from millpond.stores.keys import COMMIT_ROW
 
@@ -173,6 +173,6 @@ def test_a_long_restore_tells_how_far_it_is(caplog: pytest.LogCaptureFixture, mo
     progress = Progress("counts", replace(Manifest.empty("app", "0_0", ""), snapshot=file))
     assert list(progress.watched(iter(parts[:1]))) == parts[:1]
     assert caplog.messages == []
-    monkeypatch.setattr("millpond.stores.durability.progress.EVERY_SECONDS", 0.0)
+    monkeypatch.setattr("millpond.stores.durability.copies.progress.EVERY_SECONDS", 0.0)
     assert list(progress.watched(iter(parts[1:]))) == parts[1:]
     assert caplog.messages == ["restoring store 'counts': 3 of at most 9 rows read in 0 s"]

@@ -12,7 +12,7 @@ import pytest
 
 from millpond.errors import CorruptFileError, DurabilityError, MissingFileError
 from millpond.stores.durability import DurabilityPolicy, Manifest, Storage, TaskState
-from millpond.stores.durability.sources import Fetched
+from millpond.stores.durability.parquet.sources import Fetched
 from millpond.stores.registry import supplier
 from millpond.stores.serdes import INT64, STRING
 from millpond.stores.specs import StoreKind, StoreSpec
@@ -119,8 +119,8 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Manifest, d
 @pytest.fixture
 def as_large_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files count as large, so that they are read by row groups."""
-    monkeypatch.setattr("millpond.stores.durability.reading.WHOLE", 0)
-    monkeypatch.setattr("millpond.stores.durability.sources.WHOLE", 0)
+    monkeypatch.setattr("millpond.stores.durability.parquet.reading.WHOLE", 0)
+    monkeypatch.setattr("millpond.stores.durability.parquet.sources.WHOLE", 0)
 
 
 @pytest.mark.parametrize("backend", ["memory", "lmdb", "rocksdb"])
@@ -152,7 +152,7 @@ def test_large_files_are_opened_once_and_read_by_row_groups(
 def test_row_groups_of_a_far_file_are_fetched_at_once_and_come_in_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, as_large_files: None
 ) -> None:
-    monkeypatch.setattr("millpond.stores.durability.rows.ROWS_PER_TABLE", 4)
+    monkeypatch.setattr("millpond.stores.durability.parquet.rows.ROWS_PER_TABLE", 4)
     with task(tmp_path, Storage.from_uri(tmp_path / "state")) as state:
         stores: Any = state.open(None)
         stores["counts"].put_all((f"key {number:03d}", number) for number in range(KEYS))
@@ -174,7 +174,7 @@ def test_an_error_ends_the_other_reads_and_surfaces_as_what_it_is(
 ) -> None:
     directory, manifest, expected = written
     if not whole:
-        monkeypatch.setattr("millpond.stores.durability.reading.WHOLE", 0)
+        monkeypatch.setattr("millpond.stores.durability.parquet.reading.WHOLE", 0)
     path = directory / "state" / manifest.path(manifest.deltas[4])
     original = path.read_bytes()
     storage = Watched(str(directory / "state"), far=True)
@@ -214,7 +214,9 @@ def test_no_more_than_so_many_bytes_are_remembered(
     written: tuple[Path, Manifest, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     directory, manifest, _ = written
-    monkeypatch.setattr("millpond.stores.durability.sources._KEPT_BYTES", sum(file.size for file in manifest.files[:3]))
+    monkeypatch.setattr(
+        "millpond.stores.durability.parquet.sources._KEPT_BYTES", sum(file.size for file in manifest.files[:3])
+    )
     storage = Watched(str(directory / "state"), far=True)
     with Fetched(storage, manifest) as source:
         for _ in range(2):

@@ -20,7 +20,7 @@ from millpond.errors import (
     StoreError,
 )
 from millpond.stores.durability import Storage, claim
-from millpond.stores.durability.lease import Lease
+from millpond.stores.durability.copies.lease import Lease
 
 
 def write(storage: Storage, path: str, content: bytes) -> None:
@@ -181,7 +181,7 @@ def test_the_holder_is_named_whoever_held_the_lease_before(tmp_path: Path) -> No
 HOLD = """
 import sys, time
 from pathlib import Path
-from millpond.stores.durability.lease import Lease
+from millpond.stores.durability.copies.lease import Lease
 lease = Lease(Path(sys.argv[1]), 5)
 lease.acquire()
 print("held", flush=True)

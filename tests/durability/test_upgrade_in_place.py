@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from millpond.errors import FormatError
 from millpond.stores.backend import BackendSupplier
 from millpond.stores.durability import DurabilityPolicy, Manifest, Storage, TaskState, read_rows
-from millpond.stores.durability.preparation import Preparation
+from millpond.stores.durability.copies.preparation import Preparation
 from millpond.stores.place import StorePlace
 from millpond.stores.registry import supplier
 from millpond.stores.serdes import INT64, STRING

@@ -10,13 +10,13 @@ import pyarrow as pa
 import pytest
 
 from millpond.stores.durability import DurabilityPolicy, Manifest, Report, Severity, Storage, Subject, TaskState, verify
-from millpond.stores.durability.files import write_file
+from millpond.stores.durability.checking.repair import repairs_of_copies, repairs_of_garbage
+from millpond.stores.durability.checking.verification import newest_sound
+from millpond.stores.durability.copies.seal import Seal
 from millpond.stores.durability.manifest import FileKind, new_commit_id
-from millpond.stores.durability.repair import repairs_of_copies, repairs_of_garbage
-from millpond.stores.durability.rows import SCHEMA
+from millpond.stores.durability.parquet.files import write_file
+from millpond.stores.durability.parquet.rows import SCHEMA
 from millpond.stores.durability.schema_log import evolve_schemas
-from millpond.stores.durability.seal import Seal
-from millpond.stores.durability.verification import newest_sound
 from millpond.stores.keys import COMMIT_ROW
 from millpond.stores.registry import open_backend, supplier
 from millpond.stores.serdes import INT64, STRING

@@ -48,7 +48,7 @@ from millpond.stores.rows.schemas import Schemas
 from millpond.stores.rows.tuple_keys import KeyCodec
 from millpond.stores.serdes import BYTES, INT64, STRING
 from millpond.stores.specs import StoreKind, StoreSpec
-from millpond.stores.typed.windowed import Windowed
+from millpond.stores.typed.windows.windowed import Windowed
 
 GOLDEN = Path(__file__).with_name("golden")
 

@@ -18,7 +18,7 @@ from millpond.stores.serdes import INT64, STRING
 from millpond.stores.specs import StoreKind, StoreSpec
 from millpond.stores.transaction import Transaction
 from millpond.stores.typed.timestamped_keyvalue import pack_timestamp
-from millpond.stores.typed.windowed import Windowed
+from millpond.stores.typed.windows.windowed import Windowed
 from tests.formats.scenarios import GOLDEN, Rows, read
 from tests.formats.test_latest_apart import VERSION_1, VERSION_3, rows_of
 

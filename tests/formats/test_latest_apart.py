@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from millpond.errors import FormatError
 from millpond.stores.backend import load
 from millpond.stores.directory import store_directory
-from millpond.stores.durability.rows import tables_of_entries
+from millpond.stores.durability.parquet.rows import tables_of_entries
 from millpond.stores.formats import FormatVersion
 from millpond.stores.memory import MemoryBackend
 from millpond.stores.migration import open_directory
@@ -19,9 +19,13 @@ from millpond.stores.registry import open_backend, supplier
 from millpond.stores.serdes import STRING
 from millpond.stores.specs import StoreKind, StoreSpec
 from millpond.stores.transaction import Transaction
-from millpond.stores.typed.read_only_versioned import VersionedRecord
-from millpond.stores.typed.version_rows import changes_with_latest_apart, entries_with_latest_apart, plain_changes
-from millpond.stores.typed.versioned import VersionedKeyValueStore
+from millpond.stores.typed.versions.read_only_versioned import VersionedRecord
+from millpond.stores.typed.versions.version_rows import (
+    changes_with_latest_apart,
+    entries_with_latest_apart,
+    plain_changes,
+)
+from millpond.stores.typed.versions.versioned import VersionedKeyValueStore
 
 SPEC = StoreSpec("prices", StoreKind.VERSIONED, STRING, STRING, history_retention=10_000)
 PUTS = (

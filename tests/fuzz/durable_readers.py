@@ -17,13 +17,14 @@ from pyarrow import parquet as pq
 
 from millpond.errors import CorruptStoreError, MillpondError
 from millpond.processors.verbs.python_values import python_rows
-from millpond.stores.durability import checked_text, files, reading, schema_log
+from millpond.stores.durability import checked_text, schema_log
+from millpond.stores.durability.copies.position import encode_position, position_of
+from millpond.stores.durability.copies.restore import entries
+from millpond.stores.durability.copies.seal import Seal, seal_path
 from millpond.stores.durability.manifest import DurableFile, FileKind, Manifest
-from millpond.stores.durability.position import encode_position, position_of
-from millpond.stores.durability.restore import entries
-from millpond.stores.durability.rows import tables_of_entries
+from millpond.stores.durability.parquet import files, reading
+from millpond.stores.durability.parquet.rows import tables_of_entries
 from millpond.stores.durability.schema_log import kept_schemas
-from millpond.stores.durability.seal import Seal, seal_path
 from millpond.stores.durability.storage import Storage
 from millpond.stores.evolution.shape import Shape, StoreShape, difference
 from millpond.stores.formats import FormatVersion

@@ -28,7 +28,7 @@ from millpond.stores.serdes import BYTES, FLOAT64, INT64, JSON, MSGPACK, STRING,
 from millpond.stores.specs import StoreKind, StoreSpec
 from millpond.stores.transaction import Transaction
 from millpond.stores.typed.timestamped_keyvalue import ValueAndTimestamp, ValueAndTimestampSerde
-from millpond.stores.typed.windowed import Windowed
+from millpond.stores.typed.windows.windowed import Windowed
 from tests.fuzz.reader import Reader, attempt, framed, rows_of, transaction_over, unframed
 
 EXTENSIONS: Final = [

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from millpond.stores.durability.rows import SCHEMA
+from millpond.stores.durability.parquet.rows import SCHEMA
 from millpond.stores.serdes import serde
 from tests.fuzz.canary import Executed, nothing_executes
 from tests.fuzz.found import FOUND, durable_file

@@ -12,7 +12,7 @@ from typing import Any
 import millpond.processors as dsl
 from millpond.errors import MillpondError
 from millpond.stores.specs import StoreKind
-from millpond.stores.typed.versioned import VersionedKeyValueStore
+from millpond.stores.typed.versions.versioned import VersionedKeyValueStore
 from tests.golden import functions as named
 
 Operator = Mapping[str, Any]

@@ -11,14 +11,14 @@ from millpond.stores.serdes import STRING
 from millpond.stores.specs import StoreKind, StoreSpec
 from millpond.stores.transaction import Transaction
 from millpond.stores.typed.keyvalue import KeyValueStore
-from millpond.stores.typed.read_only_versioned import VersionedRecord
-from millpond.stores.typed.session import SessionStore
 from millpond.stores.typed.store import WritableStore
 from millpond.stores.typed.timestamped_keyvalue import UNKNOWN_TIMESTAMP, TimestampedKeyValueStore, ValueAndTimestamp
-from millpond.stores.typed.timestamped_window import TimestampedWindowStore
-from millpond.stores.typed.versioned import VersionedKeyValueStore
-from millpond.stores.typed.window import WindowStore
-from millpond.stores.typed.windowed import Windowed
+from millpond.stores.typed.versions.read_only_versioned import VersionedRecord
+from millpond.stores.typed.versions.versioned import VersionedKeyValueStore
+from millpond.stores.typed.windows.session import SessionStore
+from millpond.stores.typed.windows.timestamped_window import TimestampedWindowStore
+from millpond.stores.typed.windows.window import WindowStore
+from millpond.stores.typed.windows.windowed import Windowed
 
 Operations: TypeAlias = dict[str, Callable[..., Any]]
 

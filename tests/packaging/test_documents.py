@@ -122,5 +122,5 @@ def test_the_changelog_goes_by_release_and_by_kind_of_change() -> None:
 def test_a_records_way_passes_no_file_twice() -> None:
     steps = re.findall(r"^\| \d+ \| `([\w/]+\.py)` \|", (DOCS / "architecture.md").read_text(), re.MULTILINE)
     assert steps[0].startswith("adapters/spark/")
-    assert steps[-1] == "adapters/spark/sink.py"
+    assert steps[-1] == "adapters/spark/rows/sink.py"
     assert len(steps) == len(set(steps)) > 20

@@ -17,7 +17,7 @@ def test_only_verification_and_preparations_open_a_directory_in_the_version_that
     importers = {
         module for module in _importers("millpond.stores.migration.open_version") if room_of(module) != "bench"
     }
-    on_a_duplicate, beside_the_old = "copy_verification", "preparation"
+    on_a_duplicate, beside_the_old = "checking.copy_verification", "copies.preparation"
     assert importers == {f"millpond.stores.durability.{name}" for name in (on_a_duplicate, beside_the_old)}
 
 

@@ -16,7 +16,7 @@ from millpond.processors import (
     StreamsBuilder,
     TimeWindows,
 )
-from millpond.stores.typed.windowed import Windowed
+from millpond.stores.typed.windows.windowed import Windowed
 from tests.processors.driving import Build, Input, drive, last_values, random_records
 
 TOPICS = ("clicks", "buys")

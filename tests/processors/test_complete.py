@@ -30,7 +30,7 @@ from millpond.processors import (
 )
 from millpond.stores.serdes import INT64, STRING
 from millpond.stores.specs import StoreKind, StoreSpec
-from millpond.stores.typed.windowed import Windowed
+from millpond.stores.typed.windows.windowed import Windowed
 from tests.processors.random_topologies import NO_REPARTITION, OPERATORS, Step, histories, programs
 from tests.processors.test_batching import History, build, ordered
 

@@ -17,7 +17,7 @@ from millpond.processors import (
     TopologyDriver,
 )
 from millpond.stores.specs import StoreKind
-from millpond.stores.typed.windowed import Windowed
+from millpond.stores.typed.windows.windowed import Windowed
 from tests.processors.driving import Build, Input, drive, last_values, random_records
 
 SESSIONS = SessionWindows(10, grace=15)

@@ -19,7 +19,7 @@ from millpond.processors import (
     Suppressed,
     TimeWindows,
 )
-from millpond.stores.typed.windowed import Windowed
+from millpond.stores.typed.windows.windowed import Windowed
 from tests.processors.driving import Build, Input, drive, last_values, random_records
 
 Row = tuple[Any, Any, int]

@@ -25,7 +25,7 @@ from millpond.processors import (
 from millpond.processors.options.windowed_serdes import SessionWindowedSerde, TimeWindowedSerde
 from millpond.stores.serdes import STRING
 from millpond.stores.specs import StoreKind
-from millpond.stores.typed.windowed import Windowed
+from millpond.stores.typed.windows.windowed import Windowed
 from tests.processors.driving import Build, Input, drive, last_values, random_records
 
 TUMBLING = TimeWindows(20, grace=15)

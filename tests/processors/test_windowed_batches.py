@@ -28,7 +28,7 @@ from millpond.processors.runtime.task import Task
 from millpond.stores.backend import Entries
 from millpond.stores.memory import MemoryBackend
 from millpond.stores.transaction import Transaction
-from millpond.stores.typed.windowed import Windowed
+from millpond.stores.typed.windows.windowed import Windowed
 
 WINDOWS: dict[str, Any] = {
     "sessions": SessionWindows(5, grace=4),

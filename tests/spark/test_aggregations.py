@@ -25,7 +25,7 @@ from millpond.processors import (
     Topology,
 )
 from millpond.processors.verbs import aggregates
-from millpond.stores.typed.windowed import Windowed
+from millpond.stores.typed.windows.windowed import Windowed
 from tests.processors.driving import drive, random_records
 
 pytestmark = pytest.mark.spark

@@ -14,7 +14,7 @@ pytest.importorskip("pyspark")
 from pyspark.sql import SparkSession
 
 from millpond.adapters.spark import SparkStreams
-from millpond.adapters.spark.text import TextSerde
+from millpond.adapters.spark.rows.text import TextSerde
 from millpond.errors import ConfigurationError
 from millpond.processors import Consumed, Materialized, Produced, StreamsBuilder, Topology
 

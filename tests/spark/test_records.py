@@ -14,11 +14,11 @@ import pytest
 pytest.importorskip("pyspark")
 
 from millpond.adapters.spark import OnError
-from millpond.adapters.spark.dead_letters import ErrorHandling
-from millpond.adapters.spark.event_times import EventTimes
 from millpond.adapters.spark.map_side import ProcessAndSend, ProcessToSink, SendToTasks
-from millpond.adapters.spark.records import RecordReader, Source
-from millpond.adapters.spark.sink import Sink
+from millpond.adapters.spark.rows.dead_letters import ErrorHandling
+from millpond.adapters.spark.rows.event_times import EventTimes
+from millpond.adapters.spark.rows.records import RecordReader, Source
+from millpond.adapters.spark.rows.sink import Sink
 from millpond.adapters.spark.worker import short_errors
 from millpond.errors import RecordError, SerdeError
 from millpond.processors import Consumed, Produced, StreamsBuilder

@@ -11,7 +11,7 @@ pytest.importorskip("pyspark")
 from pyspark.sql import DataFrame, SparkSession
 
 from millpond.adapters.spark import OnError, SparkStreams
-from millpond.adapters.spark.source import select_source
+from millpond.adapters.spark.rows.source import select_source
 from millpond.errors import ConfigurationError, StateConflictError, TopologyError, UnknownBackendError
 from millpond.processors import Consumed, StreamsBuilder, Topology
 from millpond.stores.durability import DurabilityPolicy

@@ -16,7 +16,7 @@ pytest.importorskip("pyspark")
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import types as T
 
-from millpond.adapters.spark.sink import Sink, SinkRows, arrow_schema
+from millpond.adapters.spark.rows.sink import Sink, SinkRows, arrow_schema
 from millpond.errors import RecordError, TopologyError, UserFunctionError
 from millpond.processors import Produced, StreamsBuilder
 from millpond.processors.distribution.execution import Outputs
@@ -24,7 +24,7 @@ from millpond.processors.options.on_error import OnError
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.failures import DeadLetter, FailurePolicy
 from millpond.processors.runtime.task import Task
-from millpond.stores.typed.windowed import Windowed
+from millpond.stores.typed.windows.windowed import Windowed
 
 NOON = datetime(2013, 1, 1, 12, tzinfo=UTC)
 NOON_MS = 1_357_041_600_000

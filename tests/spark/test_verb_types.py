@@ -17,7 +17,7 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from millpond.adapters.spark import Millpond
-from millpond.adapters.spark.sink import arrow_schema
+from millpond.adapters.spark.rows.sink import arrow_schema
 from millpond.adapters.spark.verbs.arrays import in_type
 from millpond.errors import ConfigurationError, StateConflictError
 from millpond.processors.verbs import aggregates

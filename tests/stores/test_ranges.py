@@ -13,9 +13,9 @@ from millpond.stores.memory import MemoryBackend
 from millpond.stores.serdes import STRING
 from millpond.stores.transaction import Transaction
 from millpond.stores.typed.ranges import Range, entries_of_ranges
-from millpond.stores.typed.session import SessionStore
-from millpond.stores.typed.timestamped_window import TimestampedWindowStore
-from millpond.stores.typed.windowed import Windowed
+from millpond.stores.typed.windows.session import SessionStore
+from millpond.stores.typed.windows.timestamped_window import TimestampedWindowStore
+from millpond.stores.typed.windows.windowed import Windowed
 
 numbers = st.integers(0, 400)
 

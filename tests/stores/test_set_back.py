@@ -11,11 +11,11 @@ from millpond.stores import INT64, STRING
 from millpond.stores.keys import BEYOND, DATA
 from millpond.stores.memory import MemoryBackend
 from millpond.stores.transaction import Transaction
-from millpond.stores.typed.session import SessionStore
 from millpond.stores.typed.timestamped_keyvalue import TimestampedKeyValueStore, ValueAndTimestamp
-from millpond.stores.typed.versioned import VersionedKeyValueStore
-from millpond.stores.typed.window import WindowStore
-from millpond.stores.typed.windowed import Windowed
+from millpond.stores.typed.versions.versioned import VersionedKeyValueStore
+from millpond.stores.typed.windows.session import SessionStore
+from millpond.stores.typed.windows.window import WindowStore
+from millpond.stores.typed.windows.windowed import Windowed
 
 FAR = 4_102_444_800_000
 RETENTION = 3000

@@ -10,7 +10,7 @@ from millpond.stores.serdes import INT64, STRING
 from millpond.stores.testing.store_calls import KINDS, Call, KindUnderTest, Seeded
 from millpond.stores.transaction import Transaction
 from millpond.stores.typed.keyvalue import KeyValueStore
-from millpond.stores.typed.windowed import Windowed
+from millpond.stores.typed.windows.windowed import Windowed
 
 each_kind = pytest.mark.parametrize("kind", KINDS, ids=[kind.id for kind in KINDS])
 

@@ -9,9 +9,9 @@ from millpond.errors import ConfigurationError
 from millpond.stores.keys import DATA, INDEX
 from millpond.stores.serdes import STRING
 from millpond.stores.transaction import Transaction
-from millpond.stores.typed.read_only_versioned import VersionedRecord
 from millpond.stores.typed.timestamped_keyvalue import ValueAndTimestamp
-from millpond.stores.typed.versioned import NOT_PUT, VALID_TO_UNDEFINED, VersionedKeyValueStore
+from millpond.stores.typed.versions.read_only_versioned import VersionedRecord
+from millpond.stores.typed.versions.versioned import NOT_PUT, VALID_TO_UNDEFINED, VersionedKeyValueStore
 
 
 def open_store(transaction: Transaction, **options: Any) -> VersionedKeyValueStore[str, str]:

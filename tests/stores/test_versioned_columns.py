@@ -18,9 +18,9 @@ from millpond.stores.columns.column_serdes import column_serde
 from millpond.stores.registry import supplier
 from millpond.stores.serdes import INT64, STRING
 from millpond.stores.transaction import Transaction
-from millpond.stores.typed import version_puts
-from millpond.stores.typed.versioned import NOT_PUT, VALID_TO_UNDEFINED, VersionedKeyValueStore
-from millpond.stores.typed.versioned_columns import VersionedColumns
+from millpond.stores.typed.versions import version_puts
+from millpond.stores.typed.versions.versioned import NOT_PUT, VALID_TO_UNDEFINED, VersionedKeyValueStore
+from millpond.stores.typed.versions.versioned_columns import VersionedColumns
 
 Put = tuple[str, int | None, int]
 KEYS = ["", "a", "a\0", "a\0\0", "b", "ü"]

@@ -8,7 +8,7 @@ import pytest
 from millpond.stores.memory import MemoryBackend
 from millpond.stores.serdes import STRING
 from millpond.stores.transaction import Transaction
-from millpond.stores.typed.timestamped_window import TimestampedWindowStore
+from millpond.stores.typed.windows.timestamped_window import TimestampedWindowStore
 
 
 def store(*, duplicates: bool = False) -> TimestampedWindowStore[str, str]:

@@ -9,12 +9,12 @@ from millpond.errors import ConfigurationError
 from millpond.stores.keys import DATA
 from millpond.stores.serdes import STRING
 from millpond.stores.transaction import Transaction
-from millpond.stores.typed.session import SessionStore
 from millpond.stores.typed.timestamped_keyvalue import ValueAndTimestamp
-from millpond.stores.typed.timestamped_session import TimestampedSessionStore
-from millpond.stores.typed.timestamped_window import TimestampedWindowStore
-from millpond.stores.typed.window import WindowStore
-from millpond.stores.typed.windowed import Windowed
+from millpond.stores.typed.windows.session import SessionStore
+from millpond.stores.typed.windows.timestamped_session import TimestampedSessionStore
+from millpond.stores.typed.windows.timestamped_window import TimestampedWindowStore
+from millpond.stores.typed.windows.window import WindowStore
+from millpond.stores.typed.windows.windowed import Windowed
 
 
 def window_store(transaction: Transaction, **options: Any) -> WindowStore[str, str]:

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 
 from pyspark.sql import Column, DataFrame
 
-from millpond.adapters.spark.names import named
+from millpond.adapters.spark.rows.names import named
 from millpond.adapters.spark.verbs.inputs import RowInput, field_of
 from millpond.adapters.spark.verbs.intervals import is_in_months
 from millpond.errors import ConfigurationError

@@ -13,9 +13,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from millpond.adapters.spark.column_types import check_leaf_types, check_operations, leaf_types
-from millpond.adapters.spark.names import did_you_mean, named
-from millpond.adapters.spark.sink import arrow_schema
+from millpond.adapters.spark.rows.column_types import check_leaf_types, check_operations, leaf_types
+from millpond.adapters.spark.rows.names import did_you_mean, named
+from millpond.adapters.spark.rows.sink import arrow_schema
 from millpond.adapters.spark.verbs.intervals import MONTHS, is_in_months, to_months, traveling
 from millpond.errors import ConfigurationError
 from millpond.processors.verbs.parts import CHANGE_COLUMNS

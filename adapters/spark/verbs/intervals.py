@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from millpond.adapters.spark.names import named
+from millpond.adapters.spark.rows.names import named
 
 MONTHS: Final[Mapping[bytes | str, bytes | str]] = {b"unit": b"month"}
 """The metadata of a column of months, so that its state is never taken for that of plain integers."""

@@ -9,7 +9,7 @@ from typing import Literal
 
 from pyspark.sql import Column, DataFrame
 
-from millpond.adapters.spark.evolution import Evolution
+from millpond.adapters.spark.evolution.evolution import Evolution
 from millpond.adapters.spark.job import DEFAULT_MAX_AHEAD, Job
 from millpond.adapters.spark.verbs.arguments import (
     INPUT,

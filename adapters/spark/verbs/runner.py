@@ -13,13 +13,13 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from millpond.adapters.spark.dataflow import Dataflow
-from millpond.adapters.spark.dead_letters import ErrorHandling
-from millpond.adapters.spark.event_times import EventTimes
 from millpond.adapters.spark.inspection import CommittedStore
 from millpond.adapters.spark.job import Job
-from millpond.adapters.spark.names import did_you_mean
+from millpond.adapters.spark.rows.dead_letters import ErrorHandling
+from millpond.adapters.spark.rows.event_times import EventTimes
+from millpond.adapters.spark.rows.names import did_you_mean
+from millpond.adapters.spark.rows.sink import arrow_schema
 from millpond.adapters.spark.session import check_workers
-from millpond.adapters.spark.sink import arrow_schema
 from millpond.adapters.spark.verbs.inputs import RowInput
 from millpond.adapters.spark.verbs.intervals import MONTHS, from_months, traveling
 from millpond.adapters.spark.verbs.sink import PartRows, row_sink, to_columns

@@ -9,9 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from millpond.adapters.spark.changes import changing
-from millpond.adapters.spark.event_times import EventTimes
-from millpond.adapters.spark.unusable import REMEDY, Bury, Unusable
+from millpond.adapters.spark.rows.changes import changing
+from millpond.adapters.spark.rows.event_times import EventTimes
+from millpond.adapters.spark.rows.unusable import REMEDY, Bury, Unusable
 from millpond.processors.distribution.execution import Decoder
 from millpond.processors.options.on_error import OnError
 from millpond.processors.runtime.counters import CounterName

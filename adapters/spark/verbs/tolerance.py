@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from millpond.adapters.spark.names import named
+from millpond.adapters.spark.rows.names import named
 from millpond.adapters.spark.verbs.inputs import micros
 
 

@@ -13,13 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as _compute
 
 from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
-from millpond.processors.runtime.batches.columns import Array, Columns
+from millpond.processors.runtime.batches.columns import Array, Columns, valid
 from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.tables.foreign_key.message_columns import (
     Messages,
     column_serdes,
     combined_key_column,
-    present,
     read_subscription_column,
     response_column,
 )
@@ -139,7 +138,7 @@ class SubscriptionReceive(Processor):
         distinct = columns.keys.dictionary_encode()
         data, times = self._found_columns(serdes, distinct.dictionary)
         data, times = data.take(distinct.indices), times[distinct.indices.to_numpy()]
-        contents = _contents(subscriptions, present(data))
+        contents = _contents(subscriptions, valid(data))
         told = pc.if_else(pa.array(contents == Content.VALUE), data, pa.scalar(None, pa.binary()))
         answers = response_column(subscriptions.hashes, contents, told)
         primary_keys = serdes.key.read(subscriptions.rests)
@@ -174,7 +173,7 @@ def _contents(subscriptions: Messages, found: npt.NDArray[np.bool_]) -> npt.NDAr
     """
     quiet = subscriptions.numbers == Instruction.PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE
     forgotten = subscriptions.numbers == Instruction.DELETE_KEY_AND_PROPAGATE
-    hashed = present(subscriptions.hashes)
+    hashed = valid(subscriptions.hashes)
     retracted = np.where(forgotten, hashed, quiet & ~found)
     contents = np.where(retracted, Content.RETRACTION, Content.NOTHING)
     return np.where(found & ~forgotten, Content.VALUE, contents).astype(np.uint8)
@@ -247,7 +246,7 @@ class ForeignTableJoin(Processor):
         primary_keys = pa.array([key for some in found for key, _ in some], pa.binary())
         hashes = pa.array([hash_ for some in found for _, hash_ in some], pa.binary())
         values = serdes.value.write(columns.values).take(pa.array(rows))
-        contents = np.where(present(values), Content.VALUE, Content.NOTHING)
+        contents = np.where(valid(values), Content.VALUE, Content.NOTHING)
         answers = response_column(hashes.take(places), contents.astype(np.uint8), values)
         positions = None if columns.positions is None else columns.positions[rows]
         return Columns(serdes.key.read(primary_keys).take(places), answers, columns.timestamps[rows], positions)

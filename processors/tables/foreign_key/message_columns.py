@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as _compute
 
-from millpond.processors.runtime.batches.columns import Array
+from millpond.processors.runtime.batches.columns import Array, valid
 from millpond.processors.tables.foreign_key.messages import NO_HASH, RESPONSE_VERSION, Content, Instruction
 from millpond.processors.tables.foreign_key.murmur3 import HASH_SIZE, murmur3_128_of
 from millpond.stores.columns.column_serdes import ColumnSerde, column_serde
@@ -129,7 +129,7 @@ def read_left_row_column(rows: Array) -> LeftRows:
         pyarrow.ArrowInvalid: one is something else.
     """
     raw = _Raw(rows)
-    there = present(rows)
+    there = valid(rows)
     if (raw.lengths[there] < _FLAG + HASH_SIZE).any():
         raise pa.ArrowInvalid("a left row is too short")
     flags = np.zeros(len(rows), np.uint8)
@@ -155,16 +155,10 @@ def hash_column(values: Array) -> Array:
     return pc.if_else(values.is_valid(), hashes, pa.scalar(None, pa.binary())) if values.null_count else hashes
 
 
-def present(column: Array) -> Booleans:
-    """Where a column is not null."""
-    valid: Booleans = column.is_valid().to_numpy(zero_copy_only=False)
-    return valid
-
-
 def _messages(version: int, hashes: Array, numbers: Bytes, rests: Array) -> Array:
     heads = np.empty((len(numbers), _HEAD), np.uint8)
     heads[:, 0] = version
-    heads[:, 0] |= ~present(hashes) * np.uint8(NO_HASH)
+    heads[:, 0] |= ~valid(hashes) * np.uint8(NO_HASH)
     heads[:, 1] = numbers
     parts = (one.fill_null(b"") if one.null_count else one for one in (hashes, rests))
     return pc.binary_join_element_wise(_fixed(heads), *parts, b"")

@@ -14,14 +14,13 @@ import pyarrow.compute as _compute
 
 from millpond.processors.options.joins import JoinType
 from millpond.processors.runtime.batches.batch import Batch
-from millpond.processors.runtime.batches.columns import Array, Columns
+from millpond.processors.runtime.batches.columns import Array, Columns, valid
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.tables.foreign_key.message_columns import (
     column_serdes,
     hash_column,
     left_row_column,
-    present,
     subscription_column,
 )
 from millpond.processors.tables.foreign_key.messages import ASK, FORGET, left_row_bytes, subscription_bytes
@@ -178,18 +177,18 @@ class SubscriptionSend(Processor):
             olds, news: the bytes of the foreign keys that they have named and name now, null for none.
         """
         hashes = hash_column(rows.values)
-        left_rows = rows.with_values(left_row_column(present(news), hashes, rows.values))
+        left_rows = rows.with_values(left_row_column(valid(news), hashes, rows.values))
         subscriptions = self._told(serdes, rows, keys, olds, news, hashes)
         self.context.forward_columns_to(self._rows, left_rows)
         self.context.forward_columns_to(self._subscriptions, subscriptions)
 
     def _told(self, serdes: _Columns, rows: Columns, keys: Array, olds: Array, news: Array, hashes: Array) -> Columns:
         """What to tell the foreign keys that rows have named and name now, in the order of the rows."""
-        named, names = present(olds), present(news)
+        named, names = valid(olds), valid(news)
         same = pc.equal(olds, news).fill_null(False).to_numpy(zero_copy_only=False)
         moved = named & ~same
         # The result of a left row that has lost its foreign key does not depend on an answer.
-        answered = ~names & (~present(hashes) | self._inner)
+        answered = ~names & (~valid(hashes) | self._inner)
         instructions = np.concatenate(
             [np.where(answered, FORGET[1], FORGET[0])[moved], np.where(self._inner & ~named, ASK[1], ASK[0])[names]]
         )

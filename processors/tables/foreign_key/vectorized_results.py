@@ -13,13 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as _compute
 
 from millpond.processors.options.joins import JoinType
-from millpond.processors.runtime.batches.columns import Array, Columns, Records, nulls, spread
+from millpond.processors.runtime.batches.columns import Array, Columns, Records, nulls, spread, valid
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.processor import ProcessorContext
 from millpond.processors.tables.foreign_key.message_columns import (
     Booleans,
     Messages,
-    present,
     read_left_row_column,
     read_response_column,
 )
@@ -76,7 +75,7 @@ class VectorizedUnjoinedRows(ColumnJoining, UnjoinedRows):
         if lefts is None or foreigns is None or columns.olds is None:
             return None
         news, olds = read_left_row_column(columns.values), read_left_row_column(columns.olds)
-        there, was_there = present(news.hashes), present(olds.hashes)
+        there, was_there = valid(news.hashes), valid(olds.hashes)
         kept = there & ~news.named
         told = kept | (~there & was_there & ~olds.named)
         joined = columns.select(kept)
@@ -111,7 +110,7 @@ class VectorizedResponseJoin(ColumnJoining, ResponseJoin):
             self._forward_retracting(results.to_batch(), retracted.tolist())
         else:
             _, since = self._result_columns.get_latest(results.keys.filter(pa.array(retracted)))
-            retracted[retracted] = ~present(since)
+            retracted[retracted] = ~valid(since)
             self.context.forward_columns(results.select(~retracted))
 
     def _made(self, columns: Columns) -> tuple[Columns, Booleans] | None:
@@ -124,7 +123,7 @@ class VectorizedResponseJoin(ColumnJoining, ResponseJoin):
             kept, since = rows.get_latest(columns.keys)
             lefts = read_left_row_column(kept)
             same = pc.equal(answers.hashes, lefts.hashes).fill_null(False).to_numpy(zero_copy_only=False)
-            current = same | ~(present(answers.hashes) | present(lefts.hashes))
+            current = same | ~(valid(answers.hashes) | valid(lefts.hashes))
             times = np.maximum(columns.timestamps, since.fill_null(MIN_TIME).to_numpy())
             joined = Columns(columns.keys, lefts.values, times).select(current)
             answers = answers.select(current)
@@ -135,7 +134,7 @@ class VectorizedResponseJoin(ColumnJoining, ResponseJoin):
     def _joined_columns(self, rows: Columns, answers: Messages) -> Array:
         """The results of left rows, whose values are bytes, with their answers; null where there is none."""
         found = answers.numbers == Content.VALUE
-        there = present(rows.values) & (found if self._inner else True)
+        there = valid(rows.values) & (found if self._inner else True)
         asking = rows.select(there)
         data = pc.if_else(pa.array(found), answers.rests, pa.scalar(None, pa.binary())).filter(pa.array(there))
         distinct = data.dictionary_encode()

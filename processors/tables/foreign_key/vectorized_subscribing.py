@@ -9,8 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from millpond.processors.options.joins import JoinType
-from millpond.processors.runtime.batches.columns import Array, Columns, nulls, spread
-from millpond.processors.tables.foreign_key.message_columns import present
+from millpond.processors.runtime.batches.columns import Array, Columns, nulls, spread, valid
 from millpond.processors.tables.foreign_key.subscribing import SubscriptionSend, latest_only
 from millpond.processors.tables.foreign_key.user_functions import ColumnFunction
 from millpond.stores.columns.column_serdes import ColumnSerde, column_serde
@@ -68,7 +67,7 @@ class VectorizedSubscriptionSend(SubscriptionSend):
         """The bytes of the foreign keys of rows; null where there is none."""
         if values is None:
             return nulls(len(keys), pa.binary())
-        there = present(values)
+        there = valid(values)
         if values.null_count:
             keys, values = keys.filter(pa.array(there)), values.drop_null()
         found = self._extract_columns(keys, values)

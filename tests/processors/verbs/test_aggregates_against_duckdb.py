@@ -25,7 +25,7 @@ from millpond.processors.verbs import aggregates as f
 from millpond.processors.verbs.row_aggregate import RowAggregate
 from millpond.stores.rows.physical import to_physical
 from millpond.stores.serdes import BYTES
-from millpond.stores.typed.windowed import Windowed
+from millpond.stores.typed.windows.windowed import Windowed
 from tests.processors.verbs.duck import answered
 
 COLUMNS: dict[str, pa.DataType] = {

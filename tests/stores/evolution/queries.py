@@ -5,10 +5,10 @@ from typing import Any
 
 from millpond.stores.columns.partitions import partition_of
 from millpond.stores.durability import Manifest, Storage
-from millpond.stores.durability.files import write_file
+from millpond.stores.durability.copies.restore import restore
 from millpond.stores.durability.manifest import FileKind, new_commit_id
-from millpond.stores.durability.restore import restore
-from millpond.stores.durability.rows import tables_of_changes
+from millpond.stores.durability.parquet.files import write_file
+from millpond.stores.durability.parquet.rows import tables_of_changes
 from millpond.stores.evolution.carriage import LayoutCarriage
 from millpond.stores.evolution.carrying import Origin, carry_unit, units
 from millpond.stores.evolution.shape import Shape, StoreShape
@@ -17,7 +17,7 @@ from millpond.stores.memory import MemoryBackend
 from millpond.stores.serdes import BYTES
 from millpond.stores.specs import StoreKind, StoreSpec
 from millpond.stores.transaction import Transaction
-from millpond.stores.typed.windowed import Windowed
+from millpond.stores.typed.windows.windowed import Windowed
 
 Tasks = Mapping[tuple[int, int], Manifest]
 Change = tuple[str, bytes, bytes | None, int, int]

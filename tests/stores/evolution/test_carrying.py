@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from millpond.errors import ConfigurationError, CorruptFileError, StateConflictError
 from millpond.stores.columns.partitions import partition_of
 from millpond.stores.durability import Manifest, Storage
-from millpond.stores.durability.reading import read_all_tables, read_tables
+from millpond.stores.durability.parquet.reading import read_all_tables, read_tables
 from millpond.stores.evolution import old_rows, snapshots
 from millpond.stores.evolution.carrying import Origin, carry_unit
 from millpond.stores.evolution.shape import Shape, StoreShape

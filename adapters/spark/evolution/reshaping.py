@@ -1,0 +1,108 @@
+"""Carrying state over without the job: what ``millpond state evolve`` and ``millpond state repartition`` do.
+
+Rule of this module: it finds the queries behind a checkpoint and says what was done, line by line. Units of work run in
+threads of this process; the query must not be running.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from millpond.adapters.spark.checkpoint import Checkpoint
+from millpond.adapters.spark.evolution.evolution import in_threads
+from millpond.errors import ConfigurationError
+from millpond.processors.distribution.plan import make_plan
+from millpond.processors.distribution.shape_of import shape_of
+from millpond.processors.runtime.topology import Topology
+from millpond.processors.verbs.carriages import CARRIAGES
+from millpond.stores.directory import plain_name
+from millpond.stores.durability.claim import GENERATION_MARK
+from millpond.stores.durability.storage import Storage
+from millpond.stores.evolution.evolving import Committed, Target, evolve
+from millpond.stores.evolution.history import History, sinks_of
+from millpond.stores.evolution.matching import Declared
+
+
+@dataclass(frozen=True)
+class Reshaping:
+    """The state behind a checkpoint, to be carried over.
+
+    Attributes:
+        checkpoint: the query's.
+        storage: where its durable files are.
+        sink: what the query writes; None where its application has one sink only, as verbs have.
+        workers: how many units of work run at the same time.
+    """
+
+    checkpoint: Checkpoint
+    storage: Storage
+    sink: str | None
+    workers: int
+
+    def repartition(self, partitions: int) -> Iterator[str]:
+        """Give all applications of the checkpoint another number of partitions; lines that say what was done.
+
+        Raises:
+            ConfigurationError: the checkpoint has no state, or nothing tells what it looks like.
+            StateConflictError: the checkpoint is that of another query.
+            DurabilityError: the state could not be read or written.
+        """
+        for application_id, committed in self._committed().items():
+            history = History.of(self.storage, application_id, self._sink_of(application_id))
+            if history.newest is None:
+                raise ConfigurationError(
+                    f"nothing tells what the state of application {application_id!r} looks like; start the job once "
+                    "with this release, which notes it, or use evolve with its topology"
+                )
+            topology = history.newest.fingerprint.partition(GENERATION_MARK)[0].rpartition("/")[0]
+            shape = replace(history.newest.shape, partitions=partitions)
+            yield self._evolved(history, committed, Target(f"{topology}/{partitions}", shape, Declared()))
+
+    def evolve(self, topology: Topology, partitions: int | None, declared: Declared) -> Iterator[str]:
+        """Carry the state of the checkpoint's only application over to a topology; lines that say what was done.
+
+        Raises:
+            TopologyError: the topology has no such sink, or several and none was named.
+            ConfigurationError: the checkpoint has no state, or that of several applications.
+            StateConflictError: what is declared does not lead to the topology.
+            DurabilityError: the state could not be read or written.
+        """
+        found = self._committed()
+        if len(found) > 1:
+            raise ConfigurationError(
+                f"the checkpoint {self.checkpoint.location} has the state of the applications {sorted(found)}, and a "
+                "topology is that of one; evolve them in the job, with evolution=Evolution(checkpoint)"
+            )
+        ((application_id, committed),) = found.items()
+        plan = make_plan(topology, self.sink, partitions or 1)
+        history = History.of(self.storage, application_id, plain_name(plan.sink))
+        plan = replace(plan, partitions=partitions or history.partitions or 1)
+        history = history.begun(plan.fingerprint, shape_of(plan))
+        yield self._evolved(history, committed, Target(plan.fingerprint, shape_of(plan), declared))
+
+    def _evolved(self, history: History, committed: Committed, target: Target) -> str:
+        before = history.newest
+        after = evolve(history, committed, target, CARRIAGES, in_threads(self.workers))
+        what = f"{history.application_id}, {history.sink}"
+        if after is before:
+            return f"{what}: {after.shape.partitions} partitions, nothing to do"
+        return (
+            f"{what}: generation {after.generation}, {after.shape.partitions} partitions, after micro-batch "
+            f"{after.batch}; {len(after.bases)} tasks have state"
+        )
+
+    def _committed(self) -> dict[str, Committed]:
+        """What the checkpoint has of each application."""
+        batch, found = self.checkpoint.newest()
+        if not found:
+            raise ConfigurationError(f"there is no state of Millpond's at {self.checkpoint.location}")
+        names = sorted({one.application_id for one in found})
+        return {name: Committed(batch, [one for one in found if one.application_id == name]) for name in names}
+
+    def _sink_of(self, application_id: str) -> str:
+        """The plain name of the sink of the checkpoint's query."""
+        known = sinks_of(self.storage, application_id)
+        if self.sink is not None:
+            return plain_name(self.sink)
+        if len(known) > 1:
+            raise ConfigurationError(f"application {application_id!r} has the sinks {known}; say which: --sink")
+        return known[0] if known else ""

@@ -1,0 +1,37 @@
+"""The rows of a change feed that change something, and what they do.
+
+Rule of this module: it reads the column ``op`` and nothing else; what a delete does to a record is the reader's duty.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from millpond.adapters.spark.rows.unusable import Unusable
+from millpond.processors.runtime.counters import CounterName
+from millpond.processors.verbs.change_feed import Change, changes_of
+
+
+def changing(table: pa.Table, unusable: Unusable, column: str) -> tuple[pa.Table, Sequence[Change] | None]:
+    """The rows without those that show the value before an update, and what they do; None if there is no operation.
+
+    Args:
+        table: rows, with the column ``op`` if they are those of a change feed.
+        unusable: applies the policy for rows whose operation is null or unknown.
+        column: what the user calls the operation.
+
+    Raises:
+        RecordError: there is such a row, and the policy is to fail.
+    """
+    if "op" not in table.column_names:
+        return table, None
+    found = changes_of(table["op"])
+    table = unusable.drop(
+        table, [i for i, change in enumerate(found) if change is None], CounterName.DROPPED_BAD_VALUE, column
+    )
+    changes = [change for change in found if change is not None]
+    if Change.BEFORE not in changes:
+        return table, changes
+    mask: Any = pa.array([change is not Change.BEFORE for change in changes])
+    return table.filter(mask), [change for change in changes if change is not Change.BEFORE]

@@ -1,0 +1,299 @@
+"""From the records of a sink to the rows of an output DataFrame.
+
+Rule of this module: a column called ``key``, ``value`` or ``timestamp`` is the record's own; any other is the entry
+of that name in its value, a dict (null if the value is None, or if there is no such entry and it is optional). Of a
+windowed key, ``key`` is the key alone, and ``window_start`` and ``window_end`` are the window's. Without a schema the
+serdes give these columns their types.
+
+A query's sink has two more columns, if the schema names them and the value has no such entry: ``op`` (a string:
+``"delete"`` if the value is None, else ``"upsert"``) and ``sequence`` (a bigint that orders the rows of a task).
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from inspect import signature
+from operator import attrgetter
+from types import NoneType
+from typing import Any, Final, Protocol, cast
+
+import pyarrow as pa
+import pyarrow.compute as _compute
+from pyspark.sql import types as T
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from millpond.adapters.spark.rows.column_values import ColumnValues, paths
+from millpond.adapters.spark.rows.maps import with_pairs
+from millpond.adapters.spark.rows.names import did_you_mean
+from millpond.adapters.spark.worker import current_batch
+from millpond.errors import RecordError, TopologyError
+from millpond.processors.distribution.exchange import WINDOW_ROWS
+from millpond.processors.distribution.execution import Outputs
+from millpond.processors.options.records import Produced
+from millpond.processors.options.windowed_serdes import SessionWindowedSerde, TimeWindowedSerde
+from millpond.processors.runtime.batches.batch import Batch
+from millpond.processors.runtime.batches.columns import Columns, Records
+from millpond.processors.runtime.batches.windowed_columns import WindowedArray
+from millpond.stores.columns.column_serdes import column_serde
+from millpond.stores.serdes import Serde, StructSerde, serde
+from millpond.stores.typed.windows.windowed import Windowed
+
+pc: Any = _compute
+
+_TYPES: Final[Mapping[str, str]] = {"string": "string", "int64": "bigint", "float64": "double", "json": "string"}
+"""The Spark type of a serde's values if there is no schema. Structs are structs; all others ``binary``, serialized."""
+
+_MILLIS: Final = pa.timestamp("ms", tz="UTC")
+_OF_WINDOW: Final[Mapping[str, Callable[[Windowed[Any]], Any]]] = {
+    "key": attrgetter("key"),
+    "window_start": attrgetter("start"),
+    "window_end": attrgetter("end"),
+}
+_OF_CHANGE: Final[Mapping[str, pa.DataType]] = {"op": pa.string(), "sequence": pa.int64()}
+_TIMES: Final = frozenset(("timestamp", "window_start", "window_end"))
+
+
+class SinkColumns(Protocol):
+    """How the records of a sink become rows. Travels to the workers."""
+
+    @property
+    def topic(self) -> str:
+        """The sink's topic."""
+
+    @property
+    def ddl(self) -> str:
+        """The columns as Spark DDL."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The same for Arrow."""
+
+    def to_table(self, records: Records, first: int) -> pa.Table:
+        """The rows of the records, of which the first has that ``sequence``.
+
+        Raises:
+            RecordError: a record does not fit.
+        """
+
+
+@dataclass(frozen=True)
+class Sink:
+    """One sink's rows, as ``Produced`` describes them. Travels to the workers.
+
+    Attributes:
+        topic: the sink's topic.
+        ddl: the columns as Spark DDL.
+        schema: the same for Arrow.
+        key_serde, value_serde: turn keys and values into bytes or text if there is no schema; None if there is one.
+        optional: the entries that not every value has.
+    """
+
+    topic: str
+    ddl: str
+    schema: pa.Schema
+    key_serde: Serde[Any] | None
+    value_serde: Serde[Any] | None
+    optional: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, topic: str, produced: Produced) -> "Sink":
+        """The sink's rows as ``produced`` describes them.
+
+        Raises:
+            TopologyError: the schema cannot be read, or there is none and no serde either, or it lacks an optional
+                column.
+        """
+        if produced.schema is not None:
+            _, schema = parsed(topic, produced.schema)
+            return cls(topic, produced.schema, schema, None, None, optional_columns(topic, schema, produced.optional))
+        if produced.optional:
+            raise TopologyError(
+                f"sink {topic!r}: optional columns need a schema; give Produced(schema='key string, ...')"
+            )
+        if produced.key_serde is None or produced.value_serde is None:
+            raise TopologyError(f"sink {topic!r} has no schema and no serdes; give Produced(schema='key string, ...')")
+        key, value = serde(produced.key_serde), serde(produced.value_serde)
+        window = ""
+        if isinstance(key, TimeWindowedSerde | SessionWindowedSerde):
+            key, window = key.key_serde, "window_start timestamp, window_end timestamp, "
+        ddl = f"key {_type(key)}, {window}value {_type(value)}, timestamp timestamp"
+        return cls(topic, ddl, parsed(topic, ddl)[1], key, value)
+
+    def to_table(self, records: Records, first: int | None = None) -> pa.Table:
+        """The rows of the records.
+
+        Args:
+            records: the records.
+            first: the ``sequence`` of the first of them; None if they are not changes but a content, which has neither
+                ``op`` nor ``sequence``.
+
+        Raises:
+            RecordError: a value does not fit its column, or lacks its entry.
+        """
+        columns = [self._taken(records, field, first) for field in self.schema]
+        made = [
+            self._column(records.to_batch(), field, first) if taken is None else taken
+            for field, taken in zip(self.schema, columns, strict=True)
+        ]
+        return pa.Table.from_arrays(made, schema=self.schema)
+
+    def _taken(self, records: Records, field: Any, first: int | None) -> Any:
+        """A column of the sink that the records already have, in the very type; None if there is no such column."""
+        if not isinstance(records, Columns) or (first is not None and field.name in _OF_CHANGE):
+            return None
+        if field.name == "timestamp":
+            if pa.types.is_timestamp(field.type):
+                return self._times(field, records.timestamps)
+            column: Any = pa.array(records.timestamps)
+        elif field.name in _OF_WINDOW and isinstance(records.keys, WindowedArray):
+            column = self._of_windowed(records.keys, field)
+        elif field.name == "key":
+            column = _plain(records.keys, self.key_serde)
+        elif field.name == "value":
+            column = _plain(records.values, self.value_serde)
+        else:
+            column = _entry(records.values, field.name)
+        return column if column is not None and column.type == field.type else None
+
+    def _of_windowed(self, keys: WindowedArray, field: Any) -> Any:
+        """A column of windowed keys as the sink has it; None if it is none of these."""
+        if field.name == "key":
+            return _plain(keys.entries("key"), self.key_serde)
+        times = keys.entries(field.name.removeprefix("window_"))
+        return self._times(field, times) if pa.types.is_timestamp(field.type) else times
+
+    def _column(self, batch: Batch, field: Any, first: int | None) -> Any:
+        if first is not None and _OF_CHANGE.get(field.name) == field.type:
+            return self._values.to_array(field.name, field.type, _of_change(batch, field.name, first))
+        entries = with_pairs(self._entries(batch, field.name), field.type)
+        if field.name in _TIMES and pa.types.is_timestamp(field.type) and set(map(type, entries)) <= {int, NoneType}:
+            return self._times(field, entries)
+        return self._values.to_array(field.name, field.type, entries)
+
+    def _times(self, field: Any, millis: Any) -> Any:
+        try:
+            return pa.array(millis, pa.int64()).cast(_MILLIS).cast(field.type)
+        except (pa.ArrowException, OverflowError) as error:
+            raise RecordError(
+                f"sink {self.topic!r}: column {field.name!r}: a time in milliseconds is out of range: {error}"
+            ) from error
+
+    def _entries(self, batch: Batch, name: str) -> Sequence[Any]:
+        if name == "timestamp":
+            return batch.timestamps
+        if name in _OF_WINDOW and batch.keys and isinstance(batch.keys[0], Windowed):
+            parts = list(map(_OF_WINDOW[name], batch.keys))
+            return parts if name != "key" or self.key_serde is None else _flat(parts, self.key_serde)
+        if name == "key":
+            return batch.keys if self.key_serde is None else _flat(batch.keys, self.key_serde)
+        if name == "value":
+            return batch.values if self.value_serde is None else _flat(batch.values, self.value_serde)
+        return self._values.entries(name, name, batch.values)
+
+    @property
+    def _values(self) -> ColumnValues:
+        return ColumnValues(self.topic, self.optional)
+
+
+class SinkRows:
+    """The rows that one task writes to a sink in one micro-batch, numbered in their order.
+
+    Numbers grow from micro-batch to micro-batch, also across restarts, because they begin with Spark's number of the
+    micro-batch; one that is repeated gives the same numbers again. Static DataFrames are micro-batch 0.
+    """
+
+    def __init__(self, sink: SinkColumns) -> None:
+        self._sink = sink
+        self._next = (current_batch() or 0) << 32
+
+    def to_tables(self, outputs: Outputs, most: int = WINDOW_ROWS) -> Iterator[pa.Table]:
+        """The sink's rows among a task's output, at most so many in a table.
+
+        Raises:
+            UserFunctionError: a value does not fit its column, or lacks its entry, and the policy is not to leave such
+                records out.
+        """
+        topic = self._sink.topic
+        for part in outputs.parts(topic, most):
+            yield outputs.task.written(topic, part, partial(self._sink.to_table, first=self._next))
+            self._next += len(part)
+
+
+def _plain(column: Any, writer: Serde[Any] | None) -> Any:
+    """A column of keys or values as the sink has them; None if the serde first makes something else of them."""
+    return column if writer is None or column_serde(writer) is not None else None
+
+
+def _entry(values: Any, name: str) -> Any:
+    """The entries of that name of structs; None if these have no such entry, or no single one."""
+    found = pa.types.is_struct(values.type) and values.type.get_field_index(name) >= 0
+    return pc.struct_field(values, name) if found else None
+
+
+def _of_change(batch: Batch, name: str, first: int) -> list[Any]:
+    """The column ``op`` or ``sequence``; an entry of that name goes first."""
+    own: Iterable[Any]
+    if name == "op":
+        own = ("delete" if value is None else "upsert" for value in batch.values)
+    else:
+        own = range(first, first + len(batch))
+    return [
+        value[name] if isinstance(value, Mapping) and name in value else made
+        for value, made in zip(batch.values, own, strict=True)
+    ]
+
+
+def _type(reader: Serde[Any]) -> str:
+    if isinstance(reader, StructSerde):
+        return f"struct<{', '.join(f'`{name}`: {type_}' for name, type_ in reader.layout.fields)}>"
+    return _TYPES.get(reader.name, "binary")
+
+
+def arrow_schema(columns: T.StructType) -> pa.Schema:
+    """The columns for Arrow, with times in UTC."""
+    # Newer releases of Spark require the time zone that older ones assume.
+    options: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
+    return to_arrow_schema(columns, **options)
+
+
+def parsed(topic: str, ddl: str) -> tuple[T.StructType, pa.Schema]:
+    """The columns of ``ddl`` for Spark and for Arrow.
+
+    Raises:
+        TopologyError: it is not Spark DDL.
+    """
+    try:
+        columns = cast(T.StructType, T.StructType.fromDDL(ddl))
+        return columns, arrow_schema(columns)
+    except Exception as error:  # Spark's parser and its gateway raise many kinds of errors
+        raise TopologyError(f"sink {topic!r}: the schema {ddl!r} is not Spark DDL: {error}") from error
+
+
+def optional_columns(topic: str, schema: pa.Schema, optional: Collection[str]) -> frozenset[str]:
+    """The optional columns.
+
+    Raises:
+        TopologyError: the schema lacks one.
+    """
+    known = [path for field in schema for path in paths(field.name, field.type)]
+    names = (optional,) if isinstance(optional, str) else optional
+    for name in names:
+        if name not in known:
+            raise TopologyError(
+                f"sink {topic!r}: the optional column {name!r} is not in the schema, which has "
+                f"{', '.join(map(repr, known))}{did_you_mean(name, known)}"
+            )
+    return frozenset(names)
+
+
+def _flat(entries: Sequence[Any], reader: Serde[Any]) -> Sequence[Any]:
+    """The entries as their column takes them: plain if the serde has a Spark type of its own, else serialized."""
+    if reader.name == "json":
+        return [None if entry is None else reader.serialize(entry).decode() for entry in entries]
+    if reader.name in _TYPES or reader.name == "bytes" or isinstance(reader, StructSerde):
+        return entries
+    return _map_present(reader.serialize, entries)
+
+
+def _map_present(operation: Callable[[Any], Any], entries: Sequence[Any]) -> list[Any]:
+    return [None if entry is None else operation(entry) for entry in entries]

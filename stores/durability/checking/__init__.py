@@ -1,0 +1,1 @@
+"""Verification of durable files and local copies, and repairs."""

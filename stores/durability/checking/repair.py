@@ -1,0 +1,62 @@
+"""Repairs of what a verification found, each said before it is done.
+
+Rule of this module: only what can be made anew is deleted: local copies, and garbage. Durable files that a retained
+manifest may name are never touched.
+"""
+
+from collections.abc import Callable, Collection, Iterator
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from millpond.stores.durability.checking.copy_verification import discard_copy
+from millpond.stores.durability.checking.findings import Report, Subject
+from millpond.stores.durability.gc import collect_garbage, garbage
+from millpond.stores.durability.manifest import Manifest
+from millpond.stores.durability.policy import DurabilityPolicy
+from millpond.stores.durability.storage import Storage
+
+
+class Repair(NamedTuple):
+    """Something that can be done.
+
+    Attributes:
+        what: says it.
+        do: does it.
+    """
+
+    what: str
+    do: Callable[[], object]
+
+
+def repairs_of_copies(report: Report) -> list[Repair]:
+    """What can be done about the local copies that must not be used."""
+    return [
+        Repair(
+            f"delete the local copy {finding.where}; the next start restores it",
+            partial(discard_copy, Path(finding.where)),
+        )
+        for finding in report.findings
+        if finding.subject is Subject.COPY
+    ]
+
+
+def repairs_of_garbage(storage: Storage, manifests: Collection[Manifest], policy: DurabilityPolicy) -> Iterator[Repair]:
+    """What can be done about the files that nobody can need any more.
+
+    Args:
+        storage: where they are.
+        manifests: the newest one of each task.
+        policy: what is retained.
+
+    Raises:
+        DurabilityError: the storage failed.
+    """
+    for manifest in manifests:
+        files = garbage(storage, manifest, policy)
+        if files:
+            where, size = storage.describe(manifest.directory), sum(file.size for file in files)
+            yield Repair(
+                f"delete {len(files)} files ({size:,} bytes) beyond the retention in {where}",
+                partial(collect_garbage, storage, manifest, policy),
+            )

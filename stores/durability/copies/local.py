@@ -1,0 +1,242 @@
+"""The local copy of one store: a cache of its durable state in a backend.
+
+Rule of this module: it decides whether a copy can be trusted. As its seal says and at the manifest's commit: use it. At
+an earlier commit of the manifest: replay what is missing. One commit beside the manifest (an attempt that failed): undo
+it. Anything else (on another branch, of another boot, damaged, killed while open): throw it away and restore. The
+caller holds the lease on the task's directory.
+"""
+
+import logging
+from collections.abc import Iterator
+
+from millpond.errors import (
+    BackendError,
+    BackendInUseError,
+    CorruptFileError,
+    CorruptStoreError,
+    MissingFileError,
+    StoreFullError,
+)
+from millpond.stores.backend import Backend
+from millpond.stores.directory import delete_local_copy
+from millpond.stores.durability.copies.position import NOWHERE, Position, encode_position, position_of
+from millpond.stores.durability.copies.preparation import Preparation
+from millpond.stores.durability.copies.restore import entries, replay, restore, undo
+from millpond.stores.durability.copies.seal import Seal
+from millpond.stores.durability.manifest import Manifest
+from millpond.stores.durability.parquet.rows import Table, tables_of_changes, tables_of_entries
+from millpond.stores.durability.parquet.sources import FileSource
+from millpond.stores.durability.policy import DurabilityPolicy
+from millpond.stores.keys import COMMIT_ROW
+from millpond.stores.migration import older_versions
+from millpond.stores.place import StorePlace
+from millpond.stores.transaction import Transaction
+
+_log = logging.getLogger(__name__)
+
+
+class LocalCopy:
+    """The local copy of the store whose place is ``place``.
+
+    Args:
+        place: the store, and where its copy is.
+        policy: what may be compared in full, and how much prepared at once.
+        in_place: whether a directory in an older format stays in use, and the new one is prepared beside it.
+    """
+
+    def __init__(self, place: StorePlace, policy: DurabilityPolicy, *, in_place: bool) -> None:
+        self.spec = place.spec
+        self._place = place
+        self._backend: Backend | None = None
+        checked = place.supplier.checksums
+        directories = place.directories()
+        self._seals = [Seal(path, checked_by_engine=checked, limit=policy.sealed_bytes) for path in directories]
+        self._versions = [self.spec.format_version, *older_versions(self.spec.format_version)]
+        self._in_use = self.spec.format_version
+        self._in_place = in_place
+        self._switches = False
+        self._preparation = Preparation(place, policy)
+
+    def open(self, manifest: Manifest, source: FileSource, *, switches: bool = False) -> Transaction:
+        """A transaction over the store's content at ``manifest``, whose files are read from ``source``.
+
+        Args:
+            manifest: the version.
+            source: where its files are read from.
+            switches: whether a prepared directory may take the place of the old one.
+
+        Raises:
+            DurabilityError, FormatError: a durable file is missing, damaged, or of an unknown format.
+            BackendInUseError, StoreFullError: the local directory cannot be used now.
+        """
+        self._switches = switches
+        try:
+            backend = self._at(manifest, source)
+            if self._upgrades:
+                self._bring_preparation(manifest, source)
+            return Transaction(backend)
+        except (BackendInUseError, StoreFullError):
+            raise
+        except BackendError as error:
+            self._discard_because(str(error))
+            return Transaction(self._at(manifest, source))
+
+    def _at(self, manifest: Manifest, source: FileSource) -> Backend:
+        store, version = self.spec.name, self.spec.kind.format_version
+        backend = self._opened()
+        position = position_of(backend)
+        if self._brought(backend, manifest, source, position):
+            return backend
+        if position != NOWHERE:
+            _log.info("restoring store %r: its local copy is at no commit of the manifest", self.spec.name)
+            self.discard()
+            backend = self._opened()
+        try:
+            restore(backend, source, manifest, store, version)
+        except BaseException:
+            self.discard()
+            raise
+        return backend
+
+    def _brought(self, backend: Backend, manifest: Manifest, source: FileSource, position: Position | None) -> bool:
+        """Bring a backend from where it stands to ``manifest``; whether that could be done without a restore."""
+        if position is not None and position.parent is not None and manifest.after(position.commit) is None:
+            position = self._undone(backend, manifest, source, position)
+        if position is None or manifest.after(position.commit) is None:
+            return False
+        replay(backend, source, manifest, position.commit, self.spec.name, self.spec.kind.format_version)
+        return True
+
+    def _bring_preparation(self, manifest: Manifest, source: FileSource) -> None:
+        """Bring the directory that is being prepared to ``manifest``.
+
+        Raises:
+            CorruptStoreError: it cannot be, and the old directory alone does not hold all that was written.
+        """
+        prepared = self._preparation.open()
+        if not self._brought(prepared, manifest, source, position_of(prepared)):
+            raise CorruptStoreError("what is prepared of its new format is at no commit of the manifest")
+
+    def _undone(self, backend: Backend, manifest: Manifest, source: FileSource, position: Position) -> Position | None:
+        """Where the copy stands once its last commit is undone; None if that cannot be."""
+        before = position.branched_from(manifest)
+        if before is None or position.file is None:
+            return None
+        try:
+            undo(backend, source, before, position.file, self.spec.name, self.spec.kind.format_version)
+        except (MissingFileError, CorruptFileError) as error:
+            _log.info("restoring store %r, because its last commit cannot be undone: %s", self.spec.name, error)
+            return None
+        return Position.of(before)
+
+    @property
+    def proven(self) -> bool:
+        """Whether the copy is known to hold what was written to it."""
+        lossless = self._in_use.content is self.spec.kind.format_version
+        return lossless and all(seal.proven for seal in self._seals)
+
+    @property
+    def ready(self) -> bool:
+        """Whether no directory waits for being prepared."""
+        return self._preparation.prepared or not self._preparation.begun
+
+    @property
+    def prepared(self) -> bool | None:
+        """Whether the directory in the new format has all rows; None if none is being prepared."""
+        return self._preparation.complete if self._upgrades else None
+
+    @property
+    def _upgrades(self) -> bool:
+        """Whether an older format is in use."""
+        return self._in_use is not self.spec.format_version
+
+    def commit(self, transaction: Transaction, manifest: Manifest) -> None:
+        """Write the transaction's changes and the position at ``manifest``, in one atomic write."""
+        transaction.put(COMMIT_ROW, encode_position(manifest))
+        changes = transaction.changes
+        transaction.commit()
+        if self._upgrades:
+            self._preparation.write(changes)
+
+    def prepare_further(self, transaction: Transaction) -> None:
+        """Copy some more rows into the directory that is being prepared, if there is one."""
+        if self._upgrades:
+            self._preparation.step(transaction.backend)
+
+    def changed_tables(self, transaction: Transaction) -> Iterator[Table]:
+        """What the transaction changes."""
+        return tables_of_changes(self.spec.name, self.spec.kind.format_version, transaction.changes)
+
+    def durable_tables(self, transaction: Transaction, manifest: Manifest, source: FileSource) -> Iterator[Table]:
+        """All rows: those of the durable files at ``manifest``, from ``source``, and what the transaction changes."""
+        name, version = self.spec.name, self.spec.kind.format_version
+        rows = entries(source, manifest, name, version, transaction.changes)
+        return tables_of_entries(name, version, rows)
+
+    def copied_tables(self, transaction: Transaction) -> Iterator[Table]:
+        """All rows: those of this copy, and what the transaction changes."""
+        return tables_of_entries(self.spec.name, self.spec.kind.format_version, transaction.scan())
+
+    def _opened(self) -> Backend:
+        if self._backend is None:
+            reasons = [*(seal.take_off() for seal in self._seals), self._preparation.take_seal_off()]
+            for reason in filter(None, reasons):
+                self._discard_because(reason)
+            self._backend = self._open_in_use()
+            if self._upgrades and self._backend.get(COMMIT_ROW) is None:
+                self.discard()
+                self._backend = self._open_in_use()
+            self._seal.opened()
+            if self._upgrades:
+                self._preparation.begin(self._backend)
+        return self._backend
+
+    def _open_in_use(self) -> Backend:
+        """The directory that is used: the old one while the new one is being prepared."""
+        older = self._place.older()
+        if older is not None and self._switches and self._preparation.prepared:
+            self._preparation.take_over()
+            older = None
+        if older is None or not (self._in_place or self._preparation.begun):
+            self._in_use = self.spec.format_version
+            if self._preparation.begun:
+                self._preparation.discard()
+            return self._place.open()
+        self._in_use = older
+        return self._place.open_older(older)
+
+    @property
+    def _seal(self) -> Seal:
+        """The seal of the directory in use."""
+        return self._seals[self._versions.index(self._in_use)]
+
+    def release(self) -> None:
+        """Let go of the directory, for another process to use. A copy in memory stays: nobody else could use it."""
+        if self._place.supplier.persistent:
+            self.close()
+
+    def close(self) -> None:
+        """Close the backend. Doing so twice is no error."""
+        backend, self._backend = self._backend, None
+        if backend is not None:
+            backend.close()
+            self._seal.closed()
+        self._preparation.close()
+
+    def _discard_because(self, reason: str) -> None:
+        _log.warning(
+            "restoring store %r: its local copy in %s failed: %s", self.spec.name, self._place.directory, reason
+        )
+        self.discard()
+
+    def discard(self) -> None:
+        """Throw the copy away."""
+        try:
+            self.close()
+        except CorruptStoreError as error:
+            _log.warning("a damaged local copy of store %r did not close: %s", self.spec.name, error)
+        if not self._place.supplier.persistent:
+            return
+        for directory in self._place.directories():
+            delete_local_copy(directory)
+        self._preparation.discard()

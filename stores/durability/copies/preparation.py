@@ -1,0 +1,138 @@
+"""A store's directory in a new format, built beside the one that is in use: KIP-258's upgrade in place.
+
+Rule of this module: it knows the new directory, not the old one, and never holds a micro-batch up by more than one
+bounded step. The directory is called ``.<store>-v<n>.preparing`` until it has all rows, and
+``.<store>-v<n>.prepared`` from then on. It stands at a commit, as a local copy does, and beyond that has one row of its
+own, above all rows of stores::
+
+    0x03 "next" -> the first row that has not been copied
+
+What is written meanwhile goes here, too, wherever it lies, with what the old format cannot hold. So a row that is
+there already is newer than what a copy could bring, and stays. The row is gone once all others are there.
+"""
+
+from pathlib import Path
+from typing import Final
+
+from millpond.stores.backend import Backend, Changes, get_many
+from millpond.stores.directory import delete_local_copy
+from millpond.stores.durability.copies.seal import Seal, seal_path
+from millpond.stores.durability.policy import DurabilityPolicy
+from millpond.stores.keys import BEYOND, COMMIT_ROW
+from millpond.stores.migration import open_version
+from millpond.stores.place import StorePlace
+
+NEXT_ROW: Final = BEYOND + b"next"
+
+_BYTES_PER_STEP: Final = 4 << 20
+
+
+class Preparation:
+    """The directory in the new format of one store.
+
+    Args:
+        place: the store, and where its directory will be.
+        policy: how many rows a step copies, and what may be compared with its seal in full.
+    """
+
+    def __init__(self, place: StorePlace, policy: DurabilityPolicy) -> None:
+        self._place = place
+        self._rows = policy.prepared_rows
+        name = place.directory.name
+        self._preparing = place.directory.with_name(f".{name}.preparing")
+        self._prepared = place.directory.with_name(f".{name}.prepared")
+        checked = place.supplier.checksums
+        self._seals = {
+            path: Seal(path, checked_by_engine=checked, limit=policy.sealed_bytes)
+            for path in (self._preparing, self._prepared)
+        }
+        self._backend: Backend | None = None
+
+    @property
+    def begun(self) -> bool:
+        """Whether there is something of it on the disk."""
+        return self._preparing.is_dir() or self.prepared
+
+    @property
+    def prepared(self) -> bool:
+        """Whether all rows are there, and the directory has been closed since."""
+        return self._prepared.is_dir()
+
+    @property
+    def complete(self) -> bool:
+        """Whether it is open and has all rows."""
+        if self._backend is None or self._backend.get(COMMIT_ROW) is None:
+            return False
+        return self._backend.get(NEXT_ROW) is None
+
+    def take_seal_off(self) -> str | None:
+        """Why the directory must not be opened; None if it may be."""
+        return self._seals[self._directory].take_off() if self.begun else None
+
+    def take_over(self) -> None:
+        """Let the prepared directory be the store's; whoever opens it then removes the old one."""
+        self._prepared.rename(self._place.directory)
+
+    def open(self) -> Backend:
+        """The rows that are there already."""
+        if self._backend is None:
+            spec, directory = self._place.spec, self._directory
+            self._backend = open_version(self._place.supplier, directory, spec.format_version, spec.name)
+            self._seals[directory].opened()
+        return self._backend
+
+    def begin(self, source: Backend) -> None:
+        """Begin to copy the rows of ``source``, which is at a commit, unless that has begun.
+
+        From then on both are brought from commit to commit, each with what it can hold.
+        """
+        if self.open().get(COMMIT_ROW) is None:
+            self.open().write({NEXT_ROW: b"", COMMIT_ROW: source.get(COMMIT_ROW)})
+
+    def write(self, changes: Changes) -> None:
+        """Write what has been written to the directory in use, and its position."""
+        self.open().write(changes)
+
+    def step(self, source: Backend) -> None:
+        """Copy some more rows of ``source``, which is at the same commit, if any are left."""
+        backend = self.open()
+        start = backend.get(NEXT_ROW)
+        if start is None:
+            return
+        copied: dict[bytes, bytes | None] = {}
+        size = 0
+        following: bytes | None = None
+        for row, value in source.scan(start or None):
+            if len(copied) == self._rows or size > _BYTES_PER_STEP:
+                following = row
+                break
+            if row != COMMIT_ROW:
+                copied[row] = value
+                size += len(row) + len(value)
+        there = get_many(backend, list(copied))
+        missing = {row: copied[row] for row, value in zip(copied, there, strict=True) if value is None}
+        backend.write({**missing, NEXT_ROW: following})
+
+    def close(self) -> None:
+        """Let go of the directory. Doing so twice is no error."""
+        if self._backend is None:
+            return
+        directory, complete = self._directory, self.complete
+        backend, self._backend = self._backend, None
+        backend.close()
+        if complete and directory == self._preparing:
+            seal_path(directory).unlink(missing_ok=True)
+            directory = directory.rename(self._prepared)
+        self._seals[directory].closed()
+
+    def discard(self) -> None:
+        """Throw away what is there."""
+        backend, self._backend = self._backend, None
+        if backend is not None:
+            backend.close()
+        for directory in self._seals:
+            delete_local_copy(directory)
+
+    @property
+    def _directory(self) -> Path:
+        return self._prepared if self.prepared else self._preparing

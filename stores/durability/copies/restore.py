@@ -1,0 +1,108 @@
+"""Bringing a backend to the version of a manifest, from the durable files.
+
+Rule of this module: it decides nothing. Whether to replay, to undo or to restore is up to
+``millpond.stores.durability.copies.local``. All end at the same content; they differ in what they start from.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import compute
+
+from millpond.stores.backend import Backend, Changes, load
+from millpond.stores.columns.column_changes import parts
+from millpond.stores.durability.copies.position import encode_position
+from millpond.stores.durability.copies.progress import Progress
+from millpond.stores.durability.manifest import DurableFile, Manifest
+from millpond.stores.durability.parquet.prefetch import prefetched
+from millpond.stores.durability.parquet.reading import read_tables
+from millpond.stores.durability.parquet.rows import local_changes, local_columns, local_entries, sorted_changes
+from millpond.stores.durability.parquet.sorted_runs import Rows, merged_runs
+from millpond.stores.durability.parquet.sources import FileSource
+from millpond.stores.entry_chunks import EntryChunks
+from millpond.stores.formats import FormatVersion
+from millpond.stores.keys import COMMIT_ROW
+
+pc: Any = compute
+
+_WORTH_A_THREAD = 1 << 20
+
+
+def replay(
+    backend: Backend, source: FileSource, manifest: Manifest, commit: str, store: str, version: FormatVersion
+) -> None:
+    """Bring a backend on from ``commit``, which ``manifest`` includes: each delta with its position in one write."""
+    for delta in manifest.after(commit) or ():
+        changes: dict[bytes, bytes | None] = {}
+        for keys, values in _rows(source, manifest, delta, store, version):
+            changes.update(zip(keys, values, strict=True))
+        local = local_changes(version, backend, changes)
+        backend.write({**local, COMMIT_ROW: encode_position(manifest.up_to(delta.commit))})
+
+
+def undo(
+    backend: Backend, source: FileSource, manifest: Manifest, delta: DurableFile, store: str, version: FormatVersion
+) -> None:
+    """Take one delta back that was written over ``manifest``: its keys get the values that they had, in one write."""
+    changed = [keys for keys, _ in columns_of_file(source, manifest, delta, store, version)]
+    wanted = pa.chunked_array(changed, pa.binary()).combine_chunks()
+    before: dict[Any, Any] = dict.fromkeys(wanted.to_pylist())
+    if len(wanted):
+        for file in manifest.files:
+            for keys, values in columns_of_file(source, manifest, file, store, version):
+                mine = pc.is_in(keys, value_set=wanted)
+                before.update(zip(keys.filter(mine).to_pylist(), values.filter(mine).to_pylist(), strict=True))
+    local = local_changes(version, backend, before)
+    backend.write({**local, COMMIT_ROW: encode_position(manifest)})
+
+
+def restore(backend: Backend, source: FileSource, manifest: Manifest, store: str, version: FormatVersion) -> None:
+    """Fill an empty backend with the rows of ``store``. The position comes last: until then nobody trusts the rest."""
+    if manifest.files:
+        load(backend, entries(source, manifest, store, version, progress=Progress(store, manifest)))
+        backend.write({COMMIT_ROW: encode_position(manifest)})
+
+
+def entries(
+    source: FileSource,
+    manifest: Manifest,
+    store: str,
+    version: FormatVersion,
+    changes: Changes | None = None,
+    progress: Progress | None = None,
+) -> Iterable[tuple[bytes, bytes]]:
+    """The rows of ``store`` at ``manifest`` in the local format, in key order, metadata rows included, as a stream.
+
+    Args:
+        source, manifest, store, version: where they are, and whose they are.
+        changes: what has been changed since.
+        progress: is told of each part that is read.
+    """
+    runs = rows_of_files(source, manifest, store, version)
+    if progress is not None:
+        runs = list(map(progress.watched, runs))
+    if changes:
+        runs.append(iter([sorted_changes(version, changes)]))
+    merged: Any = merged_runs(runs, deletions=False)
+    return local_entries(version, EntryChunks(merged))
+
+
+def rows_of_files(source: FileSource, manifest: Manifest, store: str, version: FormatVersion) -> list[Iterator[Rows]]:
+    """The rows of ``store`` in each file of ``manifest``: runs to be merged; each version still lies by its time."""
+    return [_rows(source, manifest, file, store, version) for file in manifest.files]
+
+
+def _rows(
+    source: FileSource, manifest: Manifest, file: DurableFile, store: str, version: FormatVersion
+) -> Iterator[Rows]:
+    columns = columns_of_file(source, manifest, file, store, version)
+    for keys, values in prefetched(columns) if file.size > _WORTH_A_THREAD else columns:
+        yield from parts(keys, values)
+
+
+def columns_of_file(
+    source: FileSource, manifest: Manifest, file: DurableFile, store: str, version: FormatVersion
+) -> Iterator[tuple[Any, Any]]:
+    """The keys and values of one store in one file, as arrays, row group by row group."""
+    return (local_columns(table, version) for table in read_tables(source, manifest, file, store))

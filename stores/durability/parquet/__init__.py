@@ -1,0 +1,1 @@
+"""Durable files: how they are written, read and proved."""

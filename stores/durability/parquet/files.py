@@ -1,0 +1,151 @@
+"""Durable files: Parquet, one store per row group, its rows in key order, every byte under a checksum.
+
+Rule of this module: it writes whole files and knows nothing of backends; ``millpond.stores.durability.parquet.reading``
+reads them. The columns are ``store``, ``key``, ``timestamp`` and ``value`` (see
+``millpond.stores.durability.parquet.rows``). The footer's checksum is in the manifest, and the footer has those of all
+that comes before it: byte ranges, one for each row group, so that a file that is read part by part proves each part
+before a row of it is used. The file's metadata is::
+
+    millpond.format    2
+    millpond.commit    the commit that wrote it, so that a file under the wrong name is detected
+    millpond.ranges    [[bytes, CRC-32], ...] from the beginning of the file to its footer, as JSON
+    millpond.stores    [name, ...] of the store of each row group, as JSON
+
+Format 1 has neither, but a checksum in each page; it is read, and no longer written.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from io import RawIOBase
+from typing import Any, Final, NamedTuple
+from zlib import crc32
+
+from pyarrow import parquet as pq
+
+from millpond.stores.durability.manifest import DurableFile, FileKind, file_name
+from millpond.stores.durability.parquet.rows import SCHEMA, Table
+from millpond.stores.durability.storage import Storage
+
+FILE_FORMAT: Final = 2
+PAGE_CHECKSUMS: Final = 1
+"""The format whose pages have the checksums."""
+
+FORMAT_KEY: Final = b"millpond.format"
+COMMIT_KEY: Final = b"millpond.commit"
+RANGES_KEY: Final = b"millpond.ranges"
+STORES_KEY: Final = b"millpond.stores"
+
+
+class ByteRange(NamedTuple):
+    """So many bytes, and their CRC-32."""
+
+    size: int
+    checksum: int
+
+
+def write_file(
+    storage: Storage, directory: str, kind: FileKind, sequence: int, commit: str, tables: Iterable[Table]
+) -> DurableFile:
+    """Write a file from tables of bounded size, each of one store; only one of them is in memory at a time.
+
+    Raises:
+        DurabilityError: the storage failed; no manifest names what may be left behind.
+    """
+    with writing_file(storage, directory, kind, sequence, commit) as new:
+        for table in tables:
+            new.add(table)
+    return new.written()
+
+
+class NewFile:
+    """A file that is being written.
+
+    Args:
+        sink: where its bytes go.
+        writer: what makes them.
+    """
+
+    def __init__(self, sink: "_Sink", writer: Any) -> None:
+        self._sink = sink
+        self._writer = writer
+        self._rows = 0
+        self._ranges: list[ByteRange] = []
+        self._stores: list[str] = []
+        self._written: DurableFile | None = None
+
+    def add(self, table: Table) -> None:
+        """Write a table of one store, whose keys come after those that it was given of that store."""
+        self._writer.write_table(table, row_group_size=max(1, table.num_rows))
+        self._rows += table.num_rows
+        self._stores.append(table.column("store")[0].as_py())
+        self._ranges.append(self._sink.end_range())
+
+    def written(self) -> DurableFile:
+        """The file as manifests name it, once all of it is written."""
+        assert self._written is not None, "it is written when its context has ended"
+        return self._written
+
+    def _end_rows(self) -> None:
+        self._ranges = self._ranges or [self._sink.end_range()]
+        self._writer.add_key_value_metadata({RANGES_KEY: _json(self._ranges), STORES_KEY: _json(self._stores)})
+
+    def _end(self, kind: FileKind, sequence: int, commit: str) -> None:
+        footer = self._sink.end_range()
+        size = sum(one.size for one in self._ranges) + footer.size
+        self._written = DurableFile(kind, sequence, commit, self._rows, size, footer.checksum)
+
+
+@contextmanager
+def writing_file(storage: Storage, directory: str, kind: FileKind, sequence: int, commit: str) -> Iterator[NewFile]:
+    """A new file, to which tables of bounded size are added; it is deleted after an error.
+
+    Raises:
+        DurabilityError: the storage failed; no manifest names what may be left behind.
+    """
+    with storage.writing(f"{directory}/{file_name(kind, sequence, commit)}") as stream:
+        sink = _Sink(stream)
+        with _writer(sink, commit) as writer:
+            new = NewFile(sink, writer)
+            yield new
+            new._end_rows()
+        new._end(kind, sequence, commit)
+
+
+def _json(content: Sequence[Any]) -> str:
+    return json.dumps(content, separators=(",", ":"))
+
+
+class _Sink(RawIOBase):
+    """Passes on what is written, as ranges."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self._range = ByteRange(0, 0)
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self._stream.write(data)
+        self._range = ByteRange(self._range.size + len(data), crc32(data, self._range.checksum))
+        return len(data)
+
+    def end_range(self) -> ByteRange:
+        """What was written since the last call."""
+        ended, self._range = self._range, ByteRange(0, 0)
+        return ended
+
+
+def _writer(stream: Any, commit: str) -> Any:
+    metadata = {FORMAT_KEY: str(FILE_FORMAT), COMMIT_KEY: commit}
+    writer: Any = pq.ParquetWriter
+    return writer(
+        stream,
+        SCHEMA.with_metadata(metadata),
+        compression="zstd",
+        compression_level=1,
+        use_dictionary=["store"],
+        column_encoding={"key": "DELTA_BYTE_ARRAY", "timestamp": "DELTA_BINARY_PACKED", "value": "PLAIN"},
+        write_statistics=["store"],
+    )

@@ -1,0 +1,262 @@
+"""Reading durable files: nothing comes out of one before its checksum has shown that it is what was written.
+
+Rule of this module: it knows nothing of backends, and nothing of where files are (see
+``millpond.stores.durability.parquet.sources``). What Arrow tells of columns in the footer is never asked for: where a
+footer contradicts itself, asking ends the process.
+"""
+
+import json
+from bisect import bisect_right
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
+from functools import partial
+from io import SEEK_END, SEEK_SET, RawIOBase
+from itertools import accumulate
+from typing import Any, Final
+from zlib import crc32
+
+import pyarrow as pa
+from pyarrow import compute
+from pyarrow import parquet as pq
+
+from millpond.errors import FormatError, MissingFileError
+from millpond.stores.durability.manifest import DurableFile, Manifest
+from millpond.stores.durability.parquet.file_faults import blaming, missing_file
+from millpond.stores.durability.parquet.files import (
+    COMMIT_KEY,
+    FILE_FORMAT,
+    FORMAT_KEY,
+    PAGE_CHECKSUMS,
+    RANGES_KEY,
+    STORES_KEY,
+    ByteRange,
+)
+from millpond.stores.durability.parquet.prefetch import called_ahead
+from millpond.stores.durability.parquet.rows import SCHEMA, Table
+from millpond.stores.durability.parquet.sources import WHOLE, FileSource
+
+pc: Any = compute
+
+_FOOTER_LENGTH = 4
+_FOOTER_END = 8
+"""A Parquet file ends with its footer, the footer's length, and four bytes of magic."""
+_MOSTLY_ENOUGH = 1 << 16
+"""Bytes of a file's end in which its footer is, unless it has hundreds of row groups."""
+_LOCAL_COLUMNS = ["key", "timestamp", "value"]
+
+_AHEAD: Final = 4
+_AHEAD_BYTES: Final = 1 << 25
+"""Row groups of a large file that are fetched at once from a remote storage: so many, of no more bytes."""
+
+
+def read_tables(source: FileSource, manifest: Manifest, file: DurableFile, store: str) -> Iterator[Table]:
+    """The rows of one store in a file of ``manifest``, in key order, one row group at a time, without the store column.
+
+    Raises:
+        MissingFileError: the file is gone.
+        CorruptFileError: the file is not as it was written.
+        FormatError: the file is in a format that this release does not know.
+        DurabilityError: the storage failed.
+    """
+    return (table for _, table in _groups(source, manifest, file, store))
+
+
+def read_all_tables(source: FileSource, manifest: Manifest, file: DurableFile) -> Iterator[tuple[str, Table]]:
+    """The rows of all stores in a file of ``manifest``, as ``read_tables`` gives them, each with its store's name.
+
+    Raises what ``read_tables`` raises.
+    """
+    return _groups(source, manifest, file, None)
+
+
+def stores_in(source: FileSource, manifest: Manifest, file: DurableFile) -> set[str]:
+    """The names of the stores of which a file of ``manifest`` has rows.
+
+    Raises what ``read_tables`` raises.
+    """
+    with _opened(source, manifest, file) as opened, blaming(source, manifest, file):
+        return set(opened.stores())
+
+
+def _groups(
+    source: FileSource, manifest: Manifest, file: DurableFile, wanted: str | None
+) -> Iterator[tuple[str, Table]]:
+    """The row groups of one store, or of all of them, each with its store's name."""
+    last: dict[str, bytes] = {}
+    with _opened(source, manifest, file) as opened:
+        with blaming(source, manifest, file):
+            groups = [(group, store) for group, store in enumerate(opened.stores()) if wanted in (store, None)]
+        ahead = opened.most_ahead() if source.remote and file.size > WHOLE else 0
+        with closing(opened.tables([group for group, _ in groups], ahead)) as tables:
+            for _, store in groups:
+                with blaming(source, manifest, file):
+                    table = next(tables)
+                    last[store] = _checked_keys(table, last.get(store, b""))
+                yield store, table
+
+
+@contextmanager
+def _opened(source: FileSource, manifest: Manifest, file: DurableFile) -> Iterator["_OpenFile"]:
+    path = manifest.path(file)
+    try:
+        opening = pa.BufferReader(source.read(path)) if file.size <= WHOLE else source.reading(path)
+    except MissingFileError as error:
+        raise missing_file(source, manifest, file) from error
+    with opening as content:
+        with blaming(source, manifest, file):
+            opened = _OpenFile(content, file, source.describe(path))
+        yield opened
+
+
+class _OpenFile:
+    """A durable file whose footer has passed its checksum; several threads may read it.
+
+    Args:
+        content: its bytes.
+        file: what the manifest says of it.
+        where: its full name.
+    """
+
+    def __init__(self, content: Any, file: DurableFile, where: str) -> None:
+        self._content = content
+        self._size = file.size
+        self._metadata = metadata = _metadata(content, file)
+        known = metadata.metadata or {}
+        version = known.get(FORMAT_KEY, b"none").decode(errors="replace")
+        if version not in (str(PAGE_CHECKSUMS), str(FILE_FORMAT)):
+            raise FormatError(
+                f"the file {where} has format {version}, but this release of Millpond knows formats {PAGE_CHECKSUMS} "
+                f"to {FILE_FORMAT}; run the release that wrote it, or a newer one"
+            )
+        if known.get(COMMIT_KEY) != file.commit.encode() or metadata.num_rows != file.rows:
+            raise pa.ArrowInvalid("it is the file of another commit")
+        self._ranges = None if version == str(PAGE_CHECKSUMS) else _ranges(known)
+        self._ends = list(accumulate(one.size for one in self._ranges or ()))
+        if self._ranges is not None and self._ends[-1:] != [file.size - _FOOTER_END - metadata.serialized_size]:
+            raise pa.ArrowInvalid("its ranges are not all that comes before its footer")
+
+    def stores(self) -> list[str]:
+        """The store of each row group."""
+        return _stores_of(self._parquet())
+
+    def tables(self, groups: Sequence[int], ahead: int) -> Generator[Table, None, None]:
+        """Row groups without the store column; ``ahead`` of them are read while the caller uses the one before."""
+        reads = [partial(self._table, group) for group in groups]
+        yield from called_ahead(reads, ahead) if ahead else (read() for read in reads)
+
+    def most_ahead(self) -> int:
+        """How many row groups may be read ahead, so that they take little memory; 0 if their sizes are unknown."""
+        return min(_AHEAD, _AHEAD_BYTES // max(1, *(one.size for one in self._ranges))) if self._ranges else 0
+
+    def _table(self, group: int) -> Table:
+        return self._parquet().read_row_group(group, columns=_LOCAL_COLUMNS, use_threads=False)
+
+    def _parquet(self) -> Any:
+        """A reader of its own for one thread."""
+        ranges, content = self._ranges, self._content
+        proven: Any = content if ranges is None else _Proven(content, ranges, self._ends, self._size)
+        return pq.ParquetFile(proven, metadata=self._metadata, page_checksum_verification=True, pre_buffer=False)
+
+
+def _metadata(source: Any, file: DurableFile) -> Any:
+    """The footer, whose checksum is in the manifest."""
+    if source.size() != file.size:
+        raise pa.ArrowInvalid(f"it has {source.size()} bytes instead of {file.size}")
+    end = source.read_at(_MOSTLY_ENOUGH, max(0, file.size - _MOSTLY_ENOUGH))
+    size = int.from_bytes(end[-_FOOTER_END:][:_FOOTER_LENGTH], "little") + _FOOTER_END
+    footer = end[-size:] if size <= len(end) else source.read_at(size, max(0, file.size - size))
+    if crc32(footer) != file.checksum:
+        raise pa.ArrowInvalid("its footer fails its checksum")
+    return pq.read_metadata(pa.BufferReader(footer))
+
+
+def _ranges(known: Any) -> list[ByteRange]:
+    try:
+        return [ByteRange(int(size), int(checksum)) for size, checksum in json.loads(known.get(RANGES_KEY, b""))]
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise pa.ArrowInvalid("its footer names no ranges") from error
+
+
+class _Proven(RawIOBase):
+    """A file without its footer that holds one range of it, whose bytes have passed their checksum."""
+
+    def __init__(self, source: Any, ranges: Sequence[ByteRange], ends: Sequence[int], size: int) -> None:
+        self._source = source
+        self._ranges = ranges
+        self._ends = ends
+        self._size = size
+        self._start = 0
+        self._content = memoryview(b"")
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = SEEK_SET) -> int:
+        base = {SEEK_SET: 0, SEEK_END: self._size}.get(whence, self._position)
+        self._position = base + offset
+        return self._position
+
+    def read(self, size: int = -1) -> bytes:
+        start = self._position - self._start
+        if not 0 <= start < len(self._content):
+            self._load()
+            start = self._position - self._start
+        found = self._content[start : start + size if size >= 0 else None]
+        self._position += len(found)
+        return bytes(found)
+
+    def _load(self) -> None:
+        """Read the range that has the position."""
+        number = bisect_right(self._ends, self._position)
+        if number == len(self._ends):
+            raise pa.ArrowInvalid(f"its rows go on at byte {self._position}, where its footer begins")
+        size, checksum = self._ranges[number]
+        start = self._ends[number] - size
+        content = self._source.read_at(size, start)
+        if len(content) != size or crc32(content) != checksum:
+            raise pa.ArrowInvalid(f"its bytes {start} to {start + size} fail their checksum")
+        self._start, self._content = start, memoryview(content)
+
+
+def _stores_of(parquet: Any) -> list[str]:
+    """The store of each row group."""
+    named = (parquet.metadata.metadata or {}).get(STORES_KEY)
+    if named is None:
+        return [_store_in(parquet, group) for group in range(parquet.num_row_groups)]
+    try:
+        stores = json.loads(named)
+    except RecursionError as error:
+        raise pa.ArrowInvalid("its footer names no stores") from error
+    if not isinstance(stores, list) or [type(store) for store in stores] != [str] * parquet.num_row_groups:
+        raise pa.ArrowInvalid("its footer does not name the store of each row group")
+    return stores
+
+
+def _store_in(parquet: Any, group: int) -> str:
+    """The only store that a row group has rows of."""
+    table = parquet.read_row_group(group, columns=["store"], use_threads=False)
+    stores = pc.unique(table.column("store")).to_pylist()
+    if len(stores) != 1 or not isinstance(stores[0], str):
+        raise pa.ArrowInvalid(f"its row group {group} does not have the rows of one store")
+    return stores[0]
+
+
+def _checked_keys(table: Table, last: bytes) -> bytes:
+    """The greatest key of a table whose keys come after ``last`` in strictly ascending order, so none is empty."""
+    keys = table.column("key").combine_chunks()
+    if table.schema.types != [SCHEMA.field(name).type for name in _LOCAL_COLUMNS] or keys.null_count:
+        raise pa.ArrowInvalid("its columns are not those of a durable file")
+    if not len(keys):
+        return last
+    ascending = pc.all(pc.less(keys[:-1], keys[1:])).as_py() is not False
+    if not ascending or keys[0].as_py() <= last:
+        raise pa.ArrowInvalid("its keys are not in ascending order")
+    greatest: bytes = keys[-1].as_py()
+    return greatest

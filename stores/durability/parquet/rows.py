@@ -1,0 +1,189 @@
+"""Rows as durable files have them: columns ``key``, ``timestamp``, ``value``, in key order, for one store at a time.
+
+Rule of this module: durable files know nothing of local formats, which are translated here. A data row of a store in
+the format ``TIMESTAMPED`` is split into timestamp and value; in ``PLAIN`` its timestamp is null, so that either can be
+restored as the other. A version of a store in the format ``LATEST_APART`` lies in the durable form as in ``PLAIN``, so
+which one is the latest follows from all of a key's rows. A null value is a deletion. Metadata rows are taken as they
+are; the position of the local copy (``COMMIT_ROW``) is left out.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, Final, TypeAlias
+
+import pyarrow as pa
+from pyarrow import compute
+
+from millpond.errors import CorruptStoreError
+from millpond.stores.backend import Backend
+from millpond.stores.columns.column_changes import ColumnChanges, as_columns
+from millpond.stores.columns.column_serdes import from_big_endian, to_big_endian
+from millpond.stores.formats import FormatVersion
+from millpond.stores.keys import BEYOND, COMMIT_ROW, DATA, TIME_SIZE
+from millpond.stores.typed.timestamped_keyvalue import UNKNOWN_TIMESTAMP
+from millpond.stores.typed.versions.version_row_columns import plain_columns
+from millpond.stores.typed.versions.version_rows import (
+    changes_with_latest_apart,
+    entries_with_latest_apart,
+    plain_changes,
+    plain_entries,
+)
+
+Table: TypeAlias = Any
+"""A ``pyarrow.Table``."""
+
+pc: Any = compute
+
+_COLUMNS: Any = {"store": pa.string(), "key": pa.binary(), "timestamp": pa.int64(), "value": pa.binary()}
+
+SCHEMA: Final = pa.schema(_COLUMNS)
+
+ROWS_PER_TABLE: Final = 65_536
+_BYTES_PER_TABLE = 1 << 26
+_TO_THE_END = 2**31 - 1
+_NOTHING: Any = pa.scalar(b"", pa.binary())
+
+
+def sorted_changes(
+    version: FormatVersion, changes: Mapping[bytes, bytes | None]
+) -> tuple[list[bytes], list[bytes | None]]:
+    """The keys in order, and the value of each, without the position of the local copy; each version by its time."""
+    if version is FormatVersion.LATEST_APART:
+        changes = plain_changes(changes)
+    keys = sorted(changes)
+    if COMMIT_ROW in changes:
+        keys.remove(COMMIT_ROW)
+    return keys, list(map(changes.__getitem__, keys))
+
+
+def tables_of_changes(store: str, version: FormatVersion, changes: Mapping[bytes, bytes | None]) -> Iterator[Table]:
+    """The changes of one store as tables of bounded size, in key order."""
+    if version is FormatVersion.LATEST_APART and changes:
+        changes = as_columns(changes)
+    if isinstance(changes, ColumnChanges):
+        plain = plain_columns(changes) if version is FormatVersion.LATEST_APART else changes
+        if plain is not None:
+            yield from tables_of_columns(store, version, plain.keys_column, plain.values_column)
+        return
+    keys, values = sorted_changes(version, changes)
+    for start in range(0, len(keys), ROWS_PER_TABLE):
+        stop = start + ROWS_PER_TABLE
+        yield from _tables(store, version, keys[start:stop], values[start:stop])
+
+
+def tables_of_columns(store: str, version: FormatVersion, keys: Any, values: Any) -> Iterator[Table]:
+    """Rows that are Arrow arrays in key order as tables of bounded size."""
+    kept = pc.not_equal(keys, COMMIT_ROW)
+    keys, values = keys.filter(kept), values.filter(kept)
+    for start in range(0, len(keys), ROWS_PER_TABLE):
+        yield from _halved(store, version, keys.slice(start, ROWS_PER_TABLE), values.slice(start, ROWS_PER_TABLE))
+
+
+def _halved(store: str, version: FormatVersion, keys: Any, values: Any) -> Iterator[Table]:
+    if len(keys) > 1 and keys.nbytes + values.nbytes > _BYTES_PER_TABLE:
+        middle = len(keys) // 2
+        yield from _halved(store, version, keys[:middle], values[:middle])
+        yield from _halved(store, version, keys[middle:], values[middle:])
+    else:
+        yield _table(store, version, keys, values)
+
+
+def tables_of_entries(store: str, version: FormatVersion, entries: Iterable[tuple[bytes, bytes]]) -> Iterator[Table]:
+    """Entries that come in key order as tables of bounded size; holds one table at a time."""
+    source = plain_entries(entries) if version is FormatVersion.LATEST_APART else iter(entries)
+    while chunk := [entry for entry in islice(source, ROWS_PER_TABLE) if entry[0] != COMMIT_ROW]:
+        keys, values = zip(*chunk, strict=True)
+        yield from _tables(store, version, keys, values)
+
+
+def _tables(
+    store: str, version: FormatVersion, keys: Sequence[bytes], values: Sequence[bytes | None]
+) -> Iterator[Table]:
+    if len(keys) > 1 and sum(map(len, filter(None, values))) + sum(map(len, keys)) > _BYTES_PER_TABLE:
+        middle = len(keys) // 2
+        yield from _tables(store, version, keys[:middle], values[:middle])
+        yield from _tables(store, version, keys[middle:], values[middle:])
+    else:
+        yield _table(store, version, pa.array(keys, pa.binary()), pa.array(values, pa.binary()))
+
+
+def _table(store: str, version: FormatVersion, keys: Any, values: Any) -> Table:
+    if version is FormatVersion.TIMESTAMPED:
+        timestamps, values = _split(store, keys, values)
+    else:
+        timestamps = pa.nulls(len(keys), pa.int64())
+    names = pa.repeat(pa.scalar(store), len(keys))
+    return pa.table([names, keys, timestamps, values], schema=SCHEMA)
+
+
+def _split(store: str, keys: Any, values: Any) -> tuple[Any, Any]:
+    """The timestamps and the rest of the values of data rows; other rows keep their values."""
+    data = pc.and_(pc.starts_with(keys, DATA), values.is_valid())
+    heads = pc.if_else(data, pc.binary_slice(values, 0, TIME_SIZE), b"\x00" * TIME_SIZE)
+    try:
+        timestamps = from_big_endian(heads, pa.int64())
+    except pa.ArrowInvalid as error:
+        raise CorruptStoreError(
+            f"store {store!r} has a value without the timestamp that its format needs; restore the store"
+        ) from error
+    rest = pc.binary_slice(values, TIME_SIZE, _TO_THE_END)
+    return pc.if_else(data, timestamps, pa.scalar(None, pa.int64())), pc.if_else(data, rest, values)
+
+
+def local_columns(table: Table, version: FormatVersion) -> tuple[Any, Any]:
+    """The keys of a table and their values in the local format, as arrays; null where the row was deleted.
+
+    A data row without a timestamp gets the unknown one (-1) where the format needs one. Versions still lie by their
+    times: ``local_entries`` and ``local_changes`` set the latest apart, once all of a key's rows are known.
+    """
+    columns = table.combine_chunks()
+    keys, values = _column(columns, "key"), _column(columns, "value")
+    if version is FormatVersion.TIMESTAMPED:
+        timestamps = pc.fill_null(_column(columns, "timestamp"), UNKNOWN_TIMESTAMP)
+        joined = pc.binary_join_element_wise(to_big_endian(timestamps), values, _NOTHING)
+        values = pc.if_else(pc.starts_with(keys, DATA), joined, values)
+    return keys, values
+
+
+def local_entries(version: FormatVersion, entries: Iterable[tuple[bytes, bytes]]) -> Iterable[tuple[bytes, bytes]]:
+    """All entries of a store in the local format, from those with each version by its time."""
+    return entries_with_latest_apart(iter(entries)) if version is FormatVersion.LATEST_APART else entries
+
+
+def local_changes(
+    version: FormatVersion, backend: Backend, changes: Mapping[bytes, bytes | None]
+) -> Mapping[bytes, bytes | None]:
+    """Changes of a backend in the local format, from those with each version by its time."""
+    return changes_with_latest_apart(backend, changes) if version is FormatVersion.LATEST_APART else changes
+
+
+def _column(table: Table, name: str) -> Any:
+    column = table.column(name)
+    return column.chunk(0) if column.num_chunks else pa.array([], column.type)
+
+
+def fault_in(table: Table, *, deletions: bool) -> str | None:
+    """What is wrong with the rows of one store in one file, as far as can be told without its kind and serdes.
+
+    Args:
+        table: the rows, without the store column.
+        deletions: whether rows may be deleted ones.
+    """
+    columns = table.combine_chunks()
+    keys, values = _column(columns, "key"), _column(columns, "value")
+    stamped, data = _column(columns, "timestamp").is_valid(), pc.starts_with(keys, DATA)
+    faults = {
+        "is the position of a local copy": pc.equal(keys, COMMIT_ROW),
+        "is neither metadata nor data nor index": pc.greater_equal(keys, BEYOND),
+        "is deleted in a snapshot": pc.and_(values.is_null(), pa.scalar(not deletions)),
+        "has a timestamp although it has no value, or is no data": pc.and_not(
+            stamped, pc.and_(data, values.is_valid())
+        ),
+    }
+    for what, rows in faults.items():
+        if pc.any(rows).as_py():
+            return f"the row {keys.filter(rows)[0].as_py().hex()} {what}"
+    with_value = pc.and_(data, values.is_valid())
+    if pc.any(pc.and_(with_value, stamped)).as_py() and pc.any(pc.and_not(with_value, stamped)).as_py():
+        return "some values have a timestamp, and others have none"
+    return None

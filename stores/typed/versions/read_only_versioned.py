@@ -1,0 +1,396 @@
+"""``ReadOnlyVersionedKeyValueStore``: reading the versions of each key, back to a limit of history (KIP-960, 968).
+
+Rule of this module: what is asked of the latest version of a key, or as of a time from it on, is one read of the row
+that it has to itself; only older times look at the rows of older versions
+(``millpond.stores.typed.versions.version_rows`` draws both). A version is valid from its own timestamp to the next
+version's, so ``valid_to`` is not stored. Versions that nobody can see anymore are found by the index of
+``millpond.stores.typed.versions.superseded_index``.
+
+Where Kafka Streams breaks its own contract, this store keeps it: a tombstone that replaces the first version of a key
+at the same timestamp is remembered, and ``history`` finds the version that is valid at its upper bound.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, groupby, repeat
+from typing import Generic, NamedTuple, TypeVar
+
+from millpond.errors import ConfigurationError
+from millpond.stores.backend import Entries
+from millpond.stores.keys import (
+    DATA,
+    INDEX,
+    TIME_SIZE,
+    last_time,
+    latest_row,
+    pack_time,
+    terminated,
+    unpack_time,
+    unpack_times,
+    unterminated,
+)
+from millpond.stores.serdes import Serde
+from millpond.stores.times import MAX_TIME, MIN_TIME, Duration, Instant, to_instant, to_length
+from millpond.stores.transaction import Transaction
+from millpond.stores.typed.observed_stream_time import ObservedStreamTime
+from millpond.stores.typed.scans import Scan
+from millpond.stores.typed.store import K, Store, V, column_of
+from millpond.stores.typed.timestamped_keyvalue import ValueAndTimestamp
+from millpond.stores.typed.versions.recent_versions import RecentVersions
+from millpond.stores.typed.versions.version_rows import (
+    ALONE,
+    HEAD_SIZE,
+    JUST_ABOVE,
+    LIVE,
+    OLDER,
+    VALUE_START,
+    damaged_latest,
+    history_prefix,
+    is_latest_row,
+    is_tombstone,
+    plain_entries,
+    plain_entry,
+)
+from millpond.stores.typed.versions.version_walk import VersionWalk
+
+T = TypeVar("T")
+
+_FLAG = slice(HEAD_SIZE, VALUE_START)
+_new = tuple.__new__
+
+
+class VersionedRecord(NamedTuple, Generic[T]):
+    """A value, and from when (included) to when (excluded) it was valid; ``valid_to`` is None for the latest."""
+
+    value: T
+    timestamp: int
+    valid_to: int | None
+
+
+class ReadOnlyVersionedKeyValueStore(Store[K, V]):
+    """The reading half of ``VersionedKeyValueStore``.
+
+    Args:
+        name: what errors call the store.
+        transaction: where it reads and writes.
+        key_serde: how its keys become bytes.
+        value_serde: how its values become bytes.
+        history_retention: how far back from the observed stream time versions can be read.
+        grace: how much older than the observed stream time a put may be; ``history_retention`` where not given.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        transaction: Transaction,
+        key_serde: Serde[K],
+        value_serde: Serde[V],
+        *,
+        history_retention: Duration,
+        grace: Duration | None = None,
+    ) -> None:
+        super().__init__(name, transaction, key_serde, value_serde)
+        self._retention = to_length(history_retention, f"history_retention of store {name!r}")
+        self._grace = self._retention if grace is None else to_length(grace, f"grace of store {name!r}")
+        check_grace(name, self._grace, self._retention)
+        self._observed = ObservedStreamTime(self)
+        self._recent: RecentVersions | None = None
+        self._prepare_to_write()
+
+    @property
+    def history_retention(self) -> int:
+        """How far back from the observed stream time versions can be read, in milliseconds."""
+        return self._retention
+
+    @property
+    def grace(self) -> int:
+        """How much older than the observed stream time a put may be, in milliseconds."""
+        return self._grace
+
+    @property
+    def observed_stream_time(self) -> int | None:
+        """The greatest timestamp that was ever put, over all keys; None before the first."""
+        return self._observed.time
+
+    def get(self, key: K, as_of: Instant | None = None) -> VersionedRecord[V] | None:
+        """The latest version of ``key``, or the one that was valid at ``as_of``; None where there is none.
+
+        A version from before the history retention is not found, unless it is still the latest.
+        """
+        if key is None:
+            raise self._null_key()
+        latest = latest_row(self._encode_key(key))
+        data = self._read(latest)
+        if data is None:
+            return None
+        if as_of is None:
+            return self._latest_record(data)
+        time = as_of if as_of.__class__ is int else to_instant(as_of, "as_of")
+        since = unpack_time(data)
+        if time >= since:
+            return self._latest_record(data)
+        older = None if self._beyond_history(time) else self._older(latest, time)
+        if older is None:
+            return None
+        return self._record(older, self._next_time(older[0], latest, since))
+
+    def get_value(self, key: K, as_of: Instant | None = None) -> V | None:
+        """Only the value of what ``get`` finds, in less time."""
+        data = self._read(latest_row(self._key_bytes(key)))
+        if data is None:
+            return None
+        time = MAX_TIME if as_of is None else to_instant(as_of, "as_of")
+        if time >= unpack_time(data):
+            found = self._latest_value_and_timestamp(data)
+        else:
+            older = None if self._beyond_history(time) else self._older(latest_row(self._encode_key(key)), time)
+            found = self._value_and_timestamp(older)
+        return None if found is None else found.value
+
+    def get_many(self, keys: Iterable[K]) -> list[ValueAndTimestamp[V] | None]:
+        """The latest value of each key and its timestamp, in the order of ``keys``."""
+        found = self._read_many(list(map(latest_row, self._keys_bytes(keys))))
+        live = [data if data is None or data[_FLAG] == LIVE else _none_if_tombstone(data) for data in found]
+        present = [data for data in live if data is not None]
+        values = self._decode_values([data[VALUE_START:] for data in present])
+        read: list[ValueAndTimestamp[V]] = list(
+            map(_new, repeat(ValueAndTimestamp), zip(values, unpack_times(present), strict=True))
+        )
+        return column_of(read, live)
+
+    def get_many_as_of(self, keys: Sequence[K], timestamps: Sequence[int]) -> list[ValueAndTimestamp[V] | None]:
+        """For each key, the value that was valid at the timestamp at the same position, and since when.
+
+        The latest versions of all keys are read at once. Many lookups of older versions of one key share one walk.
+        """
+        rows = list(map(latest_row, self._keys_bytes(keys)))
+        distinct = list(dict.fromkeys(rows))
+        latest = dict(zip(distinct, self._read_many(distinct), strict=True))
+        starts = {row: MIN_TIME if data is None else unpack_time(data) for row, data in latest.items()}
+        decoded: dict[bytes, ValueAndTimestamp[V] | None] = {}
+        found: list[ValueAndTimestamp[V] | None] = []
+        older: defaultdict[bytes, list[int]] = defaultdict(list)
+        for place, (row, time) in enumerate(zip(rows, timestamps, strict=True)):
+            if time < starts[row]:
+                found.append(None)
+                older[row].append(place)
+                continue
+            if row not in decoded:
+                data = latest[row]
+                decoded[row] = None if data is None else self._latest_value_and_timestamp(data)
+            found.append(decoded[row])
+        all_recent = not timestamps or not self._beyond_history(min(timestamps))
+        for row, places in older.items():
+            if (latest[row] or b"")[TIME_SIZE:HEAD_SIZE] != ALONE:
+                recent = places if all_recent else [p for p in places if not self._beyond_history(timestamps[p])]
+                self._look_up(row, recent, timestamps, found)
+        return found
+
+    def walk_back(self, latest: bytes) -> VersionWalk:
+        """A walk back through the older versions of the key whose latest lies at that row; ends with the next put."""
+        return VersionWalk(self._last_row, self._scan_rows, latest, self._recent)
+
+    @property
+    def horizon(self) -> int | None:
+        """The time before which as-of reads find nothing older than the latest; None before the first put."""
+        return None if self._observed.time is None else self._observed.time - self._retention
+
+    def history(
+        self, key: K, earliest: Instant | None = None, latest: Instant | None = None, *, reverse: bool = False
+    ) -> Scan[VersionedRecord[V]]:
+        """The versions of ``key`` that were valid at some time from ``earliest`` to ``latest``, both included.
+
+        None leaves that side open. Oldest first; ``reverse``: newest first. Tombstones are left out. So is what was
+        valid only before the history retention, and, where ``latest`` is before it, all but the latest version.
+
+        Raises:
+            ConfigurationError: ``earliest`` is after ``latest``.
+        """
+        row = latest_row(self._key_bytes(key))
+        first = None if earliest is None else to_instant(earliest, "earliest")
+        last = MAX_TIME if latest is None else to_instant(latest, "latest")
+        if first is not None and first > last:
+            raise ConfigurationError(f"history from {first} to {last}: earliest must not be after latest")
+        return self._scans.begin(self._versions(row, first, last, reverse))
+
+    def version_times(self, key: K, earliest: Instant, latest: Instant | None = None) -> list[int]:
+        """The timestamps of ``key``'s versions, tombstones too, from ``earliest`` to ``latest``, both included.
+
+        >>> from millpond.stores.memory import MemoryBackend
+        >>> from millpond.stores.serdes import STRING
+        >>> from millpond.stores.transaction import Transaction
+        >>> from millpond.stores.typed.versions.versioned import VersionedKeyValueStore
+        >>> store = VersionedKeyValueStore("prices", Transaction(MemoryBackend()), STRING, STRING, history_retention=9)
+        >>> for value, timestamp in ((None, 3), ("3.10", 5), (None, 7)):
+        ...     _ = store.put("tea", value, timestamp)
+        >>> store.version_times("tea", 3), store.version_times("tea", 4, 6)
+        ([3, 5, 7], [5])
+        """
+        row = latest_row(self._key_bytes(key))
+        first, last = to_instant(earliest, "earliest"), MAX_TIME if latest is None else to_instant(latest, "latest")
+        prefix, data = history_prefix(row), self._read(row)
+        if data is None:
+            return []
+        older = self._scan_rows(prefix + pack_time(first), prefix + pack_time(last) + JUST_ABOVE)
+        times = [last_time(row) for row, _ in older]
+        newest = unpack_time(data)
+        return [*times, newest] if first <= newest <= last else times
+
+    def scan(self, start: K | None = None, stop: K | None = None) -> Scan[tuple[K, VersionedRecord[V]]]:
+        """Every version within the history retention of the keys with ``start <= key < stop``, oldest first per key.
+
+        Keys come in the order of their bytes; None leaves that side open.
+        """
+        first = DATA if start is None else self._prefix(start)
+        end = INDEX if stop is None else self._prefix(stop)
+        return self._scans.begin(self._all_versions(plain_entries(self._scan_rows(first, end))))
+
+    def _check_row(self, row: bytes, data: bytes) -> None:
+        if row[:1] == INDEX:
+            self._decode_key(unterminated(row[1 + TIME_SIZE :]))
+            return
+        if is_latest_row(row):
+            if data[TIME_SIZE:HEAD_SIZE] not in (ALONE, OLDER):
+                raise damaged_latest(data)
+            row, data = plain_entry(row, data)
+        self._decode_key(unterminated(row[1:-TIME_SIZE]))
+        if not is_tombstone(data):
+            self._decode_value(data[1:])
+        if self._observed.time is None or last_time(row) > self._observed.time:
+            raise ValueError(f"it is newer than the observed stream time {self._observed.time}")
+
+    def _prepare_to_write(self) -> None:
+        """What the writing half needs from the beginning."""
+
+    def _prefix(self, key: K) -> bytes:
+        return DATA + terminated(self._key_bytes(key))
+
+    def _beyond_history(self, time: int) -> bool:
+        observed = self._observed.time
+        return observed is not None and time < observed - self._retention
+
+    def _older(self, latest: bytes, time: int) -> tuple[bytes, bytes] | None:
+        """The last of the older versions up to ``time``, of the key whose latest is at ``latest``."""
+        prefix = history_prefix(latest)
+        return self._last_row(prefix, prefix + pack_time(time) + JUST_ABOVE)
+
+    def _next_time(self, row: bytes, latest: bytes, since: int) -> int:
+        """When the version after ``row`` begins; the latest, which is at ``latest``, does so at ``since``."""
+        for following, _ in self._scan_rows(row + JUST_ABOVE, latest):
+            return last_time(following)
+        return since
+
+    def _record(self, row: tuple[bytes, bytes], valid_to: int | None) -> VersionedRecord[V] | None:
+        if is_tombstone(row[1]):
+            return None
+        return VersionedRecord(self._decode_value(row[1][1:]), last_time(row[0]), valid_to)
+
+    def _latest_record(self, data: bytes) -> VersionedRecord[V] | None:
+        if data[_FLAG] != LIVE:
+            _check_tombstone(data)
+            return None
+        return _new(VersionedRecord, (self._decode_value(data[VALUE_START:]), unpack_time(data), None))
+
+    def _value_and_timestamp(self, row: tuple[bytes, bytes] | None) -> ValueAndTimestamp[V] | None:
+        if row is None or is_tombstone(row[1]):
+            return None
+        return ValueAndTimestamp(self._decode_value(row[1][1:]), last_time(row[0]))
+
+    def _latest_value_and_timestamp(self, data: bytes) -> ValueAndTimestamp[V] | None:
+        if data[_FLAG] != LIVE:
+            _check_tombstone(data)
+            return None
+        return _new(ValueAndTimestamp, (self._decode_value(data[VALUE_START:]), unpack_time(data)))
+
+    def _look_up(
+        self, latest: bytes, places: list[int], timestamps: Sequence[int], found: list[ValueAndTimestamp[V] | None]
+    ) -> None:
+        """Fill ``found`` for one key, newest first, in one walk back through its versions."""
+        places.sort(key=timestamps.__getitem__, reverse=True)
+        walk = self.walk_back(latest)
+        version: tuple[bytes, bytes] | None = None
+        decoded: ValueAndTimestamp[V] | None = None
+        for place in places:
+            row = walk.back_to(timestamps[place])
+            if row is None:
+                return
+            if row is not version:
+                version, decoded = row, self._value_and_timestamp(row)
+            found[place] = decoded
+
+    def _versions(self, latest: bytes, first: int | None, last: int, reverse: bool) -> Iterator[VersionedRecord[V]]:
+        """The live versions of one key that overlap the bounds and the history."""
+        observed, data = self._observed.time, self._read(latest)
+        if observed is None or data is None:
+            return iter(())
+        newest = plain_entry(latest, data)
+        newest_time = last_time(newest[0])
+        horizon = max(MIN_TIME, observed - self._retention)
+        since = horizon if first is None else max(first, horizon)
+        if last < horizon or newest_time <= since:
+            record = self._latest_record(data)
+            return iter(() if record is None or newest_time > last else (record,))
+        prefix = history_prefix(latest)
+        valid_then = self._older(latest, since)
+        start = prefix + pack_time(since) if valid_then is None else valid_then[0]
+        bound = prefix + pack_time(last)
+        rows = self._scan_rows(start, bound + JUST_ABOVE, reverse=reverse)
+        after = None if newest_time <= last else self._next_time(bound, latest, newest_time)
+        if after is None:
+            rows = chain((newest,), rows) if reverse else chain(rows, (newest,))
+        return self._newest_first(rows, after) if reverse else self._oldest_first(rows, after)
+
+    def _oldest_first(self, rows: Entries, after: int | None) -> Iterator[VersionedRecord[V]]:
+        row = next(rows, None)
+        while row is not None:
+            following = next(rows, None)
+            record = self._record(row, after if following is None else last_time(following[0]))
+            if record is not None:
+                yield record
+            row = following
+
+    def _newest_first(self, rows: Entries, after: int | None) -> Iterator[VersionedRecord[V]]:
+        for row in rows:
+            record = self._record(row, after)
+            if record is not None:
+                yield record
+            after = last_time(row[0])
+
+    def _all_versions(self, rows: Entries) -> Iterator[tuple[K, VersionedRecord[V]]]:
+        observed = self._observed.time
+        for prefix, versions in groupby(rows, key=_prefix_of):
+            key = self._decode_key(unterminated(prefix[1:]))
+            for record in self._oldest_first(versions, None):
+                if record.valid_to is None or observed is None or record.valid_to > observed - self._retention:
+                    yield key, record
+
+
+def check_grace(store: str, grace: int, history_retention: int) -> None:
+    """Refuse a grace period, in milliseconds, that is longer than the history.
+
+    Raises:
+        ConfigurationError: it is.
+    """
+    if grace > history_retention:
+        raise ConfigurationError(
+            f"store {store!r}: a grace of {grace} ms is longer than its history retention of {history_retention} ms; "
+            "puts would be accepted that nobody can read"
+        )
+
+
+def _check_tombstone(data: bytes) -> None:
+    """Refuse a latest version that is not live and no tombstone either."""
+    if len(data) <= HEAD_SIZE:
+        raise damaged_latest(data)
+    is_tombstone(data[HEAD_SIZE:])
+
+
+def _none_if_tombstone(data: bytes) -> bytes | None:
+    """None, for a latest version that is not live."""
+    _check_tombstone(data)
+    return None
+
+
+def _prefix_of(entry: tuple[bytes, bytes]) -> bytes:
+    """Row type and terminated key of a data row."""
+    return entry[0][:-TIME_SIZE]

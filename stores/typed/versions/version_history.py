@@ -1,0 +1,143 @@
+"""What puts and the passing of time do to the rows of a versioned store.
+
+Rule of this module: it knows rows and times, not the users' keys and values. It keeps two things true: wherever a key
+has older versions, its latest says so; and a key with a version that can be removed one day is in the index
+(``millpond.stores.typed.versions.superseded_index``), that is, every key but those with one
+version that is no tombstone.
+"""
+
+from collections.abc import Iterable
+from itertools import chain
+
+from millpond.stores.keys import DATA, INDEX, TERMINATOR, TIME_SIZE, last_time, unpack_time
+from millpond.stores.transaction import Transaction
+from millpond.stores.typed.versions.recent_versions import RecentVersions
+from millpond.stores.typed.versions.superseded_index import SupersededIndex
+from millpond.stores.typed.versions.version_rows import (
+    ALONE,
+    HEAD_SIZE,
+    JUST_ABOVE,
+    LIVE,
+    OLDER,
+    TOMBSTONE,
+    VALUE_START,
+    changes_with_latest_apart,
+    damaged_latest,
+    history_prefix,
+    latest_row_of,
+    plain_entries,
+    plain_entry,
+)
+
+_NOT_INDEXED = ALONE + LIVE
+
+
+class VersionHistory:
+    """The rows of one store.
+
+    Args:
+        transaction: the store's.
+        bucket: the width of the buckets of the index.
+
+    Attributes:
+        index: leads to the versions that can be removed one day.
+        recent: what has become an older version.
+    """
+
+    def __init__(self, transaction: Transaction, bucket: int) -> None:
+        self._transaction = transaction
+        self._write = transaction.put
+        self.index = SupersededIndex(transaction, bucket)
+        self.recent = RecentVersions()
+
+    def latest(self, rows: Iterable[bytes]) -> dict[bytes, bytes | None]:
+        """What lies at the rows of latest versions."""
+        wanted = list(dict.fromkeys(rows))
+        return dict(zip(wanted, self._transaction.get_many(wanted), strict=True))
+
+    def put(self, row: bytes, latest: bytes | None, start: bytes, version: bytes) -> tuple[bytes, int | None]:
+        """Put a version of one key.
+
+        Args:
+            row: where the key's latest version lies.
+            latest: what lies there.
+            start: the packed time from which the version is valid.
+            version: the version's bytes.
+
+        Returns:
+            What lies at ``row`` now, and the end of the version; None for the end of the latest.
+        """
+        if latest is None:
+            self.recent.forget(row)
+            indexed = version != TOMBSTONE
+            following = start + ALONE + version
+        elif len(latest) <= HEAD_SIZE:
+            raise damaged_latest(latest)
+        elif start > latest[:TIME_SIZE]:
+            replaced = latest[HEAD_SIZE:]
+            self._write(row[:-2] + TERMINATOR + latest[:TIME_SIZE], replaced)
+            self.recent.replaced(row, latest[:TIME_SIZE], replaced, alone=latest[TIME_SIZE:HEAD_SIZE] == ALONE)
+            indexed = latest[TIME_SIZE:VALUE_START] != _NOT_INDEXED
+            following = start + OLDER + version
+        elif start == latest[:TIME_SIZE]:
+            indexed = version != TOMBSTONE or latest[TIME_SIZE:VALUE_START] != _NOT_INDEXED
+            following = latest[:HEAD_SIZE] + version
+        else:
+            return self._put_older(row, latest, start, version)
+        self._write(row, following)
+        if not indexed:
+            self.index.add(row[1:-2] + TERMINATOR, unpack_time(start))
+        return following, None
+
+    def _put_older(self, row: bytes, latest: bytes, start: bytes, version: bytes) -> tuple[bytes, int]:
+        plain = history_prefix(row) + start
+        later = next(self._transaction.scan(plain + JUST_ABOVE, row), None)
+        self._write(plain, version)
+        self.recent.put(row, start, version)
+        self.index.add(row[1:-2] + TERMINATOR, unpack_time(start))
+        if latest[TIME_SIZE:HEAD_SIZE] == ALONE:
+            latest = latest[:TIME_SIZE] + OLDER + latest[HEAD_SIZE:]
+            self._write(row, latest)
+        return latest, unpack_time(latest) if later is None else last_time(later[0])
+
+    def expire(self, horizon: int) -> bool:
+        """Remove what ended by ``horizon``, if its time has come; whether rows of latest versions may have changed."""
+        due = self.index.first <= horizon + 1
+        if due:
+            self.index.expire(horizon, self._remove_invisible)
+        return due
+
+    def _remove_invisible(self, encoded_key: bytes, horizon: int) -> None:
+        """Delete what ended by ``horizon``: all versions until then, except the one that is still valid."""
+        row = latest_row_of(encoded_key)
+        latest = self._transaction.get(row)
+        if latest is None:
+            return
+        newest = plain_entry(row, latest)
+        until, later = [], None
+        for entry in chain(self._transaction.scan(history_prefix(row), row), (newest,)):
+            if last_time(entry[0]) > horizon:
+                later = entry
+                break
+            until.append(entry)
+        left = [later] if later is not None else []
+        if until and until[-1][1] != TOMBSTONE:
+            left.append(until.pop())
+        changes: dict[bytes, bytes | None] = dict.fromkeys(plain for plain, _ in until)
+        if not left:
+            changes[row] = None
+        elif left == [newest] and latest[TIME_SIZE:HEAD_SIZE] == OLDER:
+            changes[row] = latest = latest[:TIME_SIZE] + ALONE + latest[HEAD_SIZE:]
+        self._transaction.put_many(changes)
+        if later is not None and latest[TIME_SIZE:VALUE_START] != _NOT_INDEXED:
+            self.index.add(encoded_key, last_time(later[0]))
+
+    def set_back(self, limit: int) -> int:
+        """Remove all versions of a time after ``limit``; how many there were."""
+        self.recent.clear()
+        # The index does not lead to all of them: it does not know the keys that have one version.
+        rows = plain_entries(self._transaction.scan(DATA, INDEX))
+        later = [row for row, _ in rows if last_time(row) > limit]
+        self._transaction.put_many(changes_with_latest_apart(self._transaction, dict.fromkeys(later)))
+        self.index.set_back(limit)
+        return len(later)

@@ -1,0 +1,148 @@
+"""``VersionPuts``: many versions put into a ``VersionedKeyValueStore``, as columns as far as that gives the same.
+
+Rule of this module: it decides which versions are put in one run (``millpond.stores.typed.versions.version_run``) and
+which one by one: those of keys whose versions do not come in the order of time, and those after which something may
+expire.
+"""
+
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as _compute
+
+from millpond.stores.columns.column_changes import get_column, put_column
+from millpond.stores.times import MAX_TIME
+from millpond.stores.typed.versions.version_row_columns import (
+    Array,
+    Booleans,
+    Integers,
+    bucket_ends,
+    latest_rows,
+    pack_times,
+    since_of,
+)
+from millpond.stores.typed.versions.version_rows import HEAD_SIZE, damaged_latest
+from millpond.stores.typed.versions.version_run import VersionRun
+from millpond.stores.typed.versions.versioned import NOT_PUT, VALID_TO_UNDEFINED, VersionedKeyValueStore
+
+pc: Any = _compute
+
+_SHORTEST: Final = 128
+"""What a call for a whole column costs is more than what it saves for fewer."""
+
+_FAR: Final = 1 << 61
+"""Times as far as this from 1970 are compared one by one, where no sum overflows."""
+
+
+class VersionPuts:
+    """Puts versions.
+
+    Args:
+        store: the store.
+        stems: what the rows of their keys begin with, an Arrow array.
+        versions: their bytes, an Arrow array.
+        times: from when they are valid, in milliseconds.
+    """
+
+    def __init__(self, store: VersionedKeyValueStore[Any, Any], stems: Array, versions: Array, times: Integers) -> None:
+        self._store = store
+        self._stems = stems
+        self._versions = versions
+        self._times = times
+        self._ends = np.full(len(times), VALID_TO_UNDEFINED)
+
+    def put(self) -> Integers:
+        """Put them in their order; returns what ``VersionedKeyValueStore.put`` does for each."""
+        start, size = 0, len(self._times)
+        reached = self._reached()
+        while start < size:
+            calm = self._calm(start, reached)
+            if calm < _SHORTEST:
+                stop = min(start + _SHORTEST, size)
+                self._put_each(np.arange(start, stop))
+            else:
+                stop = start + calm
+                self._put_run(start, stop, reached[start:stop])
+            start = stop
+        return self._ends
+
+    def _reached(self) -> Integers:
+        """The observed stream time after each."""
+        observed = self._store.observed_stream_time
+        reached = np.maximum.accumulate(self._times)
+        return reached if observed is None else np.maximum(reached, observed)
+
+    def _calm(self, start: int, reached: Integers) -> int:
+        """How many versions from ``start`` on can be put before something may expire."""
+        index, times, reached = self._store.rows.index, self._times[start:], reached[start:]
+        if max(abs(int(reached[-1])), abs(int(times.min()))) > _FAR:
+            return 0
+        first = np.minimum(np.minimum.accumulate(bucket_ends(times, index.bucket)), index.first)
+        due = first <= reached - min(self._store.history_retention, _FAR) + 1
+        return int(due.argmax()) if due.any() else len(times)
+
+    def _put_each(self, places: Integers) -> None:
+        """Put some one by one."""
+        chosen: Any = pa.array(places)
+        times = self._times[places]
+        rows, versions = latest_rows(self._stems.take(chosen)), self._versions.take(chosen)
+        self._ends[places] = self._store.put_rows(
+            rows.to_pylist(), versions.to_pylist(), pack_times(times).to_pylist(), times.tolist()
+        )
+
+    def _put_run(self, start: int, stop: int, reached: Integers) -> None:
+        """Put those of a range, during which nothing expires."""
+        admitted = self._times[start:stop] >= reached - min(self._store.grace, _FAR)
+        self._ends[start:stop][~admitted] = NOT_PUT
+        places = admitted.nonzero()[0] + start
+        stems, numbers = _in_order(self._stems.take(pa.array(places)))
+        latest = self._latest(stems)
+        order = numbers.argsort(kind="stable")
+        places, numbers = places[order], numbers[order]
+        behind = self._behind(numbers, self._times[places], latest)
+        if behind.any():
+            # Their keys' versions are put before those of other keys, which makes no difference.
+            self._put_each(np.sort(places[behind]))
+            places, numbers = places[~behind], numbers[~behind]
+        if len(places):
+            chosen: Any = pa.array(places)
+            self._write(VersionRun(stems, latest, numbers, self._versions.take(chosen), self._times[places]))
+        self._store.observe(int(reached[-1]))
+
+    def _latest(self, stems: Array) -> Array:
+        """What lies at the rows of the latest versions of keys."""
+        latest = get_column(self._store.transaction, latest_rows(stems))
+        short = pc.less_equal(pc.binary_length(latest), HEAD_SIZE)
+        if pc.any(short).as_py():
+            raise damaged_latest(latest.filter(short)[0].as_py())
+        return latest
+
+    def _behind(self, numbers: Integers, times: Integers, latest: Array) -> Booleans:
+        """Which versions, sorted by key, are of a key with one that is not newer than all before it."""
+        since = since_of(latest)[numbers]
+        known = latest.is_valid().to_numpy(zero_copy_only=False)[numbers]
+        again = np.concatenate([[False], numbers[1:] == numbers[:-1]])
+        before = np.concatenate([[0], times[:-1]])
+        late = np.where(again, times <= before, known & (times <= since))
+        keys = np.zeros(len(latest), np.bool_)
+        keys[numbers[late]] = True
+        return keys[numbers]
+
+    def _write(self, run: VersionRun) -> None:
+        history = self._store.rows
+        rows, values = run.rows()
+        index, ends = run.index_rows(history.index.bucket)
+        nothing = pa.repeat(pa.scalar(b"", pa.binary()), len(index))
+        put_column(self._store.transaction, pa.concat_arrays([rows, index]), pa.concat_arrays([values, nothing]))
+        history.index.first = min(history.index.first, int(ends.min(initial=MAX_TIME)))
+        history.recent.later(run.note)
+
+
+def _in_order(stems: Array) -> tuple[Array, Integers]:
+    """The different ones in the order of bytes, and for each of all which of them it is."""
+    encoded = stems.dictionary_encode()
+    order = pc.sort_indices(encoded.dictionary)
+    places = np.empty(len(order), np.int64)
+    places[order.to_numpy()] = np.arange(len(order))
+    return encoded.dictionary.take(order), places[encoded.indices.to_numpy()]

@@ -1,0 +1,89 @@
+"""The rows of a versioned store as columns: ``millpond.stores.typed.versions.version_rows`` for many rows at once.
+
+Rule of this module: no Python object is made of a row.
+"""
+
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as _compute
+
+from millpond.stores.columns.column_changes import ColumnChanges
+from millpond.stores.columns.column_serdes import from_big_endian, to_big_endian
+from millpond.stores.keys import DATA, LATEST_END, TERMINATOR, TIME_SIZE
+from millpond.stores.times import MAX_TIME, MIN_TIME
+from millpond.stores.typed.versions.version_rows import HEAD_SIZE, damaged_latest
+
+pc: Any = _compute
+Array = Any
+"""An Arrow array."""
+Integers = npt.NDArray[np.int64]
+Booleans = npt.NDArray[np.bool_]
+
+TO_THE_END: Final = 2**31 - 1
+_END: Final = len(LATEST_END)
+_NOTHING: Final = b""
+
+
+def stems_of(keys: Array) -> Array:
+    """What the rows of keys begin with, given their bytes: all but what ends the key, and the time."""
+    return pc.binary_join_element_wise(DATA, pc.replace_substring(keys, b"\x00", b"\x00\xff"), _NOTHING)
+
+
+def latest_rows(stems: Array) -> Array:
+    """Where the latest versions lie of the keys whose rows begin with ``stems``."""
+    return pc.binary_join_element_wise(stems, LATEST_END, _NOTHING)
+
+
+def pack_times(times: Integers) -> Array:
+    """``pack_time`` of each."""
+    return to_big_endian(pa.array(times ^ MIN_TIME))
+
+
+def since_of(latest: Array) -> Integers:
+    """From when latest versions are valid, given what lies at their rows; the least time where there is none.
+
+    Raises:
+        pyarrow.ArrowInvalid: one is too short.
+    """
+    packed = from_big_endian(pc.binary_slice(latest, 0, TIME_SIZE), pa.int64()).fill_null(0)
+    since: Integers = packed.to_numpy() ^ MIN_TIME
+    return since
+
+
+def bucket_ends(times: Integers, bucket: int) -> Integers:
+    """The end of the bucket of the index that each time lies in, for buckets of that width."""
+    starts = times - times % bucket
+    return np.where(starts > MAX_TIME - bucket, MAX_TIME, starts + bucket)
+
+
+def plain_columns(changes: ColumnChanges) -> ColumnChanges | None:
+    """The changes of a store with every version as a plain row; None if there are none left.
+
+    Raises:
+        CorruptStoreError: a latest version is too short.
+    """
+    keys, values = changes.keys_column, changes.values_column
+    latest = _are_latest(keys)
+    removed = pc.and_(latest, values.is_null())
+    if pc.any(removed).as_py():
+        left = pc.invert(removed)
+        keys, values, latest = keys.filter(left), values.filter(left), latest.filter(left)
+    short = pc.and_(latest, pc.less_equal(pc.binary_length(values), HEAD_SIZE))
+    if pc.any(short).as_py():
+        raise damaged_latest(values.filter(short)[0].as_py())
+    stems, times = pc.binary_slice(keys, 0, -_END), pc.binary_slice(values, 0, TIME_SIZE)
+    plain = pc.binary_join_element_wise(stems, TERMINATOR, times, _NOTHING)
+    keys = pc.if_else(latest, plain, keys)
+    values = pc.if_else(latest, pc.binary_slice(values, HEAD_SIZE, TO_THE_END), values)
+    # A version that became the latest was taken out of the older ones, whose row comes before.
+    return ColumnChanges.of(keys, values) if len(keys) else None
+
+
+def _are_latest(rows: Array) -> Array:
+    """Which rows are data rows of latest versions."""
+    end = pc.binary_slice(rows, -TIME_SIZE - _END, -TIME_SIZE)
+    ends = pc.and_not(pc.ends_with(rows, LATEST_END), pc.equal(end, TERMINATOR))
+    return pc.and_(pc.starts_with(rows, DATA), ends)

@@ -1,0 +1,140 @@
+"""``VersionRun``: what puts of many versions, each newer than those of its key before it, do to rows; as columns.
+
+Rule of this module: it makes the rows that ``millpond.stores.typed.versions.version_history`` makes version by version,
+and tells what has been replaced. It reads and writes nothing itself.
+"""
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as _compute
+
+from millpond.stores.keys import DATA, INDEX, TERMINATOR, TIME_SIZE
+from millpond.stores.typed.versions.recent_versions import RecentVersions
+from millpond.stores.typed.versions.version_row_columns import (
+    TO_THE_END,
+    Array,
+    Booleans,
+    Integers,
+    bucket_ends,
+    latest_rows,
+    pack_times,
+)
+from millpond.stores.typed.versions.version_rows import ALONE, HEAD_SIZE, LIVE, OLDER, TOMBSTONE, VALUE_START
+
+pc: Any = _compute
+
+_NOTHING: Final = b""
+
+
+class Replaced(NamedTuple):
+    """Versions that have become older ones, each key's in their order.
+
+    Attributes:
+        stems: what the rows of their keys begin with.
+        starts: their packed times.
+        versions: their bytes.
+        alone: whether there was none before.
+    """
+
+    stems: Array
+    starts: Array
+    versions: Array
+    alone: Booleans
+
+    @property
+    def rows(self) -> Array:
+        """Where they lie now."""
+        return pc.binary_join_element_wise(self.stems, TERMINATOR, self.starts, _NOTHING)
+
+
+class VersionRun:
+    """Versions that are put.
+
+    Args:
+        stems: what the rows of different keys begin with, in the order of bytes.
+        latest: the rows' values of the keys' latest versions, null where there is none.
+        numbers: which of the keys each version is one of; in ascending order.
+        versions: the bytes of the versions.
+        times: from when each is valid: in ascending order for each key, and after its latest version until now.
+    """
+
+    def __init__(self, stems: Array, latest: Array, numbers: Integers, versions: Array, times: Integers) -> None:
+        changes = numbers[1:] != numbers[:-1]
+        first, last = np.concatenate([[True], changes]), np.concatenate([changes, [True]])
+        keys = numbers[first]
+        self._stems = stems.take(pa.array(keys))
+        self._before = latest.take(pa.array(keys))
+        self._known = self._before.is_valid().to_numpy(zero_copy_only=False)
+        self._begins, self._last = first.nonzero()[0], last
+        self._single = last[first]
+        self._numbers = first.cumsum() - 1
+        self._versions, self._times, self._starts = versions, times, pack_times(times)
+        self.replaced = self._replaced()
+        """What has become an older version."""
+
+    def note(self, recent: RecentVersions) -> None:
+        """Note what has been replaced."""
+        for row in latest_rows(self._stems.filter(pa.array(~self._known))).to_pylist():
+            recent.forget(row)
+        columns = latest_rows(self.replaced.stems), self.replaced.starts, self.replaced.versions, self.replaced.alone
+        for row, start, version, alone in zip(*(column.tolist() for column in columns), strict=True):
+            recent.replaced(row, start, version, alone=alone)
+
+    def rows(self) -> tuple[Array, Array]:
+        """The data rows in the order of bytes, and what they are set to."""
+        keys = pa.concat_arrays([self.replaced.rows, latest_rows(self._stems)])
+        values = pa.concat_arrays([self.replaced.versions, self._latest()])
+        numbers = np.concatenate([self._replaced_numbers(), self._numbers[self._last]])
+        order: Any = pa.array(numbers.argsort(kind="stable"))
+        return keys.take(order), values.take(order)
+
+    def index_rows(self, bucket: int) -> tuple[Array, Integers]:
+        """The rows of the index that note the keys which have a version that can be removed one day, only now.
+
+        Args:
+            bucket: the width of the index's buckets.
+
+        Returns:
+            The rows in the order of bytes, and the ends of their buckets.
+        """
+        tombstone = _equal(self._versions.take(pa.array(self._begins)), TOMBSTONE)
+        not_noted = _equal(pc.binary_slice(self._before, TIME_SIZE, VALUE_START), ALONE + LIVE)
+        noted = np.where(self._known, not_noted, tombstone | ~self._single)
+        since = self._times[(self._begins + (~self._known & ~tombstone))[noted]]
+        ends = bucket_ends(since, bucket)
+        keys = pc.binary_slice(self._stems.filter(pa.array(noted)), len(DATA), TO_THE_END)
+        rows = pc.binary_join_element_wise(INDEX, pack_times(ends), keys, TERMINATOR, _NOTHING)
+        return rows.take(pc.sort_indices(rows)), ends
+
+    def _replaced(self) -> Replaced:
+        known, rest = pa.array(self._known), pa.array(~self._last)
+        before = self._before.filter(known)
+        was_alone = _equal(pc.binary_slice(before, TIME_SIZE, HEAD_SIZE), ALONE)
+        new = np.zeros(len(self._last), np.bool_)
+        new[self._begins] = ~self._known
+        starts = pc.binary_slice(before, 0, TIME_SIZE), self._starts.filter(rest)
+        versions = pc.binary_slice(before, HEAD_SIZE, TO_THE_END), self._versions.filter(rest)
+        return Replaced(
+            self._stems.take(pa.array(self._replaced_numbers())),
+            pa.concat_arrays(starts),
+            pa.concat_arrays(versions),
+            np.concatenate([was_alone, new[~self._last]]),
+        )
+
+    def _replaced_numbers(self) -> Integers:
+        """Which key each version is one of that has been replaced: those from before the run, then those of it."""
+        return np.concatenate([self._known.nonzero()[0], self._numbers[~self._last]])
+
+    def _latest(self) -> Array:
+        """The rows' values of the keys' latest versions now."""
+        older = self._known | ~self._single
+        flags = pa.array([ALONE, OLDER], pa.binary()).take(pa.array(older.astype(np.int8)))
+        last: Any = pa.array(self._last)
+        return pc.binary_join_element_wise(self._starts.filter(last), flags, self._versions.filter(last), _NOTHING)
+
+
+def _equal(column: Array, data: bytes) -> Booleans:
+    equal: Booleans = pc.equal(column, data).fill_null(False).to_numpy(zero_copy_only=False)
+    return equal

@@ -1,0 +1,156 @@
+"""``VersionedKeyValueStore``: the versions of each key, back to a limit of history (KIP-889, 914).
+
+Rule of this module: it decides what is put and what is too late. Where versions lie, and what becomes of them, is up to
+``millpond.stores.typed.versions.version_history``.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from millpond.stores.keys import latest_row, pack_time
+from millpond.stores.times import Instant, to_instant
+from millpond.stores.transaction import Transaction
+from millpond.stores.typed.set_back import SetBack
+from millpond.stores.typed.store import K, V, WritableStore, column_of
+from millpond.stores.typed.versions.read_only_versioned import ReadOnlyVersionedKeyValueStore, VersionedRecord
+from millpond.stores.typed.versions.version_history import VersionHistory
+from millpond.stores.typed.versions.version_rows import LIVE, TOMBSTONE
+
+VALID_TO_UNDEFINED: Final = -1
+"""What ``put`` returns for a version that is the key's latest: its end is not known yet."""
+
+NOT_PUT: Final = -(2**63)
+"""What ``put`` returns for a version that came after the grace period, and was not put."""
+
+_BUCKETS = 4
+_SHORTEST_BUCKET = 1000
+
+
+class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V], WritableStore[K, V]):
+    """The versions of each key, back to the history retention.
+
+    >>> from millpond.stores.memory import MemoryBackend
+    >>> from millpond.stores.serdes import STRING
+    >>> from millpond.stores.transaction import Transaction
+    >>> store = VersionedKeyValueStore("prices", Transaction(MemoryBackend()), STRING, STRING, history_retention=1000)
+    >>> store.put("tea", "3.10", 50)
+    -1
+    >>> store.put("tea", "2.90", 20)
+    50
+    >>> store.get("tea", as_of=30)
+    VersionedRecord(value='2.90', timestamp=20, valid_to=50)
+    """
+
+    @property
+    def transaction(self) -> Transaction:
+        """Where the store reads and writes."""
+        return self._transaction
+
+    @property
+    def rows(self) -> VersionHistory:
+        """Its rows, for those who put many versions at once; they move the observed stream time, too."""
+        return self._history
+
+    def observe(self, time: int) -> None:
+        """Move the observed stream time to ``time``, if that is later."""
+        self._admits(time)
+
+    def put(self, key: K, value: V | None, timestamp: Instant) -> int:
+        """Put a version that is valid from ``timestamp`` on; the value None is a tombstone.
+
+        A version of the same timestamp is replaced.
+
+        Returns:
+            The end of the new version: the timestamp of the next one, or ``VALID_TO_UNDEFINED`` if it is the latest, or
+            ``NOT_PUT`` if the timestamp is older than the observed stream time minus the grace period.
+        """
+        if key is None:
+            raise self._null_key()
+        time = timestamp if timestamp.__class__ is int else to_instant(timestamp, "timestamp")
+        row = latest_row(self._encode_key(key))
+        start = pack_time(time)
+        version = TOMBSTONE if value is None else LIVE + self._encode_value(value)
+        if not self._admits(time):
+            return NOT_PUT
+        _, valid_to = self._history.put(row, self._read(row), start, version)
+        self._expire()
+        return VALID_TO_UNDEFINED if valid_to is None else valid_to
+
+    def put_many(self, keys: Iterable[K], values: Sequence[V | None], timestamps: Sequence[int]) -> list[int]:
+        """Put a version for each of ``keys``, in this order, as ``put`` does, with one read for all of them.
+
+        Nothing is put if a key, value or timestamp cannot be.
+
+        Returns:
+            For each what ``put`` would have returned.
+
+        >>> from millpond.stores.memory import MemoryBackend
+        >>> from millpond.stores.serdes import STRING
+        >>> from millpond.stores.transaction import Transaction
+        >>> store = VersionedKeyValueStore("prices", Transaction(MemoryBackend()), STRING, STRING, history_retention=9)
+        >>> store.put_many(["tea", "tea", "tea"], ["3.10", "2.90", None], [50, 45, 40])
+        [-1, 50, -9223372036854775808]
+        """
+        rows = list(map(latest_row, self._keys_bytes(keys)))
+        data = column_of(self._encode_values([value for value in values if value is not None]), values)
+        versions = [TOMBSTONE if one is None else LIVE + one for one in data]
+        return self.put_rows(rows, versions, list(map(pack_time, timestamps)), timestamps)
+
+    def put_rows(
+        self, rows: Sequence[bytes], versions: Sequence[bytes], starts: Sequence[bytes], timestamps: Sequence[int]
+    ) -> list[int]:
+        """``put_many`` for what it makes of its arguments.
+
+        Args:
+            rows: where the latest versions of the keys lie.
+            versions: the bytes of the versions, as ``millpond.stores.typed.versions.version_rows`` draws them.
+            starts: the packed timestamps.
+            timestamps: the same as numbers.
+        """
+        put, latest = self._history.put, self._history.latest(rows)
+        ends = []
+        for row, version, start, time in zip(rows, versions, starts, timestamps, strict=True):
+            if not self._admits(time):
+                ends.append(NOT_PUT)
+                continue
+            latest[row], valid_to = put(row, latest[row], start, version)
+            ends.append(VALID_TO_UNDEFINED if valid_to is None else valid_to)
+            if self._expire():
+                latest = self._history.latest(latest)
+        return ends
+
+    def delete(self, key: K, timestamp: Instant) -> VersionedRecord[V] | None:
+        """Put a tombstone; the version that was valid at ``timestamp`` until now, or None.
+
+        Also None, and nothing changes, if the timestamp is older than the grace period.
+        """
+        replaced = self.get(key, timestamp)
+        return None if self.put(key, None, timestamp) == NOT_PUT else replaced
+
+    def flush(self) -> None:
+        self._observed.save(self)
+        self._history.recent.clear()
+        super().flush()
+
+    def _set_back(self, done: SetBack) -> None:
+        if not self._observed.set_back(done):
+            return
+        done.removed += self._history.set_back(done.limit)
+
+    def _prepare_to_write(self) -> None:
+        # Here and not at the first put: a transaction that is scanned after a put has to keep its changes in order.
+        self._history = VersionHistory(self._transaction, max(self._retention // _BUCKETS, _SHORTEST_BUCKET))
+        self._recent = self._history.recent
+
+    def _admits(self, time: int) -> bool:
+        """Move the observed stream time to ``time``, or tell whether that is within the grace period."""
+        observed = self._observed.time
+        if observed is None or time > observed:
+            self._observed.time = time
+            return True
+        return time >= observed - self._grace
+
+    def _expire(self) -> bool:
+        """Remove what nobody can see anymore; whether rows of latest versions may have changed."""
+        assert self._observed.time is not None, "something has been put"
+        return self._history.expire(self._observed.time - self._retention)

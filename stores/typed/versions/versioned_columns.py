@@ -1,0 +1,153 @@
+"""``VersionedColumns``: whole Arrow columns into a ``VersionedKeyValueStore``, and out of it as of many times at once.
+
+Rule of this module: no Python object is made of a value or a timestamp that is read, and of a key only its bytes. What
+is looked up is read once for each distinct key, and once more for each version before its latest.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as _compute
+
+from millpond.stores.columns.column_changes import get_column
+from millpond.stores.columns.column_serdes import ColumnSerde
+from millpond.stores.keys import TIME_SIZE
+from millpond.stores.typed.versions.version_puts import VersionPuts
+from millpond.stores.typed.versions.version_row_columns import TO_THE_END, latest_rows, since_of, stems_of
+from millpond.stores.typed.versions.version_rows import ALONE, HEAD_SIZE, LIVE, TOMBSTONE, Entry
+from millpond.stores.typed.versions.versioned import VersionedKeyValueStore
+
+pc: Any = _compute
+Array = Any
+"""An Arrow array."""
+Integers = npt.NDArray[np.int64]
+
+
+class VersionedColumns:
+    """Looks up and puts many keys at once.
+
+    Args:
+        store: the store.
+        keys, values: what its serdes do, for whole columns; equal keys have equal bytes.
+    """
+
+    def __init__(self, store: VersionedKeyValueStore[Any, Any], keys: ColumnSerde, values: ColumnSerde) -> None:
+        self._store = store
+        self._keys = keys
+        self._values = values
+
+    def takes(self, keys: pa.DataType, values: pa.DataType | None = None) -> bool:
+        """Whether keys, and values that are put, may be columns of these types."""
+        return self._keys.takes(keys) and (values is None or self._values.takes(values))
+
+    def get_as_of(self, keys: Array, timestamps: Integers) -> Array:
+        """For each key, the value that was valid at the timestamp at the same position; null where there was none.
+
+        Args:
+            keys: an Arrow array without nulls, of a type that ``takes`` knows; a key may come many times.
+            timestamps: as many, in milliseconds.
+
+        Raises:
+            CorruptStoreError: a row is damaged.
+        """
+        try:
+            return self._as_of(keys, timestamps)
+        except pa.ArrowInvalid:
+            # One of the rows is damaged, and reading them one by one says which and why.
+            found = self._store.get_many_as_of(keys.to_pylist(), timestamps.tolist())
+            return pa.array([None if one is None else one.value for one in found], self._values.type)
+
+    def get_latest(self, keys: Array) -> tuple[Array, Array]:
+        """The latest value of each key and its timestamp, null where there is none, as Arrow arrays.
+
+        Args:
+            keys: an Arrow array without nulls, of a type that ``takes`` knows.
+
+        Raises:
+            CorruptStoreError: a row is damaged.
+        """
+        encoded = keys.dictionary_encode()
+        latest = self._latest(latest_rows(self._stems(encoded.dictionary)))
+        try:
+            values = self._read(pc.binary_slice(latest, HEAD_SIZE, TO_THE_END))
+            times = pa.array(since_of(latest), mask=~values.is_valid().to_numpy(zero_copy_only=False))
+        except pa.ArrowInvalid:
+            # If one of the rows is damaged, reading them one by one says which and why.
+            self._store.get_many(keys.to_pylist())
+            raise
+        return values.take(encoded.indices), times.take(encoded.indices)
+
+    def own(self, values: Array) -> Array:
+        """Values, of a type that ``takes`` knows, as the type that ``get_latest`` gives."""
+        return self._values.own(values)
+
+    def put(self, keys: Array, values: Array, timestamps: Integers) -> Integers:
+        """Put a version for each of ``keys``, in this order; a null value is a tombstone.
+
+        Args:
+            keys: an Arrow array without nulls, of a type that ``takes`` knows.
+            values: as many, of a type that ``takes`` knows.
+            timestamps: as many, in milliseconds.
+
+        Returns:
+            What ``VersionedKeyValueStore.put`` returns for each.
+        """
+        versions = pc.binary_join_element_wise(LIVE, self._values.write(values), b"").fill_null(TOMBSTONE)
+        return VersionPuts(self._store, self._stems(keys), versions, timestamps).put()
+
+    def _as_of(self, keys: Array, timestamps: Integers) -> Array:
+        encoded = keys.dictionary_encode()
+        numbers = encoded.indices.to_numpy().astype(np.int64)
+        rows = latest_rows(self._stems(encoded.dictionary))
+        latest = self._latest(rows)
+        places, hidden = numbers, timestamps < since_of(latest)[numbers]
+        versions = pc.binary_slice(latest, HEAD_SIZE, TO_THE_END)
+        if hidden.any():
+            # What is before its key's latest finds an older version, if there is one within the history.
+            alone = pc.equal(pc.binary_slice(latest, TIME_SIZE, HEAD_SIZE), ALONE).fill_null(True)
+            seen = hidden & ~alone.to_numpy(zero_copy_only=False)[numbers] & ~self._forgotten(timestamps)
+            older, found = self._older(rows.to_pylist(), numbers[seen], timestamps[seen])
+            places[seen] = found + len(latest)
+            hidden[seen] = found < 0
+            versions = pa.concat_arrays([versions, pa.array(older, pa.binary())])
+        return self._read(versions).take(pa.array(places, mask=hidden))
+
+    def _forgotten(self, timestamps: Integers) -> npt.NDArray[np.bool_]:
+        horizon = self._store.horizon
+        return np.zeros(len(timestamps), np.bool_) if horizon is None else timestamps < horizon
+
+    def _older(self, rows: Sequence[bytes], numbers: Integers, timestamps: Integers) -> tuple[list[bytes], Integers]:
+        """The versions that were valid before the latest, and for each look-up its place among them; -1 for none."""
+        newest_first = np.lexsort((-1 - timestamps, numbers))
+        versions: list[bytes] = []
+        found = []
+        walked = -1
+        entry: Entry | None = None
+        for number, time in zip(numbers[newest_first].tolist(), timestamps[newest_first].tolist(), strict=True):
+            if number != walked:
+                walked, entry, walk = number, None, self._store.walk_back(rows[number])
+            before, entry = entry, walk.back_to(time)
+            if entry is not None and entry is not before:
+                versions.append(entry[1])
+            found.append(-1 if entry is None else len(versions) - 1)
+        places = np.empty(len(found), np.int64)
+        places[newest_first] = found
+        return versions, places
+
+    def _read(self, versions: Array) -> Array:
+        """The values of versions; null for tombstones, and where there is no version."""
+        live = pc.equal(pc.binary_slice(versions, 0, 1), LIVE)
+        if pc.all(pc.or_(live, pc.equal(versions, TOMBSTONE))).as_py() is False:
+            raise pa.ArrowInvalid("neither a version nor a tombstone")
+        return self._values.read(pc.if_else(live, pc.binary_slice(versions, 1, TO_THE_END), None))
+
+    def _latest(self, rows: Array) -> Array:
+        """What lies at the rows of latest versions."""
+        return get_column(self._store.transaction, rows)
+
+    def _stems(self, keys: Array) -> Array:
+        """What the rows of keys begin with."""
+        return stems_of(self._keys.write(keys))

@@ -1,0 +1,1 @@
+"""Stores of windows and sessions: their segments, and their columns."""

@@ -1,0 +1,121 @@
+"""``SegmentColumns``: what whole Arrow columns out of and into stores with segments have in common.
+
+Rule of this module: no Python object is made of a value or a time, and of a key only its row. Times are numpy arrays of
+int64, keys and values Arrow arrays without nulls. ``pyarrow.ArrowInvalid`` tells that a row is damaged; reading the
+rows one by one then says which and why.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as _compute
+
+from millpond.stores.columns.column_changes import put_column
+from millpond.stores.columns.column_serdes import ColumnSerde, from_big_endian, to_big_endian
+from millpond.stores.keys import DATA, TERMINATOR, TIME_SIZE
+from millpond.stores.times import MIN_TIME
+from millpond.stores.typed.windows.segments import SegmentedStore
+
+pc: Any = _compute
+Times = npt.NDArray[np.int64]
+
+TO_THE_END: Final = 2**31 - 1
+"""Where to stop a slice of bytes that has none."""
+
+_KEY_FROM: Final = len(DATA) + TIME_SIZE
+_ZERO: Final = b"\x00"
+_ESCAPED: Final = b"\x00\xff"
+
+
+class SegmentColumns:
+    """Reads and writes many entries at once; keys are the bytes that the key serde writes.
+
+    Args:
+        store: the store.
+        values: what its value serde does, for whole columns.
+    """
+
+    def __init__(self, store: SegmentedStore[Any, Any], values: ColumnSerde) -> None:
+        self._segments = store.segments
+        self._values = values
+
+    def _rows(self, keys: Any, times: Times, *rest: Times) -> Any:
+        """The rows of entries with one or several times, as an Arrow array."""
+        interval = self._segments.interval
+        distinct, places = np.unique(times - times % interval, return_inverse=True)
+        prefixes = pc.binary_join_element_wise(DATA, packed(distinct), b"").take(pa.array(places))
+        return pc.binary_join_element_wise(prefixes, terminated_column(keys), *map(packed, (times, *rest)), b"")
+
+    def _put(self, rows: Any, data: Any, times: Times) -> None:
+        """Put rows without those that have expired by the last of them, and delete what that expires.
+
+        Args:
+            rows: an Arrow array; a repeated one's last value counts.
+            data: their values; null deletes.
+            times: as many times.
+        """
+        segments = self._segments
+        expired = pa.array(segments.observe(int(times.max())), pa.binary())
+        kept = times > segments.horizon()
+        if not kept.all():
+            mask: Any = pa.array(kept)
+            rows, data, times = rows.filter(mask), data.filter(mask), times[kept]
+        segments.begin_writing((np.unique(times // segments.interval) * segments.interval).tolist())
+        nothing = pa.array([None] * len(expired), pa.binary())
+        put_column(segments.transaction, pa.concat_arrays([expired, rows]), pa.concat_arrays([nothing, data]))
+
+    def _entries(self, earliest: int, latest: int, times: int) -> tuple[Any, Sequence[Times], Any]:
+        """Keys, times and data of the entries whose first time lies between two; each row ends in so many times."""
+        found = self._segments.entries(earliest, latest)
+        rows, data = (pa.array(column, pa.binary()) for column in (zip(*found, strict=True) if found else ((), ())))
+        ends_at = times * TIME_SIZE
+        first = time_at(rows, -ends_at)
+        wanted = (first >= max(earliest, self._segments.horizon() + 1)) & (first <= latest)
+        if not wanted.all():
+            mask: Any = pa.array(wanted)
+            rows, data, first = rows.filter(mask), data.filter(mask), first[wanted]
+        rest = [time_at(rows, -at) for at in range(ends_at - TIME_SIZE, 0, -TIME_SIZE)]
+        return _keys(pc.binary_slice(rows, _KEY_FROM, -ends_at)), [first, *rest], data
+
+
+def terminated_column(keys: Any) -> Any:
+    """``terminated`` for a column."""
+    escaped = pc.replace_substring(keys, pattern=_ZERO, replacement=_ESCAPED)
+    return pc.binary_join_element_wise(escaped, TERMINATOR, b"")
+
+
+def packed(times: Times) -> Any:
+    """``pack_time`` for a column."""
+    return to_big_endian(pa.array(times ^ MIN_TIME))
+
+
+def time_at(data: Any, at: int) -> Times:
+    """``unpack_time`` for a column; ``at`` counts from the end if it is negative.
+
+    Raises:
+        pyarrow.ArrowInvalid: one is too short.
+    """
+    past = at + TIME_SIZE
+    parts = pc.binary_slice(data, at, past if at >= 0 or past < 0 else TO_THE_END)
+    times: Times = from_big_endian(parts, pa.int64()).to_numpy() ^ MIN_TIME
+    return times
+
+
+def _keys(encoded: Any) -> Any:
+    """The keys that were terminated.
+
+    Raises:
+        pyarrow.ArrowInvalid: one was not.
+    """
+    escaped = pc.binary_slice(encoded, 0, -len(TERMINATOR))
+    keys = pc.replace_substring(escaped, pattern=_ESCAPED, replacement=_ZERO)
+    sound = pc.and_(
+        pc.ends_with(encoded, pattern=TERMINATOR),
+        pc.equal(pc.count_substring(escaped, pattern=_ZERO), pc.count_substring(escaped, pattern=_ESCAPED)),
+    )
+    if not pc.all(sound, min_count=0).as_py():
+        raise pa.ArrowInvalid("a key does not end in its terminator")
+    return keys

@@ -1,0 +1,46 @@
+"""``SessionColumns``: whole Arrow columns out of and into a session store.
+
+Rule of this module: that of ``millpond.stores.typed.windows.segment_columns``.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from millpond.stores.typed.windows.segment_columns import SegmentColumns, Times
+
+
+class Sessions(NamedTuple):
+    """Sessions of a store, column by column.
+
+    Attributes:
+        keys: as the key serde writes them.
+        starts, ends: their first and last moments.
+        values: their values.
+    """
+
+    keys: Any
+    starts: Times
+    ends: Times
+    values: Any
+
+
+class SessionColumns(SegmentColumns):
+    """Reads and writes many sessions at once."""
+
+    def change(self, removed: Sessions, put: Sessions) -> None:
+        """Remove some sessions and then put others, without those that have expired once all are put."""
+        rows = [self._rows(some.keys, some.ends, some.starts) for some in (removed, put)]
+        data = [pa.array([None] * len(removed.ends), pa.binary()), self._values.write(put.values)]
+        ends = np.concatenate([removed.ends, put.ends])
+        self._put(pa.concat_arrays(rows), pa.concat_arrays(data), ends)
+
+    def ended_between(self, earliest: int, latest: int) -> Sessions:
+        """The sessions that end from ``earliest`` to ``latest``, both included, and have not expired.
+
+        Raises:
+            pyarrow.ArrowInvalid: a row is damaged.
+        """
+        keys, (ends, starts), data = self._entries(earliest, latest, 2)
+        return Sessions(keys, starts, ends, self._values.read(data))

@@ -1,0 +1,69 @@
+"""``WindowColumns``: whole Arrow columns out of and into a window store with timestamps.
+
+Rule of this module: that of ``millpond.stores.typed.windows.segment_columns``.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as _compute
+
+from millpond.stores.columns.column_changes import get_column
+from millpond.stores.columns.column_serdes import from_big_endian, to_big_endian
+from millpond.stores.typed.timestamped_keyvalue import TIMESTAMP_SIZE
+from millpond.stores.typed.windows.segment_columns import TO_THE_END, SegmentColumns, Times
+
+pc: Any = _compute
+
+
+class Windows(NamedTuple):
+    """Windows of a store, column by column.
+
+    Attributes:
+        keys: as the key serde writes them.
+        starts: when they start.
+        values: their values.
+        timestamps: those of the values.
+    """
+
+    keys: Any
+    starts: Times
+    values: Any
+    timestamps: Times
+
+
+class WindowColumns(SegmentColumns):
+    """Reads and writes many windows at once."""
+
+    def get(self, keys: Any, starts: Times) -> tuple[Any, Any]:
+        """The values and timestamps of many windows, null where there is none, as Arrow arrays.
+
+        Raises:
+            pyarrow.ArrowInvalid: a row is damaged.
+        """
+        if not self._segments.holds_any(np.unique(starts).tolist()):
+            nothing: Any = pa.nulls(len(keys), pa.int64())
+            return nothing.cast(self._values.type), nothing
+        return self._read(get_column(self._segments.transaction, self._rows(keys, starts)))
+
+    def put(self, windows: Windows) -> None:
+        """Set windows, no two of them the same, without those that have expired once all are put."""
+        data = pc.binary_join_element_wise(
+            to_big_endian(pa.array(windows.timestamps)), self._values.write(windows.values), b""
+        )
+        self._put(self._rows(windows.keys, windows.starts), data, windows.starts)
+
+    def between(self, earliest: int, latest: int) -> Windows:
+        """The windows that start from ``earliest`` to ``latest``, both included, and have not expired.
+
+        Raises:
+            pyarrow.ArrowInvalid: a row is damaged.
+        """
+        keys, (starts,), data = self._entries(earliest, latest, 1)
+        values, timestamps = self._read(data)
+        return Windows(keys, starts, values, timestamps.to_numpy())
+
+    def _read(self, data: Any) -> tuple[Any, Any]:
+        timestamps = from_big_endian(pc.binary_slice(data, 0, TIMESTAMP_SIZE), pa.int64())
+        return self._values.read(pc.binary_slice(data, TIMESTAMP_SIZE, TO_THE_END)), timestamps
