@@ -198,6 +198,35 @@ def bench_evolution(
         report.write_json(json, "evolution", figures)
 
 
+@bench.command("upgrade")
+def bench_upgrade(
+    backend: Annotated[list[str] | None, typer.Option(help="may be repeated; all three by default")] = None,
+    upgrade: Annotated[list[str] | None, typer.Option(help="timestamped or checksums; may be repeated; both")] = None,
+    keys: Annotated[int, typer.Option(min=1, help="keys of the store")] = 1_000_000,
+    rows: Annotated[int, typer.Option(min=1, help="updates of a micro-batch")] = 20_000,
+    batches: Annotated[int, typer.Option(min=1, help="micro-batches of each phase")] = 30,
+    directory: Annotated[Path | None, typer.Option(help="where the files go, on the file system to measure")] = None,
+    json: JsonFile = None,
+) -> None:
+    """Micro-batches of a task before, while and after its local copy gets a new format, in place and offline."""
+    from rich.console import Console
+
+    from millpond.bench import report
+    from millpond.bench import upgrade as upgrading
+
+    figures = upgrading.run(
+        backend or ["memory", "lmdb", "rocksdb"],
+        keys,
+        upgrades=upgrade or list(upgrading.UPGRADES),
+        rows=rows,
+        batches=batches,
+        directory=directory,
+    )
+    upgrading.print_results(Console(width=max(Console().width, 130)), figures)
+    if json is not None:
+        report.write_json(json, "upgrade", figures)
+
+
 @bench.command("spark")
 def bench_spark(
     workload: Annotated[
