@@ -65,7 +65,7 @@ def warm(
         The copies that are warm, in the order of ``specs``.
 
     Raises:
-        ConfigurationError: ``local_dir`` has a copy in an older format, as that of the running job has.
+        ConfigurationError: ``local_dir`` has a copy in another format, as that of the running job has.
         MissingFileError: a file is gone; if that is garbage by now, a newer manifest does not name it.
         CorruptFileError, DurabilityError: the durable state is damaged, or the storage failed.
         BackendInUseError: another process has the task open in ``local_dir``.
@@ -95,7 +95,7 @@ def _refuse_older(place: StorePlace) -> None:
     for directory in place.directories():
         if directory != place.directory and directory.is_dir():
             raise ConfigurationError(
-                f"{directory} is in an older format, as the local copies of a running job are; give a local_dir of "
+                f"{directory} is in another format, as the local copies of a running job may be; give a local_dir of "
                 "its own to warm copies in, with which the job is restarted"
             )
 
