@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import Any, Final, Self
+from typing import Any, Self
 
 from millpond.errors import (
     ConfigurationError,
@@ -24,7 +24,7 @@ from millpond.errors import (
 )
 from millpond.stores.backend import BackendSupplier
 from millpond.stores.durability.claim import check_owner, claim
-from millpond.stores.durability.copies.lease import Lease
+from millpond.stores.durability.copies.lease import LEASE_TIMEOUT, Lease
 from millpond.stores.durability.copies.local import LocalCopy
 from millpond.stores.durability.gc import try_collect_garbage
 from millpond.stores.durability.manifest import DurableFile, FileKind, Manifest, new_commit_id
@@ -41,9 +41,6 @@ from millpond.stores.transaction import Transaction
 from millpond.stores.typed.store import WritableStore
 
 _log = logging.getLogger(__name__)
-
-LEASE_TIMEOUT: Final = 60.0
-"""Seconds to wait for another process to release a task."""
 
 
 class TaskState:
@@ -66,6 +63,8 @@ class TaskState:
         exclusive: keep the lease and the backends from batch to batch, until ``close``. For a task that only one
             process serves; any other has to wait.
         in_place: go on in the format in which a local copy is, and prepare the one that its spec asks for beside it.
+        roll_over: go on in the format in which a local copy is, and prepare nothing: another process does, elsewhere
+            (``millpond.stores.durability.copies.warming``).
         lease_timeout: seconds to wait for another process to release the task.
 
     Raises:
@@ -86,6 +85,7 @@ class TaskState:
         run: str | None = None,
         exclusive: bool = False,
         in_place: bool = False,
+        roll_over: bool = False,
         lease_timeout: float = LEASE_TIMEOUT,
     ) -> None:
         self._application_id = application_id
@@ -96,13 +96,13 @@ class TaskState:
         self._run = run or new_commit_id()
         self._protection = Protection(storage, self._policy, self._run)
         self._exclusive = exclusive
-        self._in_place = in_place
+        self._keeps_formats = in_place or roll_over
         self._copies: dict[str, LocalCopy] = {}
         for spec in specs:
             place = StorePlace.of(spec, supplier, local_dir=local_dir, application_id=application_id, task_id=task_id)
             if spec.name in self._copies:
                 raise ConfigurationError(f"task {task_id!r} has two stores with the name {spec.name!r}; rename one")
-            self._copies[spec.name] = LocalCopy(place, self._policy, in_place=in_place)
+            self._copies[spec.name] = LocalCopy(place, self._policy, in_place=in_place, roll_over=roll_over)
         self._lease = Lease(local_dir / application_id / task_id, lease_timeout)
         self._claimed = not fingerprint
         self._manifest: Manifest | None = None
@@ -133,7 +133,7 @@ class TaskState:
             if manifest.files:
                 self._protection.renew(manifest)
             self._broken = broken_file(self._storage, manifest)
-            switches = not self._in_place and all(copy.ready for copy in self._copies.values())
+            switches = not self._keeps_formats and all(copy.ready for copy in self._copies.values())
             with Fetched(self._storage, manifest) as source:
                 self._transactions = {
                     name: copy.open(manifest, source, switches=switches) for name, copy in self._copies.items()

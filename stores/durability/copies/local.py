@@ -8,6 +8,7 @@ caller holds the lease on the task's directory.
 
 import logging
 from collections.abc import Iterator
+from typing import Final, NamedTuple
 
 from millpond.errors import (
     BackendError,
@@ -35,6 +36,22 @@ from millpond.stores.transaction import Transaction
 _log = logging.getLogger(__name__)
 
 
+class Brought(NamedTuple):
+    """What it took to bring a copy to a manifest.
+
+    Attributes:
+        restored: whether it was filled anew.
+        rows: how many rows came from durable files.
+    """
+
+    restored: bool
+    rows: int
+
+
+AT_HAND: Final = Brought(restored=False, rows=0)
+"""It was there already."""
+
+
 class LocalCopy:
     """The local copy of the store whose place is ``place``.
 
@@ -42,10 +59,15 @@ class LocalCopy:
         place: the store, and where its copy is.
         policy: what may be compared in full, and how much prepared at once.
         in_place: whether a directory in an older format stays in use, and the new one is prepared beside it.
+        roll_over: whether a directory in an older format stays in use, and nothing is prepared.
+
+    Attributes:
+        brought: what it took when the copy was opened last.
     """
 
-    def __init__(self, place: StorePlace, policy: DurabilityPolicy, *, in_place: bool) -> None:
+    def __init__(self, place: StorePlace, policy: DurabilityPolicy, *, in_place: bool, roll_over: bool) -> None:
         self.spec = place.spec
+        self.brought = AT_HAND
         self._place = place
         self._backend: Backend | None = None
         checked = place.supplier.checksums
@@ -54,6 +76,7 @@ class LocalCopy:
         self._versions = [self.spec.format_version, *older_versions(self.spec.format_version)]
         self._in_use = self.spec.format_version
         self._in_place = in_place
+        self._roll_over = roll_over
         self._switches = False
         self._preparation = Preparation(place, policy)
 
@@ -70,9 +93,10 @@ class LocalCopy:
             BackendInUseError, StoreFullError: the local directory cannot be used now.
         """
         self._switches = switches
+        self.brought = AT_HAND
         try:
             backend = self._at(manifest, source)
-            if self._upgrades:
+            if self._prepares:
                 self._bring_preparation(manifest, source)
             return Transaction(backend)
         except (BackendInUseError, StoreFullError):
@@ -85,27 +109,30 @@ class LocalCopy:
         store, version = self.spec.name, self.spec.kind.format_version
         backend = self._opened()
         position = position_of(backend)
-        if self._brought(backend, manifest, source, position):
+        rows = self._brought(backend, manifest, source, position)
+        if rows is not None:
+            self.brought = Brought(restored=False, rows=rows)
             return backend
         if position != NOWHERE:
             _log.info("restoring store %r: its local copy is at no commit of the manifest", self.spec.name)
             self.discard()
             backend = self._opened()
         try:
-            restore(backend, source, manifest, store, version)
+            self.brought = Brought(restored=True, rows=restore(backend, source, manifest, store, version))
         except BaseException:
             self.discard()
             raise
         return backend
 
-    def _brought(self, backend: Backend, manifest: Manifest, source: FileSource, position: Position | None) -> bool:
-        """Bring a backend from where it stands to ``manifest``; whether that could be done without a restore."""
+    def _brought(
+        self, backend: Backend, manifest: Manifest, source: FileSource, position: Position | None
+    ) -> int | None:
+        """Bring a backend from where it stands to ``manifest``, by so many rows; None if only a restore does that."""
         if position is not None and position.parent is not None and manifest.after(position.commit) is None:
             position = self._undone(backend, manifest, source, position)
         if position is None or manifest.after(position.commit) is None:
-            return False
-        replay(backend, source, manifest, position.commit, self.spec.name, self.spec.kind.format_version)
-        return True
+            return None
+        return replay(backend, source, manifest, position.commit, self.spec.name, self.spec.kind.format_version)
 
     def _bring_preparation(self, manifest: Manifest, source: FileSource) -> None:
         """Bring the directory that is being prepared to ``manifest``.
@@ -114,7 +141,7 @@ class LocalCopy:
             CorruptStoreError: it cannot be, and the old directory alone does not hold all that was written.
         """
         prepared = self._preparation.open()
-        if not self._brought(prepared, manifest, source, position_of(prepared)):
+        if self._brought(prepared, manifest, source, position_of(prepared)) is None:
             raise CorruptStoreError("what is prepared of its new format is at no commit of the manifest")
 
     def _undone(self, backend: Backend, manifest: Manifest, source: FileSource, position: Position) -> Position | None:
@@ -143,24 +170,29 @@ class LocalCopy:
     @property
     def prepared(self) -> bool | None:
         """Whether the directory in the new format has all rows; None if none is being prepared."""
-        return self._preparation.complete if self._upgrades else None
+        return self._preparation.complete if self._prepares else None
 
     @property
     def _upgrades(self) -> bool:
         """Whether an older format is in use."""
         return self._in_use is not self.spec.format_version
 
+    @property
+    def _prepares(self) -> bool:
+        """Whether the new format is being prepared beside the older one."""
+        return self._upgrades and not self._roll_over
+
     def commit(self, transaction: Transaction, manifest: Manifest) -> None:
         """Write the transaction's changes and the position at ``manifest``, in one atomic write."""
         transaction.put(COMMIT_ROW, encode_position(manifest))
         changes = transaction.changes
         transaction.commit()
-        if self._upgrades:
+        if self._prepares:
             self._preparation.write(changes)
 
     def prepare_further(self, transaction: Transaction) -> None:
         """Copy some more rows into the directory that is being prepared, if there is one."""
-        if self._upgrades:
+        if self._prepares:
             self._preparation.step(transaction.backend)
 
     def changed_tables(self, transaction: Transaction) -> Iterator[Table]:
@@ -187,7 +219,7 @@ class LocalCopy:
                 self.discard()
                 self._backend = self._open_in_use()
             self._seal.opened()
-            if self._upgrades:
+            if self._prepares:
                 self._preparation.begin(self._backend)
         return self._backend
 
@@ -197,10 +229,10 @@ class LocalCopy:
         if older is not None and self._switches and self._preparation.prepared:
             self._preparation.take_over()
             older = None
-        if older is None or not (self._in_place or self._preparation.begun):
+        if self._preparation.begun and (older is None or self._roll_over):
+            self._preparation.discard()
+        if older is None or not (self._in_place or self._roll_over or self._preparation.begun):
             self._in_use = self.spec.format_version
-            if self._preparation.begun:
-                self._preparation.discard()
             return self._place.open()
         self._in_use = older
         return self._place.open_older(older)
