@@ -26,6 +26,7 @@ from millpond.stores.backend import BackendSupplier
 from millpond.stores.durability.claim import check_owner, claim
 from millpond.stores.durability.copies.lease import LEASE_TIMEOUT, Lease
 from millpond.stores.durability.copies.local import LocalCopy
+from millpond.stores.durability.copies.pace import Pace
 from millpond.stores.durability.gc import try_collect_garbage
 from millpond.stores.durability.manifest import DurableFile, FileKind, Manifest, new_commit_id
 from millpond.stores.durability.parquet.file_faults import broken_file
@@ -97,12 +98,15 @@ class TaskState:
         self._protection = Protection(storage, self._policy, self._run)
         self._exclusive = exclusive
         self._keeps_formats = in_place or roll_over
+        self._pace = Pace()
         self._copies: dict[str, LocalCopy] = {}
         for spec in specs:
             place = StorePlace.of(spec, supplier, local_dir=local_dir, application_id=application_id, task_id=task_id)
             if spec.name in self._copies:
                 raise ConfigurationError(f"task {task_id!r} has two stores with the name {spec.name!r}; rename one")
-            self._copies[spec.name] = LocalCopy(place, self._policy, in_place=in_place, roll_over=roll_over)
+            self._copies[spec.name] = LocalCopy(
+                place, self._policy, in_place=in_place, roll_over=roll_over, pace=self._pace
+            )
         self._lease = Lease(local_dir / application_id / task_id, lease_timeout)
         self._claimed = not fingerprint
         self._manifest: Manifest | None = None
@@ -129,6 +133,7 @@ class TaskState:
         check_owner(manifest, self._application_id, self._task_id, self._fingerprint)
         self._claim()
         self._lease.acquire()
+        self._pace.begin()
         try:
             if manifest.files:
                 self._protection.renew(manifest)
@@ -200,6 +205,7 @@ class TaskState:
         """The manifest, which says which stores are prepared in a new format once all that are upgraded are."""
         for name, transaction in self._transactions.items():
             self._copies[name].prepare_further(transaction)
+        self._pace.end()
         upgraded = {name: copy.prepared for name, copy in self._copies.items() if copy.prepared is not None}
         prepared = tuple(sorted(upgraded)) if all(upgraded.values()) else ()
         if prepared and not manifest.prepared:

@@ -20,6 +20,7 @@ from millpond.errors import (
 )
 from millpond.stores.backend import Backend
 from millpond.stores.directory import delete_local_copy
+from millpond.stores.durability.copies.pace import Pace
 from millpond.stores.durability.copies.position import NOWHERE, Position, encode_position, position_of
 from millpond.stores.durability.copies.preparation import Preparation
 from millpond.stores.durability.copies.restore import entries, replay, restore, undo
@@ -60,12 +61,21 @@ class LocalCopy:
         policy: what may be compared in full, and how much prepared at once.
         in_place: whether a directory in an older format stays in use, and the new one is prepared beside it.
         roll_over: whether a directory in an older format stays in use, and nothing is prepared.
+        pace: of the task, at which a new format is prepared; by default one of its own.
 
     Attributes:
         brought: what it took when the copy was opened last.
     """
 
-    def __init__(self, place: StorePlace, policy: DurabilityPolicy, *, in_place: bool, roll_over: bool) -> None:
+    def __init__(
+        self,
+        place: StorePlace,
+        policy: DurabilityPolicy,
+        *,
+        in_place: bool,
+        roll_over: bool,
+        pace: Pace | None = None,
+    ) -> None:
         self.spec = place.spec
         self.brought = AT_HAND
         self._place = place
@@ -79,6 +89,7 @@ class LocalCopy:
         self._roll_over = roll_over
         self._switches = False
         self._preparation = Preparation(place, policy)
+        self._pace = pace or Pace()
 
     def open(self, manifest: Manifest, source: FileSource, *, switches: bool = False) -> Transaction:
         """A transaction over the store's content at ``manifest``, whose files are read from ``source``.
@@ -97,7 +108,8 @@ class LocalCopy:
         try:
             backend = self._at(manifest, source)
             if self._prepares:
-                self._bring_preparation(manifest, source)
+                with self._pace.aside():
+                    self._bring_preparation(manifest, source)
             return Transaction(backend)
         except (BackendInUseError, StoreFullError):
             raise
@@ -188,12 +200,13 @@ class LocalCopy:
         changes = transaction.changes
         transaction.commit()
         if self._prepares:
-            self._preparation.write(changes)
+            with self._pace.aside():
+                self._preparation.write(changes)
 
     def prepare_further(self, transaction: Transaction) -> None:
         """Copy some more rows into the directory that is being prepared, if there is one."""
         if self._prepares:
-            self._preparation.step(transaction.backend)
+            self._preparation.copy_further(transaction.backend, self._pace)
 
     def changed_tables(self, transaction: Transaction) -> Iterator[Table]:
         """What the transaction changes."""
@@ -211,7 +224,9 @@ class LocalCopy:
 
     def _opened(self) -> Backend:
         if self._backend is None:
-            reasons = [*(seal.take_off() for seal in self._seals), self._preparation.take_seal_off()]
+            reasons = [seal.take_off() for seal in self._seals]
+            with self._pace.aside():
+                reasons.append(self._preparation.take_seal_off())
             for reason in filter(None, reasons):
                 self._discard_because(reason)
             self._backend = self._open_in_use()
@@ -220,7 +235,8 @@ class LocalCopy:
                 self._backend = self._open_in_use()
             self._seal.opened()
             if self._prepares:
-                self._preparation.begin(self._backend)
+                with self._pace.aside():
+                    self._preparation.begin(self._backend)
         return self._backend
 
     def _open_in_use(self) -> Backend:
@@ -253,7 +269,8 @@ class LocalCopy:
         if backend is not None:
             backend.close()
             self._seal.closed()
-        self._preparation.close()
+        with self._pace.aside():
+            self._preparation.close()
 
     def _discard_because(self, reason: str) -> None:
         _log.warning(

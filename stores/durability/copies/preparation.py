@@ -1,7 +1,7 @@
 """A store's directory in a new format, built beside the one that is in use: KIP-258's upgrade in place.
 
-Rule of this module: it knows the new directory, not the old one, and never holds a micro-batch up by more than one
-bounded step. The directory is called ``.<store>-v<n>.preparing`` until it has all rows, and
+Rule of this module: it knows the new directory, not the old one. It copies in bounded steps, at least one in each
+micro-batch, so that it ends, and more of them for as long as the pace allows. The directory is called ``.<store>-v<n>.preparing`` until it has all rows, and
 ``.<store>-v<n>.prepared`` from then on. It stands at a commit, as a local copy does, and beyond that has one row of its
 own, above all rows of stores::
 
@@ -14,8 +14,9 @@ there already is newer than what a copy could bring, and stays. The row is gone 
 from pathlib import Path
 from typing import Final
 
-from millpond.stores.backend import Backend, Changes, get_many
+from millpond.stores.backend import Backend, Changes
 from millpond.stores.directory import delete_local_copy
+from millpond.stores.durability.copies.pace import Pace
 from millpond.stores.durability.copies.seal import Seal, seal_path
 from millpond.stores.durability.policy import DurabilityPolicy
 from millpond.stores.keys import BEYOND, COMMIT_ROW
@@ -24,7 +25,8 @@ from millpond.stores.place import StorePlace
 
 NEXT_ROW: Final = BEYOND + b"next"
 
-_BYTES_PER_STEP: Final = 4 << 20
+_ROWS_PER_STEP: Final = 500
+_BYTES_PER_STEP: Final = 1 << 20
 
 
 class Preparation:
@@ -32,7 +34,7 @@ class Preparation:
 
     Args:
         place: the store, and where its directory will be.
-        policy: how many rows a step copies, and what may be compared with its seal in full.
+        policy: how many rows a micro-batch copies at most, and what may be compared with its seal in full.
     """
 
     def __init__(self, place: StorePlace, policy: DurabilityPolicy) -> None:
@@ -93,25 +95,35 @@ class Preparation:
         """Write what has been written to the directory in use, and its position."""
         self.open().write(changes)
 
-    def step(self, source: Backend) -> None:
-        """Copy some more rows of ``source``, which is at the same commit, if any are left."""
+    def copy_further(self, source: Backend, pace: Pace) -> None:
+        """Copy more rows of ``source``, which is at the same commit, if any are left: as many as ``pace`` allows."""
+        left = self._rows
+        while left and not self.complete:
+            with pace.aside():
+                left -= self._step(source, min(left, _ROWS_PER_STEP))
+            if not pace.allows_more:
+                return
+
+    def _step(self, source: Backend, most: int) -> int:
+        """Copy the next rows of ``source``, at most so many; returns how many that were."""
         backend = self.open()
-        start = backend.get(NEXT_ROW)
-        if start is None:
-            return
+        start = backend.get(NEXT_ROW) or None
         copied: dict[bytes, bytes | None] = {}
         size = 0
         following: bytes | None = None
-        for row, value in source.scan(start or None):
-            if len(copied) == self._rows or size > _BYTES_PER_STEP:
+        for row, value in source.scan(start):
+            if len(copied) == most or size > _BYTES_PER_STEP:
                 following = row
                 break
             if row != COMMIT_ROW:
                 copied[row] = value
                 size += len(row) + len(value)
-        there = get_many(backend, list(copied))
-        missing = {row: copied[row] for row, value in zip(copied, there, strict=True) if value is None}
-        backend.write({**missing, NEXT_ROW: following})
+        count = len(copied)
+        # A scan, because most rows are not there yet: each would cost a search of its own.
+        for row, _ in backend.scan(start, following):
+            copied.pop(row, None)
+        backend.write({**copied, NEXT_ROW: following})
+        return count
 
     def close(self) -> None:
         """Let go of the directory. Doing so twice is no error."""
