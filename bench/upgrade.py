@@ -1,4 +1,4 @@
-"""What an upgrade of a task's local copies costs its micro-batches, in place and offline, beside those before it.
+"""What an upgrade of a task's local copies costs its micro-batches, in place, by roll over and offline.
 
 Rule of this module: a micro-batch is what a Spark worker does for one task: it opens the stores at a manifest, reads
 and writes one run of updates, and commits. Nothing else of a real micro-batch is here, neither Spark nor the topology,
@@ -11,7 +11,10 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any, Final, NamedTuple
@@ -21,6 +24,7 @@ from rich.table import Table
 
 from millpond.bench.measure import without_gc
 from millpond.bench.stores import VALUE_SIZE, key_of
+from millpond.stores.durability.copies.warming import warm
 from millpond.stores.durability.manifest import Manifest
 from millpond.stores.durability.state import TaskState
 from millpond.stores.durability.storage import Storage
@@ -108,8 +112,10 @@ class Job:
         self._stamped = False
         self.manifest: Manifest | None = None
 
-    def restart(self, spec: StoreSpec, *, in_place: bool = False) -> None:
-        """Go on with the store as ``spec`` says."""
+    def restart(
+        self, spec: StoreSpec, *, in_place: bool = False, roll_over: bool = False, local: str = "local"
+    ) -> None:
+        """Go on with the store as ``spec`` says, and with the copies in the directory ``local``."""
         self.stop()
         self._stamped = spec.kind.stamped
         self._state = TaskState(
@@ -117,9 +123,10 @@ class Job:
             supplier(self._backend),
             application_id="bench",
             task_id="0_0",
-            local_dir=self._directory / "local",
-            storage=Storage.from_uri(self._directory / "durable"),
+            local_dir=self._directory / local,
+            storage=storage_in(self._directory),
             in_place=in_place,
+            roll_over=roll_over,
         )
 
     def stop(self) -> None:
@@ -140,6 +147,24 @@ class Job:
         """Whether the new format of the store is prepared."""
         return self.manifest is not None and bool(self.manifest.prepared)
 
+    @contextmanager
+    def warmed(self, spec: StoreSpec) -> Iterator[Connection]:
+        """Another process that warms copies behind this job, and has been told where it is; see ``follow``."""
+        context = get_context("spawn")
+        warmer, end = context.Pipe()
+        process = context.Process(target=follow, args=(self._backend, spec, self._directory, end), daemon=True)
+        process.start()
+        end.close()
+        try:
+            warmer.send(self.manifest)
+            yield warmer
+            warmer.send(None)
+            process.join()
+        finally:
+            process.kill()
+            process.join()
+            warmer.close()
+
     def fill(self) -> None:
         """Put all keys, in one commit."""
         self._update(list(map(key_of, range(self._keys))))
@@ -153,7 +178,8 @@ class Job:
             wall, processor = time.perf_counter() - wall, time.process_time() - processor
         manifest = self.manifest
         assert manifest is not None
-        return Batch(wall, processor, bytes_below(self._directory / "local"), not manifest.deltas)
+        disk = sum(bytes_below(self._directory / local) for local in ("local", WARM))
+        return Batch(wall, processor, disk, not manifest.deltas)
 
     def _update(self, keys: list[str]) -> None:
         assert self._state is not None, "restart before"
@@ -165,6 +191,15 @@ class Job:
         cuts = range(0, len(values), VALUE_SIZE)
         store.put_many(keys, [values[cut : cut + VALUE_SIZE] for cut in cuts], *times)
         self.manifest = self._state.commit()
+
+
+WARM: Final = "warm"
+"""The directory of copies that another process warms."""
+
+
+def storage_in(directory: Path) -> Storage:
+    """The storage of the durable files of the job in ``directory``."""
+    return Storage.from_uri(directory / "durable")
 
 
 def bytes_below(directory: Path) -> int:
@@ -187,14 +222,14 @@ def run(
     batches: int = 30,
     directory: Path | None = None,
 ) -> dict[str, Any]:
-    """Upgrade one task on each backend, in place and offline, while micro-batches go on.
+    """Upgrade one task on each backend, in every way that it has, while micro-batches go on.
 
     Args:
         backends: names or URLs of backends.
         keys: of the store.
         upgrades: names in ``UPGRADES``.
         rows: updates of a micro-batch.
-        batches: of each phase; while the new format is being prepared, as many as that takes.
+        batches: of each phase; while the new format is being prepared or warmed, as many as that takes.
         directory: where the files go; by default the temporary directory.
     """
     results: list[dict[str, Any]] = []
@@ -214,20 +249,53 @@ def _phases(backend: str, upgrade: str, keys: int, rows: int, batches: int, dire
     job.fill()
     job.batch()
     yield Phase("before", None, [job.batch() for _ in range(batches)])
-    yield _offline(job, new, directory)
+    with _twin(job, directory / "offline") as twin:
+        twin.restart(new)
+        yield Phase("offline", twin.batch())
     if supplier(backend).persistent:
+        with _twin(job, directory / "roll-over") as twin:
+            yield from _roll_over(twin, new, batches)
         yield from _in_place(job, new, batches)
     job.stop()
 
 
-def _offline(job: Job, new: StoreSpec, directory: Path) -> Phase:
-    """The first micro-batch of a twin of the job that is restarted in the new format."""
-    twin = job.twin(directory / "offline")
-    twin.restart(new)
-    phase = Phase("offline", twin.batch())
-    twin.stop()
-    shutil.rmtree(directory / "offline")
-    return phase
+@contextmanager
+def _twin(job: Job, directory: Path) -> Iterator[Job]:
+    """A job that goes its own way from where ``job`` is."""
+    twin = job.twin(directory)
+    try:
+        yield twin
+    finally:
+        twin.stop()
+        shutil.rmtree(directory)
+
+
+def _roll_over(job: Job, new: StoreSpec, batches: int) -> Iterator[Phase]:
+    job.restart(new, roll_over=True)
+    warming = Phase("warming", job.batch())
+    with job.warmed(new) as warmer:
+        while not warmer.poll():
+            warming.batches.append(job.batch())
+        yield warming
+        following = Phase("warm")
+        for _ in range(batches):
+            if warmer.poll():
+                warmer.recv()
+                warmer.send(job.manifest)
+            following.batches.append(job.batch())
+        yield following
+    job.restart(new, local=WARM)
+    yield Phase("rolled over", job.batch(), [job.batch() for _ in range(batches)])
+
+
+def follow(backend: str, spec: StoreSpec, directory: Path, job: Connection) -> None:
+    """Warm copies behind the job in ``directory``, at one manifest after the other until None comes.
+
+    A process of its own. It says so each time that the copies stand at a manifest, and is then told the next.
+    """
+    while (manifest := job.recv()) is not None:
+        warm([spec], supplier(backend), manifest, local_dir=directory / WARM, storage=storage_in(directory))
+        job.send(manifest.sequence)
 
 
 def _in_place(job: Job, new: StoreSpec, batches: int) -> Iterator[Phase]:
@@ -242,10 +310,11 @@ def _in_place(job: Job, new: StoreSpec, batches: int) -> Iterator[Phase]:
 
 
 def print_results(console: Console, figures: Mapping[str, Any]) -> None:
-    """One row for each backend, upgrade and phase; pauses are over the median micro-batch before."""
+    """One row for each backend, upgrade and phase; shares are of the median micro-batch before."""
     title = f"upgrade of {figures['keys']:,} keys, {figures['rows']:,} updates a micro-batch"
     table = Table(title=title, title_justify="left")
-    names = ("batches", "first s", "p50 s", "p90 s", "max s", "cpu p50 s", "p50 x", "max x", "rows/s", "most MiB")
+    times = ("batches", "first s", "p50 s", "p90 s", "max s", "cpu p50 s", "rows/s")
+    names = (*times, "p50 x", "max x", "cpu p50 x", "cpu max x", "most MiB")
     for name in ("backend", "upgrade", "phase", *names):
         table.add_column(name, justify="right" if name in names else "left")
     for row in figures["phases"]:
@@ -258,7 +327,7 @@ def _cells(row: Mapping[str, Any]) -> Iterator[str]:
     yield str(row["batches"])
     for seconds in (row.get("first_s"), *map(wall.get, ("p50_s", "p90_s", "max_s")), processor.get("p50_s")):
         yield "" if seconds is None else f"{seconds:.3f}"
-    for share in map(wall.get, ("pause_p50", "pause_max")):
-        yield "" if share is None else f"{share:.2f}"
     yield f"{row['rows_per_s']:,.0f}" if "rows_per_s" in row else ""
+    for share in (times.get(name) for times in (wall, processor) for name in ("pause_p50", "pause_max")):
+        yield "" if share is None else f"{share:.2f}"
     yield f"{row['most_disk_bytes'] / 2**20:,.0f}"

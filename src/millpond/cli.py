@@ -208,7 +208,7 @@ def bench_upgrade(
     directory: Annotated[Path | None, typer.Option(help="where the files go, on the file system to measure")] = None,
     json: JsonFile = None,
 ) -> None:
-    """Micro-batches of a task before, while and after its local copy gets a new format, in place and offline."""
+    """Micro-batches of a task before, while and after its local copy gets a new format, in each way there is."""
     from rich.console import Console
 
     from millpond.bench import report
@@ -222,7 +222,7 @@ def bench_upgrade(
         batches=batches,
         directory=directory,
     )
-    upgrading.print_results(Console(width=max(Console().width, 130)), figures)
+    upgrading.print_results(Console(width=max(Console().width, 150)), figures)
     if json is not None:
         report.write_json(json, "upgrade", figures)
 

@@ -9,12 +9,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-SHARE: Final = 0.25
-"""How much longer a micro-batch may take for what is copied in it."""
+SHARE: Final = 1 / 4
+"""How much longer a micro-batch may take for new formats, of what it takes itself."""
+
+LEAST_COPYING: Final = 1 / 20
+"""What copying may take although all else that is done for new formats takes that share already: the sooner all rows
+are there, the fewer micro-batches are held up."""
 
 
 class Pace:
-    """What one task spends on new formats, over one micro-batch after the other.
+    """What one task spends on new formats, in one micro-batch after the other.
 
     Args:
         clock: the time in seconds, from any beginning.
@@ -22,7 +26,7 @@ class Pace:
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
-        self._spent = 0.0
+        self._spent = self._copying = 0.0
         self._began = clock()
 
     def begin(self) -> None:
@@ -38,12 +42,20 @@ class Pace:
         finally:
             self._spent += self._clock() - start
 
+    @contextmanager
+    def copying(self) -> Iterator[None]:
+        """Count the time within as spent on a new format, for rows that the micro-batch itself has not touched."""
+        before = self._spent
+        with self.aside():
+            yield
+        self._copying += self._spent - before
+
     @property
     def allows_more(self) -> bool:
-        """Whether less than the share of the micro-batch's own time has been spent."""
+        """Whether more may be copied in this micro-batch."""
         own = self._clock() - self._began - self._spent
-        return self._spent < SHARE * own
+        return self._spent < SHARE * own or self._copying < LEAST_COPYING * own
 
     def end(self) -> None:
         """The micro-batch ends."""
-        self._spent = 0.0
+        self._spent = self._copying = 0.0

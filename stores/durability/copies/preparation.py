@@ -1,9 +1,9 @@
 """A store's directory in a new format, built beside the one that is in use: KIP-258's upgrade in place.
 
 Rule of this module: it knows the new directory, not the old one. It copies in bounded steps, at least one in each
-micro-batch, so that it ends, and more of them for as long as the pace allows. The directory is called ``.<store>-v<n>.preparing`` until it has all rows, and
-``.<store>-v<n>.prepared`` from then on. It stands at a commit, as a local copy does, and beyond that has one row of its
-own, above all rows of stores::
+micro-batch, so that it ends, and more of them for as long as the pace allows. The directory is called
+``.<store>-v<n>.preparing`` until it has all rows, and ``.<store>-v<n>.prepared`` from then on. It stands at a commit,
+as a local copy does, and beyond that has one row of its own, above all rows of stores::
 
     0x03 "next" -> the first row that has not been copied
 
@@ -99,7 +99,7 @@ class Preparation:
         """Copy more rows of ``source``, which is at the same commit, if any are left: as many as ``pace`` allows."""
         left = self._rows
         while left and not self.complete:
-            with pace.aside():
+            with pace.copying():
                 left -= self._step(source, min(left, _ROWS_PER_STEP))
             if not pace.allows_more:
                 return
