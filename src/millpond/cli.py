@@ -184,15 +184,17 @@ def bench_processors(
 def bench_evolution(
     keys: Annotated[int, typer.Option(min=1, help="keys of the store")] = 1_000_000,
     partitions: Annotated[str, typer.Option(help="the numbers of partitions, one after the other")] = "4,16,4",
+    rounds: Annotated[int, typer.Option(min=1, help="how often each step is measured")] = 3,
     directory: Annotated[Path | None, typer.Option(help="where the files go, on the file system to measure")] = None,
     json: JsonFile = None,
 ) -> None:
-    """Processor time to carry durable state over to other numbers of partitions."""
+    """Time and memory to carry durable state over to other numbers of partitions, beside copying it."""
     from rich.console import Console
 
     from millpond.bench import evolution, report
 
-    figures = evolution.run(keys, [int(number) for number in partitions.split(",")], directory=directory)
+    way = [int(number) for number in partitions.split(",")]
+    figures = evolution.run(keys, way, rounds=rounds, directory=directory)
     evolution.print_results(Console(width=max(Console().width, 80)), figures)
     if json is not None:
         report.write_json(json, "evolution", figures)
