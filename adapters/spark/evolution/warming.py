@@ -33,7 +33,6 @@ from millpond.stores.specs import StoreSpec
 _log = logging.getLogger(__name__)
 
 _OUTCOMES_DDL: Final = "number long, outcome string"
-_OUTCOMES: Final = pa.schema([("number", pa.int64()), ("outcome", pa.string())])
 
 
 @dataclass(frozen=True)
@@ -263,8 +262,8 @@ class WarmTasks:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0):
-                outcome = self.tasks[int(number.as_py())].warm()
-                yield pa.record_batch([pa.array([number.as_py()]), pa.array([outcome.to_json()])], schema=_OUTCOMES)
+                text = self.tasks[int(number.as_py())].warm().to_json()
+                yield pa.record_batch([pa.array([int(number.as_py())]), pa.array([text])], ["number", "outcome"])
 
 
 def tasks_on_spark(session: SparkSession) -> RunTasks:
