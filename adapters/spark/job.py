@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from millpond.adapters.spark.evolution.evolution import Evolution, generation_of
 from millpond.adapters.spark.evolution.upgrade import Upgrade
+from millpond.adapters.spark.evolution.warming import WarmQuery
 from millpond.adapters.spark.rows.dead_letters import ErrorHandling, read_dead_letters
 from millpond.adapters.spark.session import active_session, check_operator, default_partitions, start_coordinator
 from millpond.adapters.spark.worker import StateSettings
@@ -154,6 +155,29 @@ class Job:
         default = default_partitions(session)
         return replace(plan, partitions=self.partitions or self._history(plan).partitions or default)
 
+    def supplier(self, session: SparkSession) -> BackendSupplier:
+        """The backend of stores that do not name one.
+
+        Raises:
+            UnknownBackendError, BackendNotInstalledError: there is none of that name, or it cannot be had.
+        """
+        return supplier(self.backend or session.conf.get(BACKEND_CONF, None) or DEFAULT_BACKEND)
+
+    def warmed(self, session: SparkSession, plan: Plan) -> WarmQuery:
+        """A query of this job, whose local copies are to be warmed.
+
+        Raises:
+            ConfigurationError: the job has no ``local_dir``, or a backend is unknown.
+        """
+        if self.local_dir is None:
+            raise ConfigurationError(
+                "there is no local_dir to warm copies in: Spark's own directories end with the application; give one, "
+                "and restart the query with it"
+            )
+        return WarmQuery(
+            plan, self.application_id, self.storage, self.local_dir, self.supplier(session), self.checksums, self.policy
+        )
+
     def _history(self, plan: Plan) -> History:
         return History.of(self.storage, self.application_id, plain_name(plan.sink))
 
@@ -175,7 +199,7 @@ class Job:
         """
         check_operator(session)
         start_coordinator(session)
-        chosen = supplier(self.backend or session.conf.get(BACKEND_CONF, None) or DEFAULT_BACKEND)
+        chosen = self.supplier(session)
         for part in plan.parts:
             for spec in part.stores.values():
                 supplier(spec.backend or chosen)
@@ -192,7 +216,7 @@ class Job:
             supplier=chosen,
             policy=_retaining(self.policy, int(session.conf.get(RETAINED_BATCHES_CONF) or DEFAULT_RETAINED_BATCHES)),
             checksums=self.checksums,
-            in_place=self.upgrade is not None,
+            upgrade=None if self.upgrade is None else self.upgrade.mode,
             reset=None if self.reset_stream_time is None else StreamTimeReset(self.reset_stream_time // unit, unit),
         )
 

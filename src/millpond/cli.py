@@ -4,7 +4,7 @@ A command imports what it needs when it runs, so that ``millpond --help`` answer
 """
 
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from importlib.metadata import version
 from json import dumps
@@ -405,6 +405,37 @@ def state_evolve(
     with _reshaping(checkpoint, state_dir, sink, workers) as reshaping:
         for line in reshaping.evolve(found, partitions, Declared(_renamed(rename or []), drop or [])):
             typer.echo(line)
+
+
+@state.command("warm")
+def state_warm(
+    checkpoint: CheckpointPlace,
+    state_dir: StateDir,
+    topology: Annotated[str, typer.Option(help="MODULE:NAME of the topology with which the query is to be restarted")],
+    local_dir: Annotated[Path, typer.Option(help="the local_dir with which the query is to be restarted")],
+    backend: Annotated[str, typer.Option(help="rocksdb, lmdb, or a URL, as the job will have it")] = "rocksdb",
+    checksums: Annotated[bool, typer.Option("--checksums", help="if the job will have them")] = False,
+    sink: SinkName = None,
+    workers: Workers = 4,
+    interval: Annotated[str, typer.Option(help="how long to wait before the copies catch up again")] = "5 seconds",
+    once: Annotated[bool, typer.Option("--once", help="end when the copies stand at the last micro-batch")] = False,
+    json: Annotated[bool, typer.Option("--json", help="print JSON, a line each time")] = False,
+) -> None:
+    """Warm local copies on this machine beside a running query, in the formats that its next restart asks for.
+
+    Says each time how far they are, and goes on until it is interrupted. It changes nothing but LOCAL_DIR.
+    """
+    from millpond.stores.registry import supplier
+    from millpond.stores.times import to_length
+
+    found, pause = _topology(topology), to_length(interval, "interval") / 1000
+    assert found is not None
+    with _query_state(checkpoint, state_dir, local_dir, workers) as query, suppress(KeyboardInterrupt):
+        for warmth in query.warming(found, sink, supplier(backend), checksums=checksums).follow(pause):
+            for line in [dumps(warmth.to_dict())] if json else warmth.lines():
+                typer.echo(line)
+            if once:
+                break
 
 
 def _renamed(pairs: list[str]) -> dict[str, str]:

@@ -162,6 +162,18 @@ def test_memory_has_no_copies_at_rest(tmp_path: Path) -> None:
     assert [one.store for one in job.warm()] == ["counts"]
 
 
+@pytest.mark.parametrize(("before", "after"), [("memory", "lmdb"), ("lmdb", "rocksdb")])
+def test_copies_of_another_backend_are_warmed_as_well(tmp_path: Path, before: str, after: str) -> None:
+    job = Job(tmp_path, before, *PATHS["timestamped"])
+    for number in range(3):
+        job.batch(puts(number))
+    job.engine = after
+    job.warm()
+    plan = FaultPlan()
+    assert job.content("warm", FaultySupplier(supplier(after), plan)) == job.content("anew")
+    assert plan.steps[Step.BACKEND_LOAD] == 0
+
+
 def test_the_directory_of_the_running_job_is_refused_and_left_alone(tmp_path: Path, engine: str) -> None:
     job = Job(tmp_path, engine, *PATHS["timestamped"])
     manifest = job.batch(puts(1))

@@ -19,8 +19,8 @@ JOBS: dict[str, Callable[..., object]] = {
 @pytest.mark.parametrize(
     ("release", "mode", "message"),
     [
-        ("0.1.0", None, "upgrade_mode is None; with upgrade_from, give 'in_place'"),
-        ("0.1.0", "roll_over", "upgrade_mode is 'roll_over'"),
+        ("0.1.0", None, "upgrade_mode is None; with upgrade_from, give 'in_place' or 'roll_over'"),
+        ("0.1.0", "offline", "upgrade_mode is 'offline'"),
         ("yesterday", "in_place", "upgrade_from is 'yesterday'; give a release of Millpond"),
         (1, "in_place", "upgrade_from is 1; give a release of Millpond"),
     ],
@@ -34,3 +34,4 @@ def test_options_that_make_no_sense_are_refused(job: str, release: Any, mode: st
 def test_without_upgrade_from_the_mode_is_ignored() -> None:
     assert Upgrade.of(None, "anything") is None
     assert Upgrade.of("0.1", "in_place") == Upgrade("0.1", UpgradeMode.IN_PLACE)
+    assert Upgrade.of("0.1", "roll_over") == Upgrade("0.1", UpgradeMode.ROLL_OVER)

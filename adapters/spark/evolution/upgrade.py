@@ -19,6 +19,9 @@ class UpgradeMode(StrEnum):
     IN_PLACE = "in_place"
     """The old one stays in use, and each task prepares the new one beside it, some rows a micro-batch."""
 
+    ROLL_OVER = "roll_over"
+    """The old one stays in use, and another process warms the new one in another ``local_dir``."""
+
 
 @dataclass(frozen=True)
 class Upgrade:
@@ -48,7 +51,7 @@ class Upgrade:
             raise ConfigurationError(f"upgrade_from is {upgrade_from!r}; give a release of Millpond such as '0.1.0'")
         if upgrade_mode not in list(UpgradeMode):
             raise ConfigurationError(
-                f"upgrade_mode is {upgrade_mode!r}; with upgrade_from, give 'in_place', or leave both out to upgrade "
-                "local copies when their tasks are first opened"
+                f"upgrade_mode is {upgrade_mode!r}; with upgrade_from, give 'in_place' or 'roll_over', or leave "
+                "both out to upgrade local copies when their tasks are first opened"
             )
         return cls(upgrade_from, UpgradeMode(upgrade_mode))
