@@ -5,25 +5,14 @@ keys stay as they are, so whatever is asked of ranges goes to the engine as it i
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Sequence
 
-from millpond.stores.backend import (
-    Backend,
-    Changes,
-    Entries,
-    SupportsCheckpoint,
-    delete_range,
-    entry_count,
-    get_many,
-    last_finder,
-    load,
-    size_on_disk,
-)
+from millpond.stores.backend import Changes, Entries, delete_range, get_many, load
 from millpond.stores.entry_chunks import Chunk, EntryChunks, chunks_of
+from millpond.stores.wrapped_backend import WrappedBackend
 
 
-class ConvertedValues(Backend):
+class ConvertedValues(WrappedBackend):
     """The rows of ``engine``, with values in another form.
 
     It has every optional capability, by delegating to the engine or by the fallbacks of ``millpond.stores.backend``;
@@ -32,13 +21,6 @@ class ConvertedValues(Backend):
     Args:
         engine: the backend, for keys of any length.
     """
-
-    def __init__(self, engine: Backend) -> None:
-        self._engine = engine
-        self._get = engine.get
-        self._find_last = last_finder(engine)
-        if isinstance(engine, SupportsCheckpoint):
-            self.checkpoint: Callable[[Path], None] = engine.checkpoint
 
     @abstractmethod
     def _stored(self, key: bytes, value: bytes) -> bytes:
@@ -73,18 +55,6 @@ class ConvertedValues(Backend):
 
     def load(self, entries: Iterable[tuple[bytes, bytes]]) -> None:
         load(self._engine, EntryChunks(map(self._chunk, chunks_of(entries))))
-
-    def entry_count(self) -> int:
-        return entry_count(self._engine)
-
-    def size_on_disk(self) -> int:
-        return size_on_disk(self._engine)
-
-    def flush(self) -> None:
-        self._engine.flush()
-
-    def close(self) -> None:
-        self._engine.close()
 
     def _all_seen(self, entries: Entries) -> Iterator[tuple[bytes, bytes]]:
         seen = self._seen

@@ -12,27 +12,16 @@ before every greater short key, which is where the long keys belong. Short keys 
 
 import struct
 from bisect import bisect_left
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from operator import itemgetter
-from pathlib import Path
 
 from millpond.errors import CorruptStoreError
-from millpond.stores.backend import (
-    Backend,
-    Changes,
-    Entries,
-    SupportsCheckpoint,
-    delete_range,
-    entry_count,
-    get_many,
-    last_finder,
-    load,
-    size_on_disk,
-)
+from millpond.stores.backend import Backend, Changes, Entries, delete_range, get_many, load
 from millpond.stores.columns.sorted_changes import SortedChanges
 from millpond.stores.entry_chunks import Chunk, EntryChunks, chunks_of
 from millpond.stores.keys import after_prefix
+from millpond.stores.wrapped_backend import WrappedBackend
 
 _LENGTH = struct.Struct(">I")
 _LARGEST_CHUNK = 1024
@@ -42,7 +31,7 @@ Bucket = dict[bytes, bytes]
 """The values of the long keys of one prefix, by suffix, in order."""
 
 
-class LongKeys(Backend):
+class LongKeys(WrappedBackend):
     """A backend without a limit on its keys, made from ``engine``, which has one.
 
     It has every optional capability, by delegating to the engine or by the fallbacks of ``millpond.stores.backend``;
@@ -53,17 +42,8 @@ class LongKeys(Backend):
 
     def __init__(self, engine: Backend) -> None:
         assert engine.max_key_size is not None, "only a backend with a limit on its keys needs this"
-        self._engine = engine
+        super().__init__(engine)
         self._limit = engine.max_key_size - 1
-        self._get = engine.get
-        self._find_last = last_finder(engine)
-        if isinstance(engine, SupportsCheckpoint):
-            self.checkpoint: Callable[[Path], None] = engine.checkpoint
-
-    @property
-    def engine(self) -> Backend:
-        """The backend that has the limit."""
-        return self._engine
 
     def get(self, key: bytes) -> bytes | None:
         if len(key) <= self._limit:
@@ -105,16 +85,7 @@ class LongKeys(Backend):
 
     def entry_count(self) -> int:
         """The engine's count, in which the long keys of one prefix are one."""
-        return entry_count(self._engine)
-
-    def size_on_disk(self) -> int:
-        return size_on_disk(self._engine)
-
-    def flush(self) -> None:
-        self._engine.flush()
-
-    def close(self) -> None:
-        self._engine.close()
+        return super().entry_count()
 
     def _any_long(self, keys: Iterable[bytes]) -> bool:
         if isinstance(keys, SortedChanges):
