@@ -316,7 +316,7 @@ def print_results(console: Console, figures: Mapping[str, Any]) -> None:
     times = ("batches", "first s", "p50 s", "p90 s", "max s", "cpu p50 s", "rows/s")
     names = (*times, "p50 x", "max x", "cpu p50 x", "cpu max x", "most MiB")
     for name in ("backend", "upgrade", "phase", *names):
-        table.add_column(name, justify="right" if name in names else "left")
+        table.add_column(name, justify="right" if name in names else "left", no_wrap=True)
     for row in figures["phases"]:
         table.add_row(row["backend"], row["upgrade"], row["phase"], *_cells(row))
     console.print(table)

@@ -224,7 +224,7 @@ def bench_upgrade(
         batches=batches,
         directory=directory,
     )
-    upgrading.print_results(Console(width=max(Console().width, 150)), figures)
+    upgrading.print_results(Console(width=max(Console().width, 165)), figures)
     if json is not None:
         report.write_json(json, "upgrade", figures)
 
