@@ -4,7 +4,7 @@ A command imports what it needs when it runs, so that ``millpond --help`` answer
 """
 
 import sys
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.metadata import version
 from json import dumps
@@ -430,7 +430,7 @@ def state_warm(
 
     found, pause = _topology(topology), to_length(interval, "interval") / 1000
     assert found is not None
-    with _query_state(checkpoint, state_dir, local_dir, workers) as query, suppress(KeyboardInterrupt):
+    with _query_state(checkpoint, state_dir, local_dir, workers) as query:
         for warmth in query.warming(found, sink, supplier(backend), checksums=checksums).follow(pause):
             for line in [dumps(warmth.to_dict())] if json else warmth.lines():
                 typer.echo(line)

@@ -6,9 +6,11 @@ tells it nothing; how a copy gets where it should be is up to ``millpond.stores.
 
 import json
 import logging
+import signal
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from typing import Any, Final, NamedTuple, Self, TypeAlias
 
@@ -217,16 +219,21 @@ class Warming:
         return warmth
 
     def follow(self, interval: float) -> Iterator[Warmth]:
-        """Advance again and again, for as long as somebody wants to know.
+        """Advance again and again until the user interrupts (Ctrl-C), which waits for the end of a pass.
 
         Args:
             interval: how many seconds to wait in between.
 
         Raises what ``advance`` raises.
         """
-        while True:
-            yield self.advance()
-            time.sleep(interval)
+        with suppress(KeyboardInterrupt):
+            while True:
+                with _interrupts_noted() as interrupts:
+                    warmth = self.advance()
+                yield warmth
+                if interrupts:
+                    return
+                time.sleep(interval)
 
     def _newest(self) -> tuple[int, list[TaskCopies]]:
         """The micro-batch that was committed last, and all tasks as they are after it."""
@@ -242,6 +249,17 @@ class Warming:
             names = sorted({manifest.application_id for manifest in found})
             raise self.checkpoint.of_another_query(f"it holds state of the applications {names}")
         return batch, tasks
+
+
+@contextmanager
+def _interrupts_noted() -> Iterator[list[int]]:
+    """Interrupts are noted here, and do nothing else: what talks to Spark cannot be interrupted halfway."""
+    noted: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: noted.append(number))
+    try:
+        yield noted
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def warm_beside(session: SparkSession, checkpoint: str, queries: Collection[WarmQuery]) -> Warmth:
