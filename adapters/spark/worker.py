@@ -28,6 +28,7 @@ from millpond.stores.durability.policy import DurabilityPolicy
 from millpond.stores.durability.state import TaskState
 from millpond.stores.durability.storage import Storage
 from millpond.stores.evolution.record import EvolutionRecord
+from millpond.stores.releases import Release
 from millpond.stores.specs import StoreSpec
 
 _log = logging.getLogger(__name__)
@@ -56,6 +57,7 @@ class StateSettings:
         reset: the moment to which the tasks' times are set back; None for none.
         checksums: whether the rows of stores that do not say it themselves have checksums.
         in_place: whether local copies stay in their format while a new one is prepared.
+        upgrade_from: the release that must be able to read what is written; None for this one.
     """
 
     application_id: str
@@ -69,6 +71,7 @@ class StateSettings:
     reset: StreamTimeReset | None
     checksums: bool
     in_place: bool
+    upgrade_from: Release | None
 
 
 _BATCH_ID: Final = "streaming.sql.batchId"
@@ -150,6 +153,7 @@ def _make(settings: StateSettings, part: Subtopology, task_id: str) -> TaskState
         policy=settings.policy,
         run=settings.run,
         in_place=settings.in_place,
+        upgrade_from=settings.upgrade_from,
     )
 
 
