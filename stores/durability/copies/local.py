@@ -55,6 +55,7 @@ class LocalCopy:
         self._in_use = self.spec.format_version
         self._in_place = in_place
         self._switches = False
+        self._tidy = False
         self._preparation = Preparation(place, policy)
 
     def open(self, manifest: Manifest, source: FileSource, *, switches: bool = False) -> Transaction:
@@ -179,6 +180,7 @@ class LocalCopy:
 
     def _opened(self) -> Backend:
         if self._backend is None:
+            self._delete_left_over()
             reasons = [*(seal.take_off() for seal in self._seals), self._preparation.take_seal_off()]
             for reason in filter(None, reasons):
                 self._discard_because(reason)
@@ -190,6 +192,12 @@ class LocalCopy:
             if self._upgrades:
                 self._preparation.begin(self._backend)
         return self._backend
+
+    def _delete_left_over(self) -> None:
+        """Delete what upgrades have prepared that were given up; once, because nobody else prepares such."""
+        if not self._tidy and self._place.supplier.persistent:
+            self._preparation.delete_others()
+        self._tidy = True
 
     def _open_in_use(self) -> Backend:
         """The directory that is used: the old one while the new one is being prepared."""
