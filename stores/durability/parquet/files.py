@@ -101,6 +101,9 @@ class NewFile:
 
     def _end_rows(self) -> None:
         self._ranges = self._ranges or [self._sink.end_range()]
+        # Parquet keeps twice what is given with the schema, and once what is added here.
+        reader = str(oldest_reader(Numbered.DURABLE_FILE, self._format))
+        self._writer.add_key_value_metadata({WRITER_KEY: RELEASE, READER_KEY: reader})
         if self._format != PAGE_CHECKSUMS:
             self._writer.add_key_value_metadata({RANGES_KEY: _json(self._ranges), STORES_KEY: _json(self._stores)})
 
@@ -154,12 +157,7 @@ class _Sink(RawIOBase):
 
 
 def _writer(stream: Any, commit: str, file_format: int) -> Any:
-    metadata = {
-        FORMAT_KEY: str(file_format),
-        COMMIT_KEY: commit,
-        WRITER_KEY: RELEASE,
-        READER_KEY: str(oldest_reader(Numbered.DURABLE_FILE, file_format)),
-    }
+    metadata = {FORMAT_KEY: str(file_format), COMMIT_KEY: commit}
     writer: Any = pq.ParquetWriter
     return writer(
         stream,
