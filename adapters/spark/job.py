@@ -23,6 +23,7 @@ from millpond.processors.runtime.stream_time_reset import StreamTimeReset
 from millpond.processors.runtime.topology import Topology
 from millpond.stores.backend import BackendSupplier
 from millpond.stores.directory import check_plain_name, plain_name
+from millpond.stores.durability.older_reader import check_older_reader
 from millpond.stores.durability.policy import DurabilityPolicy
 from millpond.stores.durability.storage import Storage
 from millpond.stores.evolution.history import History
@@ -191,8 +192,8 @@ class Job:
             streaming: whether it goes on with the state that there is.
 
         Raises:
-            ConfigurationError: a backend is unknown, the session cannot run the operator, or the policy retains less
-                than the session.
+            ConfigurationError: a backend is unknown, the session cannot run the operator, the policy retains less than
+                the session, or the release to be upgraded from can read no such state.
             StateConflictError: the state directory holds the state of another topology or number of partitions, and
                 what is declared does not lead to this one.
             DurabilityError: the state could not be read or written.
@@ -203,7 +204,11 @@ class Job:
         for part in plan.parts:
             for spec in part.stores.values():
                 supplier(spec.backend or chosen)
-        generation = generation_of(session, self._history(plan), plan, self.evolution if streaming else None)
+        history, evolution = self._history(plan), self.evolution if streaming else None
+        if self.upgrade is not None:
+            specs = (spec for part in plan.parts for spec in part.stores.values())
+            check_older_reader(self.upgrade.release, specs, evolved=history.evolved or evolution is not None)
+        generation = generation_of(session, history, plan, evolution)
         if not streaming:
             generation = replace(generation, bases={})
         return StateSettings(
@@ -217,6 +222,7 @@ class Job:
             policy=_retaining(self.policy, int(session.conf.get(RETAINED_BATCHES_CONF) or DEFAULT_RETAINED_BATCHES)),
             checksums=self.checksums,
             upgrade=None if self.upgrade is None else self.upgrade.mode,
+            upgrade_from=None if self.upgrade is None else self.upgrade.release,
             reset=None if self.reset_stream_time is None else StreamTimeReset(self.reset_stream_time // unit, unit),
         )
 

@@ -54,7 +54,7 @@ class SparkStreams:
             change at a restart converts the local copies.
         upgrade_from: while local copies are upgraded in place: the release of Millpond that wrote them, such as
             ``"0.1.0"``. They stay in use as they are, and new ones are prepared beside them for the next restart
-            (KIP-258).
+            (KIP-258). What is written meanwhile can be read by that release, so the job can go back to it.
         upgrade_mode: with ``upgrade_from``: ``"in_place"``, or ``"roll_over"`` if this job prepares nothing because
             another one does, with ``warm``, in another ``local_dir``.
 

@@ -29,6 +29,7 @@ from millpond.stores.durability.policy import DurabilityPolicy
 from millpond.stores.durability.state import TaskState
 from millpond.stores.durability.storage import Storage
 from millpond.stores.evolution.record import EvolutionRecord
+from millpond.stores.releases import Release
 from millpond.stores.specs import StoreSpec
 
 _log = logging.getLogger(__name__)
@@ -57,6 +58,7 @@ class StateSettings:
         reset: the moment to which the tasks' times are set back; None for none.
         checksums: whether the rows of stores that do not say it themselves have checksums.
         upgrade: how local copies get a new format while they stay in theirs; None if they get it when they are opened.
+        upgrade_from: the release that must be able to read what is written; None for this one.
     """
 
     application_id: str
@@ -70,6 +72,7 @@ class StateSettings:
     reset: StreamTimeReset | None
     checksums: bool
     upgrade: UpgradeMode | None
+    upgrade_from: Release | None
 
 
 _BATCH_ID: Final = "streaming.sql.batchId"
@@ -152,6 +155,7 @@ def _make(settings: StateSettings, part: Subtopology, task_id: str) -> TaskState
         run=settings.run,
         in_place=settings.upgrade is UpgradeMode.IN_PLACE,
         roll_over=settings.upgrade is UpgradeMode.ROLL_OVER,
+        upgrade_from=settings.upgrade_from,
     )
 
 

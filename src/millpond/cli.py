@@ -6,7 +6,6 @@ A command imports what it needs when it runs, so that ``millpond --help`` answer
 import sys
 from contextlib import contextmanager
 from importlib import import_module
-from importlib.metadata import version
 from json import dumps
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -54,7 +53,9 @@ def main() -> None:
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"millpond {version('millpond')}")
+        from millpond.stores.releases import RELEASE
+
+        typer.echo(f"millpond {RELEASE}")
         raise typer.Exit
 
 

@@ -88,6 +88,7 @@ class LocalCopy:
         self._in_place = in_place
         self._roll_over = roll_over
         self._switches = False
+        self._tidy = False
         self._preparation = Preparation(place, policy)
         self._pace = pace or Pace()
 
@@ -224,6 +225,7 @@ class LocalCopy:
 
     def _opened(self) -> Backend:
         if self._backend is None:
+            self._delete_left_over()
             reasons = [seal.take_off() for seal in self._seals]
             with self._pace.aside():
                 reasons.append(self._preparation.take_seal_off())
@@ -238,6 +240,12 @@ class LocalCopy:
                 with self._pace.aside():
                     self._preparation.begin(self._backend)
         return self._backend
+
+    def _delete_left_over(self) -> None:
+        """Delete what upgrades have prepared that were given up; once, because nobody else prepares such."""
+        if not self._tidy and self._place.supplier.persistent:
+            self._preparation.delete_others()
+        self._tidy = True
 
     def _open_in_use(self) -> Backend:
         """The directory that is used: the old one while the new one is being prepared."""

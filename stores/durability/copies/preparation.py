@@ -9,6 +9,9 @@ as a local copy does, and beyond that has one row of its own, above all rows of 
 
 What is written meanwhile goes here, too, wherever it lies, with what the old format cannot hold. So a row that is
 there already is newer than what a copy could bring, and stays. The row is gone once all others are there.
+
+A directory is for the format that the store's spec asks for. Those for any other format are left over from an upgrade
+that was given up, and are deleted by whoever opens the task.
 """
 
 from pathlib import Path
@@ -19,6 +22,7 @@ from millpond.stores.directory import delete_local_copy
 from millpond.stores.durability.copies.pace import Pace
 from millpond.stores.durability.copies.seal import Seal, seal_path
 from millpond.stores.durability.policy import DurabilityPolicy
+from millpond.stores.formats import FormatVersion
 from millpond.stores.keys import BEYOND, COMMIT_ROW
 from millpond.stores.migration import open_version
 from millpond.stores.place import StorePlace
@@ -40,9 +44,7 @@ class Preparation:
     def __init__(self, place: StorePlace, policy: DurabilityPolicy) -> None:
         self._place = place
         self._rows = policy.prepared_rows
-        name = place.directory.name
-        self._preparing = place.directory.with_name(f".{name}.preparing")
-        self._prepared = place.directory.with_name(f".{name}.prepared")
+        self._preparing, self._prepared = _hidden(place.directory)
         checked = place.supplier.checksums
         self._seals = {
             path: Seal(path, checked_by_engine=checked, limit=policy.sealed_bytes)
@@ -66,6 +68,18 @@ class Preparation:
         if self._backend is None or self._backend.get(COMMIT_ROW) is None:
             return False
         return self._backend.get(NEXT_ROW) is None
+
+    def delete_others(self) -> None:
+        """Delete what was prepared of the store in other formats than the one that is asked for.
+
+        Raises:
+            StoreError: it cannot be deleted.
+        """
+        for version in FormatVersion:
+            directory = self._place.directory.with_name(version.directory_name(self._place.spec.name))
+            for other in _hidden(directory) if directory != self._place.directory else ():
+                delete_local_copy(other)
+                seal_path(other).unlink(missing_ok=True)
 
     def take_seal_off(self) -> str | None:
         """Why the directory must not be opened; None if it may be."""
@@ -148,3 +162,8 @@ class Preparation:
     @property
     def _directory(self) -> Path:
         return self._prepared if self.prepared else self._preparing
+
+
+def _hidden(directory: Path) -> tuple[Path, Path]:
+    """What ``directory`` is called while it is being prepared, and once it has all rows."""
+    return directory.with_name(f".{directory.name}.preparing"), directory.with_name(f".{directory.name}.prepared")
