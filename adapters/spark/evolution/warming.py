@@ -57,7 +57,7 @@ class WarmCopy:
 
     def __str__(self) -> str:
         done = "restored" if self.restored else "caught up" if self.rows else "there already"
-        return f"task {self.task} of {self.application}, store {self.store}: {done}, {self.rows} rows"
+        return f"task {self.task} of {self.application}, store {self.store}: {done}, {self.rows} rows read"
 
 
 @dataclass(frozen=True)
