@@ -2,8 +2,8 @@
 # make test   the test suite, in two processes; ARGS=-n0 is for one, as a debugger needs it
 # make lint   ruff and mypy --strict
 #
-# make test-long     what takes longer: the examples on Spark, each in a process of its own, Spark Connect, faults, and a
-#                    minute of fuzzing
+# make test-long     what takes longer: the examples on Spark, each in a process of its own, Spark Connect, faults, a
+#                    minute of fuzzing and, without ARGS, a sample of the golden topologies on Spark
 # make soak          faults at every step of random histories, for as long as one likes                 SECONDS=3600
 # make fuzz          bytes of an attacker's making for everything that reads, guided by coverage        SECONDS=3600
 # make test-oldest   the tests of stores and of Spark with the oldest versions that pyproject.toml admits, in
@@ -37,6 +37,7 @@ test: java .venv/dev.stamp
 
 test-long: java .venv/dev.stamp
 	$(BIN)/python -m pytest -q -m long $(ARGS)
+	$(if $(ARGS),,$(BIN)/python -m pytest -q tests/golden --engine spark)
 
 test-oldest: java .venv-oldest/stamp
 	$(OLDEST) -m pytest -q -m 'not slow' $(OLDEST_TESTS) $(ARGS)

@@ -1,11 +1,19 @@
-"""What all tests share: JVMs that are soon ready, and which tests stay together where several processes run them."""
+"""What all tests share: JVMs that are soon ready, one SparkSession, and which tests stay together in which process."""
 
 import os
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 """What a JVM compiles at length, and collects in threads, pays only for programs that run longer than a test."""
+
+ROCKSDB_PROVIDER = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -13,3 +21,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         on_spark = item.get_closest_marker("spark") is not None
         item.add_marker(pytest.mark.xdist_group("spark" if on_spark else str(item.path)))
+
+
+@pytest.fixture(scope="session")
+def spark() -> "Iterator[SparkSession]":
+    """A session of two cores whose tasks may fail three times."""
+    sql = pytest.importorskip("pyspark.sql")
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    session = (
+        sql.SparkSession.builder.master("local[2, 4]")
+        .appName("millpond-tests")
+        .config("spark.ui.enabled", "false")
+        .config("spark.python.authenticate.socketTimeout", "60s")  # on a machine that is busy with other tests
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.streaming.stateStore.providerClass", ROCKSDB_PROVIDER)
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()

@@ -14,12 +14,25 @@ from millpond.stores.registry import open_backend
 from tests.golden.loader import cases
 
 BACKENDS = ("memory", "lmdb", "rocksdb")
+ENGINES = ("driver", "spark")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("golden")
     group.addoption("--golden-dir", type=Path, help="run the golden files below this directory, not the project's copy")
     group.addoption("--backend", action="append", help="run on this backend only; may be given several times")
+    group.addoption(
+        "--engine",
+        choices=ENGINES,
+        default=ENGINES[0],
+        help="run topologies on the driver, and a handful on Spark as well; or only a large sample, on Spark",
+    )
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """With ``--engine spark`` only topologies run, and these on Spark."""
+    other = collection_path.name.startswith("test_") and collection_path.name != "test_spark.py"
+    return True if other and config.getoption("engine", None) == "spark" else None
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

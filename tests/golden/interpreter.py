@@ -332,11 +332,11 @@ def _pipe(interpreter: Interpreter, driver: dsl.TopologyDriver, result: Run) -> 
         for topic in dict.fromkeys(interpreter.topics):
             for key, value, timestamp in driver.read(topic):
                 result.output.append(
-                    {"topic": topic, "key": _written(key), "value": value, "ts": timestamp, "after": index}
+                    {"topic": topic, "key": written(key), "value": value, "ts": timestamp, "after": index}
                 )
 
 
-def _written(key: Any) -> Any:
+def written(key: Any) -> Any:
     """A key as the format writes it."""
     return {"key": key.key, "start": key.start, "end": key.end} if hasattr(key, "start") else key
 
@@ -348,8 +348,8 @@ def _content(store: Any, kind: str) -> list[Any]:
     if kind == "kv":
         return [{"key": key, "value": value.value, "ts": value.timestamp} for key, value in store.scan()]
     if kind == "session":
-        return [_written(key) | {"value": value} for key, value in store.fetch_keys()]
-    return [_written(key) | {"value": entry.value, "ts": entry.timestamp} for key, entry in store.fetch_all()]
+        return [written(key) | {"value": value} for key, value in store.fetch_keys()]
+    return [written(key) | {"value": entry.value, "ts": entry.timestamp} for key, entry in store.fetch_all()]
 
 
 def _versioned_content(store: VersionedKeyValueStore[Any, Any]) -> list[Any]:

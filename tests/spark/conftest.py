@@ -1,8 +1,6 @@
-"""One SparkSession for all tests of the Spark adapter, and the streams that they run."""
+"""The streams that the tests of the Spark adapter run."""
 
-import os
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,27 +10,7 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql import DataFrame, SparkSession
 
-ROCKSDB_PROVIDER = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-
 RunStream = Callable[..., list[tuple[Any, ...]]]
-
-
-@pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    """A session of two cores whose tasks may fail three times."""
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    session = (
-        SparkSession.builder.master("local[2, 4]")
-        .appName("millpond-tests")
-        .config("spark.ui.enabled", "false")
-        .config("spark.python.authenticate.socketTimeout", "60s")  # on a machine that is busy with other tests
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.streaming.stateStore.providerClass", ROCKSDB_PROVIDER)
-        .getOrCreate()
-    )
-    session.sparkContext.setLogLevel("OFF")
-    yield session
-    session.stop()
 
 
 @pytest.fixture
