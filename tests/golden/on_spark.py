@@ -79,7 +79,7 @@ class SparkJob:
     def _run_sink(self, spark: SparkSession, directory: Path, topology: dsl.Topology, sink: str) -> SparkRun:
         streams = SparkStreams(
             topology,
-            application_id="golden",
+            application_id=f"{self.case.family}-{self.case.name}",
             state_dir=str(directory / "state"),
             partitions=self.partitions,
             backend=self.backend,

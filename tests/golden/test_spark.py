@@ -79,7 +79,10 @@ def runs(
 def test_micro_batches_and_partitions_on_spark_give_what_drivers_give(job: SparkJob, runs: Runs) -> None:
     expected, error = _expected(job)
     for sink, run in runs[job.case.id].result().items():
-        assert run.error is None if error is None else type(error).__name__ in str(run.error)
+        if error is None:
+            assert run.error is None, run.error
+        else:
+            assert type(error).__name__ in str(run.error)
         assert len(run.rows) == len(expected)
         for number, (batch, rows) in enumerate(zip(expected, run.rows, strict=True)):
             assert _differences(batch.get(sink, []), rows) == [], f"micro-batch {number}, sink {sink}"
