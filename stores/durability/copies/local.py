@@ -8,6 +8,7 @@ caller holds the lease on the task's directory.
 
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 
 from millpond.errors import (
     BackendError,
@@ -27,8 +28,9 @@ from millpond.stores.durability.manifest import Manifest
 from millpond.stores.durability.parquet.rows import Table, tables_of_changes, tables_of_entries
 from millpond.stores.durability.parquet.sources import FileSource
 from millpond.stores.durability.policy import DurabilityPolicy
+from millpond.stores.formats import FormatVersion
 from millpond.stores.keys import COMMIT_ROW
-from millpond.stores.migration import older_versions
+from millpond.stores.migration import older_versions, open_version
 from millpond.stores.place import StorePlace
 from millpond.stores.transaction import Transaction
 
@@ -47,14 +49,14 @@ class LocalCopy:
     def __init__(self, place: StorePlace, policy: DurabilityPolicy, *, in_place: bool) -> None:
         self.spec = place.spec
         self._place = place
+        self._policy = policy
         self._backend: Backend | None = None
-        checked = place.supplier.checksums
-        directories = place.directories()
-        self._seals = [Seal(path, checked_by_engine=checked, limit=policy.sealed_bytes) for path in directories]
+        self._seals = list(map(self._seal_of, place.directories()))
         self._versions = [self.spec.format_version, *older_versions(self.spec.format_version)]
         self._in_use = self.spec.format_version
         self._in_place = in_place
         self._switches = False
+        self._others_known = False
         self._preparation = Preparation(place, policy)
 
     def open(self, manifest: Manifest, source: FileSource, *, switches: bool = False) -> Transaction:
@@ -70,6 +72,7 @@ class LocalCopy:
             BackendInUseError, StoreFullError: the local directory cannot be used now.
         """
         self._switches = switches
+        self._discard_others(manifest)
         try:
             backend = self._at(manifest, source)
             if self._upgrades:
@@ -80,6 +83,38 @@ class LocalCopy:
         except BackendError as error:
             self._discard_because(str(error))
             return Transaction(self._at(manifest, source))
+
+    def _discard_others(self, manifest: Manifest) -> None:
+        """Throw away copies whose rows are others if ``manifest`` does not continue them.
+
+        So a store that was carried over to another kind neither meets the copy of the old one nor takes it over.
+        """
+        if self._others_known:
+            return
+        for version, directory in self._place.others():
+            if not self._continues(version, directory, manifest):
+                _log.info("deleting %s: the store goes on from elsewhere, as %s", directory, self.spec.kind.value)
+                delete_local_copy(directory)
+        self._others_known = True
+
+    def _continues(self, version: FormatVersion, directory: Path, manifest: Manifest) -> bool:
+        """Whether ``manifest`` leads on from where the copy in a directory stands, as far as can be told."""
+        supplier, seal = self._place.supplier, self._seal_of(directory)
+        if seal.take_off() is not None:
+            return False
+        try:
+            with open_version(supplier, directory, version, self.spec.name) as backend:
+                position = position_of(backend, of_any_boot=True)
+        except CorruptStoreError:
+            return False
+        seal.closed()
+        if position is None:
+            return False
+        return manifest.after(position.commit) is not None or position.branched_from(manifest) is not None
+
+    def _seal_of(self, directory: Path) -> Seal:
+        checked = self._place.supplier.checksums
+        return Seal(directory, checked_by_engine=checked, limit=self._policy.sealed_bytes)
 
     def _at(self, manifest: Manifest, source: FileSource) -> Backend:
         store, version = self.spec.name, self.spec.kind.format_version
