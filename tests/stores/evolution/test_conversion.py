@@ -170,7 +170,7 @@ def test_a_global_table_is_counted_once_and_converted_in_every_partition(storage
         counting = Counting(storage, 2, {spec.name: origin}, copies)
         origins, losses = with_observed(counting.origins, map(counting.run, range(2)), [spec.name])
         assert losses[spec.name].versions == (3 if spec is STAMPED else 0)
-        copies = carry(storage, Shape(2, (one,)), Shape(2, (other,)), copies, origins=origins)  # type: ignore[assignment]
+        copies = carry(storage, Shape(2, (one,)), Shape(2, (other,)), copies, origins=origins)
         assert set(copies) == {(0, 0), (0, 1)}
         for manifest in copies.values():
             assert opened(storage, manifest, spec).get(b"k")[:2] == (b"3", 3)
