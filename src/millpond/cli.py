@@ -401,7 +401,11 @@ def _pairs(option: str, pairs: list[str] | None, form: str) -> dict[str, str]:
 
 
 def _time(text: str) -> int:
-    """Milliseconds, or a time in the form of ISO 8601, as milliseconds."""
+    """Milliseconds, or a time in the form of ISO 8601, as milliseconds.
+
+    >>> _time("1970-01-01T00:00:01+00:00"), _time("-5")
+    (1000, -5)
+    """
     from millpond.stores.times import to_instant
 
     try:

@@ -134,7 +134,7 @@ class RunSome:
         for batch in batches:
             for unit in batch.column(0):
                 texts = self.work.run(int(unit.as_py()))
-                columns = pa.array(list(texts), pa.string()), pa.array(list(texts.values()), pa.string())
+                columns = [pa.array(list(texts), pa.string()), pa.array(list(texts.values()), pa.string())]
                 yield pa.record_batch(columns, schema=_TEXTS)
 
 

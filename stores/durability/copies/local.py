@@ -8,7 +8,6 @@ caller holds the lease on the task's directory.
 
 import logging
 from collections.abc import Iterator
-from pathlib import Path
 
 from millpond.errors import (
     BackendError,
@@ -20,6 +19,7 @@ from millpond.errors import (
 )
 from millpond.stores.backend import Backend
 from millpond.stores.directory import delete_local_copy
+from millpond.stores.durability.copies.others import delete_others
 from millpond.stores.durability.copies.position import NOWHERE, Position, encode_position, position_of
 from millpond.stores.durability.copies.preparation import Preparation
 from millpond.stores.durability.copies.restore import entries, replay, restore, undo
@@ -28,9 +28,8 @@ from millpond.stores.durability.manifest import Manifest
 from millpond.stores.durability.parquet.rows import Table, tables_of_changes, tables_of_entries
 from millpond.stores.durability.parquet.sources import FileSource
 from millpond.stores.durability.policy import DurabilityPolicy
-from millpond.stores.formats import FormatVersion
 from millpond.stores.keys import COMMIT_ROW
-from millpond.stores.migration import older_versions, open_version
+from millpond.stores.migration import older_versions
 from millpond.stores.place import StorePlace
 from millpond.stores.transaction import Transaction
 
@@ -51,7 +50,9 @@ class LocalCopy:
         self._place = place
         self._policy = policy
         self._backend: Backend | None = None
-        self._seals = list(map(self._seal_of, place.directories()))
+        checked = place.supplier.checksums
+        directories = place.directories()
+        self._seals = [Seal(path, checked_by_engine=checked, limit=policy.sealed_bytes) for path in directories]
         self._versions = [self.spec.format_version, *older_versions(self.spec.format_version)]
         self._in_use = self.spec.format_version
         self._in_place = in_place
@@ -72,7 +73,9 @@ class LocalCopy:
             BackendInUseError, StoreFullError: the local directory cannot be used now.
         """
         self._switches = switches
-        self._discard_others(manifest)
+        if not self._others_known:
+            delete_others(self._place, self._policy, manifest)
+            self._others_known = True
         try:
             backend = self._at(manifest, source)
             if self._upgrades:
@@ -83,38 +86,6 @@ class LocalCopy:
         except BackendError as error:
             self._discard_because(str(error))
             return Transaction(self._at(manifest, source))
-
-    def _discard_others(self, manifest: Manifest) -> None:
-        """Throw away copies whose rows are others if ``manifest`` does not continue them.
-
-        So a store that was carried over to another kind neither meets the copy of the old one nor takes it over.
-        """
-        if self._others_known:
-            return
-        for version, directory in self._place.others():
-            if not self._continues(version, directory, manifest):
-                _log.info("deleting %s: the store goes on from elsewhere, as %s", directory, self.spec.kind.value)
-                delete_local_copy(directory)
-        self._others_known = True
-
-    def _continues(self, version: FormatVersion, directory: Path, manifest: Manifest) -> bool:
-        """Whether ``manifest`` leads on from where the copy in a directory stands, as far as can be told."""
-        supplier, seal = self._place.supplier, self._seal_of(directory)
-        if seal.take_off() is not None:
-            return False
-        try:
-            with open_version(supplier, directory, version, self.spec.name) as backend:
-                position = position_of(backend, of_any_boot=True)
-        except CorruptStoreError:
-            return False
-        seal.closed()
-        if position is None:
-            return False
-        return manifest.after(position.commit) is not None or position.branched_from(manifest) is not None
-
-    def _seal_of(self, directory: Path) -> Seal:
-        checked = self._place.supplier.checksums
-        return Seal(directory, checked_by_engine=checked, limit=self._policy.sealed_bytes)
 
     def _at(self, manifest: Manifest, source: FileSource) -> Backend:
         store, version = self.spec.name, self.spec.kind.format_version
