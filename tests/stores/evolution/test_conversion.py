@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millpond.errors import CorruptStoreError
+from millpond.processors import Consumed, Materialized, StreamsBuilder, Topology
 from millpond.stores.columns import column_changes
 from millpond.stores.columns.partitions import partition_of
 from millpond.stores.durability import Storage
@@ -27,6 +28,8 @@ from millpond.stores.serdes import BYTES
 from millpond.stores.specs import StoreKind, StoreSpec
 from millpond.stores.transaction import Transaction
 from millpond.stores.typed.timestamped_keyvalue import UNKNOWN_TIMESTAMP
+from tests.stores.evolution.jobs import Input, Job
+from tests.stores.evolution.jobs import shape_of as job_shape_of
 from tests.stores.evolution.queries import Change, Task, Tasks, carry, manifests_of, opened, run, shape_of
 
 RETENTION = 100
@@ -182,3 +185,33 @@ def test_a_damaged_version_stops_the_count(storage: Storage) -> None:
     task.commit()
     with pytest.raises(CorruptStoreError, match="no version of a key"):
         converted(storage, VERSIONED, STAMPED, 1, 1, {(0, 0): task.manifest})
+
+
+def counted(materialized: Materialized) -> Topology:
+    builder = StreamsBuilder()
+    words = builder.stream("words", Consumed("string", "string")).group_by_key()
+    words.count(materialized).to_stream().to("counts")
+    return builder.build()
+
+
+def test_counts_that_become_versioned_go_on_as_those_that_always_were(storage: Storage) -> None:
+    stamped = counted(Materialized("counts", StoreKind.TIMESTAMPED_KEY_VALUE))
+    versioned = counted(Materialized.versioned("counts", history_retention=1000))
+    first = [Input("words", f"word {number % 7}", "", number) for number in range(30)]
+    second = [Input("words", f"word {number % 5}", "", 30 + number) for number in range(20)]
+    old, always = Job(storage, stamped, 2), Job(storage, versioned, 3)
+    assert old.run(first) == always.run(first)
+    origin = Origin(0, "counts", Conversion(StoreKind.TIMESTAMPED_KEY_VALUE, StoreKind.VERSIONED))
+    counting = Counting(storage, 2, {"counts": origin}, old.manifests)
+    origins, _ = with_observed(counting.origins, map(counting.run, range(2)), ())
+    shapes = job_shape_of(stamped, 2), job_shape_of(versioned, 3)
+    job = Job(storage, versioned, 3, carry(storage, *shapes, old.manifests, origins=origins))
+    assert job.run(second) == always.run(second)
+    spec = versioned.subtopologies[0].stores["counts"]
+    for place, manifest in job.manifests.items():
+        found, expected = (opened(storage, one, spec) for one in (manifest, always.manifests[place]))
+        for key in {key for key, _ in expected.scan()}:
+            history = list(expected.history(key))
+            known = [one for one in history if one.valid_to is None or one.valid_to > 29]
+            assert list(found.history(key))[-len(known) :] == known
+            assert found.get(key) == expected.get(key)
