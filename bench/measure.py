@@ -1,11 +1,17 @@
-"""How figures are measured: several rounds, the median of them, and percentiles of single operations."""
+"""How figures are measured: rounds and their median, percentiles of single operations, and what one call costs."""
 
 import gc
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
-from time import perf_counter, perf_counter_ns
+from time import perf_counter, perf_counter_ns, process_time
+
+from millpond.bench.report import resident_bytes
+
+_PEAK = re.compile(r"^VmHWM:\s+(\d+) kB$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -33,6 +39,27 @@ def seconds(work: Callable[[], object]) -> float:
     start = perf_counter()
     work()
     return perf_counter() - start
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one call takes: seconds, seconds of the processor, and bytes of memory beyond what was in use before."""
+
+    wall_s: float
+    processor_s: float
+    peak_bytes: int
+
+
+def cost(work: Callable[[], object]) -> Cost:
+    """What one call costs; no other thread of this process does anything meanwhile."""
+    before = resident_bytes()
+    Path("/proc/self/clear_refs").write_text("5")  # the peak is counted from now on
+    wall, processor = perf_counter(), process_time()
+    work()
+    wall, processor = perf_counter() - wall, process_time() - processor
+    found = _PEAK.search(Path("/proc/self/status").read_text())
+    assert found is not None, "the system does not tell the peak of a process's memory"
+    return Cost(wall, processor, max(0, (int(found[1]) << 10) - before))
 
 
 def rate(operations: int, rounds: Sequence[float]) -> float:

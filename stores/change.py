@@ -26,6 +26,7 @@ _BOTH: Final = b"\x02"
 _FIRST_FLAG_WITH_LATEST: Final = 3
 _LAST_FLAG: Final = 5
 _LONGEST_VARINT: Final = 5
+_FIRST_RELEASE: Final = (0, 10)
 _FIRST_RELEASE_WITH_BOTH: Final = (3, 5)
 
 
@@ -101,7 +102,7 @@ def sends_separately(upgrade_from: str | None) -> bool:
     """Whether each change has to be sent as two, so that ``upgrade_from`` can read them.
 
     Raises:
-        ConfigurationError: ``upgrade_from`` is not a release.
+        ConfigurationError: ``upgrade_from`` is not a release of Kafka Streams.
     """
     if upgrade_from is None:
         return False
@@ -111,6 +112,11 @@ def sends_separately(upgrade_from: str | None) -> bool:
         raise ConfigurationError(
             f"upgrade_from is {upgrade_from!r}; give a release of Kafka Streams such as '3.4'"
         ) from None
+    if (major, minor) < _FIRST_RELEASE:
+        raise ConfigurationError(
+            f"upgrade_from is {upgrade_from!r}, but the first release of Kafka Streams was 0.10.0; give a release of "
+            "Millpond to SparkStreams or Millpond. Each of these reads changes with both values"
+        )
     return (major, minor) < _FIRST_RELEASE_WITH_BOTH
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from millpond.adapters.spark.operator import STATE_NAME
+from millpond.adapters.spark.operator import STATE_NAME, kept_manifest
 from millpond.adapters.spark.session import start_coordinator
 from millpond.errors import ConfigurationError
 from millpond.stores.durability.manifest import Manifest
@@ -80,8 +80,8 @@ class Checkpoint:
                 reader = self.session.read.format("statestore").option("stateVarName", STATE_NAME)
                 if batch_id is not None:
                     reader = reader.option("batchId", batch_id)
-                rows = reader.option("operatorId", operator).load(self.location).select("value.manifest").collect()
-                found.extend(Manifest.from_json(row.manifest) for row in rows)
+                rows = reader.option("operatorId", operator).load(self.location).select("value.*").collect()
+                found.extend(kept_manifest(row.version, row.manifest) for row in rows)
         except PySparkException as error:
             raise self._refusal(batch_id, f"Spark says: {error}".splitlines()[0]) from error
         return found

@@ -112,24 +112,37 @@ class CommittedStore:
         checkpoint = Checkpoint(session, self.checkpoint)
         found, batch = checkpoint.after(self.batch_id)
         current = current_manifests(self.storage, found, batch)
-        topologies = {_topology(self.plan.fingerprint), *self._same_state()}
-        mine = [
-            one
-            for one in current
-            if one.application_id == self.application_id and _topology(one.fingerprint) in topologies
-        ]
+        mine = manifests_of(self.plan, self.application_id, self.storage, current)
         if found and not mine:
             raise checkpoint.of_another_query(
                 f"it holds the state of a topology of application {found[0].application_id!r}"
             )
         return mine
 
-    def _same_state(self) -> Iterator[str]:
-        """The topology under which the query's state began, where the rest of the topology has changed since."""
-        newest = History.of(self.storage, self.application_id, plain_name(self.plan.sink)).newest
-        shape = shape_of(self.plan)
-        if newest is not None and same_state(replace(newest.shape, partitions=shape.partitions), shape):
-            yield _topology(newest.fingerprint)
+
+def manifests_of(plan: Plan, application_id: str, storage: Storage, current: Collection[Manifest]) -> list[Manifest]:
+    """Those of the manifests that belong to the query of a plan.
+
+    Args:
+        plan: the query's, with any number of partitions.
+        application_id: the application's name.
+        storage: where the durable state is.
+        current: manifests of a checkpoint with which tasks go on.
+
+    Raises:
+        FormatError: a record is damaged, or of a later release.
+        DurabilityError: the storage failed.
+    """
+    topologies = {_topology(plan.fingerprint), *_same_state(plan, application_id, storage)}
+    return [one for one in current if one.application_id == application_id and _topology(one.fingerprint) in topologies]
+
+
+def _same_state(plan: Plan, application_id: str, storage: Storage) -> Iterator[str]:
+    """The topology under which the query's state began, where the rest of the topology has changed since."""
+    newest = History.of(storage, application_id, plain_name(plan.sink)).newest
+    shape = shape_of(plan)
+    if newest is not None and same_state(replace(newest.shape, partitions=shape.partitions), shape):
+        yield _topology(newest.fingerprint)
 
 
 def plain_rows(spec: StoreSpec, schema: str | None, optional: Collection[str]) -> Sink:

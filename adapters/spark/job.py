@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from millpond.adapters.spark.evolution.evolution import Evolution, generation_of
 from millpond.adapters.spark.evolution.upgrade import Upgrade
+from millpond.adapters.spark.evolution.warming import WarmQuery
 from millpond.adapters.spark.rows.dead_letters import ErrorHandling, read_dead_letters
 from millpond.adapters.spark.session import active_session, check_operator, default_partitions, start_coordinator
 from millpond.adapters.spark.worker import StateSettings
@@ -22,6 +23,7 @@ from millpond.processors.runtime.stream_time_reset import StreamTimeReset
 from millpond.processors.runtime.topology import Topology
 from millpond.stores.backend import BackendSupplier
 from millpond.stores.directory import check_plain_name, plain_name
+from millpond.stores.durability.older_reader import check_older_reader
 from millpond.stores.durability.policy import DurabilityPolicy
 from millpond.stores.durability.storage import Storage
 from millpond.stores.evolution.history import History
@@ -154,6 +156,29 @@ class Job:
         default = default_partitions(session)
         return replace(plan, partitions=self.partitions or self._history(plan).partitions or default)
 
+    def supplier(self, session: SparkSession) -> BackendSupplier:
+        """The backend of stores that do not name one.
+
+        Raises:
+            UnknownBackendError, BackendNotInstalledError: there is none of that name, or it cannot be had.
+        """
+        return supplier(self.backend or session.conf.get(BACKEND_CONF, None) or DEFAULT_BACKEND)
+
+    def warmed(self, session: SparkSession, plan: Plan) -> WarmQuery:
+        """A query of this job, whose local copies are to be warmed.
+
+        Raises:
+            ConfigurationError: the job has no ``local_dir``, or a backend is unknown.
+        """
+        if self.local_dir is None:
+            raise ConfigurationError(
+                "there is no local_dir to warm copies in: Spark's own directories end with the application; give one, "
+                "and restart the query with it"
+            )
+        return WarmQuery(
+            plan, self.application_id, self.storage, self.local_dir, self.supplier(session), self.checksums, self.policy
+        )
+
     def _history(self, plan: Plan) -> History:
         return History.of(self.storage, self.application_id, plain_name(plan.sink))
 
@@ -167,19 +192,23 @@ class Job:
             streaming: whether it goes on with the state that there is.
 
         Raises:
-            ConfigurationError: a backend is unknown, the session cannot run the operator, or the policy retains less
-                than the session.
+            ConfigurationError: a backend is unknown, the session cannot run the operator, the policy retains less than
+                the session, or the release to be upgraded from can read no such state.
             StateConflictError: the state directory holds the state of another topology or number of partitions, and
                 what is declared does not lead to this one.
             DurabilityError: the state could not be read or written.
         """
         check_operator(session)
         start_coordinator(session)
-        chosen = supplier(self.backend or session.conf.get(BACKEND_CONF, None) or DEFAULT_BACKEND)
+        chosen = self.supplier(session)
         for part in plan.parts:
             for spec in part.stores.values():
                 supplier(spec.backend or chosen)
-        generation = generation_of(session, self._history(plan), plan, self.evolution if streaming else None)
+        history, evolution = self._history(plan), self.evolution if streaming else None
+        if self.upgrade is not None:
+            specs = (spec for part in plan.parts for spec in part.stores.values())
+            check_older_reader(self.upgrade.release, specs, evolved=history.evolved or evolution is not None)
+        generation = generation_of(session, history, plan, evolution)
         if not streaming:
             generation = replace(generation, bases={})
         return StateSettings(
@@ -192,7 +221,8 @@ class Job:
             supplier=chosen,
             policy=_retaining(self.policy, int(session.conf.get(RETAINED_BATCHES_CONF) or DEFAULT_RETAINED_BATCHES)),
             checksums=self.checksums,
-            in_place=self.upgrade is not None,
+            upgrade=None if self.upgrade is None else self.upgrade.mode,
+            upgrade_from=None if self.upgrade is None else self.upgrade.release,
             reset=None if self.reset_stream_time is None else StreamTimeReset(self.reset_stream_time // unit, unit),
         )
 

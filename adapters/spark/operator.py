@@ -70,6 +70,20 @@ class Stage:
         return {number: task for task, number in self.group_keys.items()}
 
 
+def kept_manifest(version: int, text: str) -> Manifest:
+    """The manifest that a value in Spark's state holds.
+
+    Raises:
+        FormatError: the value or the manifest is of a version that this release does not know, or damaged.
+    """
+    if version != STATE_VERSION:
+        raise FormatError(
+            f"the checkpoint holds a value of version {version}, but this release of Millpond knows version "
+            f"{STATE_VERSION}; run the release that wrote it, or a newer one"
+        )
+    return Manifest.from_json(text)
+
+
 class TaskOperator(StatefulProcessor):
     """One group is one task; its rows are the blobs that one micro-batch brings to it."""
 
@@ -97,23 +111,13 @@ class TaskOperator(StatefulProcessor):
 
     def _run_with_state(self, part: Subtopology, partition: int, blobs: Collection[Blob]) -> Iterator[pd.DataFrame]:
         settings = self._stage.settings
-        before = settings.generation.start_of(f"{part.index}_{partition}", self._read_manifest(), current_batch())
+        stored = self._manifest.get()
+        found = None if stored is None else kept_manifest(*stored)
+        before = settings.generation.start_of(f"{part.index}_{partition}", found, current_batch())
         with task_state(settings, part, partition) as state:
             yield from self._run(part, state.open(before), partition, blobs)
             after = state.commit()
         self._manifest.update((STATE_VERSION, after.to_json()))
-
-    def _read_manifest(self) -> Manifest | None:
-        stored = self._manifest.get()
-        if stored is None:
-            return None
-        version, text = stored
-        if version != STATE_VERSION:
-            raise FormatError(
-                f"the checkpoint holds a manifest of version {version}, but this release knows only {STATE_VERSION}; "
-                "run the release that wrote it, or a newer one"
-            )
-        return Manifest.from_json(text)
 
     def _run(
         self, part: Subtopology, stores: Mapping[str, Any], partition: int, blobs: Collection[Blob]

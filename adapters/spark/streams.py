@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from millpond.adapters.spark.dataflow import Dataflow
 from millpond.adapters.spark.evolution.evolution import Evolution
+from millpond.adapters.spark.evolution.warming import Warmth, warm_beside
 from millpond.adapters.spark.inspection import CommittedStore, plain_rows
 from millpond.adapters.spark.job import DEFAULT_MAX_AHEAD, Job
 from millpond.adapters.spark.rows.sink import Sink
@@ -53,8 +54,9 @@ class SparkStreams:
             change at a restart converts the local copies.
         upgrade_from: while local copies are upgraded in place: the release of Millpond that wrote them, such as
             ``"0.1.0"``. They stay in use as they are, and new ones are prepared beside them for the next restart
-            (KIP-258).
-        upgrade_mode: with ``upgrade_from``: ``"in_place"``.
+            (KIP-258). What is written meanwhile can be read by that release, so the job can go back to it.
+        upgrade_mode: with ``upgrade_from``: ``"in_place"``, or ``"roll_over"`` if this job prepares nothing because
+            another one does, with ``warm``, in another ``local_dir``.
 
     Raises:
         ConfigurationError: an option is missing or invalid.
@@ -176,6 +178,33 @@ class SparkStreams:
         found = CommittedStore(plan, self._job.application_id, self._job.storage, store, checkpoint, batch_id)
         rows = plain_rows(found.spec, schema, optional)
         return found.frame(session, rows, rows.ddl)
+
+    def warm(self, checkpoint: str, *, sink: str | None = None) -> Warmth:
+        """Warm local copies in this job's ``local_dir`` beside a query that runs on another one, to restart it here.
+
+        Build this object as for the restart: without ``upgrade_from``, with a ``local_dir`` of its own, in a session of
+        its own. Each call brings the copies, in the formats that the topology asks for, to the micro-batch that the
+        query committed last: restored the first time, caught up from then on. Spark's tasks do it, one for each task
+        of the query, so the copies are on the machines that Spark chooses. Nothing else is written anywhere
+        (KIP-258's roll over).
+
+        Args:
+            checkpoint: the ``checkpointLocation`` of the query.
+            sink: the sink that the query writes, if the topology has several.
+
+        Returns:
+            At which micro-batch all copies stand, and how many the query has committed since.
+
+        Raises:
+            ConfigurationError: there is no ``local_dir``, it has copies in another format, no store keeps copies on
+                disk, there is no checkpoint, or that of another query, or no session is active.
+            DurabilityError: the durable state is incomplete or damaged, or the storage failed.
+            BackendInUseError: another process has a task open in the directory.
+            StoreFullError: there is no room for a copy.
+        """
+        session = active_session("warming local copies")
+        plan = self._job.plan(session, self._topology, sink)
+        return warm_beside(session, checkpoint, [self._job.warmed(session, plan)])
 
     def dead_letters(self, name: str | None = None) -> DataFrame:
         """The records that ``on_error="dead-letter"`` has left out, with what is known of each.

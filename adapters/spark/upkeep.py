@@ -10,8 +10,11 @@ from functools import partial
 from pathlib import Path
 
 from millpond.adapters.spark.checkpoint import Checkpoint
+from millpond.adapters.spark.evolution.warming import Warming, WarmQuery, tasks_in_threads
 from millpond.errors import ConfigurationError, FormatError
+from millpond.processors.distribution.plan import make_plan
 from millpond.processors.runtime.topology import Topology
+from millpond.stores.backend import BackendSupplier
 from millpond.stores.durability.checking.findings import Report
 from millpond.stores.durability.checking.repair import Repair, repairs_of_copies, repairs_of_garbage
 from millpond.stores.durability.checking.verification import DEFAULT_WORKERS, Specs, newest_sound, verify
@@ -58,6 +61,29 @@ class QueryState:
             ConfigurationError: there is no such micro-batch, or the checkpoint is that of another query.
         """
         return current_manifests(self.storage, *self.checkpoint.after(batch_id))
+
+    def warming(self, topology: Topology, sink: str | None, supplier: BackendSupplier, *, checksums: bool) -> Warming:
+        """The local copies of the checkpoint's only application, to be warmed on this machine.
+
+        Args:
+            topology: that with which the query is to be restarted.
+            sink: what the query writes; None if the topology has only one.
+            supplier: the backend of stores that do not name one.
+            checksums: whether the rows of stores that do not say it themselves have checksums.
+
+        Raises:
+            TopologyError: the topology has no such sink, or several and none was named.
+            ConfigurationError: the checkpoint has no state, or that of several applications.
+        """
+        names = sorted({manifest.application_id for manifest in self.manifests()})
+        if len(names) > 1:
+            raise ConfigurationError(
+                f"the checkpoint {self.checkpoint.location} has the state of the applications {names}, and a topology "
+                "is that of one; warm the copies of verbs with Millpond.warm"
+            )
+        plan = make_plan(topology, sink, 1)
+        query = WarmQuery(plan, names[0], self.storage, str(self.local_dir), supplier, checksums)
+        return Warming(self.checkpoint, [query], tasks_in_threads(self.workers))
 
     def _specs(self, topology: Topology, batch_id: int | None) -> Specs:
         """The stores of the applications that run the topology."""

@@ -19,6 +19,7 @@ from zipimport import zipimporter
 
 from pyspark.taskcontext import TaskContext
 
+from millpond.adapters.spark.evolution.upgrade import UpgradeMode
 from millpond.errors import MillpondError, RecordError
 from millpond.processors.runtime.stream_time_reset import StreamTimeReset
 from millpond.processors.runtime.subtopology import Subtopology
@@ -28,6 +29,7 @@ from millpond.stores.durability.policy import DurabilityPolicy
 from millpond.stores.durability.state import TaskState
 from millpond.stores.durability.storage import Storage
 from millpond.stores.evolution.record import EvolutionRecord
+from millpond.stores.releases import Release
 from millpond.stores.specs import StoreSpec
 
 _log = logging.getLogger(__name__)
@@ -55,7 +57,8 @@ class StateSettings:
         policy: when to write snapshots and what to retain.
         reset: the moment to which the tasks' times are set back; None for none.
         checksums: whether the rows of stores that do not say it themselves have checksums.
-        in_place: whether local copies stay in their format while a new one is prepared.
+        upgrade: how local copies get a new format while they stay in theirs; None if they get it when they are opened.
+        upgrade_from: the release that must be able to read what is written; None for this one.
     """
 
     application_id: str
@@ -68,7 +71,8 @@ class StateSettings:
     policy: DurabilityPolicy
     reset: StreamTimeReset | None
     checksums: bool
-    in_place: bool
+    upgrade: UpgradeMode | None
+    upgrade_from: Release | None
 
 
 _BATCH_ID: Final = "streaming.sql.batchId"
@@ -140,7 +144,7 @@ def task_state(settings: StateSettings, part: Subtopology, partition: int) -> It
 
 def _make(settings: StateSettings, part: Subtopology, task_id: str) -> TaskState:
     return TaskState(
-        [_with_checksums(spec, settings.checksums) for spec in part.stores.values()],
+        specs_of(part, settings.checksums),
         settings.supplier,
         application_id=settings.application_id,
         task_id=task_id,
@@ -149,13 +153,16 @@ def _make(settings: StateSettings, part: Subtopology, task_id: str) -> TaskState
         fingerprint=settings.generation.fingerprint,
         policy=settings.policy,
         run=settings.run,
-        in_place=settings.in_place,
+        in_place=settings.upgrade is UpgradeMode.IN_PLACE,
+        roll_over=settings.upgrade is UpgradeMode.ROLL_OVER,
+        upgrade_from=settings.upgrade_from,
     )
 
 
-def _with_checksums(spec: StoreSpec, checksums: bool) -> StoreSpec:
-    """The store's spec with the job's choice, if it has none of its own."""
-    return replace(spec, checksums=checksums) if spec.checksums is None else spec
+def specs_of(part: Subtopology, checksums: bool) -> list[StoreSpec]:
+    """The stores of a sub-topology's tasks, with the job's choice of checksums where they have none of their own."""
+    specs = part.stores.values()
+    return [replace(spec, checksums=checksums) if spec.checksums is None else spec for spec in specs]
 
 
 def _forget(settings: StateSettings, now: float) -> None:
@@ -169,8 +176,12 @@ def _forget(settings: StateSettings, now: float) -> None:
 
 def local_directory(settings: StateSettings) -> Path:
     """The directory of the local copies: the user's, or one that Spark deletes with the executor."""
-    name = plain_name(settings.sink)
     if settings.local_dir is not None:
-        return Path(settings.local_dir) / name
+        return chosen_directory(settings.local_dir, settings.sink)
     spark_dirs = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")
-    return Path(spark_dirs[0] or tempfile.gettempdir()) / "millpond" / name
+    return chosen_directory(Path(spark_dirs[0] or tempfile.gettempdir()) / "millpond", settings.sink)
+
+
+def chosen_directory(local_dir: str | Path, sink: str) -> Path:
+    """The directory of the local copies of the query for a sink below ``local_dir``."""
+    return Path(local_dir) / plain_name(sink)

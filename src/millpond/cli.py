@@ -7,7 +7,6 @@ import sys
 from contextlib import contextmanager
 from datetime import datetime
 from importlib import import_module
-from importlib.metadata import version
 from json import dumps
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -55,7 +54,9 @@ def main() -> None:
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"millpond {version('millpond')}")
+        from millpond.stores.releases import RELEASE
+
+        typer.echo(f"millpond {RELEASE}")
         raise typer.Exit
 
 
@@ -185,18 +186,49 @@ def bench_processors(
 def bench_evolution(
     keys: Annotated[int, typer.Option(min=1, help="keys of the store")] = 1_000_000,
     partitions: Annotated[str, typer.Option(help="the numbers of partitions, one after the other")] = "4,16,4",
+    rounds: Annotated[int, typer.Option(min=1, help="how often each step is measured")] = 3,
     directory: Annotated[Path | None, typer.Option(help="where the files go, on the file system to measure")] = None,
     json: JsonFile = None,
 ) -> None:
-    """Processor time to carry durable state over to other numbers of partitions."""
+    """Time and memory to carry durable state over to other numbers of partitions, beside copying it."""
     from rich.console import Console
 
     from millpond.bench import evolution, report
 
-    figures = evolution.run(keys, [int(number) for number in partitions.split(",")], directory=directory)
+    way = [int(number) for number in partitions.split(",")]
+    figures = evolution.run(keys, way, rounds=rounds, directory=directory)
     evolution.print_results(Console(width=max(Console().width, 80)), figures)
     if json is not None:
         report.write_json(json, "evolution", figures)
+
+
+@bench.command("upgrade")
+def bench_upgrade(
+    backend: Annotated[list[str] | None, typer.Option(help="may be repeated; all three by default")] = None,
+    upgrade: Annotated[list[str] | None, typer.Option(help="timestamped or checksums; may be repeated; both")] = None,
+    keys: Annotated[int, typer.Option(min=1, help="keys of the store")] = 1_000_000,
+    rows: Annotated[int, typer.Option(min=1, help="updates of a micro-batch")] = 20_000,
+    batches: Annotated[int, typer.Option(min=1, help="micro-batches of each phase")] = 30,
+    directory: Annotated[Path | None, typer.Option(help="where the files go, on the file system to measure")] = None,
+    json: JsonFile = None,
+) -> None:
+    """Micro-batches of a task before, while and after its local copy gets a new format, in each way there is."""
+    from rich.console import Console
+
+    from millpond.bench import report
+    from millpond.bench import upgrade as upgrading
+
+    figures = upgrading.run(
+        backend or ["memory", "lmdb", "rocksdb"],
+        keys,
+        upgrades=upgrade or list(upgrading.UPGRADES),
+        rows=rows,
+        batches=batches,
+        directory=directory,
+    )
+    upgrading.print_results(Console(width=max(Console().width, 165)), figures)
+    if json is not None:
+        report.write_json(json, "upgrade", figures)
 
 
 @bench.command("spark")
@@ -415,6 +447,37 @@ def _time(text: str) -> int:
             f"--valid-from has the time {text!r}; give one such as 2026-01-31T00:00:00+00:00, or milliseconds"
         ) from error
     return to_instant(time, "--valid-from")
+
+
+@state.command("warm")
+def state_warm(
+    checkpoint: CheckpointPlace,
+    state_dir: StateDir,
+    topology: Annotated[str, typer.Option(help="MODULE:NAME of the topology with which the query is to be restarted")],
+    local_dir: Annotated[Path, typer.Option(help="the local_dir with which the query is to be restarted")],
+    backend: Annotated[str, typer.Option(help="rocksdb, lmdb, or a URL, as the job will have it")] = "rocksdb",
+    checksums: Annotated[bool, typer.Option("--checksums", help="if the job will have them")] = False,
+    sink: SinkName = None,
+    workers: Workers = 4,
+    interval: Annotated[str, typer.Option(help="how long to wait before the copies catch up again")] = "5 seconds",
+    once: Annotated[bool, typer.Option("--once", help="end when the copies stand at the last micro-batch")] = False,
+    json: Annotated[bool, typer.Option("--json", help="print JSON, a line each time")] = False,
+) -> None:
+    """Warm local copies on this machine beside a running query, in the formats that its next restart asks for.
+
+    Says each time how far they are, and goes on until it is interrupted. It changes nothing but LOCAL_DIR.
+    """
+    from millpond.stores.registry import supplier
+    from millpond.stores.times import to_length
+
+    found, pause = _topology(topology), to_length(interval, "interval") / 1000
+    assert found is not None
+    with _query_state(checkpoint, state_dir, local_dir, workers) as query:
+        for warmth in query.warming(found, sink, supplier(backend), checksums=checksums).follow(pause):
+            for line in [dumps(warmth.to_dict())] if json else warmth.lines():
+                typer.echo(line)
+            if once:
+                break
 
 
 @contextmanager

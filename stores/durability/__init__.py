@@ -12,11 +12,13 @@ from millpond.stores.durability.manifest import Manifest
 from millpond.stores.durability.policy import DurabilityPolicy
 from millpond.stores.durability.state import TaskState
 from millpond.stores.durability.storage import Storage
+from millpond.stores.releases import Release
 
 __all__ = [
     "DurabilityPolicy",
     "Finding",
     "Manifest",
+    "Release",
     "Report",
     "Severity",
     "Storage",

@@ -3,14 +3,15 @@
 Rule of this module: one application id belongs to one topology, and to those that its state was carried over to. The
 claim is a file whose *name* says whose it is, so that workers that claim at the same time never see half a claim. State
 that was carried over is claimed by its evolution records (``millpond.stores.evolution.record``); a claim of another
-form keeps out releases that know no such records.
+form keeps out releases that know no such records. What else begins like a claim is a later release's, and keeps out
+this one.
 """
 
 import re
 from hashlib import sha256
 from typing import Final
 
-from millpond.errors import StateConflictError
+from millpond.errors import FormatError, StateConflictError
 from millpond.stores.durability.manifest import Manifest
 from millpond.stores.durability.storage import Storage
 
@@ -19,6 +20,7 @@ GENERATION_MARK: Final = "#"
 
 _PREFIX: Final = "topology-"
 _CLAIM: Final = re.compile(r"topology-[0-9a-f]{32}")
+_ANY_CLAIM: Final = re.compile(r"topology-[a-z0-9-]+")
 _FENCE: Final = "topology-evolved"
 """To a release that knows no evolution records, the claim of another topology."""
 
@@ -30,6 +32,7 @@ def claim(storage: Storage, application_id: str, fingerprint: str) -> None:
 
     Raises:
         StateConflictError: another topology has claimed it.
+        FormatError: a later release has claimed it in a form of its own.
     """
     if GENERATION_MARK in fingerprint:
         return
@@ -52,6 +55,7 @@ def claimed_by(storage: Storage, application_id: str) -> str | None:
 
     Raises:
         DurabilityError: the storage failed.
+        FormatError: a later release has claimed it in a form of its own.
     """
     for name in sorted(_claims(storage, application_id)):
         fingerprint = storage.read(f"{application_id}/{name}").decode(errors="replace")
@@ -78,7 +82,14 @@ def _name(fingerprint: str) -> str:
 
 def _claims(storage: Storage, application_id: str) -> set[str]:
     names = (file.path.rpartition("/")[2] for file in storage.list(application_id))
-    return set(filter(_CLAIM.fullmatch, names))
+    claims = set(filter(_ANY_CLAIM.fullmatch, names)) - {_FENCE}
+    for name in sorted(claims):
+        if not _CLAIM.fullmatch(name):
+            raise FormatError(
+                f"{storage.describe(f'{application_id}/{name}')} is a claim that this release of Millpond does not "
+                "know; run the release that wrote it, or a newer one, and delete nothing"
+            )
+    return claims
 
 
 def check_owner(manifest: Manifest, application_id: str, task_id: str, fingerprint: str) -> None:

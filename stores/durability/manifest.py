@@ -8,11 +8,14 @@ Version 2::
     {"millpond":2,"application":"flights","task":"0_3","fingerprint":"9f…","lineage":"4c…",
      "snapshot":[sequence,"commit id",rows,bytes,checksum] or null,
      "deltas":[[sequence,"commit id",rows,bytes,checksum],…],
-     "bases":[sequence,…],"crc32":checksum of the text up to here and "}"}
+     "bases":[sequence,…],"written_by":"release","oldest_reader":"release",
+     "crc32":checksum of the text up to here and "}"}
 
-Version 3 has ``"prepared":["store",…],"written_by":"release","oldest_reader":"release"`` before its checksum: the
-stores whose local copies are prepared in a new format (``millpond.stores.durability.copies.preparation``). It is
-written only if there are any. Version 1 has no checksum; it is read, and no longer written.
+Version 3 has ``"prepared":["store",…]`` after the bases: the stores whose local copies are prepared in a new format
+(``millpond.stores.durability.copies.preparation``). It is written only if there are any. Version 1 has no checksum; it
+is written where release 0.1.0 has to read it, and may have ``prepared``, which that passes over, as it does the two
+releases. Readers pass over what they do not know as long as they know the number, and a release before the oldest
+reader refuses the manifest. Manifests of version 2 that name no releases are read.
 
 The state is the snapshot and then each delta over it, in order; its commit id and sequence are those of the last file.
 ``bases`` are the sequences of earlier snapshots, for the garbage collection (``millpond.stores.durability.gc``).
@@ -21,10 +24,8 @@ The state is the snapshot and then each delta over it, in order; its commit id a
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from functools import cache
-from importlib.metadata import version as release_of
 from itertools import pairwise
 from typing import Any, Final, NamedTuple, Self
 from uuid import uuid4
@@ -32,16 +33,17 @@ from uuid import uuid4
 from millpond.errors import FormatError
 from millpond.stores.directory import check_plain_name
 from millpond.stores.durability.checked_text import check_text, checked_text, read_count, read_text
+from millpond.stores.releases import RELEASE, Numbered, Release, check_reader, oldest_reader
 
 MANIFEST_VERSION: Final = 2
 """What is written as long as nothing needs more."""
 
 PREPARED_VERSION: Final = 3
-OLDEST_READER: Final = "0.2.0"
-"""The oldest release that reads ``PREPARED_VERSION``."""
 
 _UNCHECKED: Final = 1
 """The version without a checksum."""
+
+_USUAL_READER: Final = oldest_reader(Numbered.MANIFEST, MANIFEST_VERSION)
 
 NO_COMMIT: Final = ""
 """The commit id of the empty state, before the first commit."""
@@ -95,6 +97,8 @@ class Manifest:
     ``lineage`` is an id drawn at the task's first commit and handed on from manifest to manifest. It keeps the files of
     two queries apart that use the same application and state directory by mistake, and those of a query that starts
     anew.
+
+    ``oldest_reader`` is the oldest release that reads it and all its files; it is no part of what the version is.
     """
 
     application_id: str
@@ -105,6 +109,7 @@ class Manifest:
     deltas: tuple[DurableFile, ...] = ()
     bases: tuple[int, ...] = ()
     prepared: tuple[str, ...] = ()
+    oldest_reader: Release = field(default=_USUAL_READER, compare=False)
 
     @classmethod
     def empty(cls, application_id: str, task_id: str, fingerprint: str) -> Self:
@@ -138,13 +143,13 @@ class Manifest:
     def path(self, file: DurableFile) -> str:
         return f"{self.directory}/{file.name}"
 
-    def with_delta(self, file: DurableFile) -> "Manifest":
-        """The next version: this one and a delta over it."""
-        return replace(self, deltas=(*self.deltas, file))
+    def with_delta(self, file: DurableFile, reader: Release = _USUAL_READER) -> "Manifest":
+        """The next version: this one and a delta over it, which ``reader`` is the oldest release to read."""
+        return replace(self, deltas=(*self.deltas, file), oldest_reader=max(self.oldest_reader, reader))
 
-    def with_snapshot(self, file: DurableFile, bases: tuple[int, ...]) -> "Manifest":
-        """The next version: a snapshot alone."""
-        return replace(self, snapshot=file, deltas=(), bases=bases)
+    def with_snapshot(self, file: DurableFile, bases: tuple[int, ...], reader: Release = _USUAL_READER) -> "Manifest":
+        """The next version: a snapshot alone, which ``reader`` is the oldest release to read."""
+        return replace(self, snapshot=file, deltas=(), bases=bases, oldest_reader=reader)
 
     def after(self, commit: str) -> tuple[DurableFile, ...] | None:
         """The deltas that lead from the state at ``commit`` to this one; None if this manifest does not include it."""
@@ -158,9 +163,17 @@ class Manifest:
         count = wanted.index(commit) + 1 if commit in wanted else 0
         return replace(self, deltas=self.deltas[:count])
 
+    @property
+    def _version(self) -> int:
+        """The version in which it is written."""
+        if self.oldest_reader < _USUAL_READER:
+            return _UNCHECKED
+        return PREPARED_VERSION if self.prepared else MANIFEST_VERSION
+
     def to_json(self) -> str:
+        version = self._version
         content: dict[str, Any] = {
-            "millpond": PREPARED_VERSION if self.prepared else MANIFEST_VERSION,
+            "millpond": version,
             "application": self.application_id,
             "task": self.task_id,
             "fingerprint": self.fingerprint,
@@ -170,15 +183,17 @@ class Manifest:
             "bases": self.bases,
         }
         if self.prepared:
-            content |= {"prepared": self.prepared, "written_by": _release(), "oldest_reader": OLDEST_READER}
-        return checked_text(content)
+            content["prepared"] = self.prepared
+        content |= {"written_by": RELEASE, "oldest_reader": str(self.oldest_reader)}
+        return json.dumps(content, separators=(",", ":")) if version == _UNCHECKED else checked_text(content)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
         """The manifest that ``to_json`` wrote.
 
         Raises:
-            FormatError: this release does not know the version, or the text is not a manifest.
+            FormatError: this release does not know the version, is older than those that may read it, or the text is
+                not a manifest.
         """
         content = _parsed(text)
         version = content.get("millpond")
@@ -190,6 +205,7 @@ class Manifest:
         try:
             if version != _UNCHECKED:
                 check_text(text)
+            oldest = _oldest_reader(content, version)
             snapshot = content["snapshot"]
             manifest = cls(
                 application_id=_name(content["application"]),
@@ -199,7 +215,8 @@ class Manifest:
                 snapshot=None if snapshot is None else durable_file(FileKind.SNAPSHOT, snapshot),
                 deltas=tuple(durable_file(FileKind.DELTA, delta) for delta in content["deltas"]),
                 bases=tuple(map(read_count, content["bases"])),
-                prepared=tuple(map(_name, content["prepared"])) if version == PREPARED_VERSION else (),
+                prepared=tuple(map(_name, content.get("prepared", ()))),
+                oldest_reader=oldest,
             )
             manifest._check_chain()
         except (KeyError, TypeError, ValueError) as error:
@@ -221,9 +238,19 @@ def _able(content: Mapping[str, Any]) -> str:
     return "the release that wrote it, or a newer one"
 
 
-@cache
-def _release() -> str:
-    return release_of("millpond")
+def _oldest_reader(content: Mapping[str, Any], version: int) -> Release:
+    """The oldest release that reads a manifest of a known version.
+
+    Raises:
+        FormatError: that is a later one than this.
+        TypeError, ValueError: it names no release.
+    """
+    known = oldest_reader(Numbered.MANIFEST, version)
+    if "oldest_reader" not in content:
+        return known
+    oldest = read_text(content["oldest_reader"])
+    check_reader(f"the manifest of task {content['task']!r}", oldest, read_text(content["written_by"]))
+    return max(known, Release.of(oldest))
 
 
 def durable_file(kind: FileKind, fields: Any) -> DurableFile:

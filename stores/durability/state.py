@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import Any, Final, Self
+from typing import Any, Self
 
 from millpond.errors import (
     ConfigurationError,
@@ -24,10 +24,12 @@ from millpond.errors import (
 )
 from millpond.stores.backend import BackendSupplier
 from millpond.stores.durability.claim import check_owner, claim
-from millpond.stores.durability.copies.lease import Lease
+from millpond.stores.durability.copies.lease import LEASE_TIMEOUT, Lease
 from millpond.stores.durability.copies.local import LocalCopy
+from millpond.stores.durability.copies.pace import Pace
 from millpond.stores.durability.gc import try_collect_garbage
 from millpond.stores.durability.manifest import DurableFile, FileKind, Manifest, new_commit_id
+from millpond.stores.durability.older_reader import Written, check_older_reader, is_evolved
 from millpond.stores.durability.parquet.file_faults import broken_file
 from millpond.stores.durability.parquet.files import write_file
 from millpond.stores.durability.parquet.rows import Table
@@ -36,14 +38,12 @@ from millpond.stores.durability.pins import Protection
 from millpond.stores.durability.policy import DurabilityPolicy
 from millpond.stores.durability.storage import Storage
 from millpond.stores.place import StorePlace
+from millpond.stores.releases import Release
 from millpond.stores.specs import StoreSpec
 from millpond.stores.transaction import Transaction
 from millpond.stores.typed.store import WritableStore
 
 _log = logging.getLogger(__name__)
-
-LEASE_TIMEOUT: Final = 60.0
-"""Seconds to wait for another process to release a task."""
 
 
 class TaskState:
@@ -66,10 +66,14 @@ class TaskState:
         exclusive: keep the lease and the backends from batch to batch, until ``close``. For a task that only one
             process serves; any other has to wait.
         in_place: go on in the format in which a local copy is, and prepare the one that its spec asks for beside it.
+        roll_over: go on in the format in which a local copy is, and prepare nothing: another process does, elsewhere
+            (``millpond.stores.durability.copies.warming``).
+        upgrade_from: the release that must be able to read what is written, so that the task can go back to it.
         lease_timeout: seconds to wait for another process to release the task.
 
     Raises:
-        ConfigurationError: two stores have the same name, or an id is not a plain file name.
+        ConfigurationError: two stores have the same name, an id is not a plain file name, or the release to be upgraded
+            from can read no such state.
     """
 
     def __init__(
@@ -86,6 +90,8 @@ class TaskState:
         run: str | None = None,
         exclusive: bool = False,
         in_place: bool = False,
+        roll_over: bool = False,
+        upgrade_from: Release | None = None,
         lease_timeout: float = LEASE_TIMEOUT,
     ) -> None:
         self._application_id = application_id
@@ -96,13 +102,18 @@ class TaskState:
         self._run = run or new_commit_id()
         self._protection = Protection(storage, self._policy, self._run)
         self._exclusive = exclusive
-        self._in_place = in_place
+        self._keeps_formats = in_place or roll_over
+        self._pace = Pace()
+        self._written = Written.to_be_read_by(upgrade_from)
+        check_older_reader(self._written.wanted, specs, evolved=is_evolved(fingerprint))
         self._copies: dict[str, LocalCopy] = {}
         for spec in specs:
             place = StorePlace.of(spec, supplier, local_dir=local_dir, application_id=application_id, task_id=task_id)
             if spec.name in self._copies:
                 raise ConfigurationError(f"task {task_id!r} has two stores with the name {spec.name!r}; rename one")
-            self._copies[spec.name] = LocalCopy(place, self._policy, in_place=in_place)
+            self._copies[spec.name] = LocalCopy(
+                place, self._policy, in_place=in_place, roll_over=roll_over, pace=self._pace
+            )
         self._lease = Lease(local_dir / application_id / task_id, lease_timeout)
         self._claimed = not fingerprint
         self._manifest: Manifest | None = None
@@ -129,11 +140,12 @@ class TaskState:
         check_owner(manifest, self._application_id, self._task_id, self._fingerprint)
         self._claim()
         self._lease.acquire()
+        self._pace.begin()
         try:
             if manifest.files:
                 self._protection.renew(manifest)
             self._broken = broken_file(self._storage, manifest)
-            switches = not self._in_place and all(copy.ready for copy in self._copies.values())
+            switches = not self._keeps_formats and all(copy.ready for copy in self._copies.values())
             with Fetched(self._storage, manifest) as source:
                 self._transactions = {
                     name: copy.open(manifest, source, switches=switches) for name, copy in self._copies.items()
@@ -144,7 +156,7 @@ class TaskState:
         except BaseException:
             self.close()
             raise
-        self._manifest = manifest
+        self._manifest = manifest if manifest.files else replace(manifest, oldest_reader=self._written.reader)
         return MappingProxyType(self._stores)
 
     def _stand_in(self, broken: DurabilityError) -> None:
@@ -183,7 +195,7 @@ class TaskState:
         try:
             for store in self._stores.values():
                 store.flush()
-            if self._broken is not None or any(transaction.changes for transaction in self._transactions.values()):
+            if self._rewrites(manifest) or any(transaction.changes for transaction in self._transactions.values()):
                 manifest = self._write(replace(manifest, fingerprint=self._fingerprint or manifest.fingerprint))
                 for name, transaction in self._transactions.items():
                     self._copies[name].commit(transaction, manifest)
@@ -200,6 +212,7 @@ class TaskState:
         """The manifest, which says which stores are prepared in a new format once all that are upgraded are."""
         for name, transaction in self._transactions.items():
             self._copies[name].prepare_further(transaction)
+        self._pace.end()
         upgraded = {name: copy.prepared for name, copy in self._copies.items() if copy.prepared is not None}
         prepared = tuple(sorted(upgraded)) if all(upgraded.values()) else ()
         if prepared and not manifest.prepared:
@@ -214,10 +227,22 @@ class TaskState:
 
     def _write(self, manifest: Manifest) -> Manifest:
         """Write the durable file of the version after ``manifest``."""
-        if self._broken is None and not self._policy.snapshot_due(manifest):
+        reader = self._written.reader
+        if not self._rewrites(manifest) and not self._policy.snapshot_due(manifest):
             tables = (copy.changed_tables(transaction) for copy, transaction in self._opened())
-            return manifest.with_delta(self._write_file(FileKind.DELTA, manifest, tables))
-        return manifest.with_snapshot(self._write_snapshot(manifest), self._policy.bases_after(manifest))
+            return manifest.with_delta(self._write_file(FileKind.DELTA, manifest, tables), reader)
+        if not self._written.reads(manifest):
+            _log.info(
+                "task %r of application %r is written as release %s reads it",
+                self._task_id,
+                self._application_id,
+                self._written.wanted,
+            )
+        return manifest.with_snapshot(self._write_snapshot(manifest), self._policy.bases_after(manifest), reader)
+
+    def _rewrites(self, manifest: Manifest) -> bool:
+        """Whether the next commit has to be a snapshot, even if nothing has changed."""
+        return self._broken is not None or not self._written.reads(manifest)
 
     def _write_snapshot(self, manifest: Manifest) -> DurableFile:
         """Write all rows as the durable files have them, so that no harm to a local copy becomes durable.
@@ -236,7 +261,8 @@ class TaskState:
 
     def _write_file(self, kind: FileKind, manifest: Manifest, tables: Iterable[Iterable[Table]]) -> DurableFile:
         rows = chain.from_iterable(tables)
-        return write_file(self._storage, manifest.directory, kind, manifest.sequence + 1, new_commit_id(), rows)
+        number, commit = manifest.sequence + 1, new_commit_id()
+        return write_file(self._storage, manifest.directory, kind, number, commit, rows, self._written.file_format)
 
     def _opened(self) -> list[tuple[LocalCopy, Transaction]]:
         """The stores' copies with their transactions, in the order of files."""

@@ -164,6 +164,8 @@ class EvolutionRecord:
         try:
             check_text(text)
             return cls._from_content(content)
+        except FormatError:
+            raise
         except (LookupError, TypeError, ValueError, MillpondError) as error:
             raise _damaged(error, text) from error
 

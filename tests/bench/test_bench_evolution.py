@@ -5,15 +5,35 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
+from millpond.bench.evolution import Durable
+from millpond.bench.measure import cost
 from millpond.cli import app
 
 
 def test_every_step_is_measured_and_all_rows_arrive(tmp_path: Path) -> None:
     written = tmp_path / "figures.json"
-    options = ["--keys", "500", "--partitions", "2,3,1", "--json", str(written)]
+    options = ["--keys", "500", "--partitions", "2,3,1", "--rounds", "1", "--json", str(written)]
     result = CliRunner().invoke(app, ["bench", "evolution", *options])
     assert result.exit_code == 0, result.output
     figures = json.loads(written.read_text())
     assert [row["step"] for row in figures["steps"]] == ["copy of 2", "2 -> 3", "copy of 3", "3 -> 1"]
     assert all(row["processor_s"] > 0 for row in figures["steps"])
+    assert all(row["wall_s"] > 0 and row["written_bytes"] > 500 * 100 for row in figures["steps"])
     assert "3 -> 1" in result.output
+
+
+def test_what_a_step_leaves_behind_is_deleted_and_what_it_wrote_is_not(tmp_path: Path) -> None:
+    durable = Durable(tmp_path, 300, 2)
+    durable.copy()
+    durable.carry(3)
+    assert sum(1 for _ in tmp_path.rglob("*.parquet")) == 2 * 2 + 2 * 2 + 3
+    durable.tidy_up()
+    left = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.parquet")}
+    assert left == {task.path(file) for task in durable.tasks.values() for file in task.files}
+    assert len(left) == 3
+
+
+def test_memory_is_counted_from_where_a_call_begins() -> None:
+    kept = bytearray(64 << 20)
+    assert cost(lambda: None).peak_bytes < 32 << 20
+    assert cost(lambda: bytearray(b"x" * len(kept))).peak_bytes > 64 << 20

@@ -17,6 +17,7 @@ from millpond.stores.durability.manifest import DurableFile, FileKind, new_commi
 from millpond.stores.durability.parquet.files import write_file
 from millpond.stores.durability.parquet.reading import read_all_tables, read_tables
 from millpond.stores.durability.parquet.rows import SCHEMA
+from millpond.stores.releases import RELEASE
 from millpond.stores.serdes import INT64, STRING
 from millpond.stores.specs import StoreKind, StoreSpec
 
@@ -130,6 +131,29 @@ def test_a_file_of_a_later_format_is_refused_by_number(storage: Storage) -> None
     later = rewritten(storage, manifest, {b"millpond.format": b"3"})
     with pytest.raises(FormatError, match="format 3, but this release of Millpond knows formats 1 to 2"):
         read(storage, later, "a")
+
+
+def test_a_file_says_who_wrote_it_and_who_reads_it(storage: Storage) -> None:
+    manifest, file = write(storage, table("a", [b"1"]))
+    known = pq.read_metadata(Path(storage.describe(manifest.path(file)))).metadata or {}
+    assert (known[b"millpond.written_by"], known[b"millpond.oldest_reader"]) == (RELEASE.encode(), b"0.2.0")
+
+
+def test_a_file_that_a_later_release_must_read_is_refused_with_both(storage: Storage) -> None:
+    manifest, file = write(storage, table("a", [b"1"]))
+    releases = {b"millpond.written_by": b"0.10.1", b"millpond.oldest_reader": b"0.10.0"}
+    later = rewritten(storage, manifest, releases)
+    told = rf"{file.name} was written by release 0\.10\.1 .* release 0\.10\.0 or .* is release {RELEASE}; run release"
+    with pytest.raises(FormatError, match=told):
+        read(storage, later, "a")
+
+
+@pytest.mark.parametrize("release", [b"", b"newest", b"\xff", b"1"])
+def test_a_file_whose_reader_is_no_release_is_damaged(storage: Storage, release: bytes) -> None:
+    manifest, _ = write(storage, table("a", [b"1"]))
+    changed = rewritten(storage, manifest, {b"millpond.oldest_reader": release})
+    with pytest.raises(CorruptFileError):
+        read(storage, changed, "a")
 
 
 @pytest.mark.parametrize("ranges", [b"", b"[]", b"[[4,0]]", b"17", b'[["a",1]]', b"[[1e99,1]]"])

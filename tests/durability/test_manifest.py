@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from importlib.metadata import version
 
 import pytest
 from hypothesis import given
@@ -10,8 +9,10 @@ from hypothesis import strategies as st
 
 from millpond.errors import FormatError
 from millpond.stores.durability import DurabilityPolicy, Manifest
+from millpond.stores.durability.checked_text import checked_text
 from millpond.stores.durability.manifest import DurableFile, FileKind, file_name, new_commit_id, sequence_of
 from millpond.stores.durability.policy import garbage_base
+from millpond.stores.releases import RELEASE, Release
 
 SNAPSHOT = DurableFile(FileKind.SNAPSHOT, 3, "a" * 32, 10, 1000, 7)
 DELTA = DurableFile(FileKind.DELTA, 4, "b" * 32, 2, 300, 8)
@@ -28,6 +29,14 @@ VERSION_2 = (
     '{"millpond":2,"application":"app","task":"0_1","fingerprint":"print","lineage":"cccccccccccccccccccccccccccccccc",'
     '"snapshot":[3,"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",10,1000,7],'
     '"deltas":[[4,"bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb",2,300,8]],"bases":[1],"crc32":1542270963}'
+)
+
+
+VERSION_2_OF_A_RELEASE = (
+    '{"millpond":2,"application":"app","task":"0_1","fingerprint":"print","lineage":"cccccccccccccccccccccccccccccccc",'
+    '"snapshot":[3,"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",10,1000,7],'
+    '"deltas":[[4,"bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb",2,300,8]],"bases":[1],'
+    '"written_by":"0.2.0","oldest_reader":"0.2.0","crc32":626704308}'
 )
 
 
@@ -48,11 +57,54 @@ def snapshot(sequence: int) -> DurableFile:
 
 
 def test_version_2_is_written_as_ever() -> None:
-    assert MANIFEST.to_json() == VERSION_2
+    assert MANIFEST.to_json() == VERSION_2_OF_A_RELEASE
 
 
-def test_version_2_is_read_as_ever() -> None:
-    assert Manifest.from_json(VERSION_2) == MANIFEST
+@pytest.mark.parametrize("text", [VERSION_2, VERSION_2_OF_A_RELEASE])
+def test_version_2_is_read_as_ever(text: str) -> None:
+    assert Manifest.from_json(text) == MANIFEST
+
+
+def test_the_two_releases_take_few_bytes() -> None:
+    assert len(VERSION_2_OF_A_RELEASE) - len(VERSION_2) < 50
+
+
+def test_version_1_is_written_for_the_release_that_reads_no_other() -> None:
+    old = replace(MANIFEST, prepared=("counts",), oldest_reader=Release(0, 1))
+    text = old.to_json()
+    assert text.startswith(VERSION_1[:-1])
+    assert json.loads(text) == json.loads(VERSION_1) | {
+        "prepared": ["counts"],
+        "written_by": RELEASE,
+        "oldest_reader": "0.1.0",
+    }
+    read = Manifest.from_json(text)
+    assert (read, read.oldest_reader) == (old, Release(0, 1))
+
+
+def test_the_oldest_reader_is_that_of_all_files() -> None:
+    old = Manifest.from_json(VERSION_1)
+    assert old.oldest_reader == Release(0, 1)
+    assert old.with_delta(delta(5), Release(0, 1)).oldest_reader == Release(0, 1)
+    mixed = old.with_delta(delta(5), Release(0, 2))
+    assert mixed.oldest_reader == mixed.with_delta(delta(6), Release(0, 1)).oldest_reader == Release(0, 2)
+    assert mixed.with_snapshot(snapshot(6), (), Release(0, 1)).oldest_reader == Release(0, 1)
+
+
+@pytest.mark.parametrize("known", [1, 2, 3])
+def test_a_known_version_that_a_later_release_must_read_is_refused(known: int) -> None:
+    content = json.loads({1: VERSION_1, 2: VERSION_2, 3: VERSION_3}[known])
+    content.pop("crc32", None)
+    content |= {"written_by": "0.10.1", "oldest_reader": "0.10.0"}
+    text = json.dumps(content) if known == 1 else checked_text(content)
+    with pytest.raises(FormatError, match=r"task '0_1' was written by release 0\.10\.1 .* for release 0\.10\.0 or"):
+        Manifest.from_json(text)
+
+
+@pytest.mark.parametrize("release", [17, "", "newest", "1", "0.2.0.1", None])
+def test_a_reader_that_is_no_release_is_damage(release: object) -> None:
+    with pytest.raises(FormatError, match="damaged"):
+        Manifest.from_json(json.dumps(json.loads(VERSION_1) | {"written_by": "0.2.0", "oldest_reader": release}))
 
 
 def test_a_flip_in_any_bit_of_a_manifest_is_found() -> None:
@@ -91,9 +143,9 @@ def test_version_3_is_written_only_for_stores_that_are_prepared() -> None:
     text = prepared.to_json()
     written = json.loads(text)
     assert (written["millpond"], written["prepared"], written["oldest_reader"]) == (3, ["counts", "sums"], "0.2.0")
-    assert written["written_by"] == version("millpond")
+    assert written["written_by"] == RELEASE
     assert Manifest.from_json(text) == prepared
-    assert replace(prepared, prepared=()).to_json() == VERSION_2
+    assert replace(prepared, prepared=()).to_json() == VERSION_2_OF_A_RELEASE
 
 
 def test_version_3_is_read_as_ever() -> None:

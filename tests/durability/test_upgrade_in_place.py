@@ -145,6 +145,34 @@ def test_a_directory_that_fell_behind_is_restored_with_the_timestamps_that_are_k
         assert names(tmp_path) == {"counts-v2"}
 
 
+def hidden(directory: Path) -> set[str]:
+    """What is prepared, and its seals."""
+    return {path.name for path in (directory / "local" / "app" / "0_0").glob("*/*") if ".prepar" in path.name}
+
+
+@pytest.mark.parametrize("commits", [1, 9], ids=["in the middle", "prepared"])
+def test_what_an_upgrade_has_prepared_is_deleted_once_the_job_asks_for_another_format(
+    tmp_path: Path, engine: str, commits: int
+) -> None:
+    with task(tmp_path, engine, PLAIN) as state:
+        manifest = commit(state, PLAIN, None, OLD)
+    with task(tmp_path, engine, TIMESTAMPED, in_place=True) as state:
+        for _ in range(commits):
+            manifest = commit(state, TIMESTAMPED, manifest, {"k0": (7, -1)})
+    kept = hidden(tmp_path)
+    assert kept == {f".counts-v2.{'prepared' if commits == 9 else 'preparing'}", min(kept)}
+    with task(tmp_path, engine, TIMESTAMPED, in_place=True) as state:
+        content(state, manifest)
+    assert hidden(tmp_path) == kept, "it is still asked for"
+    with task(tmp_path, engine, PLAIN) as state:
+        assert content(state, manifest) == {key: value for key, (value, _) in (OLD | {"k0": (7, -1)}).items()}
+        assert hidden(tmp_path) == set()
+        manifest = commit(state, PLAIN, manifest, {"k1": (8, -1)})
+    with task(tmp_path, engine, TIMESTAMPED, in_place=True) as state:
+        assert content(state, manifest) == OLD | {"k0": (7, -1), "k1": (8, -1)}
+    assert names(tmp_path) == {"counts", ".counts-v2.preparing"}
+
+
 def test_what_has_not_begun_is_not_prepared(tmp_path: Path, engine: str) -> None:
     """As after an error between its making and its first write."""
     place = StorePlace.of(

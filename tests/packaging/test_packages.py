@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from millpond.stores import releases
+from millpond.stores.releases import Release
+
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = {"millpond": "src/millpond"} | {
     f"millpond.{room}": room for room in ("adapters", "bench", "processors", "stores")
@@ -51,7 +54,11 @@ def test_each_room_at_the_root_is_mapped_and_linked(project: dict[str, Any]) -> 
 
 
 def test_the_version_stands_in_one_place_and_the_changelog_knows_it(project: dict[str, Any]) -> None:
-    assert f"## {project['project']['version']}" in (ROOT / "CHANGELOG.md").read_text()
+    assert project["project"]["dynamic"] == ["version"]
+    assert project["tool"]["setuptools"]["dynamic"]["version"] == {"attr": f"{releases.__name__}.RELEASE"}
+    changelog = (ROOT / "CHANGELOG.md").read_text().splitlines()
+    first, second = [line.removeprefix("## ") for line in changelog if line.startswith("## ")][:2]
+    assert first == releases.RELEASE or (first == "Unreleased" and Release.of(second) < releases.THIS_RELEASE)
 
 
 @pytest.mark.slow
@@ -68,6 +75,7 @@ def test_a_wheel_holds_every_module_the_license_and_py_typed(tmp_path: Path) -> 
         for name, path in modules_of_the_tree().items()
     }
     assert expected | {"millpond/py.typed"} == {name for name in names if name.startswith("millpond/")}
+    assert wheel.name.startswith(f"millpond-{releases.RELEASE}-")
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
     assert any(name.endswith(".dist-info/entry_points.txt") for name in names)
 

@@ -7,9 +7,10 @@ import pytest
 
 from millpond.errors import ConfigurationError, TopologyError
 from millpond.processors import Batch, Consumed, Grouped, KTable, Materialized, Record, StreamsBuilder, Task
-from millpond.stores.change import Change
+from millpond.stores.change import Change, ChangeSerde
 from millpond.stores.memory import MemoryBackend
-from millpond.stores.serdes import Serde
+from millpond.stores.releases import OLDEST_READERS, Numbered, oldest_reader
+from millpond.stores.serdes import STRING, Serde
 from millpond.stores.transaction import Transaction
 from tests.processors.driving import Input, drive, last_values, random_records
 
@@ -184,6 +185,18 @@ def test_a_release_that_does_not_know_the_format_does_not_get_it(upgrade_from: s
 def test_upgrade_from_is_a_release() -> None:
     with pytest.raises(ConfigurationError, match=r"such as '3\.4'"):
         messages("yesterday", ("k", "tiger", 8))
+
+
+@pytest.mark.parametrize("upgrade_from", ["0.1.0", "0.2.0", "0.9.0"])
+def test_a_release_of_millpond_is_not_taken_for_an_old_one_of_kafka_streams(upgrade_from: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"Kafka Streams was 0\.10\.0; give a release of Millpond"):
+        messages(upgrade_from, ("k", "tiger", 8))
+
+
+def test_changes_with_both_values_are_read_by_every_release_of_millpond() -> None:
+    """So a job that is upgraded from one of them sends what it always sends."""
+    both = ChangeSerde(STRING).serialize(Change("new", "old"))
+    assert oldest_reader(Numbered.CHANGE, both[-1]) == min(OLDEST_READERS[Numbered.CHANGE].values())
 
 
 def test_a_group_that_loses_its_last_row_stays_with_a_count_of_0() -> None:

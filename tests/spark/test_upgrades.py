@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from millpond.adapters.spark import SparkStreams
+from millpond.adapters.spark import Evolution, SparkStreams
+from millpond.adapters.spark.checkpoint import Checkpoint
 from millpond.errors import ConfigurationError, StateConflictError
 from millpond.processors import Batch, Consumed, Processor, Produced, StreamsBuilder, Topology
 from millpond.stores.serdes import INT64, JSON, STRING, Serde
@@ -72,6 +73,22 @@ def test_an_upgrade_in_place_keeps_the_old_format_until_the_next_restart(run: An
     rows = run(counts(StoreKind.TIMESTAMPED_KEY_VALUE))
     assert rows[-1] == ("pond", 3)
     assert directories() == {"counts-v2"}
+
+
+def test_a_job_is_led_back_to_what_an_older_release_reads(run: Any, spark: SparkSession, tmp_path: Path) -> None:
+    def readers() -> set[str]:
+        return {str(one.oldest_reader) for one in Checkpoint(spark, f"{tmp_path}/checkpoint").manifests()}
+
+    topology = counts(StoreKind.KEY_VALUE)
+    run(topology)
+    assert readers() == {"0.2.0"}
+    run(topology, upgrade_from="0.1.0", upgrade_mode="in_place")
+    assert readers() == {"0.1.0"}
+    assert run(topology)[-1] == ("pond", 3)
+    assert readers() == {"0.2.0"}
+    evolution = Evolution(f"{tmp_path}/checkpoint")
+    with pytest.raises(ConfigurationError, match=r"release 0\.1\.0 knows no state that was carried over"):
+        run(topology, upgrade_from="0.1.0", upgrade_mode="in_place", evolution=evolution)
 
 
 def test_another_serde_another_kind_or_another_number_of_partitions_is_refused(run: Any) -> None:

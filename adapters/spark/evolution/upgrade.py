@@ -3,14 +3,12 @@
 Rule of this module: it checks options. What an upgrade does is up to ``millpond.stores.durability``.
 """
 
-import re
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, Self
+from typing import Self
 
 from millpond.errors import ConfigurationError
-
-_RELEASE: Final = re.compile(r"\d+\.\d+(\.\d+)?")
+from millpond.stores.releases import Release, older_release
 
 
 class UpgradeMode(StrEnum):
@@ -19,17 +17,20 @@ class UpgradeMode(StrEnum):
     IN_PLACE = "in_place"
     """The old one stays in use, and each task prepares the new one beside it, some rows a micro-batch."""
 
+    ROLL_OVER = "roll_over"
+    """The old one stays in use, and another process warms the new one in another ``local_dir``."""
+
 
 @dataclass(frozen=True)
 class Upgrade:
     """An upgrade that is being prepared.
 
     Attributes:
-        release: the release of Millpond whose formats stay in use.
+        release: the release of Millpond whose formats stay in use, and which can read all that is written.
         mode: how the new ones are prepared.
     """
 
-    release: str
+    release: Release
     mode: UpgradeMode
 
     @classmethod
@@ -40,15 +41,14 @@ class Upgrade:
             ConfigurationError: one of them is none that there is, or the mode is missing.
 
         >>> Upgrade.of("0.1.0", "in_place")
-        Upgrade(release='0.1.0', mode=<UpgradeMode.IN_PLACE: 'in_place'>)
+        Upgrade(release=Release(major=0, minor=1, patch=0), mode=<UpgradeMode.IN_PLACE: 'in_place'>)
         """
         if upgrade_from is None:
             return None
-        if not isinstance(upgrade_from, str) or not _RELEASE.fullmatch(upgrade_from):
-            raise ConfigurationError(f"upgrade_from is {upgrade_from!r}; give a release of Millpond such as '0.1.0'")
+        release = older_release(upgrade_from)
         if upgrade_mode not in list(UpgradeMode):
             raise ConfigurationError(
-                f"upgrade_mode is {upgrade_mode!r}; with upgrade_from, give 'in_place', or leave both out to upgrade "
-                "local copies when their tasks are first opened"
+                f"upgrade_mode is {upgrade_mode!r}; with upgrade_from, give 'in_place' or 'roll_over', or leave "
+                "both out to upgrade local copies when their tasks are first opened"
             )
-        return cls(upgrade_from, UpgradeMode(upgrade_mode))
+        return cls(release, UpgradeMode(upgrade_mode))

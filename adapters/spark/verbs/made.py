@@ -8,6 +8,8 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
+from millpond.adapters.spark.evolution.warming import Warmth, warm_beside
+from millpond.adapters.spark.session import active_session
 from millpond.adapters.spark.verbs.runner import VerbRun, VerbRunner
 from millpond.errors import ConfigurationError
 from millpond.processors.verbs.verb import Verb
@@ -43,6 +45,20 @@ class MadeVerbs:
             raise ConfigurationError(f"no verb of this Millpond is called {verb!r}, only {sorted(self._verbs)}")
         run, made = self._verbs[verb]
         return run.store(made, store, checkpoint, batch_id)
+
+    def warm(self, checkpoint: str) -> Warmth:
+        """Warm local copies in this job's ``local_dir`` beside a query that runs on another one, to restart it here.
+
+        Make the verbs as for the restart, all that the query runs; nothing is started. What happens then is told at
+        ``SparkStreams.warm``.
+
+        Args:
+            checkpoint: the ``checkpointLocation`` of the query that runs the verbs.
+
+        Raises what ``SparkStreams.warm`` raises.
+        """
+        session = active_session("warming local copies")
+        return warm_beside(session, checkpoint, [run.warmed(made) for run, made in self._verbs.values()])
 
     def dead_letters(self, name: str | None = None) -> DataFrame:
         """The rows that ``on_error="dead-letter"`` has left out, with what is known of each.

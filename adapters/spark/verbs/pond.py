@@ -70,8 +70,9 @@ class Millpond(JoinVerbs):
             restart converts the local copies.
         upgrade_from: while local copies are upgraded in place: the release of Millpond that wrote them, such as
             ``"0.1.0"``. They stay in use as they are, and new ones are prepared beside them for the next restart
-            (KIP-258).
-        upgrade_mode: with ``upgrade_from``: ``"in_place"``.
+            (KIP-258). What is written meanwhile can be read by that release, so the job can go back to it.
+        upgrade_mode: with ``upgrade_from``: ``"in_place"``, or ``"roll_over"`` if this job prepares nothing because
+            another one does, with ``warm``, in another ``local_dir``.
         complete: a streaming DataFrame any row of which says that all inputs are complete: then whatever waits for a
             grace or a window comes out.
         evolution: what has changed since the state was written: another number of partitions. The state of a verb is

@@ -13,6 +13,7 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from millpond.adapters.spark.dataflow import Dataflow
+from millpond.adapters.spark.evolution.warming import WarmQuery
 from millpond.adapters.spark.inspection import CommittedStore
 from millpond.adapters.spark.job import Job
 from millpond.adapters.spark.rows.dead_letters import ErrorHandling
@@ -175,6 +176,14 @@ class VerbRun:
         found = CommittedStore(plan, self.job.application_id, self.job.storage, name, checkpoint, batch_id)
         packed = traveling(columns)
         return from_months(found.frame(self.session, PartRows(parts, arrow_schema(packed)), packed), columns)
+
+    def warmed(self, verb: Verb) -> WarmQuery:
+        """The query of this verb, whose local copies are to be warmed.
+
+        Raises:
+            ConfigurationError: the job has no ``local_dir``, or a backend is unknown.
+        """
+        return self.job.warmed(self.session, self.job.plan(self.session, verb.topology, verb.name))
 
     def _source(self, rows: RowInput, verb: Verb, value_serde: Serde[Any] | None) -> RowSource:
         key, time, op = ", ".join(rows.keys), _shown(rows.time), _shown(rows.op)

@@ -14,6 +14,8 @@ from typing import Final
 from millpond.errors import BackendInUseError, StoreError
 
 LEASE_FILE: Final = "lease"
+LEASE_TIMEOUT: Final = 60.0
+"""Seconds to wait for another process to release a task."""
 
 _NOTE_SIZE: Final = 32
 _FIRST_PAUSE = 0.001

@@ -8,6 +8,7 @@ caller holds the lease on the task's directory.
 
 import logging
 from collections.abc import Iterator
+from typing import Final, NamedTuple
 
 from millpond.errors import (
     BackendError,
@@ -20,6 +21,7 @@ from millpond.errors import (
 from millpond.stores.backend import Backend
 from millpond.stores.directory import delete_local_copy
 from millpond.stores.durability.copies.others import delete_others
+from millpond.stores.durability.copies.pace import Pace
 from millpond.stores.durability.copies.position import NOWHERE, Position, encode_position, position_of
 from millpond.stores.durability.copies.preparation import Preparation
 from millpond.stores.durability.copies.restore import entries, replay, restore, undo
@@ -36,6 +38,22 @@ from millpond.stores.transaction import Transaction
 _log = logging.getLogger(__name__)
 
 
+class Brought(NamedTuple):
+    """What it took to bring a copy to a manifest.
+
+    Attributes:
+        restored: whether it was filled anew.
+        rows: how many rows came from durable files.
+    """
+
+    restored: bool
+    rows: int
+
+
+AT_HAND: Final = Brought(restored=False, rows=0)
+"""It was there already."""
+
+
 class LocalCopy:
     """The local copy of the store whose place is ``place``.
 
@@ -43,10 +61,24 @@ class LocalCopy:
         place: the store, and where its copy is.
         policy: what may be compared in full, and how much prepared at once.
         in_place: whether a directory in an older format stays in use, and the new one is prepared beside it.
+        roll_over: whether a directory in an older format stays in use, and nothing is prepared.
+        pace: of the task, at which a new format is prepared; by default one of its own.
+
+    Attributes:
+        brought: what it took when the copy was opened last.
     """
 
-    def __init__(self, place: StorePlace, policy: DurabilityPolicy, *, in_place: bool) -> None:
+    def __init__(
+        self,
+        place: StorePlace,
+        policy: DurabilityPolicy,
+        *,
+        in_place: bool,
+        roll_over: bool,
+        pace: Pace | None = None,
+    ) -> None:
         self.spec = place.spec
+        self.brought = AT_HAND
         self._place = place
         self._policy = policy
         self._backend: Backend | None = None
@@ -56,9 +88,12 @@ class LocalCopy:
         self._versions = [self.spec.format_version, *older_versions(self.spec.format_version)]
         self._in_use = self.spec.format_version
         self._in_place = in_place
+        self._roll_over = roll_over
         self._switches = False
         self._others_known = False
+        self._tidy = False
         self._preparation = Preparation(place, policy)
+        self._pace = pace or Pace()
 
     def open(self, manifest: Manifest, source: FileSource, *, switches: bool = False) -> Transaction:
         """A transaction over the store's content at ``manifest``, whose files are read from ``source``.
@@ -76,10 +111,12 @@ class LocalCopy:
         if not self._others_known:
             delete_others(self._place, self._policy, manifest)
             self._others_known = True
+        self.brought = AT_HAND
         try:
             backend = self._at(manifest, source)
-            if self._upgrades:
-                self._bring_preparation(manifest, source)
+            if self._prepares:
+                with self._pace.aside():
+                    self._bring_preparation(manifest, source)
             return Transaction(backend)
         except (BackendInUseError, StoreFullError):
             raise
@@ -91,27 +128,30 @@ class LocalCopy:
         store, version = self.spec.name, self.spec.kind.format_version
         backend = self._opened()
         position = position_of(backend)
-        if self._brought(backend, manifest, source, position):
+        rows = self._brought(backend, manifest, source, position)
+        if rows is not None:
+            self.brought = Brought(restored=False, rows=rows)
             return backend
         if position != NOWHERE:
             _log.info("restoring store %r: its local copy is at no commit of the manifest", self.spec.name)
             self.discard()
             backend = self._opened()
         try:
-            restore(backend, source, manifest, store, version)
+            self.brought = Brought(restored=True, rows=restore(backend, source, manifest, store, version))
         except BaseException:
             self.discard()
             raise
         return backend
 
-    def _brought(self, backend: Backend, manifest: Manifest, source: FileSource, position: Position | None) -> bool:
-        """Bring a backend from where it stands to ``manifest``; whether that could be done without a restore."""
+    def _brought(
+        self, backend: Backend, manifest: Manifest, source: FileSource, position: Position | None
+    ) -> int | None:
+        """Bring a backend from where it stands to ``manifest``, by so many rows; None if only a restore does that."""
         if position is not None and position.parent is not None and manifest.after(position.commit) is None:
             position = self._undone(backend, manifest, source, position)
         if position is None or manifest.after(position.commit) is None:
-            return False
-        replay(backend, source, manifest, position.commit, self.spec.name, self.spec.kind.format_version)
-        return True
+            return None
+        return replay(backend, source, manifest, position.commit, self.spec.name, self.spec.kind.format_version)
 
     def _bring_preparation(self, manifest: Manifest, source: FileSource) -> None:
         """Bring the directory that is being prepared to ``manifest``.
@@ -120,7 +160,7 @@ class LocalCopy:
             CorruptStoreError: it cannot be, and the old directory alone does not hold all that was written.
         """
         prepared = self._preparation.open()
-        if not self._brought(prepared, manifest, source, position_of(prepared)):
+        if self._brought(prepared, manifest, source, position_of(prepared)) is None:
             raise CorruptStoreError("what is prepared of its new format is at no commit of the manifest")
 
     def _undone(self, backend: Backend, manifest: Manifest, source: FileSource, position: Position) -> Position | None:
@@ -149,25 +189,31 @@ class LocalCopy:
     @property
     def prepared(self) -> bool | None:
         """Whether the directory in the new format has all rows; None if none is being prepared."""
-        return self._preparation.complete if self._upgrades else None
+        return self._preparation.complete if self._prepares else None
 
     @property
     def _upgrades(self) -> bool:
         """Whether an older format is in use."""
         return self._in_use is not self.spec.format_version
 
+    @property
+    def _prepares(self) -> bool:
+        """Whether the new format is being prepared beside the older one."""
+        return self._upgrades and not self._roll_over
+
     def commit(self, transaction: Transaction, manifest: Manifest) -> None:
         """Write the transaction's changes and the position at ``manifest``, in one atomic write."""
         transaction.put(COMMIT_ROW, encode_position(manifest))
         changes = transaction.changes
         transaction.commit()
-        if self._upgrades:
-            self._preparation.write(changes)
+        if self._prepares:
+            with self._pace.aside():
+                self._preparation.write(changes)
 
     def prepare_further(self, transaction: Transaction) -> None:
         """Copy some more rows into the directory that is being prepared, if there is one."""
-        if self._upgrades:
-            self._preparation.step(transaction.backend)
+        if self._prepares:
+            self._preparation.copy_further(transaction.backend, self._pace)
 
     def changed_tables(self, transaction: Transaction) -> Iterator[Table]:
         """What the transaction changes."""
@@ -185,7 +231,10 @@ class LocalCopy:
 
     def _opened(self) -> Backend:
         if self._backend is None:
-            reasons = [*(seal.take_off() for seal in self._seals), self._preparation.take_seal_off()]
+            self._delete_left_over()
+            reasons = [seal.take_off() for seal in self._seals]
+            with self._pace.aside():
+                reasons.append(self._preparation.take_seal_off())
             for reason in filter(None, reasons):
                 self._discard_because(reason)
             self._backend = self._open_in_use()
@@ -193,9 +242,16 @@ class LocalCopy:
                 self.discard()
                 self._backend = self._open_in_use()
             self._seal.opened()
-            if self._upgrades:
-                self._preparation.begin(self._backend)
+            if self._prepares:
+                with self._pace.aside():
+                    self._preparation.begin(self._backend)
         return self._backend
+
+    def _delete_left_over(self) -> None:
+        """Delete what upgrades have prepared that were given up; once, because nobody else prepares such."""
+        if not self._tidy and self._place.supplier.persistent:
+            self._preparation.delete_others()
+        self._tidy = True
 
     def _open_in_use(self) -> Backend:
         """The directory that is used: the old one while the new one is being prepared."""
@@ -203,10 +259,10 @@ class LocalCopy:
         if older is not None and self._switches and self._preparation.prepared:
             self._preparation.take_over()
             older = None
-        if older is None or not (self._in_place or self._preparation.begun):
+        if self._preparation.begun and (older is None or self._roll_over):
+            self._preparation.discard()
+        if older is None or not (self._in_place or self._roll_over or self._preparation.begun):
             self._in_use = self.spec.format_version
-            if self._preparation.begun:
-                self._preparation.discard()
             return self._place.open()
         self._in_use = older
         return self._place.open_older(older)
@@ -227,7 +283,8 @@ class LocalCopy:
         if backend is not None:
             backend.close()
             self._seal.closed()
-        self._preparation.close()
+        with self._pace.aside():
+            self._preparation.close()
 
     def _discard_because(self, reason: str) -> None:
         _log.warning(

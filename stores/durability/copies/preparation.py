@@ -1,30 +1,36 @@
 """A store's directory in a new format, built beside the one that is in use: KIP-258's upgrade in place.
 
-Rule of this module: it knows the new directory, not the old one, and never holds a micro-batch up by more than one
-bounded step. The directory is called ``.<store>-v<n>.preparing`` until it has all rows, and
-``.<store>-v<n>.prepared`` from then on. It stands at a commit, as a local copy does, and beyond that has one row of its
-own, above all rows of stores::
+Rule of this module: it knows the new directory, not the old one. It copies in bounded steps, at least one in each
+micro-batch, so that it ends, and more of them for as long as the pace allows. The directory is called
+``.<store>-v<n>.preparing`` until it has all rows, and ``.<store>-v<n>.prepared`` from then on. It stands at a commit,
+as a local copy does, and beyond that has one row of its own, above all rows of stores::
 
     0x03 "next" -> the first row that has not been copied
 
 What is written meanwhile goes here, too, wherever it lies, with what the old format cannot hold. So a row that is
 there already is newer than what a copy could bring, and stays. The row is gone once all others are there.
+
+A directory is for the format that the store's spec asks for. Those for any other format are left over from an upgrade
+that was given up, and are deleted by whoever opens the task.
 """
 
 from pathlib import Path
 from typing import Final
 
-from millpond.stores.backend import Backend, Changes, get_many
+from millpond.stores.backend import Backend, Changes
 from millpond.stores.directory import delete_local_copy
+from millpond.stores.durability.copies.pace import Pace
 from millpond.stores.durability.copies.seal import Seal, seal_path
 from millpond.stores.durability.policy import DurabilityPolicy
+from millpond.stores.formats import FormatVersion
 from millpond.stores.keys import BEYOND, COMMIT_ROW
 from millpond.stores.migration import open_version
 from millpond.stores.place import StorePlace
 
 NEXT_ROW: Final = BEYOND + b"next"
 
-_BYTES_PER_STEP: Final = 4 << 20
+_ROWS_PER_STEP: Final = 500
+_BYTES_PER_STEP: Final = 1 << 20
 
 
 class Preparation:
@@ -32,15 +38,13 @@ class Preparation:
 
     Args:
         place: the store, and where its directory will be.
-        policy: how many rows a step copies, and what may be compared with its seal in full.
+        policy: how many rows a micro-batch copies at most, and what may be compared with its seal in full.
     """
 
     def __init__(self, place: StorePlace, policy: DurabilityPolicy) -> None:
         self._place = place
         self._rows = policy.prepared_rows
-        name = place.directory.name
-        self._preparing = place.directory.with_name(f".{name}.preparing")
-        self._prepared = place.directory.with_name(f".{name}.prepared")
+        self._preparing, self._prepared = _hidden(place.directory)
         checked = place.supplier.checksums
         self._seals = {
             path: Seal(path, checked_by_engine=checked, limit=policy.sealed_bytes)
@@ -64,6 +68,18 @@ class Preparation:
         if self._backend is None or self._backend.get(COMMIT_ROW) is None:
             return False
         return self._backend.get(NEXT_ROW) is None
+
+    def delete_others(self) -> None:
+        """Delete what was prepared of the store in other formats than the one that is asked for.
+
+        Raises:
+            StoreError: it cannot be deleted.
+        """
+        for version in FormatVersion:
+            directory = self._place.directory.with_name(version.directory_name(self._place.spec.name))
+            for other in _hidden(directory) if directory != self._place.directory else ():
+                delete_local_copy(other)
+                seal_path(other).unlink(missing_ok=True)
 
     def take_seal_off(self) -> str | None:
         """Why the directory must not be opened; None if it may be."""
@@ -93,25 +109,35 @@ class Preparation:
         """Write what has been written to the directory in use, and its position."""
         self.open().write(changes)
 
-    def step(self, source: Backend) -> None:
-        """Copy some more rows of ``source``, which is at the same commit, if any are left."""
+    def copy_further(self, source: Backend, pace: Pace) -> None:
+        """Copy more rows of ``source``, which is at the same commit, if any are left: as many as ``pace`` allows."""
+        left = self._rows
+        while left and not self.complete:
+            with pace.copying():
+                left -= self._step(source, min(left, _ROWS_PER_STEP))
+            if not pace.allows_more:
+                return
+
+    def _step(self, source: Backend, most: int) -> int:
+        """Copy the next rows of ``source``, at most so many; returns how many that were."""
         backend = self.open()
-        start = backend.get(NEXT_ROW)
-        if start is None:
-            return
+        start = backend.get(NEXT_ROW) or None
         copied: dict[bytes, bytes | None] = {}
         size = 0
         following: bytes | None = None
-        for row, value in source.scan(start or None):
-            if len(copied) == self._rows or size > _BYTES_PER_STEP:
+        for row, value in source.scan(start):
+            if len(copied) == most or size > _BYTES_PER_STEP:
                 following = row
                 break
             if row != COMMIT_ROW:
                 copied[row] = value
                 size += len(row) + len(value)
-        there = get_many(backend, list(copied))
-        missing = {row: copied[row] for row, value in zip(copied, there, strict=True) if value is None}
-        backend.write({**missing, NEXT_ROW: following})
+        count = len(copied)
+        # A scan, because most rows are not there yet: each would cost a search of its own.
+        for row, _ in backend.scan(start, following):
+            copied.pop(row, None)
+        backend.write({**copied, NEXT_ROW: following})
+        return count
 
     def close(self) -> None:
         """Let go of the directory. Doing so twice is no error."""
@@ -136,3 +162,8 @@ class Preparation:
     @property
     def _directory(self) -> Path:
         return self._prepared if self.prepared else self._preparing
+
+
+def _hidden(directory: Path) -> tuple[Path, Path]:
+    """What ``directory`` is called while it is being prepared, and once it has all rows."""
+    return directory.with_name(f".{directory.name}.preparing"), directory.with_name(f".{directory.name}.prepared")

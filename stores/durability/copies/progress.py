@@ -22,25 +22,28 @@ class Progress:
     Args:
         store: its name.
         manifest: the version that it is restored at.
+
+    Attributes:
+        read: how many there have been.
     """
 
     def __init__(self, store: str, manifest: Manifest) -> None:
         self._store = store
         self._most = sum(file.rows for file in manifest.files)
-        self._read = 0
+        self.read = 0
         self._began = self._told = time.monotonic()
 
     def watched(self, run: Iterator[Rows]) -> Iterator[Rows]:
         """The parts of a run, which are counted."""
         for part in run:
-            self._read += len(part[0])
+            self.read += len(part[0])
             now = time.monotonic()
             if now - self._told >= EVERY_SECONDS:
                 self._told = now
                 _log.info(
                     "restoring store %r: %d of at most %d rows read in %.0f s",
                     self._store,
-                    self._read,
+                    self.read,
                     self._most,
                     now - self._began,
                 )

@@ -31,14 +31,21 @@ _WORTH_A_THREAD = 1 << 20
 
 def replay(
     backend: Backend, source: FileSource, manifest: Manifest, commit: str, store: str, version: FormatVersion
-) -> None:
-    """Bring a backend on from ``commit``, which ``manifest`` includes: each delta with its position in one write."""
+) -> int:
+    """Bring a backend on from ``commit``, which ``manifest`` includes: each delta with its position in one write.
+
+    Returns:
+        How many rows were written.
+    """
+    written = 0
     for delta in manifest.after(commit) or ():
         changes: dict[bytes, bytes | None] = {}
         for keys, values in _rows(source, manifest, delta, store, version):
             changes.update(zip(keys, values, strict=True))
         local = local_changes(version, backend, changes)
         backend.write({**local, COMMIT_ROW: encode_position(manifest.up_to(delta.commit))})
+        written += len(changes)
+    return written
 
 
 def undo(
@@ -57,11 +64,17 @@ def undo(
     backend.write({**local, COMMIT_ROW: encode_position(manifest)})
 
 
-def restore(backend: Backend, source: FileSource, manifest: Manifest, store: str, version: FormatVersion) -> None:
-    """Fill an empty backend with the rows of ``store``. The position comes last: until then nobody trusts the rest."""
+def restore(backend: Backend, source: FileSource, manifest: Manifest, store: str, version: FormatVersion) -> int:
+    """Fill an empty backend with the rows of ``store``. The position comes last: until then nobody trusts the rest.
+
+    Returns:
+        How many rows were read.
+    """
+    progress = Progress(store, manifest)
     if manifest.files:
-        load(backend, entries(source, manifest, store, version, progress=Progress(store, manifest)))
+        load(backend, entries(source, manifest, store, version, progress=progress))
         backend.write({COMMIT_ROW: encode_position(manifest)})
+    return progress.read
 
 
 def entries(

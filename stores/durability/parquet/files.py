@@ -10,8 +10,10 @@ before a row of it is used. The file's metadata is::
     millpond.commit    the commit that wrote it, so that a file under the wrong name is detected
     millpond.ranges    [[bytes, CRC-32], ...] from the beginning of the file to its footer, as JSON
     millpond.stores    [name, ...] of the store of each row group, as JSON
+    millpond.written_by, millpond.oldest_reader    the release that wrote it, and the oldest that reads it
 
-Format 1 has neither, but a checksum in each page; it is read, and no longer written.
+Format 1 has neither ranges nor stores, but a checksum in each page; it is written where release 0.1.0 has to read it.
+Releases may be missing. A reader passes over metadata that it does not know, so they are no format of their own.
 """
 
 import json
@@ -26,6 +28,7 @@ from pyarrow import parquet as pq
 from millpond.stores.durability.manifest import DurableFile, FileKind, file_name
 from millpond.stores.durability.parquet.rows import SCHEMA, Table
 from millpond.stores.durability.storage import Storage
+from millpond.stores.releases import RELEASE, Numbered, oldest_reader
 
 FILE_FORMAT: Final = 2
 PAGE_CHECKSUMS: Final = 1
@@ -35,6 +38,8 @@ FORMAT_KEY: Final = b"millpond.format"
 COMMIT_KEY: Final = b"millpond.commit"
 RANGES_KEY: Final = b"millpond.ranges"
 STORES_KEY: Final = b"millpond.stores"
+WRITER_KEY: Final = b"millpond.written_by"
+READER_KEY: Final = b"millpond.oldest_reader"
 
 
 class ByteRange(NamedTuple):
@@ -45,14 +50,20 @@ class ByteRange(NamedTuple):
 
 
 def write_file(
-    storage: Storage, directory: str, kind: FileKind, sequence: int, commit: str, tables: Iterable[Table]
+    storage: Storage,
+    directory: str,
+    kind: FileKind,
+    sequence: int,
+    commit: str,
+    tables: Iterable[Table],
+    file_format: int = FILE_FORMAT,
 ) -> DurableFile:
     """Write a file from tables of bounded size, each of one store; only one of them is in memory at a time.
 
     Raises:
         DurabilityError: the storage failed; no manifest names what may be left behind.
     """
-    with writing_file(storage, directory, kind, sequence, commit) as new:
+    with writing_file(storage, directory, kind, sequence, commit, file_format) as new:
         for table in tables:
             new.add(table)
     return new.written()
@@ -64,11 +75,13 @@ class NewFile:
     Args:
         sink: where its bytes go.
         writer: what makes them.
+        file_format: the format.
     """
 
-    def __init__(self, sink: "_Sink", writer: Any) -> None:
+    def __init__(self, sink: "_Sink", writer: Any, file_format: int) -> None:
         self._sink = sink
         self._writer = writer
+        self._format = file_format
         self._rows = 0
         self._ranges: list[ByteRange] = []
         self._stores: list[str] = []
@@ -88,7 +101,11 @@ class NewFile:
 
     def _end_rows(self) -> None:
         self._ranges = self._ranges or [self._sink.end_range()]
-        self._writer.add_key_value_metadata({RANGES_KEY: _json(self._ranges), STORES_KEY: _json(self._stores)})
+        # Parquet keeps twice what is given with the schema, and once what is added here.
+        reader = str(oldest_reader(Numbered.DURABLE_FILE, self._format))
+        self._writer.add_key_value_metadata({WRITER_KEY: RELEASE, READER_KEY: reader})
+        if self._format != PAGE_CHECKSUMS:
+            self._writer.add_key_value_metadata({RANGES_KEY: _json(self._ranges), STORES_KEY: _json(self._stores)})
 
     def _end(self, kind: FileKind, sequence: int, commit: str) -> None:
         footer = self._sink.end_range()
@@ -97,7 +114,9 @@ class NewFile:
 
 
 @contextmanager
-def writing_file(storage: Storage, directory: str, kind: FileKind, sequence: int, commit: str) -> Iterator[NewFile]:
+def writing_file(
+    storage: Storage, directory: str, kind: FileKind, sequence: int, commit: str, file_format: int = FILE_FORMAT
+) -> Iterator[NewFile]:
     """A new file, to which tables of bounded size are added; it is deleted after an error.
 
     Raises:
@@ -105,8 +124,8 @@ def writing_file(storage: Storage, directory: str, kind: FileKind, sequence: int
     """
     with storage.writing(f"{directory}/{file_name(kind, sequence, commit)}") as stream:
         sink = _Sink(stream)
-        with _writer(sink, commit) as writer:
-            new = NewFile(sink, writer)
+        with _writer(sink, commit, file_format) as writer:
+            new = NewFile(sink, writer, file_format)
             yield new
             new._end_rows()
         new._end(kind, sequence, commit)
@@ -137,8 +156,8 @@ class _Sink(RawIOBase):
         return ended
 
 
-def _writer(stream: Any, commit: str) -> Any:
-    metadata = {FORMAT_KEY: str(FILE_FORMAT), COMMIT_KEY: commit}
+def _writer(stream: Any, commit: str, file_format: int) -> Any:
+    metadata = {FORMAT_KEY: str(file_format), COMMIT_KEY: commit}
     writer: Any = pq.ParquetWriter
     return writer(
         stream,
@@ -148,4 +167,5 @@ def _writer(stream: Any, commit: str) -> Any:
         use_dictionary=["store"],
         column_encoding={"key": "DELTA_BYTE_ARRAY", "timestamp": "DELTA_BINARY_PACKED", "value": "PLAIN"},
         write_statistics=["store"],
+        write_page_checksum=file_format == PAGE_CHECKSUMS,
     )

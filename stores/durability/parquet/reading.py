@@ -28,12 +28,15 @@ from millpond.stores.durability.parquet.files import (
     FORMAT_KEY,
     PAGE_CHECKSUMS,
     RANGES_KEY,
+    READER_KEY,
     STORES_KEY,
+    WRITER_KEY,
     ByteRange,
 )
 from millpond.stores.durability.parquet.prefetch import called_ahead
 from millpond.stores.durability.parquet.rows import SCHEMA, Table
 from millpond.stores.durability.parquet.sources import WHOLE, FileSource
+from millpond.stores.releases import check_reader
 
 pc: Any = compute
 
@@ -128,6 +131,9 @@ class _OpenFile:
                 f"the file {where} has format {version}, but this release of Millpond knows formats {PAGE_CHECKSUMS} "
                 f"to {FILE_FORMAT}; run the release that wrote it, or a newer one"
             )
+        if READER_KEY in known:
+            oldest, writer = (known.get(key, b"").decode() for key in (READER_KEY, WRITER_KEY))
+            check_reader(f"the file {where}", oldest, writer)
         if known.get(COMMIT_KEY) != file.commit.encode() or metadata.num_rows != file.rows:
             raise pa.ArrowInvalid("it is the file of another commit")
         self._ranges = None if version == str(PAGE_CHECKSUMS) else _ranges(known)

@@ -1,0 +1,305 @@
+"""``Warming``: the local copies of a running query, warmed in another ``local_dir``: KIP-258's roll over.
+
+Rule of this module: it reads what the query commits, and says how far the copies are. It runs beside the query and
+tells it nothing; how a copy gets where it should be is up to ``millpond.stores.durability.copies.warming``.
+"""
+
+import json
+import logging
+import signal
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from typing import Any, Final, NamedTuple, Self, TypeAlias
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from millpond.adapters.spark.checkpoint import Checkpoint
+from millpond.adapters.spark.inspection import manifests_of
+from millpond.adapters.spark.session import check_workers
+from millpond.adapters.spark.worker import chosen_directory, specs_of
+from millpond.errors import ConfigurationError, MissingFileError
+from millpond.processors.distribution.plan import Plan
+from millpond.stores.backend import BackendSupplier
+from millpond.stores.durability.copies.warming import warm
+from millpond.stores.durability.manifest import Manifest
+from millpond.stores.durability.policy import DurabilityPolicy
+from millpond.stores.durability.storage import Storage
+from millpond.stores.evolution.history import current_manifests
+from millpond.stores.registry import supplier
+from millpond.stores.specs import StoreSpec
+
+_log = logging.getLogger(__name__)
+
+_OUTCOMES_DDL: Final = "number long, outcome string"
+
+
+@dataclass(frozen=True)
+class WarmCopy:
+    """The local copy of one store of one task, which is warm.
+
+    Attributes:
+        application: the application's id.
+        task: the task's.
+        store: the store's name.
+        restored: whether it was filled anew this time, and did not only catch up.
+        rows: how many rows came from durable files for that; 0 if it was there already.
+    """
+
+    application: str
+    task: str
+    store: str
+    restored: bool
+    rows: int
+
+    def __str__(self) -> str:
+        done = "restored" if self.restored else "caught up" if self.rows else "there already"
+        return f"task {self.task} of {self.application}, store {self.store}: {done}, {self.rows} rows read"
+
+
+@dataclass(frozen=True)
+class Warmth:
+    """How far the local copies of a query are.
+
+    Attributes:
+        batch: the micro-batch that all of them stand at.
+        behind: how many the query has committed since.
+        copies: the copies.
+    """
+
+    batch: int
+    behind: int
+    copies: tuple[WarmCopy, ...]
+
+    @property
+    def tasks(self) -> int:
+        """How many tasks they are of."""
+        return len({(copy.application, copy.task) for copy in self.copies})
+
+    def __str__(self) -> str:
+        return f"ready: all {self.tasks} tasks stand at micro-batch {self.batch}, {self.behind} behind"
+
+    def lines(self) -> Iterator[str]:
+        """What has been done, and how far that is."""
+        yield from (str(copy) for copy in self.copies if copy.restored or copy.rows)
+        yield str(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as JSON has it."""
+        copies = [asdict(copy) for copy in self.copies]
+        return {"batch": self.batch, "behind": self.behind, "tasks": self.tasks, "copies": copies}
+
+
+class Outcome(NamedTuple):
+    """What has become of a task: copies that are warm, or a durable file that is gone."""
+
+    copies: Sequence[WarmCopy]
+    missing: str | None
+
+    def to_json(self) -> str:
+        return json.dumps([[asdict(copy) for copy in self.copies], self.missing])
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """The outcome that ``to_json`` wrote."""
+        copies, missing = json.loads(text)
+        return cls([WarmCopy(**copy) for copy in copies], missing)
+
+
+@dataclass(frozen=True)
+class TaskCopies:
+    """The local copies of one task. Travels to the workers.
+
+    Attributes:
+        manifest: where they are to stand.
+        query: whose task it is.
+    """
+
+    manifest: Manifest
+    query: "WarmQuery"
+
+    def warm(self) -> Outcome:
+        """Bring them there.
+
+        Raises what ``millpond.stores.durability.copies.warming.warm`` raises, but for ``MissingFileError``.
+        """
+        query, one = self.query, self.manifest
+        directory = chosen_directory(query.local_dir, query.plan.sink)
+        specs = query.specs(one)
+        try:
+            warmed = warm(specs, query.supplier, one, local_dir=directory, storage=query.storage, policy=query.policy)
+        except MissingFileError as error:
+            return Outcome((), str(error))
+        return Outcome([WarmCopy(one.application_id, one.task_id, *copy) for copy in warmed], None)
+
+
+@dataclass(frozen=True)
+class WarmQuery:
+    """A query as it will be restarted.
+
+    Attributes:
+        plan: its plan, with any number of partitions.
+        application_id: the application's name.
+        storage: where the durable state is.
+        local_dir: where its copies are warmed.
+        supplier: the backend of stores that do not name one.
+        checksums: whether the rows of stores that do not say it themselves have checksums.
+        policy: of the job; None for the default.
+    """
+
+    plan: Plan
+    application_id: str
+    storage: Storage
+    local_dir: str
+    supplier: BackendSupplier
+    checksums: bool = False
+    policy: DurabilityPolicy | None = None
+
+    def specs(self, manifest: Manifest) -> list[StoreSpec]:
+        """The stores of the manifest's task."""
+        index = int(manifest.task_id.partition("_")[0])
+        return next(specs_of(part, self.checksums) for part in self.plan.parts if part.index == index)
+
+    @property
+    def persistent(self) -> bool:
+        """Whether a store of it has local copies at rest."""
+        specs = (spec for part in self.plan.parts for spec in part.stores.values())
+        return any(supplier(spec.backend or self.supplier).persistent for spec in specs)
+
+
+RunTasks: TypeAlias = Callable[[Sequence[TaskCopies]], Iterable[Outcome]]
+"""Warms tasks, several at the same time."""
+
+
+@dataclass(frozen=True)
+class Warming:
+    """Local copies that are warmed beside a running query.
+
+    Attributes:
+        checkpoint: the query's.
+        queries: what shares the checkpoint: a topology, or verbs.
+        run: warms tasks.
+    """
+
+    checkpoint: Checkpoint
+    queries: Collection[WarmQuery]
+    run: RunTasks
+
+    def advance(self) -> Warmth:
+        """Bring all copies to the micro-batch that was committed last.
+
+        Raises:
+            ConfigurationError: no store has copies at rest, the checkpoint has no commit yet or is that of another
+                query, or the directory is that of a running job.
+            BackendInUseError: another process has a task open in the directory.
+            MissingFileError, CorruptFileError, DurabilityError: the durable state is incomplete or damaged, or the
+                storage failed.
+            StoreFullError: there is no room for a copy.
+        """
+        if not any(query.persistent for query in self.queries):
+            raise ConfigurationError(
+                "no store of the query has a backend that keeps local copies on disk, so there is nothing to warm: "
+                "the memory backend is filled when a task is first opened; roll over takes rocksdb or lmdb"
+            )
+        batch, tasks = self._newest()
+        outcomes = list(self.run(tasks))
+        while any(outcome.missing for outcome in outcomes):
+            missed = {task.manifest: outcome.missing for task, outcome in zip(tasks, outcomes, strict=True)}
+            batch, tasks = self._newest()
+            for task in tasks:
+                if missing := missed.get(task.manifest):
+                    raise MissingFileError(missing)
+            outcomes = list(self.run(tasks))
+        copies = tuple(copy for outcome in outcomes for copy in outcome.copies)
+        warmth = Warmth(batch, self.checkpoint.batches()[-1] - batch, copies)
+        _log.info("%s", warmth)
+        return warmth
+
+    def follow(self, interval: float) -> Iterator[Warmth]:
+        """Advance again and again until the user interrupts (Ctrl-C), which waits for the end of a pass.
+
+        Args:
+            interval: how many seconds to wait in between.
+
+        Raises what ``advance`` raises.
+        """
+        with suppress(KeyboardInterrupt):
+            while True:
+                with _interrupts_noted() as interrupts:
+                    warmth = self.advance()
+                yield warmth
+                if interrupts:
+                    return
+                time.sleep(interval)
+
+    def _newest(self) -> tuple[int, list[TaskCopies]]:
+        """The micro-batch that was committed last, and all tasks as they are after it."""
+        batch, found = self.checkpoint.newest()
+        if batch is None:
+            found, batch = self.checkpoint.after(None)
+        tasks = []
+        for query in self.queries:
+            current = current_manifests(query.storage, found, batch)
+            mine = manifests_of(query.plan, query.application_id, query.storage, current)
+            tasks += [TaskCopies(manifest, query) for manifest in mine]
+        if not tasks:
+            names = sorted({manifest.application_id for manifest in found})
+            raise self.checkpoint.of_another_query(f"it holds state of the applications {names}")
+        return batch, tasks
+
+
+@contextmanager
+def _interrupts_noted() -> Iterator[list[int]]:
+    """Interrupts are noted here, and do nothing else: what talks to Spark cannot be interrupted halfway."""
+    noted: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: noted.append(number))
+    try:
+        yield noted
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def warm_beside(session: SparkSession, checkpoint: str, queries: Collection[WarmQuery]) -> Warmth:
+    """Bring all local copies of what shares a checkpoint to its last micro-batch, by a Spark job.
+
+    Raises what ``Warming.advance`` raises.
+    """
+    check_workers(session)
+    return Warming(Checkpoint(session, checkpoint), queries, tasks_on_spark(session)).advance()
+
+
+@dataclass(frozen=True)
+class WarmTasks:
+    """The function of ``mapInArrow`` that takes numbers of tasks, and gives what has become of them."""
+
+    tasks: Sequence[TaskCopies]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0):
+                text = self.tasks[int(number.as_py())].warm().to_json()
+                yield pa.record_batch([pa.array([int(number.as_py())]), pa.array([text])], ["number", "outcome"])
+
+
+def tasks_on_spark(session: SparkSession) -> RunTasks:
+    """Warms tasks as tasks of a Spark job, each on the executor that Spark chooses."""
+
+    def run(tasks: Sequence[TaskCopies]) -> Iterable[Outcome]:
+        numbers = session.range(0, len(tasks), 1, len(tasks))
+        rows = numbers.mapInArrow(WarmTasks(tasks), _OUTCOMES_DDL).collect()
+        return [Outcome.from_json(row.outcome) for row in sorted(rows)]
+
+    return run
+
+
+def tasks_in_threads(workers: int) -> RunTasks:
+    """Warms tasks in threads of this process."""
+
+    def run(tasks: Sequence[TaskCopies]) -> Iterable[Outcome]:
+        with ThreadPoolExecutor(workers) as pool:
+            return list(pool.map(TaskCopies.warm, tasks))
+
+    return run

@@ -1,0 +1,118 @@
+"""Warming: local copies in a directory of their own, kept up behind a job that runs elsewhere: KIP-258's roll over.
+
+Rule of this module: it reads durable files and writes local copies. It never writes or deletes a durable file, and it
+leaves directories alone that another format shows to be those of the running job. A copy that is warm is at rest like
+any other: sealed, at a commit. So whoever opens it next catches up, and a process that dies while it warms leaves
+copies of which that holds, and at most one for each task that is restored.
+"""
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from millpond.errors import ConfigurationError
+from millpond.stores.backend import BackendSupplier
+from millpond.stores.durability.copies.lease import LEASE_TIMEOUT, Lease
+from millpond.stores.durability.copies.local import LocalCopy
+from millpond.stores.durability.manifest import Manifest
+from millpond.stores.durability.parquet.sources import Fetched
+from millpond.stores.durability.policy import DurabilityPolicy
+from millpond.stores.durability.storage import Storage
+from millpond.stores.place import StorePlace
+from millpond.stores.specs import StoreSpec
+
+_log = logging.getLogger(__name__)
+
+
+class Warmed(NamedTuple):
+    """A local copy that stands at a manifest.
+
+    Attributes:
+        store: its name.
+        restored: whether it was filled anew, and did not only catch up.
+        rows: how many rows came from durable files for that.
+    """
+
+    store: str
+    restored: bool
+    rows: int
+
+
+def warm(
+    specs: Sequence[StoreSpec],
+    supplier: BackendSupplier,
+    manifest: Manifest,
+    *,
+    local_dir: Path,
+    storage: Storage,
+    policy: DurabilityPolicy | None = None,
+    lease_timeout: float = LEASE_TIMEOUT,
+) -> list[Warmed]:
+    """Bring the local copies of one task to ``manifest``, in the formats that the specs ask for.
+
+    Args:
+        specs: the task's stores, as the job that is to open the copies has them. Those whose backend keeps nothing on
+            disk are left out.
+        supplier: the backend of stores whose spec names none.
+        manifest: a committed version of the task, which may go on meanwhile.
+        local_dir: where the copies are: never the directory of the running job.
+        storage: where the durable files are.
+        policy: of the job.
+        lease_timeout: seconds to wait for another process to release the task in ``local_dir``.
+
+    Returns:
+        The copies that are warm, in the order of ``specs``.
+
+    Raises:
+        ConfigurationError: ``local_dir`` has a copy in another format, as that of the running job has.
+        MissingFileError: a file is gone; if that is garbage by now, a newer manifest does not name it.
+        CorruptFileError, DurabilityError: the durable state is damaged, or the storage failed.
+        BackendInUseError: another process has the task open in ``local_dir``.
+        StoreFullError: there is no room for a copy.
+        FormatError: a copy is in a format that this release does not know.
+    """
+    application_id, task_id = manifest.application_id, manifest.task_id
+    places = [
+        StorePlace.of(spec, supplier, local_dir=local_dir, application_id=application_id, task_id=task_id)
+        for spec in specs
+    ]
+    kept = [place for place in places if place.supplier.persistent]
+    if not kept:
+        return []
+    for place in kept:
+        _refuse_older(place)
+    lease = Lease(local_dir / application_id / task_id, lease_timeout)
+    lease.acquire()
+    try:
+        with Fetched(storage, manifest) as source:
+            return [_warmed(place, policy or DurabilityPolicy(), manifest, source) for place in kept]
+    finally:
+        lease.release()
+
+
+def _refuse_older(place: StorePlace) -> None:
+    for directory in place.directories():
+        if directory != place.directory and directory.is_dir():
+            raise ConfigurationError(
+                f"{directory} is in another format, as the local copies of a running job may be; give a local_dir of "
+                "its own to warm copies in, with which the job is restarted"
+            )
+
+
+def _warmed(place: StorePlace, policy: DurabilityPolicy, manifest: Manifest, source: Fetched) -> Warmed:
+    copy = LocalCopy(place, policy, in_place=False, roll_over=False)
+    try:
+        copy.open(manifest, source).close()
+    finally:
+        copy.close()
+    if copy.brought.restored or copy.brought.rows:
+        _log.info(
+            "store %r of task %r is warm at commit %d, %s: %d rows",
+            place.spec.name,
+            manifest.task_id,
+            manifest.sequence,
+            "restored" if copy.brought.restored else "caught up",
+            copy.brought.rows,
+        )
+    return Warmed(place.spec.name, *copy.brought)

@@ -1,0 +1,49 @@
+"""The benchmark of upgrades goes through every phase that a backend has, and holds each against the one before."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from millpond.bench.upgrade import Batch, Phase
+from millpond.cli import app
+
+ROLL_OVER = ["warming", "warm", "rolled over"]
+IN_PLACE = ["preparing", "prepared", "after"]
+
+
+def test_every_phase_is_measured_where_copies_are_on_the_disk(tmp_path: Path) -> None:
+    written = tmp_path / "figures.json"
+    options = ["--keys", "2000", "--rows", "50", "--batches", "2", "--json", str(written)]
+    options += ["--backend", "memory", "--backend", "lmdb", "--upgrade", "timestamped", "--directory", str(tmp_path)]
+    result = CliRunner().invoke(app, ["bench", "upgrade", *options])
+    assert result.exit_code == 0, result.output
+    figures = json.loads(written.read_text())["phases"]
+    phases = [(row["backend"], row["phase"]) for row in figures]
+    assert phases == [
+        ("memory", "before"),
+        ("memory", "offline"),
+        *(("lmdb", phase) for phase in ["before", "offline", *ROLL_OVER, *IN_PLACE]),
+    ]
+    disk = {phase: row["most_disk_bytes"] for (_, phase), row in zip(phases, figures, strict=True)}
+    assert disk["prepared"] > disk["before"]
+    assert disk["warm"] > disk["before"]
+    assert all(row["batches"] == 2 for row in figures if row["phase"] in ("before", "warm", "prepared", "after"))
+    assert [path.name for path in tmp_path.iterdir()] == [written.name]
+
+
+def test_a_pause_is_a_share_of_the_median_before_and_snapshots_are_apart() -> None:
+    before = Phase("before", None, [Batch(wall, wall / 2, 0, False) for wall in (1.0, 2.0, 3.0)])
+    long = Batch(40.0, 20.0, 3, True)
+    preparing = Phase(
+        "preparing", Batch(9.0, 9.0, 7, False), [Batch(2.0, 2.0, 5, False), long, Batch(4.0, 3.0, 4, False)]
+    )
+    figures = preparing.figures(100, before)
+    assert figures["wall"] == pytest.approx(
+        {"p50_s": 3.0, "p90_s": 3.8, "max_s": 4.0, "pause_p50": 1.5, "pause_max": 2.0}
+    )
+    assert figures["processor"]["pause_max"] == 3.0
+    assert (figures["snapshots"], figures["snapshot_max_s"]) == (1, 40.0)
+    assert (figures["first_s"], figures["most_disk_bytes"], figures["disk_bytes"]) == (9.0, 7, 4)
+    assert figures["rows_per_s"] == pytest.approx(100 / 3)

@@ -1,0 +1,298 @@
+"""An older release beside newer state: whatever has a number is refused with the next one, and nothing is changed.
+
+For each kind of thing a case writes what a release to come would write, one number higher, and reads it with this one.
+Beside a refusal there may be signs of life, a lease and a pin; all else is byte for byte what it was.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeAlias
+from zlib import crc32
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet as pq
+
+from millpond.adapters.spark.operator import kept_manifest
+from millpond.errors import FormatError, MillpondError, SerdeError
+from millpond.processors.runtime.kept_time import STREAM_TIME, KeptTime
+from millpond.processors.tables.foreign_key.messages import Content, Instruction, Response, Subscription
+from millpond.stores.change import Change, ChangeSerde
+from millpond.stores.durability import DurabilityPolicy, Manifest, Storage, TaskState, claim
+from millpond.stores.durability.checked_text import checked_text
+from millpond.stores.durability.copies.seal import seal_path
+from millpond.stores.durability.parquet.files import FORMAT_KEY, READER_KEY, WRITER_KEY
+from millpond.stores.durability.schema_log import evolve_schemas, kept_schemas
+from millpond.stores.evolution.history import History
+from millpond.stores.evolution.shape import Shape
+from millpond.stores.formats import FormatVersion
+from millpond.stores.layouts import Layout
+from millpond.stores.registry import supplier
+from millpond.stores.releases import OLDEST_READERS, RELEASE, Numbered
+from millpond.stores.serdes import INT64, STRING
+from millpond.stores.specs import StoreKind, StoreSpec
+
+Opening: TypeAlias = Callable[[], object]
+
+LAYOUT: Final = Layout("unpaired-records", 1)
+TIMES: Final = StoreSpec("times", StoreKind.TIMESTAMPED_KEY_VALUE, STRING, INT64)
+PRINT: Final = "topology/1"
+COLUMNS: Final = pa.schema([]).append(pa.field("rate", pa.string()))
+APPLICATION: Final = "app"
+SIGNS_OF_LIFE: Final = ("lease", ".pin")
+
+
+def task(directory: Path, spec: StoreSpec = TIMES, local: str = "local", engine: str = "lmdb") -> TaskState:
+    return TaskState(
+        [spec],
+        supplier(engine),
+        application_id=APPLICATION,
+        task_id="0_0",
+        local_dir=directory / local,
+        storage=storage_of(directory),
+        fingerprint=PRINT,
+        policy=DurabilityPolicy(),
+    )
+
+
+def storage_of(directory: Path) -> Storage:
+    return Storage.from_uri(directory / "state")
+
+
+def committed(directory: Path, spec: StoreSpec = TIMES, **options: Any) -> Manifest:
+    """The manifest of a task with one row."""
+    with task(directory, spec, **options) as state:
+        store: Any = state.open(None)[spec.name]
+        store.put("a", 1, 1)
+        return state.commit()
+
+
+def reopened(directory: Path, manifest: Manifest, spec: StoreSpec = TIMES, **options: Any) -> Opening:
+    def opening() -> None:
+        with task(directory, spec, **options) as state:
+            state.open(manifest)
+
+    return opening
+
+
+def raised(text: str, field: str) -> str:
+    """A text with checksum whose number of that name is one higher, in itself or in the shape that it holds."""
+    content = json.loads(text)
+    del content["crc32"]
+    place = content if isinstance(content[field], int) else content[field]
+    place[field] += 1
+    return checked_text(content)
+
+
+def directory_of_a_store(directory: Path, engine: str) -> Opening:
+    manifest = committed(directory, engine=engine)
+    there = directory / "local" / APPLICATION / "0_0" / engine / TIMES.directory_name
+    for path, name in ((there, "times-v{}"), (seal_path(there), ".times-v{}.seal")):
+        path.rename(path.with_name(name.format(max(FormatVersion) + 1)))
+    return reopened(directory, manifest, engine=engine)
+
+
+def layout(directory: Path) -> Opening:
+    newer = committed(directory, replace(TIMES, layout=replace(LAYOUT, version=2)))
+    return reopened(directory, newer, replace(TIMES, layout=LAYOUT), local="elsewhere", engine="memory")
+
+
+def kept_time(directory: Path) -> Opening:
+    with task(directory) as state:
+        store: Any = state.open(None)["times"]
+        KeptTime(store, STREAM_TIME).put(17)
+        data = store.get_metadata(STREAM_TIME)
+        store.put_metadata(STREAM_TIME, bytes([data[0] + 1]) + data[1:])
+        manifest = state.commit()
+
+    def opening() -> None:
+        with task(directory, local="elsewhere", engine="memory") as state:
+            KeptTime(state.open(manifest)["times"], STREAM_TIME).get()
+
+    return opening
+
+
+def changed_file(directory: Path, changes: Mapping[bytes, bytes]) -> Manifest:
+    """The manifest of a task whose file has other metadata, as if it had been written so."""
+    manifest = committed(directory)
+    (file,) = manifest.files
+    path = Path(storage_of(directory).describe(manifest.path(file)))
+    rows, known = pq.read_table(path), pq.read_metadata(path).metadata or {}
+    kept = {key: value for key, value in known.items() if key.startswith(b"millpond")}
+    pq.write_table(rows.replace_schema_metadata(kept | dict(changes)), path)
+    written = path.read_bytes()
+    footer = written[-8 - int.from_bytes(written[-8:-4], "little") :]
+    return manifest.with_snapshot(file._replace(size=len(written), checksum=crc32(footer)), ())
+
+
+def durable_file(directory: Path, changes: Mapping[bytes, bytes]) -> Opening:
+    return reopened(directory, changed_file(directory, changes), local="elsewhere", engine="memory")
+
+
+def manifest_text(directory: Path) -> Opening:
+    text = raised(replace(committed(directory), prepared=("times",)).to_json(), "millpond")
+    return partial(Manifest.from_json, text)
+
+
+def manifest_reader(directory: Path) -> Opening:
+    content = json.loads(committed(directory).to_json())
+    del content["crc32"]
+    text = checked_text(content | {"written_by": "9.1.0", "oldest_reader": "9.0.0"})
+    return partial(Manifest.from_json, text)
+
+
+def record(directory: Path, field: str) -> Opening:
+    storage = storage_of(directory)
+    History.of(storage, APPLICATION, "out").begun(PRINT, Shape(1, ()))
+    path = f"{APPLICATION}/evolution/out/000000.json"
+    storage.put(path, raised(storage.read(path).decode(), field).encode())
+    return partial(History.of, storage, APPLICATION, "out")
+
+
+def claimed(directory: Path, opening: Callable[[Storage], object]) -> Opening:
+    committed(directory)
+    storage = storage_of(directory)
+    storage.put(f"{APPLICATION}/topology-evolved-2", b"as a later release will say it")
+    return partial(opening, storage)
+
+
+def schemas(directory: Path) -> Opening:
+    committed(directory)
+    storage = storage_of(directory)
+    evolve_schemas(storage, APPLICATION, "right", COLUMNS, {}, ())
+    path = f"{APPLICATION}/right-schema-1.json"
+    text = json.loads(storage.read(path))["schemas"]
+    later = json.dumps(text | {"format": text["format"] + 1}).encode()
+    storage.put(path, b'{"crc32":%d,"schemas":%b}' % (crc32(later), later))
+    return partial(kept_schemas, storage, APPLICATION, "right")
+
+
+def subscription(_: Path) -> Opening:
+    data = Subscription(None, Instruction.PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE, b"key", 0).to_bytes()
+    return partial(Subscription.from_bytes, bytes([data[0] + 1]) + data[1:])
+
+
+def response(_: Path) -> Opening:
+    data = Response(None, Content.VALUE, b"value").to_bytes()
+    return partial(Response.from_bytes, bytes([data[0] + 1]) + data[1:])
+
+
+def change(_: Path) -> Opening:
+    serde = ChangeSerde(STRING)
+    return partial(serde.deserialize, serde.serialize(Change("new", "old"))[:-1] + b"\x06")
+
+
+def value_in_sparks_state(directory: Path) -> Opening:
+    return partial(kept_manifest, 2, committed(directory).to_json())
+
+
+class Case(NamedTuple):
+    """Something with a number.
+
+    Attributes:
+        what: what it is.
+        newer: writes it with the next number, and gives what reads it.
+        message: what the error says.
+        error: which one it is.
+    """
+
+    what: Numbered | None
+    newer: Callable[[Path], Opening]
+    message: str
+    error: type[MillpondError] = FormatError
+
+
+RELEASES: Final = (
+    rf"was written by release 9\.1\.0 .* release 9\.0\.0 or a newer one, but this is release {RELEASE}; run"
+)
+CASES: Final = {
+    "directory, lmdb": Case(
+        Numbered.DIRECTORY, partial(directory_of_a_store, engine="lmdb"), r"times-v7 is in a format version .* use the"
+    ),
+    "directory, rocksdb": Case(
+        Numbered.DIRECTORY, partial(directory_of_a_store, engine="rocksdb"), r"times-v7 is in a format version .* use"
+    ),
+    "layout": Case(Numbered.LAYOUT, layout, "version 2, but this release reads .* in version 1; run the release that"),
+    "kept time": Case(Numbered.KEPT_TIME, kept_time, "in version 2, but this release reads version 1; run the release"),
+    "durable file": Case(
+        Numbered.DURABLE_FILE,
+        partial(durable_file, changes={FORMAT_KEY: b"3"}),
+        r"parquet has format 3, but this release of Millpond knows formats 1 to 2; run the release that wrote it",
+    ),
+    "reader of a file": Case(
+        Numbered.DURABLE_FILE, partial(durable_file, changes={WRITER_KEY: b"9.1.0", READER_KEY: b"9.0.0"}), RELEASES
+    ),
+    "manifest": Case(Numbered.MANIFEST, manifest_text, "version 4, but this release of Millpond knows versions 1 to 3"),
+    "reader of a manifest": Case(Numbered.MANIFEST, manifest_reader, RELEASES),
+    "evolution record": Case(
+        Numbered.EVOLUTION_RECORD, partial(record, field="evolution"), "version 2, but .* knows version 1; run the"
+    ),
+    "shape": Case(Numbered.SHAPE, partial(record, field="shape"), "shape of state has version 2, but .* version 1; "),
+    "claim, in a worker": Case(
+        None,
+        partial(claimed, opening=lambda storage: claim(storage, APPLICATION, PRINT)),
+        "-evolved-2 is a claim",
+    ),
+    "claim, in the driver": Case(
+        None,
+        partial(claimed, opening=lambda storage: History.of(storage, APPLICATION, "out")),
+        "-2 is a claim",
+    ),
+    "schemas": Case(Numbered.SCHEMAS, schemas, "in the format 2, but this release reads 1; run the release that wrote"),
+    "subscription": Case(
+        Numbered.SUBSCRIPTION, subscription, "version 2 cannot be read; this release knows 0 and 1", SerdeError
+    ),
+    "response": Case(Numbered.RESPONSE, response, "version 2 cannot be read; this release knows 1", SerdeError),
+    "change": Case(Numbered.CHANGE, change, "the unknown flag 6; it comes from a later release", SerdeError),
+    "value in Spark's state": Case(
+        Numbered.STATE_VALUE, value_in_sparks_state, "value of version 2, but this release of Millpond knows version 1"
+    ),
+}
+
+
+def files_below(directory: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in sorted(directory.rglob("*")) if path.is_file()}
+
+
+@contextmanager
+def unchanged(directory: Path) -> Iterator[None]:
+    """Nothing that is there changes or goes meanwhile, and nothing comes but signs of life."""
+    before = files_below(directory)
+    yield
+    after = files_below(directory)
+    assert {path for path in before if after.get(path) != before[path] and not path.endswith(SIGNS_OF_LIFE)} == set()
+    assert [path for path in after if path not in before and not path.endswith(SIGNS_OF_LIFE)] == []
+
+
+def test_everything_that_has_a_number_has_a_case() -> None:
+    assert {case.what for case in CASES.values()} == {*Numbered, None}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=list(CASES))
+def test_the_next_number_is_refused_and_nothing_is_changed(case: Case, tmp_path: Path) -> None:
+    opening = case.newer(tmp_path)
+    with unchanged(tmp_path), pytest.raises(case.error, match=case.message):
+        opening()
+
+
+PAGE: Final = (Path(__file__).resolve().parents[2] / "docs" / "formats.md").read_text()
+
+
+def read_since(what: Numbered) -> str:
+    """What the page's table says of the releases that read something."""
+    readers = OLDEST_READERS[what]
+    numbers = {release: [number for number in readers if readers[number] == release] for release in readers.values()}
+    return "; ".join(f"{release}: {', '.join(map(str, found))}" for release, found in sorted(numbers.items()))
+
+
+@pytest.mark.parametrize("what", Numbered, ids=str)
+def test_the_page_says_which_release_is_the_first_to_read_each_number(what: Numbered) -> None:
+    table = PAGE.partition("## All numbers")[2].partition("\n## ")[0]
+    rows = [line.strip("|").split("|") for line in table.splitlines() if line.startswith("|")]
+    found = {row[-1].strip() for row in rows if re.match(rf"\W*{re.escape(what)}\b", row[0], re.IGNORECASE)}
+    assert found == {read_since(what)}
