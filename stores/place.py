@@ -47,6 +47,14 @@ class StorePlace:
         """Where the backend may have files: the directory, then those of the formats that it can be migrated from."""
         return [self.directory, *map(self._directory_of, older_versions(self.spec.format_version))]
 
+    def others(self) -> list[tuple[FormatVersion, Path]]:
+        """The directories that are there of versions whose rows are others, such as those of another kind of store."""
+        if not self.supplier.persistent:
+            return []
+        content = self.spec.format_version.content
+        others = (version for version in FormatVersion if version.content is not content)
+        return [(version, path) for version in others if (path := self._directory_of(version)).is_dir()]
+
     def open(self) -> Backend:
         """The backend with the store's rows, in the format that the spec asks for; see ``open_directory``.
 

@@ -5,6 +5,7 @@ A command imports what it needs when it runs, so that ``millpond --help`` answer
 
 import sys
 from contextlib import contextmanager
+from datetime import datetime
 from importlib import import_module
 from json import dumps
 from pathlib import Path
@@ -392,6 +393,15 @@ def state_evolve(
     partitions: Annotated[int | None, typer.Option(min=1, help="as many as the state has by default")] = None,
     rename: Annotated[list[str] | None, typer.Option(help="OLD=NEW, a store's names; may be repeated")] = None,
     drop: Annotated[list[str] | None, typer.Option(help="a store that is gone; may be repeated")] = None,
+    convert: Annotated[
+        list[str] | None, typer.Option(help="STORE=KIND, the kind of one that was of another; may be repeated")
+    ] = None,
+    valid_from: Annotated[
+        list[str] | None,
+        typer.Option(help="STORE=TIME (ISO 8601 with zone, or milliseconds), of versions whose time is unknown"),
+    ] = None,
+    accept_loss: Annotated[bool, typer.Option("--accept-loss", help="lose what the new kinds do not keep")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="only say what would be done and lost")] = False,
     sink: SinkName = None,
     workers: Workers = 4,
 ) -> None:
@@ -404,8 +414,39 @@ def state_evolve(
     found = _topology(topology)
     assert found is not None
     with _reshaping(checkpoint, state_dir, sink, workers) as reshaping:
-        for line in reshaping.evolve(found, partitions, Declared(_renamed(rename or []), drop or [])):
+        declared = Declared(
+            _pairs("--rename", rename, "OLD=NEW, as in --rename counts=totals"),
+            drop or [],
+            _pairs("--convert", convert, "STORE=KIND, as in --convert prices=versioned"),
+            {store: _time(text) for store, text in _pairs("--valid-from", valid_from, "STORE=TIME").items()},
+            accept_loss,
+        )
+        for line in reshaping.evolve(found, partitions, declared, dry_run=dry_run):
             typer.echo(line)
+
+
+def _pairs(option: str, pairs: list[str] | None, form: str) -> dict[str, str]:
+    split = [pair.partition("=") for pair in pairs or []]
+    if not all(name and value for name, _, value in split):
+        raise ConfigurationError(f"{option} is {pairs}; give {form}")
+    return {name: value for name, _, value in split}
+
+
+def _time(text: str) -> int:
+    """Milliseconds, or a time in the form of ISO 8601, as milliseconds.
+
+    >>> _time("1970-01-01T00:00:01+00:00"), _time("-5")
+    (1000, -5)
+    """
+    from millpond.stores.times import to_instant
+
+    try:
+        time = int(text) if text.removeprefix("-").isdecimal() else datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ConfigurationError(
+            f"--valid-from has the time {text!r}; give one such as 2026-01-31T00:00:00+00:00, or milliseconds"
+        ) from error
+    return to_instant(time, "--valid-from")
 
 
 @state.command("warm")
@@ -437,13 +478,6 @@ def state_warm(
                 typer.echo(line)
             if once:
                 break
-
-
-def _renamed(pairs: list[str]) -> dict[str, str]:
-    split = [pair.partition("=") for pair in pairs]
-    if not all(old and new for old, _, new in split):
-        raise ConfigurationError(f"--rename is {pairs}; give OLD=NEW, as in --rename counts=totals")
-    return {old: new for old, _, new in split}
 
 
 @contextmanager

@@ -10,7 +10,7 @@ partitions. So each class of these is a unit of work: it reads its old partition
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import gcd
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,7 @@ from millpond.stores.columns.partitions import partition_of, partitions_of
 from millpond.stores.durability.manifest import Manifest
 from millpond.stores.durability.storage import Storage
 from millpond.stores.evolution.carriage import LayoutCarriage
+from millpond.stores.evolution.conversion import Conversion, ConvertedRows
 from millpond.stores.evolution.metadata import carried_metadata
 from millpond.stores.evolution.old_rows import Columns, OldRows, as_columns, as_rows, merged
 from millpond.stores.evolution.record_keys import RecordKeys
@@ -29,6 +30,9 @@ from millpond.stores.evolution.snapshots import Snapshots
 from millpond.stores.keys import METADATA, unpack_time
 from millpond.stores.typed.windows.segments import METADATA_NAME as INTERVAL
 from millpond.stores.typed.windows.window import SEQUENCE_NAME
+
+SomeRows: TypeAlias = OldRows | ConvertedRows
+"""The rows of an old store, as those of the kind that it is now."""
 
 _NO_LAYOUTS: Final[Mapping[str, LayoutCarriage]] = {}
 
@@ -40,10 +44,12 @@ class Origin:
     Attributes:
         subtopology: the number of its sub-topology in the old shape; of a global table's store, that of any copy.
         name: its name there.
+        conversion: what becomes of its rows; None if they stay what they are, but for unknown timestamps.
     """
 
     subtopology: int
     name: str
+    conversion: Conversion | None = None
 
 
 def units(old_partitions: int, new_partitions: int) -> int:
@@ -85,8 +91,8 @@ def carry_unit(
     Args:
         storage: where all files are.
         unit: its number, from 0 to ``units(...) - 1``.
-        before, after: the old shape and the new one. Their stores agree in kind (but for timestamps), serdes, layout
-            and whether they are global, as far as one continues the other.
+        before, after: the old shape and the new one. Their stores agree in kind (but for timestamps, and unless there
+            is a conversion), serdes, layout and whether they are global, as far as one continues the other.
         origins: the old store that each new one continues, by the new name; what is missing starts empty.
         manifests: by sub-topology and partition, those of the old tasks; one that is missing had no state.
         application_id, fingerprint: what the new manifests carry.
@@ -174,18 +180,26 @@ class _Unit:
             )
         snapshots.end_store()
 
-    def _old_rows(self, store: StoreShape) -> dict[int, OldRows]:
+    def _old_rows(self, store: StoreShape) -> dict[int, SomeRows]:
         """The old store in each of the unit's old partitions that has rows; of a global table's, in the first."""
         origin = _origin(self._before, store, self._origins)
         if origin is None:
             return {}
         found = {
-            partition: OldRows(self._storage, self._manifests[origin.subtopology, partition], origin.name, store.kind)
+            partition: self._rows_of(partition, origin, store)
             for partition in (range(self._before.partitions) if store.is_global else self.old)
             if (origin.subtopology, partition) in self._manifests
         }
         found = {partition: old for partition, old in found.items() if old.holds_any}
         return dict(list(found.items())[:1]) if store.is_global else found
+
+    def _rows_of(self, partition: int, origin: Origin, store: StoreShape) -> SomeRows:
+        """The old store in one of its partitions, as one of the kind of the new one."""
+        manifest, conversion = self._manifests[origin.subtopology, partition], origin.conversion
+        if conversion is None:
+            return OldRows(self._storage, manifest, origin.name, store.kind)
+        old = OldRows(self._storage, manifest, origin.name, conversion.read_as)
+        return ConvertedRows(old, conversion, conversion.observed_in(None if store.is_global else partition))
 
 
 class _Spread:
@@ -194,7 +208,7 @@ class _Spread:
     def __init__(
         self,
         store: StoreShape,
-        olds: Mapping[int, OldRows],
+        olds: Mapping[int, SomeRows],
         old_partitions: int,
         new_partitions: int,
         layouts: Mapping[str, LayoutCarriage],
@@ -227,7 +241,7 @@ class _Spread:
 
         return carried_metadata(list(self._olds.values()), belongs, self._layouts, self._layout)
 
-    def _checked(self, number: int, old: OldRows) -> Iterator[Columns]:
+    def _checked(self, number: int, old: SomeRows) -> Iterator[Columns]:
         """The rows of an old partition, all of whose records belong to it."""
         for keys, values in self._in_segments(old):
             strays = np.flatnonzero(partitions_of(self._keys.of_rows(keys), self._from) != number)
@@ -239,7 +253,7 @@ class _Spread:
                 )
             yield keys, values
 
-    def _in_segments(self, old: OldRows) -> Iterator[Columns]:
+    def _in_segments(self, old: SomeRows) -> Iterator[Columns]:
         """The rows in segments of the length that the first partition has."""
         intervals = [data for one in self._olds.values() if (data := one.metadata.get(INTERVAL)) is not None]
         if not self._store.kind.in_segments or len(set(intervals)) < 2 or old.metadata.get(INTERVAL) == intervals[0]:
@@ -253,7 +267,7 @@ def _origin(before: Shape, store: StoreShape, origins: Mapping[str, Origin]) -> 
     if origin is None or not store.is_global:
         return origin
     beside = [one for one in before.named(origin.name) if one.subtopology == store.subtopology]
-    return Origin(store.subtopology, origin.name) if beside else origin
+    return replace(origin, subtopology=store.subtopology) if beside else origin
 
 
 def _metadata_rows(metadata: Mapping[str, bytes]) -> tuple[Any, Any]:

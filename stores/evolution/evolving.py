@@ -4,20 +4,30 @@ Rule of this module: the order of things. Files are written first, then the reco
 them, and whoever starts again begins anew. Where units of work run is the caller's choice.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
+from millpond.errors import StateConflictError
 from millpond.stores.durability.manifest import Manifest
 from millpond.stores.durability.parquet.reading import stores_in
 from millpond.stores.durability.storage import Storage
 from millpond.stores.evolution.carriage import LayoutCarriage
 from millpond.stores.evolution.carrying import Origin, carry_unit, units
 from millpond.stores.evolution.history import History, Standing
-from millpond.stores.evolution.matching import Declared, kept_subtopologies, origins_of, same_state
+from millpond.stores.evolution.losses import Counting, Loss, with_observed
+from millpond.stores.evolution.matching import (
+    Declared,
+    kept_subtopologies,
+    origins_of,
+    same_state,
+)
 from millpond.stores.evolution.record import EvolutionRecord, Previous, commits_of, generation_fingerprint
 from millpond.stores.evolution.shape import Shape, StoreShape
 from millpond.stores.specs import StoreKind
+
+_log = logging.getLogger(__name__)
 
 TaskPlace: TypeAlias = tuple[int, int]
 """Sub-topology and partition."""
@@ -77,8 +87,8 @@ class Carriage:
         """How many there are."""
         return units(self.before.partitions, self.after.partitions)
 
-    def run(self, unit: int) -> dict[str, Manifest]:
-        """Write the new tasks' files of one unit, and give their manifests by task id.
+    def run(self, unit: int) -> dict[str, str]:
+        """Write the new tasks' files of one unit, and give their manifests as text by task id.
 
         Raises:
             MissingFileError, CorruptFileError: a file of an old task is gone or damaged.
@@ -95,11 +105,22 @@ class Carriage:
             fingerprint=self.fingerprint,
             layouts=self.layouts,
         )
-        return {f"{index}_{partition}": one for (index, partition), one in written.items() if one.files}
+        return {f"{index}_{partition}": one.to_json() for (index, partition), one in written.items() if one.files}
 
 
-RunUnits: TypeAlias = Callable[[Carriage], Iterable[Mapping[str, Manifest]]]
-"""Runs all units of a carriage, wherever, and gives what each of them has written."""
+class Work(Protocol):
+    """What is done in units that do not depend on each other. Travels to the workers."""
+
+    @property
+    def units(self) -> int:
+        """How many there are."""
+
+    def run(self, unit: int) -> Mapping[str, str]:
+        """Do one of them, and give what came of it as texts by name."""
+
+
+RunUnits: TypeAlias = Callable[[Work], Iterable[Mapping[str, str]]]
+"""Runs all units of some work, wherever, and gives what came of each of them."""
 
 
 def evolve(
@@ -126,13 +147,14 @@ def evolve(
         The record of the generation with which the query goes on; it is kept.
 
     Raises:
-        StateConflictError: what is declared does not lead to the new shape, or the checkpoint is that of another query.
+        StateConflictError: what is declared does not lead to the new shape, or what would be lost on the way is not
+            accepted, or the checkpoint is that of another query.
         ConfigurationError: two queries of the application share the checkpoint.
         MissingFileError, CorruptFileError: a file of the state is gone or damaged.
         DurabilityError: the storage failed.
     """
     standing = history.standing(committed.manifests, committed.batch)
-    stays = standing.record is history.newest and same_state(standing.record.shape, target.shape)
+    stays = standing.record is history.newest and _fits(standing, target)
     if anew or not stays:
         standing = _with_shape(history.storage, standing, target)
         history = history.keep(_carried(history, committed, target, standing, layouts, run))
@@ -150,10 +172,11 @@ def _carried(
 ) -> EvolutionRecord:
     """The next generation, whose files are written."""
     before, after = standing.record.shape, target.shape
-    origins = origins_of(before, after, target.declared)
+    origins, losses = _counted(history.storage, standing, target, run)
+    _check_losses(losses, target.declared, origins)
     kept = kept_subtopologies(before, after, origins)
     record = _next(history, committed, target, standing.record)
-    places = {_place(task): manifest for task, manifest in standing.manifests.items()}
+    places = _places(standing)
     bases = {
         f"{index}_{partition}": replace(manifest, fingerprint=record.fingerprint)
         for (index, partition), manifest in places.items()
@@ -166,8 +189,94 @@ def _carried(
             history.storage, before, wanted, origins, places, history.application_id, record.fingerprint, layouts
         )
         for written in run(carriage):
-            bases |= written
+            bases |= {task: Manifest.from_json(text) for task, text in written.items()}
     return replace(record, bases=bases)
+
+
+def preview(history: History, committed: Committed, target: Target, run: RunUnits) -> Iterator[str]:
+    """What ``evolve`` would do, line by line. Nothing is written.
+
+    Args:
+        history: the generations so far.
+        committed: what the checkpoint has.
+        target: what the state is to become.
+        run: runs the units of what is read to tell it.
+
+    Raises as ``evolve``, but tells what would be lost.
+    """
+    standing = history.standing(committed.manifests, committed.batch)
+    if standing.record is history.newest and _fits(standing, target):
+        yield "nothing to do"
+        return
+    standing = _with_shape(history.storage, standing, target)
+    before, after = standing.record.shape, target.shape
+    origins, losses = _counted(history.storage, standing, target, run)
+    kept = kept_subtopologies(before, after, origins)
+    yield f"partitions: {before.partitions} -> {after.partitions}"
+    for name in sorted({store.name for store in after.stores}):
+        yield f"store {name!r}: {_told_origin(name, origins, losses)}"
+    for name in sorted({store.name for store in before.stores} - {origin.name for origin in origins.values()}):
+        yield f"store {name!r}: dropped"
+    written = {store.subtopology for store in after.stores if store.name in origins} - kept
+    yield f"sub-topologies that keep their files: {sorted(kept) or 'none'}"
+    yield f"sub-topologies that are written anew: {sorted(written) or 'none'}"
+    try:
+        _check_losses(losses, target.declared, origins)
+    except StateConflictError as error:
+        yield f"refused: {error}"
+
+
+def _told_origin(name: str, origins: Mapping[str, Origin], losses: Mapping[str, Loss]) -> str:
+    origin = origins.get(name)
+    if origin is None:
+        return "begins empty"
+    told = f"continues {origin.name!r} of sub-topology {origin.subtopology}"
+    if origin.conversion is None:
+        return told
+    return f"{told}; {origin.conversion.before.value} -> {origin.conversion.after.value}, {losses[name]}"
+
+
+def _counted(
+    storage: Storage, standing: Standing, target: Target, run: RunUnits
+) -> tuple[dict[str, Origin], dict[str, Loss]]:
+    """What each store continues, and what those lose that become another kind, for which their rows are read."""
+    before = standing.record.shape
+    origins = origins_of(before, target.shape, target.declared)
+    converted = {name: origin for name, origin in origins.items() if origin.conversion is not None}
+    if not converted:
+        return origins, {}
+    counting = Counting(storage, before.partitions, converted, _places(standing))
+    copied = {store.name for store in target.shape.stores if store.is_global}
+    known, losses = with_observed(converted, run(counting), copied)
+    return origins | known, losses
+
+
+def _check_losses(losses: Mapping[str, Loss], declared: Declared, origins: Mapping[str, Origin]) -> None:
+    """Refuse to convert what has no time to become a version, and what would be lost and may not be."""
+    for name, loss in sorted(losses.items()):
+        if loss.undated and name not in declared.valid_from:
+            raise StateConflictError(
+                f"{loss.undated} values of the store {origins[name].name!r} have no known timestamp, and a version is "
+                f"valid from a time on; say from when they are: Evolution(..., valid_from={{{name!r}: time}}), or "
+                f"--valid-from {name}=TIME"
+            )
+    told = "; ".join(f"{name!r} {loss}" for name, loss in sorted(losses.items()) if loss.any)
+    if told and not declared.accept_loss:
+        raise StateConflictError(
+            f"stores that become another kind would lose what that does not keep: {told}. Nothing has been done; "
+            "to go on without it, declare Evolution(..., accept_loss=True), or --accept-loss"
+        )
+    if told:
+        _log.warning("stores become another kind, which is declared and accepted: %s", told)
+
+
+def _fits(standing: Standing, target: Target) -> bool:
+    return same_state(standing.record.shape, target.shape, target.declared.converted)
+
+
+def _places(standing: Standing) -> dict[TaskPlace, Manifest]:
+    """The manifests by sub-topology and partition."""
+    return {_place(task): manifest for task, manifest in standing.manifests.items()}
 
 
 def _next(history: History, committed: Committed, target: Target, before: EvolutionRecord) -> EvolutionRecord:
@@ -187,10 +296,18 @@ def _with_shape(storage: Storage, standing: Standing, target: Target) -> Standin
     """The standing with what is known of a shape that was never kept: the stores that durable files have.
 
     What they do not tell is taken from the stores that continue them.
+
+    Raises:
+        StateConflictError: a store is to become another kind, and the files do not tell which it was.
     """
     record = standing.record
     if record.shape.stores or not standing.manifests:
         return standing
+    if target.declared.converted:
+        raise StateConflictError(
+            f"nothing tells of which kinds the stores were, and {sorted(target.declared.converted)} are declared to "
+            "become others; start the job once as it was, with this release, which notes it"
+        )
     names: dict[int, set[str]] = {}
     for task, manifest in standing.manifests.items():
         found = (stores_in(storage, manifest, file) for file in manifest.files)

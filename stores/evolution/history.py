@@ -94,12 +94,13 @@ class History:
         claimed = _CLAIMED.fullmatch(self.claimed or "")
         return None if claimed is None else int(claimed[2])
 
-    def begun(self, fingerprint: str, shape: Shape) -> "History":
+    def begun(self, fingerprint: str, shape: Shape, *, keep: bool = True) -> "History":
         """This history with its beginning, if the query begins now, or has begun with a release that kept no records.
 
         Args:
             fingerprint: that of the plan that is to run.
             shape: that of the plan.
+            keep: whether the storage is told; without, nothing is written.
 
         Raises:
             StateConflictError: another topology claims the application at the same time.
@@ -108,8 +109,11 @@ class History:
         if self.records:
             return self
         if self.claimed in (None, fingerprint):
+            beginning = EvolutionRecord(BEGINNING, fingerprint, shape)
+            if not keep:
+                return replace(self, records=(beginning,))
             claim(self.storage, self.application_id, fingerprint)
-            return replace(self, claimed=fingerprint).keep(EvolutionRecord(BEGINNING, fingerprint, shape))
+            return replace(self, claimed=fingerprint).keep(beginning)
         assert self.claimed is not None
         known = _CLAIMED.fullmatch(self.claimed)
         if known is None:

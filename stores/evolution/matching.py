@@ -9,10 +9,12 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from millpond.errors import StateConflictError
+from millpond.errors import ConfigurationError, StateConflictError
 from millpond.stores.evolution.carrying import Origin
+from millpond.stores.evolution.conversion import CONVERTIBLE, Conversion
 from millpond.stores.evolution.shape import Shape, StoreShape, difference
 from millpond.stores.specs import StoreKind
+from millpond.stores.times import Instant, to_instant
 
 _NUMBERED: Final = re.compile(r"\d{10}")
 """Stands in the name of a store to which nobody has given one."""
@@ -25,26 +27,48 @@ class Declared:
     Attributes:
         renamed: the new name of each old one.
         dropped: the names of stores that are gone, with all that they hold.
+        converted: the kind, as ``StoreKind`` names it, of each store that was of another kind, by its new name.
+        valid_from: for stores that become versioned, by their new names, from when values are valid whose timestamps
+            are unknown.
+        accept_loss: whether versions and timestamps may be lost that the new kinds do not keep.
     """
 
     renamed: Mapping[str, str] = field(default_factory=dict)
     dropped: Collection[str] = ()
+    converted: Mapping[str, str] = field(default_factory=dict)
+    valid_from: Mapping[str, Instant] = field(default_factory=dict)
+    accept_loss: bool = False
 
 
-def same_state(before: Shape, after: Shape) -> bool:
-    """Whether state of one shape is state of the other; a plain store may become timestamped and back (KIP-258)."""
-    return not told_difference(before, after)
+def same_state(before: Shape, after: Shape, converted: Collection[str] = ()) -> bool:
+    """Whether state of one shape is state of the other.
+
+    A plain store may become timestamped and back (KIP-258), unless it is among ``converted``, the new names of stores
+    of which a user says that they become another kind.
+    """
+    return not told_difference(before, after, converted)
 
 
-def told_difference(before: Shape, after: Shape) -> str:
+def told_difference(before: Shape, after: Shape, converted: Collection[str] = ()) -> str:
     """What differs so that state has to be carried over, a line each; empty if nothing does."""
-    return difference(_plain(before), _plain(after))
+    return difference(_plain(before, converted), _plain(after, converted))
+
+
+def conversions_to_declare(before: Shape, after: Shape) -> dict[str, str]:
+    """What ``Evolution(..., converted=...)`` has to say of stores that kept their names and have another kind."""
+    return {
+        new.name: new.kind.value
+        for old in before.stores
+        for new in after.named(old.name)
+        if old.kind.family != new.kind.family and _may_become(old, new)
+    }
 
 
 def origins_of(before: Shape, after: Shape, declared: Declared) -> dict[str, Origin]:
     """The old store of each store of the new shape, by its name; stores that are missing there begin empty.
 
     Raises:
+        ConfigurationError: a declaration names no kind, or no time.
         StateConflictError: a declaration fits no store, an old store is neither continued nor dropped, or a store would
             continue one whose rows it cannot read.
     """
@@ -62,9 +86,10 @@ def origins_of(before: Shape, after: Shape, declared: Declared) -> dict[str, Ori
         new = new_names[store.name]
         if store.name in declared.dropped or new in found:
             continue
-        for other in after.named(new):
-            _check_readable(store, other)
-        found[new] = Origin(store.subtopology, store.name)
+        others = after.named(new)
+        for other in others:
+            _check_readable(store, other, declared)
+        found[new] = Origin(store.subtopology, store.name, _conversion(store, others[0], declared))
     return found
 
 
@@ -76,8 +101,12 @@ def kept_subtopologies(before: Shape, after: Shape, origins: Mapping[str, Origin
     return frozenset(
         index
         for index, stores in new.items()
-        if old.get(index) == stores and all(name in origins and origins[name].name == name for name in stores)
+        if old.get(index) == stores and all(_stays(origins.get(name), name) for name in stores)
     )
+
+
+def _stays(origin: Origin | None, name: str) -> bool:
+    return origin is not None and origin.name == name and origin.conversion is None
 
 
 def _by_subtopology(shape: Shape) -> dict[int, dict[str, StoreShape]]:
@@ -87,8 +116,10 @@ def _by_subtopology(shape: Shape) -> dict[int, dict[str, StoreShape]]:
     return found
 
 
-def _plain(shape: Shape) -> Shape:
-    return replace(shape, stores=tuple(replace(one, kind=StoreKind(one.kind.family)) for one in shape.stores))
+def _plain(shape: Shape, but: Collection[str] = ()) -> Shape:
+    """The shape with plain stores in place of their timestamped twins, but those of some names."""
+    stores = (one if one.name in but else replace(one, kind=StoreKind(one.kind.family)) for one in shape.stores)
+    return replace(shape, stores=tuple(stores))
 
 
 def _check_declared(after: Shape, declared: Declared) -> None:
@@ -109,6 +140,48 @@ def _check_declared(after: Shape, declared: Declared) -> None:
                 f"dropped names the store {name!r}, which the topology has; to begin it empty, give it another name"
             )
 
+    for what, said in (("converted", declared.converted), ("valid_from", declared.valid_from)):
+        unknown = sorted(set(said) - set(names))
+        if unknown:
+            raise StateConflictError(f"{what} names the stores {unknown}, but the topology has the stores {names}")
+    for name, text in declared.converted.items():
+        _check_kind(name, _kind_named(name, text), after.named(name)[0].kind)
+    for name, time in declared.valid_from.items():
+        to_instant(time, f"valid_from of store {name!r}")
+        if declared.converted.get(name) != StoreKind.VERSIONED.value:
+            raise StateConflictError(
+                f"valid_from gives a time for the store {name!r}, which is not declared to become versioned; add "
+                f"converted={{{name!r}: {StoreKind.VERSIONED.value!r}}}, or leave it out"
+            )
+
+
+def _kind_named(name: str, text: str) -> StoreKind:
+    known = [kind.value for kind in CONVERTIBLE]
+    if text not in known:
+        raise ConfigurationError(f"converted says that the store {name!r} becomes {text!r}; give one of {known}")
+    return StoreKind(text)
+
+
+def _check_kind(name: str, declared: StoreKind, kind: StoreKind) -> None:
+    if declared is not kind:
+        raise StateConflictError(
+            f"converted says that the store {name!r} becomes {declared.value!r}, but in the topology it is "
+            f"{kind.value!r}; change one of the two"
+        )
+
+
+def _may_become(old: StoreShape, new: StoreShape) -> bool:
+    """Whether a store may become one of the other's kind: what operators lay into their stores has one kind only."""
+    return old.kind in CONVERTIBLE and new.kind in CONVERTIBLE and old.layout is None and new.layout is None
+
+
+def _conversion(old: StoreShape, new: StoreShape, declared: Declared) -> Conversion | None:
+    """What becomes of the rows of a store; None if nothing is said, or it has been done."""
+    if new.name not in declared.converted or old.kind is new.kind:
+        return None
+    time = declared.valid_from.get(new.name)
+    return Conversion(old.kind, new.kind, None if time is None else to_instant(time))
+
 
 def _check_numbered(before: Shape, after: Shape, declared: Declared) -> None:
     """Refuse to match by names that are running numbers, which mean another store once an operator comes or goes."""
@@ -127,16 +200,26 @@ def _numbered(shape: Shape) -> Iterator[str]:
     return (store.name for store in shape.stores if _NUMBERED.search(store.name))
 
 
-def _check_readable(old: StoreShape, new: StoreShape) -> None:
-    """Refuse a store that cannot read the rows of the one that it continues."""
-    reads = [
-        ("kind", old.kind.family, new.kind.family),
+def _check_readable(old: StoreShape, new: StoreShape, declared: Declared) -> None:
+    """Refuse a store that cannot read the rows of the one that it continues, nor has them made into what it can."""
+    others = [
         ("key serde", old.key_serde, new.key_serde),
         ("value serde", old.value_serde, new.value_serde),
         ("layout", old.layout, new.layout),
         ("copies of all rows", old.is_global, new.is_global),
     ]
-    changed = [f"{what}: {before} -> {after}" for what, before, after in reads if before != after]
+    changed = [f"{what}: {before} -> {after}" for what, before, after in others if before != after]
+    declares = new.name in declared.converted
+    if old.kind.family != new.kind.family or (declares and old.kind is not new.kind):
+        if _may_become(old, new) and not (declares or changed):
+            raise StateConflictError(
+                f"the store {new.name!r} is {new.kind.value!r}, but the rows of {old.name!r} are those of a store that "
+                f"is {old.kind.value!r}; declare that it becomes another kind: Evolution(..., "
+                f"converted={{{new.name!r}: {new.kind.value!r}}}), or give it another name and drop the old one: "
+                f"dropped=[{old.name!r}]"
+            )
+        if not (_may_become(old, new) and declares):
+            changed.insert(0, f"kind: {old.kind.value} -> {new.kind.value}")
     if changed:
         raise StateConflictError(
             f"the store {new.name!r} cannot go on with the rows of {old.name!r} ({'; '.join(changed)}); give the new "

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from millpond.errors import CorruptFileError, DurabilityError, MissingFileError, UnreadableRowError
+from millpond.errors import CorruptFileError, DurabilityError, FormatError, MissingFileError, UnreadableRowError
 from millpond.stores.durability import DurabilityPolicy, Manifest, Storage, TaskState, read_rows
 from millpond.stores.durability.copies.seal import Seal
 from millpond.stores.keys import DATA
@@ -310,3 +310,49 @@ def test_a_stored_row_that_cannot_be_read_makes_the_next_open_restore(
             store.get("key 007")
         state.rollback(caught.value)
         assert content(state, manifest) == expected()
+
+
+def kinds(directory: Path, backend: str, kind: StoreKind) -> TaskState:
+    retention = 100 if kind is StoreKind.VERSIONED else None
+    return TaskState(
+        [StoreSpec("counts", kind, STRING, INT64, history_retention=retention)],
+        supplier(backend),
+        application_id="app",
+        task_id="0_0",
+        local_dir=directory / "local",
+        storage=Storage.from_uri(directory / "state"),
+    )
+
+
+@pytest.mark.parametrize("backend", PERSISTENT)
+@pytest.mark.parametrize("kind", [StoreKind.VERSIONED, StoreKind.KEY_VALUE])
+def test_a_copy_of_another_kind_is_refused_where_the_manifest_continues_it_and_deleted_where_it_does_not(
+    tmp_path: Path, backend: str, kind: StoreKind
+) -> None:
+    with kinds(tmp_path, backend, StoreKind.TIMESTAMPED_KEY_VALUE) as state:
+        store: Any = state.open(None)["counts"]
+        store.put("a", 1, 5)
+        first = state.commit()
+    copy = tmp_path / "local" / "app" / "0_0" / backend / "counts-v2"
+    with kinds(tmp_path, backend, kind) as state, pytest.raises(FormatError, match="counts-v2"):
+        state.open(first)
+    assert copy.is_dir()
+    with kinds(tmp_path, backend, kind) as state:
+        store = state.open(None)["counts"]
+        assert list(store.scan()) == []
+    assert not copy.exists()
+
+
+@pytest.mark.parametrize("backend", PERSISTENT)
+def test_a_copy_of_another_kind_that_is_broken_is_not_opened_but_deleted(tmp_path: Path, backend: str) -> None:
+    with kinds(tmp_path, backend, StoreKind.TIMESTAMPED_KEY_VALUE) as state:
+        store: Any = state.open(None)["counts"]
+        store.put("a", 1, 5)
+        state.commit()
+    copy = tmp_path / "local" / "app" / "0_0" / backend / "counts-v2"
+    for file in copy.iterdir():
+        file.write_bytes(b"no longer what it was")
+    with kinds(tmp_path, backend, StoreKind.VERSIONED) as state:
+        store = state.open(None)["counts"]
+        assert store.get("a") is None
+    assert not copy.exists()

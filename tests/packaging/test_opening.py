@@ -13,12 +13,13 @@ def test_only_migrations_and_benchmarks_open_a_bare_backend() -> None:
     assert library == {"millpond.stores", "millpond.stores.migration"}, "the package only hands it on"
 
 
-def test_only_verification_and_preparations_open_a_directory_in_the_version_that_it_is_in() -> None:
+def test_only_those_who_do_not_migrate_it_open_a_directory_in_the_version_that_it_is_in() -> None:
     importers = {
         module for module in _importers("millpond.stores.migration.open_version") if room_of(module) != "bench"
     }
-    on_a_duplicate, beside_the_old = "checking.copy_verification", "copies.preparation"
-    assert importers == {f"millpond.stores.durability.{name}" for name in (on_a_duplicate, beside_the_old)}
+    on_a_duplicate, beside_the_old, to_see_where = "checking.copy_verification", "copies.preparation", "copies.others"
+    expected = (on_a_duplicate, beside_the_old, to_see_where)
+    assert importers == {f"millpond.stores.durability.{name}" for name in expected}
 
 
 def test_only_a_place_opens_a_directory() -> None:

@@ -16,6 +16,7 @@ from millpond.cli import main
 from millpond.errors import StateConflictError
 from millpond.processors import Consumed, Materialized, Produced, StreamsBuilder, TimeWindows, Topology
 from millpond.processors.verbs.aggregates import count
+from millpond.stores.specs import StoreKind
 from tests.spark.conftest import RunStream
 
 pytestmark = pytest.mark.spark
@@ -130,6 +131,76 @@ def test_a_store_is_renamed_and_another_counts_from_now_on_even_if_the_first_mic
     said = millpond_state("evolve", query.checkpoint, "--state-dir", f"{query.directory}/state", *back)
     assert "job, counts: generation 2, " in said
     assert query.run(query.rows(WORDS[:1], only_counts)) == Counter(WORDS + WORDS[:2] + WORDS[:1])
+
+
+def priced(prices: Materialized) -> Topology:
+    """Orders with the price of their goods; each micro-batch has its prices and orders in the order of time."""
+    builder = StreamsBuilder()
+    table = builder.table("prices", Consumed("string", "string"), prices)
+    orders = builder.stream("orders", Consumed("string", "string"))
+    joined = orders.left_join(table, lambda order, price: f"{order}: {price}")
+    joined.to("priced", Produced(schema="key string, value string"))
+    return builder.build()
+
+
+latest_prices = priced(Materialized("prices", StoreKind.TIMESTAMPED_KEY_VALUE))
+all_prices = priced(Materialized.versioned("prices", history_retention="1 hour"))
+
+
+class Shop:
+    """Two topics that several jobs read."""
+
+    def __init__(self, query: Query, spark: SparkSession) -> None:
+        self._query, self._spark = query, spark
+
+    def add(self, topic: str, rows: list[tuple[str, str, int]]) -> None:
+        frame = self._spark.createDataFrame(rows, DDL)
+        frame.coalesce(1).write.mode("append").parquet(f"{self._query.directory}/{topic}")
+
+    def rows(self, topology: Topology, application_id: str = "shop", **options: Any) -> DataFrame:
+        streams = SparkStreams(topology, application_id=application_id, **self._query.places, **options)
+        read = self._spark.readStream.schema(DDL)
+        topics = {topic: read.parquet(f"{self._query.directory}/{topic}") for topic in ("prices", "orders")}
+        return streams.transform(topics, sink="priced").select("key", "value")
+
+
+def test_a_table_becomes_versioned_and_answers_as_of_times_as_if_it_had_always_been_and_is_what_it_was_again(
+    query: Query, spark: SparkSession, run_stream: RunStream, millpond_state: MillpondState
+) -> None:
+    shop = Shop(query, spark)
+    shop.add("prices", [("tea", "3.10", 100), ("tea", "3.30", 200), ("milk", "0.90", 150), ("rum", "9.00", 120)])
+    shop.add("orders", [("tea", "first", 210)])
+    elsewhere = {"out": "out-always", "checkpoint": "always"}
+    assert run_stream(shop.rows(latest_prices, partitions=2)) == [("tea", "first: 3.30")]
+    assert run_stream(shop.rows(all_prices, "always", partitions=2), **elsewhere) == [("tea", "first: 3.30")]
+    with pytest.raises(
+        StateConflictError, match=r"with converted=\{'prices': 'versioned'\} for what is of another kind"
+    ):
+        shop.rows(all_prices)
+    command = ["evolve", query.checkpoint, "--state-dir", f"{query.directory}/state"]
+    to_all = [*command, "--topology", f"{__name__}:all_prices", "--convert", "prices=versioned", "--dry-run"]
+    assert "timestamped-key-value -> versioned, loses nothing" in millpond_state(*to_all)
+
+    shop.add("prices", [("tea", "3.50", 300), ("milk", "", 310)])
+    late = [("tea", "then", 250), ("tea", "now", 305), ("milk", "then", 160), ("rum", "now", 320), ("gin", "now", 330)]
+    shop.add("orders", late)
+    evolution = Evolution(query.checkpoint, converted={"prices": "versioned"})
+    expected = [
+        ("gin", "now: None"),
+        ("milk", "then: 0.90"),
+        ("rum", "now: 9.00"),
+        ("tea", "first: 3.30"),
+        ("tea", "now: 3.50"),
+        ("tea", "then: 3.30"),
+    ]
+    assert run_stream(shop.rows(all_prices, partitions=3, evolution=evolution)) == expected
+    assert run_stream(shop.rows(all_prices, "always"), **elsewhere) == expected
+
+    back = [*command, "--topology", f"{__name__}:latest_prices", "--convert", "prices=timestamped-key-value"]
+    assert "'prices' loses 2 versions" in millpond_state(*back, "--dry-run")
+    assert "shop, priced: generation 2, 3 partitions" in millpond_state(*back, "--accept-loss")
+    shop.add("orders", [("tea", "last", 250)])
+    assert ("tea", "last: 3.50") in run_stream(shop.rows(latest_prices))
 
 
 def test_the_command_line_gives_a_verb_other_partitions(query: Query, millpond_state: MillpondState) -> None:

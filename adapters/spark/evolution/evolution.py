@@ -18,15 +18,15 @@ from millpond.errors import ConfigurationError, StateConflictError
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.distribution.shape_of import shape_of
 from millpond.processors.verbs.carriages import CARRIAGES
-from millpond.stores.durability.manifest import Manifest
-from millpond.stores.evolution.evolving import Carriage, Committed, RunUnits, Target, evolve
+from millpond.stores.evolution.evolving import Committed, RunUnits, Target, Work, evolve
 from millpond.stores.evolution.history import History
-from millpond.stores.evolution.matching import Declared, same_state, told_difference
+from millpond.stores.evolution.matching import Declared, conversions_to_declare, same_state, told_difference
 from millpond.stores.evolution.record import BEGINNING, EvolutionRecord
 from millpond.stores.evolution.shape import Shape
+from millpond.stores.times import Instant
 
-_WRITTEN_DDL: Final = "task string, manifest string"
-_WRITTEN: Final = pa.schema([pa.field("task", pa.string()), pa.field("manifest", pa.string())])
+_TEXTS_DDL: Final = "name string, text string"
+_TEXTS: Final = pa.schema([pa.field("name", pa.string()), pa.field("text", pa.string())])
 
 
 class Standpoint(NamedTuple):
@@ -56,12 +56,21 @@ class Evolution:
             (of verbs ``<application_id>.<name>``) whose state the query had and has no more.
         into: the ``checkpointLocation`` from now on, where there must be nothing, if the number of repartitions, or the
             number or order of sources has changed; for several queries a mapping. See ``location``.
+        converted: the kind (``"key-value"``, ``"timestamped-key-value"`` or ``"versioned"``) of each store that was of
+            another kind, by its new name.
+        valid_from: for stores that become versioned, by their new names, from when values are valid whose timestamps
+            are unknown: a datetime, or milliseconds.
+        accept_loss: whether versions and timestamps may be lost that the new kinds do not keep. Without, it is refused
+            with their numbers.
     """
 
     checkpoint: str | Mapping[str, str]
     renamed: Mapping[str, str] = field(default_factory=dict)
     dropped: Collection[str] = ()
     into: str | Mapping[str, str] | None = None
+    converted: Mapping[str, str] = field(default_factory=dict)
+    valid_from: Mapping[str, Instant] = field(default_factory=dict)
+    accept_loss: bool = False
     _carried: dict[str, set[str]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def location(
@@ -112,21 +121,21 @@ class Evolution:
     @property
     def declared(self) -> Declared:
         """What it says of stores."""
-        return Declared(self.renamed, self.dropped)
+        return Declared(self.renamed, self.dropped, self.converted, self.valid_from, self.accept_loss)
 
 
 @dataclass(frozen=True)
-class CarryUnits:
-    """The function of ``mapInArrow`` that takes numbers of units, and gives the manifests of what they have written."""
+class RunSome:
+    """The function of ``mapInArrow`` that takes numbers of units, and gives what came of them."""
 
-    carriage: Carriage
+    work: Work
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for unit in batch.column(0):
-                written = self.carriage.run(int(unit.as_py()))
-                texts = [manifest.to_json() for manifest in written.values()]
-                yield pa.record_batch([pa.array(list(written), pa.string()), pa.array(texts)], schema=_WRITTEN)
+                texts = self.work.run(int(unit.as_py()))
+                columns = [pa.array(list(texts), pa.string()), pa.array(list(texts.values()), pa.string())]
+                yield pa.record_batch(columns, schema=_TEXTS)
 
 
 def generation_of(session: SparkSession, history: History, plan: Plan, evolution: Evolution | None) -> EvolutionRecord:
@@ -146,7 +155,8 @@ def generation_of(session: SparkSession, history: History, plan: Plan, evolution
     shape = shape_of(plan)
     history = history.begun(plan.fingerprint, shape)
     newest, place = history.newest, None if evolution is None else evolution.standpoint(session, plan.sink)
-    fits = newest is not None and same_state(newest.shape, shape)
+    converted = () if evolution is None else evolution.converted
+    fits = newest is not None and same_state(newest.shape, shape, converted)
     if newest is not None and fits and (place is None or (newest.generation == BEGINNING and place.into is None)):
         return newest
     if newest is None or evolution is None or place is None:
@@ -190,10 +200,10 @@ def _said_of(locations: str | Mapping[str, str] | None, name: str | None) -> str
 def on_spark(session: SparkSession) -> RunUnits:
     """Runs units of work as tasks of a Spark job."""
 
-    def run(carriage: Carriage) -> Iterable[Mapping[str, Manifest]]:
-        units = session.range(0, carriage.units, 1, carriage.units)
-        rows = units.mapInArrow(CarryUnits(carriage), _WRITTEN_DDL).collect()
-        return [{row.task: Manifest.from_json(row.manifest)} for row in rows]
+    def run(work: Work) -> Iterable[Mapping[str, str]]:
+        units = session.range(0, work.units, 1, work.units)
+        rows = units.mapInArrow(RunSome(work), _TEXTS_DDL).collect()
+        return [{row.name: row.text} for row in rows]
 
     return run
 
@@ -201,9 +211,9 @@ def on_spark(session: SparkSession) -> RunUnits:
 def in_threads(workers: int) -> RunUnits:
     """Runs units of work in threads of this process."""
 
-    def run(carriage: Carriage) -> Iterable[Mapping[str, Manifest]]:
+    def run(work: Work) -> Iterable[Mapping[str, str]]:
         with ThreadPoolExecutor(workers) as pool:
-            return list(pool.map(carriage.run, range(carriage.units)))
+            return list(pool.map(work.run, range(work.units)))
 
     return run
 
@@ -212,10 +222,12 @@ def _conflict(history: History, plan: Plan, shape: Shape) -> StateConflictError:
     newest = history.newest
     known = newest is not None and newest.shape.stores
     differing = f":\n{told_difference(newest.shape, shape)}\n" if newest is not None and known else "; "
+    kinds = {} if newest is None else conversions_to_declare(newest.shape, shape)
+    converted = f"with converted={kinds} for what is of another kind, " if kinds else ""
     return StateConflictError(
         f"{history.storage.describe(history.application_id)} holds the state of another topology of application "
         f"{history.application_id!r} than that for {plan.sink!r} with {plan.partitions} partitions, or of a release "
-        f"with other layouts{differing}to carry the state over, declare evolution=Evolution(checkpoint), with "
-        "renamed={...} and dropped=[...] for stores that have another name or are gone; or run the old topology and "
-        "release there, or give the new one another application id (or state directory) and a new checkpoint"
+        f"with other layouts{differing}to carry the state over, declare evolution=Evolution(checkpoint), {converted}"
+        "with renamed={...} and dropped=[...] for stores that have another name or are gone; or run the old topology "
+        "and release there, or give the new one another application id (or state directory) and a new checkpoint"
     )

@@ -17,7 +17,7 @@ from millpond.processors.verbs.carriages import CARRIAGES
 from millpond.stores.directory import plain_name
 from millpond.stores.durability.claim import GENERATION_MARK
 from millpond.stores.durability.storage import Storage
-from millpond.stores.evolution.evolving import Committed, Target, evolve
+from millpond.stores.evolution.evolving import Committed, Target, evolve, preview
 from millpond.stores.evolution.history import History, sinks_of
 from millpond.stores.evolution.matching import Declared
 
@@ -57,13 +57,22 @@ class Reshaping:
             shape = replace(history.newest.shape, partitions=partitions)
             yield self._evolved(history, committed, Target(f"{topology}/{partitions}", shape, Declared()))
 
-    def evolve(self, topology: Topology, partitions: int | None, declared: Declared) -> Iterator[str]:
+    def evolve(
+        self, topology: Topology, partitions: int | None, declared: Declared, *, dry_run: bool = False
+    ) -> Iterator[str]:
         """Carry the state of the checkpoint's only application over to a topology; lines that say what was done.
+
+        Args:
+            topology: what is to run.
+            partitions: in how many partitions; None for as many as the state has.
+            declared: what has changed.
+            dry_run: whether the lines say what would be done, and nothing is.
 
         Raises:
             TopologyError: the topology has no such sink, or several and none was named.
-            ConfigurationError: the checkpoint has no state, or that of several applications.
-            StateConflictError: what is declared does not lead to the topology.
+            ConfigurationError: the checkpoint has no state, or that of several applications, or a declaration makes no
+                sense.
+            StateConflictError: what is declared does not lead to the topology, or would lose what is not accepted.
             DurabilityError: the state could not be read or written.
         """
         found = self._committed()
@@ -76,8 +85,11 @@ class Reshaping:
         plan = make_plan(topology, self.sink, partitions or 1)
         history = History.of(self.storage, application_id, plain_name(plan.sink))
         plan = replace(plan, partitions=partitions or history.partitions or 1)
-        history = history.begun(plan.fingerprint, shape_of(plan))
-        yield self._evolved(history, committed, Target(plan.fingerprint, shape_of(plan), declared))
+        target = Target(plan.fingerprint, shape_of(plan), declared)
+        if dry_run:
+            yield from preview(history.begun(*target[:2], keep=False), committed, target, in_threads(self.workers))
+        else:
+            yield self._evolved(history.begun(*target[:2]), committed, target)
 
     def _evolved(self, history: History, committed: Committed, target: Target) -> str:
         before = history.newest

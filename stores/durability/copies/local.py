@@ -20,6 +20,7 @@ from millpond.errors import (
 )
 from millpond.stores.backend import Backend
 from millpond.stores.directory import delete_local_copy
+from millpond.stores.durability.copies.others import delete_others
 from millpond.stores.durability.copies.pace import Pace
 from millpond.stores.durability.copies.position import NOWHERE, Position, encode_position, position_of
 from millpond.stores.durability.copies.preparation import Preparation
@@ -79,6 +80,7 @@ class LocalCopy:
         self.spec = place.spec
         self.brought = AT_HAND
         self._place = place
+        self._policy = policy
         self._backend: Backend | None = None
         checked = place.supplier.checksums
         directories = place.directories()
@@ -88,6 +90,7 @@ class LocalCopy:
         self._in_place = in_place
         self._roll_over = roll_over
         self._switches = False
+        self._others_known = False
         self._tidy = False
         self._preparation = Preparation(place, policy)
         self._pace = pace or Pace()
@@ -105,6 +108,9 @@ class LocalCopy:
             BackendInUseError, StoreFullError: the local directory cannot be used now.
         """
         self._switches = switches
+        if not self._others_known:
+            delete_others(self._place, self._policy, manifest)
+            self._others_known = True
         self.brought = AT_HAND
         try:
             backend = self._at(manifest, source)

@@ -77,18 +77,23 @@ def encode_position(manifest: Manifest) -> bytes:
     return json.dumps(content, separators=(",", ":")).encode()
 
 
-def position_of(backend: Backend) -> Position | None:
-    """Where the backend's rows belong: ``NOWHERE`` for an empty one, None if that is unknown."""
+def position_of(backend: Backend, *, of_any_boot: bool = False) -> Position | None:
+    """Where the backend's rows belong: ``NOWHERE`` for an empty one, None if that is unknown.
+
+    Args:
+        backend: the rows.
+        of_any_boot: whether only the commit is of interest, and not whether the rows can be trusted.
+    """
     row = backend.get(COMMIT_ROW)
     if row is None:
         return NOWHERE if next(iter(backend.scan()), None) is None else None
-    return _decoded(row)
+    return _decoded(row, of_any_boot)
 
 
-def _decoded(row: bytes) -> Position | None:
+def _decoded(row: bytes, of_any_boot: bool) -> Position | None:
     try:
         content = json.loads(row.decode())
         file = durable_file(FileKind(content["kind"]), content["file"])
-        return Position(file, content["parent"]) if content["boot"] == boot_id() else None
+        return Position(file, content["parent"]) if of_any_boot or content["boot"] == boot_id() else None
     except (ValueError, KeyError, TypeError, RecursionError):
         return None

@@ -8,7 +8,7 @@ import pytest
 from millpond.errors import StateConflictError
 from millpond.stores.columns.partitions import partition_of
 from millpond.stores.durability import Manifest, Storage, TaskState, read_rows
-from millpond.stores.evolution.evolving import Carriage, Committed, RunUnits, Target, evolve
+from millpond.stores.evolution.evolving import Committed, RunUnits, Target, Work, evolve
 from millpond.stores.evolution.history import History
 from millpond.stores.evolution.matching import Declared
 from millpond.stores.evolution.shape import Shape, StoreShape
@@ -89,9 +89,9 @@ class Query:
         return found
 
 
-def in_process(carriage: Carriage) -> list[dict[str, Manifest]]:
+def in_process(work: Work) -> list[Mapping[str, str]]:
     """Runs all units, one after the other."""
-    return list(map(carriage.run, range(carriage.units)))
+    return list(map(work.run, range(work.units)))
 
 
 @pytest.fixture
@@ -165,9 +165,9 @@ class DeathError(Exception):
     """Whoever evolved is gone."""
 
 
-def dying(carriage: Carriage) -> Iterable[Mapping[str, Manifest]]:
+def dying(work: Work) -> Iterable[Mapping[str, str]]:
     """Runs the first unit and dies."""
-    carriage.run(0)
+    work.run(0)
     raise DeathError
 
 

@@ -4,7 +4,15 @@ import pytest
 
 from millpond.errors import StateConflictError
 from millpond.stores.evolution.carrying import Origin
-from millpond.stores.evolution.matching import Declared, kept_subtopologies, origins_of, same_state, told_difference
+from millpond.stores.evolution.conversion import Conversion
+from millpond.stores.evolution.matching import (
+    Declared,
+    conversions_to_declare,
+    kept_subtopologies,
+    origins_of,
+    same_state,
+    told_difference,
+)
 from millpond.stores.evolution.shape import Shape, StoreShape
 from millpond.stores.layouts import Layout
 from millpond.stores.specs import StoreKind
@@ -32,6 +40,32 @@ def test_a_plain_store_and_its_timestamped_twin_are_the_same_state_and_other_par
     assert same_state(before, shape(store("counts", kind=StoreKind.TIMESTAMPED_KEY_VALUE)))
     assert told_difference(before, shape(store("counts"), partitions=5)) == "partitions: 2 -> 5"
     assert not same_state(before, shape(store("counts", value="json")))
+
+
+def test_a_store_that_is_declared_to_become_another_kind_is_not_the_same_state_as_its_twin() -> None:
+    before, after = shape(store("rates")), shape(store("prices", kind=StoreKind.TIMESTAMPED_KEY_VALUE))
+    kind = {"prices": "timestamped-key-value"}
+    origins = origins_of(before, after, Declared({"rates": "prices"}, converted=kind))
+    conversion = Conversion(StoreKind.KEY_VALUE, StoreKind.TIMESTAMPED_KEY_VALUE)
+    assert origins == {"prices": Origin(0, "rates", conversion)}
+    plain = shape(store("prices"))
+    assert same_state(plain, after)
+    assert not same_state(plain, after, kind)
+    assert same_state(after, after, kind)
+    origins = origins_of(plain, after, Declared(converted=kind))
+    assert kept_subtopologies(plain, after, origins) == frozenset()
+    assert kept_subtopologies(plain, after, origins_of(plain, after, Declared())) == {0}
+    assert origins_of(after, after, Declared(converted=kind)) == {"prices": Origin(0, "prices")}
+
+
+def test_it_is_told_which_kinds_are_to_be_declared() -> None:
+    before = shape(store("a"), store("b"), store("c", kind=StoreKind.SESSION), store("d"))
+    after = shape(
+        store("a", kind=StoreKind.VERSIONED),
+        store("b", kind=StoreKind.TIMESTAMPED_KEY_VALUE),
+        store("c", kind=StoreKind.VERSIONED),
+    )
+    assert conversions_to_declare(before, after) == {"a": "versioned"}
 
 
 def test_stores_are_found_by_name_wherever_they_are_and_new_ones_have_no_origin() -> None:
@@ -62,7 +96,36 @@ def test_a_declaration_that_stays_in_the_code_does_no_harm_once_it_is_done() -> 
         ([store("a")], [store("a")], Declared({}, ["a"]), "'a', which the topology has; to begin it empty"),
         ([store("a")], [store("a", value="json")], Declared(), "'a' cannot go on.*value serde: int64 -> json"),
         ([store("a")], [store("b", key="int64")], Declared({"a": "b"}), "rows of 'a' .key serde: string -> int64"),
-        ([store("a")], [store("a", kind=StoreKind.VERSIONED)], Declared(), "kind: key-value -> versioned"),
+        (
+            [store("a")],
+            [store("a", kind=StoreKind.VERSIONED)],
+            Declared(),
+            r"'a' is 'versioned', but .* is 'key-value'; declare .*converted=\{'a': 'versioned'\}.*dropped=\['a'\]",
+        ),
+        (
+            [store("a", value="json")],
+            [store("a", kind=StoreKind.VERSIONED)],
+            Declared(),
+            "kind: key-value -> versioned; value serde: json -> int64.*another name, and drop",
+        ),
+        (
+            [store("a", value="json")],
+            [store("a", kind=StoreKind.VERSIONED)],
+            Declared(converted={"a": "versioned"}),
+            "rows of 'a' .value serde: json -> int64.*another name, and drop",
+        ),
+        (
+            [store("a", kind=StoreKind.WINDOW)],
+            [store("a", kind=StoreKind.VERSIONED)],
+            Declared(converted={"a": "versioned"}),
+            "kind: window -> versioned",
+        ),
+        (
+            [store("a", layout=Layout("x", 1), kind=StoreKind.TIMESTAMPED_KEY_VALUE)],
+            [store("a", layout=Layout("x", 1))],
+            Declared(converted={"a": "key-value"}),
+            "kind: timestamped-key-value -> key-value",
+        ),
         ([store("a")], [store("a", layout=Layout("x", 1))], Declared(), "layout: None -> "),
         (
             [store("AGGREGATE-0000000003"), store("AGGREGATE-0000000007")],
@@ -80,6 +143,10 @@ def test_a_declaration_that_stays_in_the_code_does_no_harm_once_it_is_done() -> 
         "value-serde",
         "key-serde",
         "kind",
+        "kind-and-serde",
+        "declared-kind-and-serde",
+        "kind-of-windows",
+        "kind-of-an-operators-rows",
         "layout",
         "numbered",
     ],

@@ -1,0 +1,52 @@
+"""Local copies of what a store was before it became one of another kind.
+
+Rule of this module: it reads where such a copy stands, never its rows. One that the manifest continues is somebody's
+mistake and stays, to be refused or migrated by whoever opens the store. Any other is of no use to the store that goes
+on from elsewhere, and is deleted.
+"""
+
+import logging
+from pathlib import Path
+
+from millpond.errors import CorruptStoreError
+from millpond.stores.directory import delete_local_copy
+from millpond.stores.durability.copies.position import position_of
+from millpond.stores.durability.copies.seal import Seal
+from millpond.stores.durability.manifest import Manifest
+from millpond.stores.durability.policy import DurabilityPolicy
+from millpond.stores.formats import FormatVersion
+from millpond.stores.migration import open_version
+from millpond.stores.place import StorePlace
+
+_log = logging.getLogger(__name__)
+
+
+def delete_others(place: StorePlace, policy: DurabilityPolicy, manifest: Manifest) -> None:
+    """Delete the copies of a store in formats with other rows than its own that ``manifest`` does not continue.
+
+    Raises:
+        BackendInUseError: somebody else has one open.
+        StoreError: one cannot be deleted.
+    """
+    for version, directory in place.others():
+        if not _continues(place, policy, manifest, version, directory):
+            _log.info("deleting %s: the store goes on from elsewhere, as %s", directory, place.spec.kind.value)
+            delete_local_copy(directory)
+
+
+def _continues(
+    place: StorePlace, policy: DurabilityPolicy, manifest: Manifest, version: FormatVersion, directory: Path
+) -> bool:
+    """Whether ``manifest`` leads on from where the copy in a directory stands, as far as can be told."""
+    seal = Seal(directory, checked_by_engine=place.supplier.checksums, limit=policy.sealed_bytes)
+    if seal.take_off() is not None:
+        return False
+    try:
+        with open_version(place.supplier, directory, version, place.spec.name) as backend:
+            position = position_of(backend, of_any_boot=True)
+    except CorruptStoreError:
+        return False
+    seal.closed()
+    if position is None:
+        return False
+    return manifest.after(position.commit) is not None or position.branched_from(manifest) is not None
