@@ -52,10 +52,16 @@ class Database:
             return
         where = self._where(family)
         with _errors(self.directory, self.store, self._view):
-            for key, value in self._engine.get_column_family(family).items(False, prefix):
+            walk = self._engine.get_column_family(family).iter()
+            walk.seek(prefix)
+            while walk.valid():
+                key: bytes = walk.key()
                 if not key.startswith(prefix):
                     return
-                yield Row(key, value, where)
+                yield Row(key, walk.value(), where)
+                walk.next()
+            # Without it, a damaged block would be the end of the rows.
+            walk.status()
 
     def first(self, family: str, start: bytes) -> Row | None:
         """The first row of a column family from ``start`` on, or None.
@@ -64,8 +70,12 @@ class Database:
             CorruptStoreError: a table is damaged.
         """
         with _errors(self.directory, self.store, self._view):
-            found = next(self._engine.get_column_family(family).items(False, start), None)
-        return None if found is None else Row(found[0], found[1], self._where(family))
+            walk = self._engine.get_column_family(family).iter()
+            walk.seek(start)
+            if walk.valid():
+                return Row(walk.key(), walk.value(), self._where(family))
+            walk.status()
+        return None
 
     def check_whole(self) -> None:
         """Refuse a directory that has tables which its manifest does not name: some of its rows would be missing.

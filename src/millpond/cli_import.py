@@ -5,11 +5,15 @@ Rule of this module: options and messages live here; what a command does lives i
 
 from json import dumps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from millpond.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from millpond.adapters.kafka_streams.targets import Target
+    from millpond.stores.specs import StoreKind
 
 app = typer.Typer(no_args_is_help=True, help="Bring along the state of other systems.")
 
@@ -73,7 +77,7 @@ def kafka_streams(
         json.write_text(dumps(report.to_dict(), indent=1) + "\n")
 
 
-def _target(to: str, backend: str) -> Any:
+def _target(to: str, backend: str) -> "Target":
     from millpond.adapters.kafka_streams.targets import ParquetTarget, StoreTarget
 
     if to.startswith(_PARQUET):
@@ -81,7 +85,7 @@ def _target(to: str, backend: str) -> Any:
     return StoreTarget(Path(to), backend)
 
 
-def _kind(name: str | None) -> Any:
+def _kind(name: str | None) -> "StoreKind | None":
     from millpond.adapters.kafka_streams.kinds import KINDS
 
     found = [kind for kind in KINDS if kind.value == name]
