@@ -106,11 +106,20 @@ class Import:
         conversion = Conversion(self.store, self.key_serde, self.value_serde)
         with open_store(self.state_dir, self.store, self.kind, without_checkpoint=self.without_checkpoint) as source:
             content = self._content(source.kind, conversion)
+            self._check_place(source)
             self.target.check(content)
             report = Report(self.store, source.kind.value, {str(part.task): part.offsets for part in source.parts})
             report.target = str(self.target.write(content, self._kept(source, report)))
             report.rows_read = source.rows_read
         return report
+
+    def _check_place(self, source: KafkaStore) -> None:
+        place = self.target.place.resolve()
+        for above in (self.state_dir, *(part.task for part in source.parts)):
+            if place.is_relative_to(above.resolve()):
+                raise ConfigurationError(
+                    f"{place} lies in the state directory {above}, which is only read; choose another place"
+                )
 
     def _content(self, kind: StoreKind, conversion: Conversion) -> Content:
         windows = kind.key_form is KeyForm.WINDOW

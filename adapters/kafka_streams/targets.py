@@ -21,7 +21,7 @@ from millpond.errors import ConfigurationError, UnreadableRowError
 from millpond.stores.backend import Backend
 from millpond.stores.formats import FormatVersion
 from millpond.stores.keys import latest_row, pack_time
-from millpond.stores.migration import open_version
+from millpond.stores.place import StorePlace
 from millpond.stores.registry import supplier
 from millpond.stores.serdes import JSON, Serde
 from millpond.stores.specs import KeyForm, StoreKind, StoreSpec
@@ -73,6 +73,10 @@ class Content:
 class Target(Protocol):
     """Where entries go."""
 
+    @property
+    def place(self) -> Path:
+        """The file or directory that is written to."""
+
     def check(self, content: Content) -> None:
         """Refuse what cannot be written, before anything is.
 
@@ -100,6 +104,10 @@ class StoreTarget:
     directory: Path
     backend: str = "rocksdb"
 
+    @property
+    def place(self) -> Path:
+        return self.directory
+
     def check(self, content: Content) -> None:
         spec = content.spec()
         if not supplier(self.backend).persistent:
@@ -111,10 +119,10 @@ class StoreTarget:
         spec = content.spec()
         place = self.directory / spec.directory_name
         with _built(place) as building:
-            with open_version(supplier(self.backend), building, spec.format_version, spec.name) as backend:
+            with StorePlace(spec, supplier(self.backend), building / place.name).open() as backend:
                 fill(backend, content, entries)
                 backend.flush()
-            building.rename(place)
+            (building / place.name).rename(place)
         return place
 
 
@@ -131,6 +139,10 @@ class ParquetTarget:
     """
 
     path: Path
+
+    @property
+    def place(self) -> Path:
+        return self.path
 
     def check(self, content: Content) -> None:
         _refuse_existing(self.path)

@@ -3,11 +3,10 @@
 import json
 import struct
 from pathlib import Path
+from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from click.testing import Result
 from typer.testing import CliRunner
 
 from millpond.cli import app as command_line
@@ -18,7 +17,7 @@ from millpond.stores.registry import supplier
 from tests.kafka_streams.directories import recorded, unpacked, write_database, write_task
 
 
-def run(*arguments: object) -> Result:
+def run(*arguments: object) -> Any:
     return CliRunner().invoke(command_line, ["import", "kafka-streams", *map(str, arguments)])
 
 
@@ -58,8 +57,11 @@ def test_a_store_becomes_a_parquet_file_and_a_report(app: Path, tmp_path: Path) 
         "expired": 0,
         "observed_stream_time": None,
     }
-    times = pa.timestamp("us", tz="UTC")
-    assert pq.read_schema(out) == pa.schema([("key", pa.string()), ("value", pa.string()), ("timestamp", times)])
+    assert {field.name: str(field.type) for field in pq.read_schema(out)} == {
+        "key": "string",
+        "value": "string",
+        "timestamp": "timestamp[us, tz=UTC]",
+    }
 
 
 @pytest.mark.parametrize("backend", ["lmdb", "rocksdb://?compression=none"])
@@ -103,8 +105,9 @@ def test_what_is_put_twice_needs_to_be_told(tmp_path: Path) -> None:
     assert "0x6b and time 1000 has the sequence 1; say so with --retain-duplicates" in str(result.exception)
     target = ("--to", tmp_path / "stores", "--backend", "lmdb", "--retention", "5000", "--retain-duplicates")
     assert run(*common, *target, "--key-serde", "string", "--value-serde", "string").exit_code == 0
-    limits = {"retention": 5000, "window_size": 1000, "retain_duplicates": True}
-    spec = StoreSpec("store", StoreKind.WINDOW, STRING, STRING, **limits)
+    spec = StoreSpec(
+        "store", StoreKind.WINDOW, STRING, STRING, retention=5000, window_size=1000, retain_duplicates=True
+    )
     with open_directory(supplier("lmdb"), tmp_path / "stores" / "store", spec) as opened:
         store = spec.open_read_only(Transaction(opened))
         assert list(store.fetch_range("k")) == [(1000, "1"), (1000, "2")]  # type: ignore[attr-defined]
@@ -116,19 +119,20 @@ def test_what_is_put_twice_needs_to_be_told(tmp_path: Path) -> None:
         ([], "of kind key-value or versioned, its files do not tell; say it with --kind"),
         (["--kind", "table"], "--kind is 'table'; the kinds are"),
         (["--kind", "window"], "of kind key-value or versioned, not window"),
-        (["--kind", "versioned", "--to", "DIR"], "say it with --retention"),
+        (["--kind", "versioned", "--to", "OUT"], "say it with --retention"),
         (["--kind", "key-value", "--retention", "5"], "has no --retention; leave it out"),
         (["--kind", "key-value", "--window-size", "5"], "has no --window-size; leave it out"),
         (["--kind", "key-value", "--retain-duplicates"], "has no --retain-duplicates; leave it out"),
         (["--kind", "key-value", "--key-serde", "pickle"], "choose one of bytes, string, int64, float64, json"),
-        (["--kind", "key-value", "--to", "DIR", "--backend", "memory"], "keeps no files"),
-        (["--kind", "key-value", "--to", "parquet:DIR/.."], "is there already"),
+        (["--kind", "key-value", "--to", "OUT", "--backend", "memory"], "keeps no files"),
+        (["--kind", "key-value", "--to", "parquet:DIR"], "lies in the state directory"),
         (["--kind", "versioned", "--retention", "soon"], "--retention"),
     ],
 )
 def test_what_makes_no_sense_is_refused(options: list[str], message: str, tmp_path: Path) -> None:
     made = plain(tmp_path, {b"k": b"v"})
-    given = [option.replace("DIR", str(tmp_path / "made" / "out")) for option in options]
+    places = {"parquet:DIR": f"parquet:{tmp_path / 'made' / 'in'}", "OUT": str(tmp_path / "out")}
+    given = [places.get(option, option) for option in options]
     result = run(made, "--store", "store", "--to", f"parquet:{tmp_path / 'rows'}", *given)
     assert isinstance(result.exception, ConfigurationError), result.output
     assert message in str(result.exception)
