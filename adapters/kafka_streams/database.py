@@ -47,6 +47,7 @@ class Database:
 
         Raises:
             CorruptStoreError: a table is damaged.
+            BackendInUseError: somebody has opened the directory meanwhile.
         """
         if family not in self.families:
             return
@@ -62,6 +63,7 @@ class Database:
                 walk.next()
             # Without it, a damaged block would be the end of the rows.
             walk.status()
+        refuse_locked(self.directory / "LOCK", self.store)
 
     def first(self, family: str, start: bytes) -> Row | None:
         """The first row of a column family from ``start`` on, or None.
@@ -127,7 +129,6 @@ def open_database(directory: Path, store: str) -> Iterator[Database]:
             yield database
         finally:
             engine.close()
-    refuse_locked(directory / "LOCK", store)
 
 
 def refuse_locked(lock: Path, store: str) -> None:

@@ -51,13 +51,14 @@ class KafkaStore:
         name: the store's name.
         kind: which kind it is; the words are those of Millpond's kinds.
         parts: its files, by task.
+        databases: by task, its RocksDB directories, each with the times of its rows.
         rows_read: how many rows the last, or current, pass over ``entries`` has read.
     """
 
     name: str
     kind: StoreKind
     parts: list[StorePart]
-    _databases: list[list[tuple[Database, Span]]]
+    databases: list[list[tuple[Database, Span]]]
     rows_read: int = field(default=0, init=False)
 
     def entries(self) -> Entries:
@@ -66,10 +67,10 @@ class KafkaStore:
         Each row is checked. A versioned store also has tombstones: wherever a key had no value any more.
 
         Raises:
-            UnreadableRowError: a row is not what the kind says, or is there twice.
+            UnreadableRowError: a row is not what the kind says, or is there twice, as where two tasks have a key.
             CorruptStoreError: a file is damaged.
-            ConfigurationError: the rows are those of a versioned store, and the kind is another; or two tasks have the
-                same key.
+            BackendInUseError: the application has been started meanwhile.
+            ConfigurationError: the rows are those of a versioned store, and the kind is another.
         """
         self.rows_read = 0
         if self.kind is StoreKind.VERSIONED:
@@ -78,7 +79,7 @@ class KafkaStore:
         return self._single(self._refuse_versions(found) if self.kind is StoreKind.KEY_VALUE else found)
 
     def _sources(self) -> Iterator[Iterator[tuple[Row, Entry]]]:
-        for database, span in (each for task in self._databases for each in task):
+        for database, span in (each for task in self.databases for each in task):
             readers: dict[str, Callable[[Row], Entry]] = _KEY_VALUES.get(self.kind, {}) or {
                 family: partial(_within, reader, span) for family, reader in _IN_SEGMENTS[self.kind].items()
             }
@@ -112,7 +113,7 @@ class KafkaStore:
             )
 
     def _versions(self) -> Entries:
-        tasks = [_by_key(self._counted, database) for task in self._databases for database, _ in task]
+        tasks = [_by_key(self._counted, database) for task in self.databases for database, _ in task]
         last: KeyedVersions | None = None
         for found in merge(*tasks, key=lambda rows: rows[0].key):
             if last is not None and last.key == found[0].key:

@@ -14,7 +14,7 @@ from millpond.errors import ConfigurationError, UnreadableRowError
 from millpond.stores import STRING, StoreKind, StoreSpec, Transaction
 from millpond.stores.migration import open_directory
 from millpond.stores.registry import supplier
-from tests.kafka_streams.directories import recorded, unpacked, write_database, write_task
+from tests.kafka_streams.directories import TIMED, recorded, unpacked, write_database, write_task
 
 
 def run(*arguments: object) -> Any:
@@ -156,6 +156,15 @@ def test_what_the_serde_cannot_read_is_named(
     assert isinstance(result.exception, UnreadableRowError)
     assert message in str(result.exception)
     assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_a_time_that_no_column_holds_is_named(tmp_path: Path) -> None:
+    rows = {"default": {}, TIMED: {b"k": struct.pack(">q", 2**62)}}
+    write_database(write_task(tmp_path / "made" / "0_0") / "rocksdb" / "store", rows)
+    result = run(tmp_path / "made", "--store", "store", "--to", f"parquet:{tmp_path / 'rows'}")
+    assert isinstance(result.exception, UnreadableRowError)
+    assert f"0x6b has the time {2**62}" in str(result.exception)
+    assert run(tmp_path / "made", "--store", "store", "--to", tmp_path / "out").exit_code == 0
 
 
 def test_a_store_that_is_there_already_is_not_touched(app: Path, tmp_path: Path) -> None:

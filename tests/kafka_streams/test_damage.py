@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Callable, Iterator
+from fcntl import LOCK_EX, lockf
 from pathlib import Path
 
 import pytest
@@ -158,6 +159,26 @@ def test_a_directory_that_somebody_writes_is_refused(tmp_path: Path) -> None:
         open_store(tmp_path / "app", "store", StoreKind.KEY_VALUE),
     ):
         pytest.fail("it was opened")
+
+
+@pytest.mark.parametrize("place", ["app", "app/0_0"])
+def test_the_directory_of_a_running_application_is_refused(place: str, tmp_path: Path) -> None:
+    source = Recorded("session", tmp_path)
+    with (source.app.parent / place / ".lock").open("w") as lock:
+        lockf(lock, LOCK_EX)
+        with pytest.raises(BackendInUseError, match=r"\.lock; stop the application"):
+            source.read()
+
+
+def test_an_application_that_starts_while_its_store_is_read_ends_that(tmp_path: Path) -> None:
+    source = Recorded("session", tmp_path)
+    with open_store(source.app, "s-store", source.kind) as store:
+        entries = store.entries()
+        next(entries)
+        with next(source.app.rglob("LOCK")).open("w") as lock:
+            lockf(lock, LOCK_EX)
+            with pytest.raises(BackendInUseError):
+                list(entries)
 
 
 def test_a_directory_whose_keys_have_another_order_is_refused(tmp_path: Path) -> None:
