@@ -57,12 +57,11 @@ def cases(directory: Path | None) -> tuple[Case, ...]:
 @cache
 def attachment(directory: Path | None, family: str, name: str) -> bytes:
     """The bytes of a file that lies beside those of a family's cases."""
-    path = f"{family}/{name}"
     if directory is not None:
-        return next(directory.rglob(path)).read_bytes()
+        return next(path for path in directory.rglob(name) if path.parent.name == family).read_bytes()
     with tarfile.open(DATA / f"{family}.tar.xz") as archive:
-        content = archive.extractfile(path)
-        assert content is not None, path
+        content = archive.extractfile(f"{family}/{name}")
+        assert content is not None, name
         return content.read()
 
 
