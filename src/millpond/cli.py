@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from millpond import cli_import
 from millpond.errors import ConfigurationError, MillpondError
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ bench = typer.Typer(no_args_is_help=True, help="Measure, always beside a peer in
 app.add_typer(bench, name="bench")
 state = typer.Typer(no_args_is_help=True, help="Look after the state of a query on Spark.")
 app.add_typer(state, name="state")
+app.add_typer(cli_import.app, name="import")
 
 JsonFile = Annotated[Path | None, typer.Option("--json", help="also write the figures to this file")]
 CheckpointPlace = Annotated[str, typer.Argument(help="the query's checkpointLocation")]

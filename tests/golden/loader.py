@@ -54,6 +54,17 @@ def cases(directory: Path | None) -> tuple[Case, ...]:
     return tuple(sorted(found, key=lambda case: case.id))
 
 
+@cache
+def attachment(directory: Path | None, family: str, name: str) -> bytes:
+    """The bytes of a file that lies beside those of a family's cases."""
+    if directory is not None:
+        return next(path for path in directory.rglob(name) if path.parent.name == family).read_bytes()
+    with tarfile.open(DATA / f"{family}.tar.xz") as archive:
+        content = archive.extractfile(f"{family}/{name}")
+        assert content is not None, name
+        return content.read()
+
+
 def _from_files(directory: Path) -> list[Case]:
     return [
         Case(path.parent.name, path.stem, json.loads(path.read_text("utf-8"))) for path in directory.rglob("*.json")

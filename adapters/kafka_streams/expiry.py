@@ -1,0 +1,25 @@
+"""What a store's retention says of its entries: which of them Kafka Streams would still give out.
+
+Stream time is the greatest time that any of the entries tells. The Java client keeps none on disk, and a store whose
+latest put was a delete may have seen more.
+"""
+
+from millpond.adapters.kafka_streams.entries import Entries, Entry
+from millpond.stores.specs import KeyForm, StoreKind
+
+
+def observed_stream_time(kind: StoreKind, entries: Entries) -> int | None:
+    """The stream time that the entries tell; None if there are none."""
+    return max((_latest(kind, entry) for entry in entries), default=None)
+
+
+def expired(kind: StoreKind, entry: Entry, horizon: int) -> bool:
+    """Whether an entry has expired: its window started, its session or version ended by ``horizon``."""
+    if kind.key_form is KeyForm.WINDOW:
+        return entry.start is not None and entry.start <= horizon
+    return entry.end is not None and entry.end <= horizon
+
+
+def _latest(kind: StoreKind, entry: Entry) -> int:
+    times = (entry.start,) if kind.key_form is KeyForm.WINDOW else (entry.start, entry.end)
+    return max(time for time in times if time is not None)

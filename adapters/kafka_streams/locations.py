@@ -1,0 +1,171 @@
+"""Where a store's files lie in a state directory, and what stands beside them.
+
+::
+
+    <state.dir>/<application.id>/<task>/.checkpoint                     offsets up to which the files have the changelog
+    <state.dir>/<application.id>/<task>/rocksdb/<store>/                key-value and versioned stores
+    <state.dir>/<application.id>/<task>/<store>/<store>.<start>/        window and session stores, one for each segment
+    <state.dir>/<application.id>/global/...                             the same for global tables
+
+``<task>`` is the number of the sub-topology and that of the partition, ``0_1``.
+"""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from millpond.adapters.kafka_streams.database import is_database, refuse_locked
+from millpond.errors import ConfigurationError, CorruptStoreError, FormatError
+
+CHECKPOINT: Final = ".checkpoint"
+_LOCK: Final = ".lock"
+_ROCKSDB: Final = "rocksdb"
+_TASK: Final = re.compile(r"(?:.+__)?(\d+)_(\d+)|global")
+_VERSION: Final = "0"
+
+
+@dataclass(frozen=True)
+class Segment:
+    """The directory of one segment, and the time at which the segment starts."""
+
+    directory: Path
+    start: int
+
+
+@dataclass(frozen=True)
+class StorePart:
+    """The files of a store in one task.
+
+    Attributes:
+        store: its name.
+        task: the directory of the task.
+        directory: of the store.
+        segments: where it has segments of time, these, oldest first; None where all is in one RocksDB.
+        offsets: by topic and partition, how far the files have the changelog; None where nobody knows.
+    """
+
+    store: str
+    task: Path
+    directory: Path
+    segments: tuple[Segment, ...] | None
+    offsets: dict[str, int] | None
+
+
+def find_parts(state_dir: Path, store: str, *, without_checkpoint: bool = False) -> list[StorePart]:
+    """The files of a store in the directory of an application, of a task, or of the store itself.
+
+    Args:
+        state_dir: the directory.
+        store: the store's name.
+        without_checkpoint: also read what has no ``.checkpoint``.
+
+    Raises:
+        ConfigurationError: the store is not there, or in several sub-topologies.
+        BackendInUseError: the application is running.
+        CorruptStoreError: there is no ``.checkpoint``, or one that cannot be read.
+        FormatError: segments have names of releases before 2.0.
+    """
+    if not state_dir.is_dir():
+        raise ConfigurationError(f"there is no directory {state_dir}; give that of an application, a task or a store")
+    own = _own_task(state_dir, store)
+    tasks = [own] if own is not None else _tasks(state_dir)
+    found = [(task, directory) for task in tasks for directory in _directories(task, store)]
+    if not found:
+        names = sorted({name for task in tasks for name in _names(task)})
+        raise ConfigurationError(
+            f"there is no store {store!r} in {state_dir}, "
+            + (f"only {', '.join(names)}" if names else "nor any other that lies in RocksDB")
+        )
+    _check_tasks(store, [task for task, _ in found])
+    return [_part(store, task, directory, without_checkpoint) for task, directory in found]
+
+
+def _own_task(state_dir: Path, store: str) -> Path | None:
+    """The directory of the task, if ``state_dir`` is that of the store itself; it may be gone."""
+    if state_dir.name != store or not (is_database(state_dir) or _segment_names(state_dir, store)):
+        return None
+    above = state_dir.absolute().parent
+    return above.parent if above.name == _ROCKSDB else above
+
+
+def _tasks(state_dir: Path) -> list[Path]:
+    if _TASK.fullmatch(state_dir.name) or (state_dir / CHECKPOINT).exists() or (state_dir / _ROCKSDB).is_dir():
+        return [state_dir]
+    return sorted(path for path in state_dir.iterdir() if path.is_dir() and _TASK.fullmatch(path.name))
+
+
+def _directories(task: Path, store: str) -> list[Path]:
+    places = [task / _ROCKSDB / store, task / store]
+    return [place for place in places if is_database(place) or _segment_names(place, store)]
+
+
+def _names(task: Path) -> list[str]:
+    folders = [path for place in (task, task / _ROCKSDB) if place.is_dir() for path in place.iterdir()]
+    return [path.name for path in folders if path.is_dir() and _directories(task, path.name)]
+
+
+def _segment_names(directory: Path, store: str) -> list[str]:
+    """The names of all folders in a store's directory, if at least one of them is a segment's."""
+    names = [path.name for path in directory.iterdir() if path.is_dir()] if directory.is_dir() else []
+    return names if any(re.match(re.escape(store) + r"[-.:]\d", name) for name in names) else []
+
+
+def _check_tasks(store: str, tasks: list[Path]) -> None:
+    parts = [_TASK.fullmatch(task.name) for task in tasks]
+    if len({part and part[1] for part in parts}) > 1 or len(set(tasks)) < len(tasks):
+        names = ", ".join(str(task) for task in tasks)
+        raise ConfigurationError(f"there are several stores {store!r}, in {names}; give the directory of one of them")
+
+
+def _part(store: str, task: Path, directory: Path, without_checkpoint: bool) -> StorePart:
+    for lock in (task / _LOCK, task.parent / _LOCK):
+        refuse_locked(lock, store)
+    offsets = _offsets(task / CHECKPOINT, store)
+    if offsets is None and not without_checkpoint:
+        raise CorruptStoreError(
+            f"store {store!r}: there is no {task / CHECKPOINT}: the application was not closed cleanly, or the store "
+            "has no changelog, or this is a part of a copy. If you know that the store is complete, say "
+            "--without-checkpoint"
+        )
+    names = _segment_names(directory, store)
+    segments = tuple(sorted((_segment(directory / name, store) for name in names), key=lambda one: one.start))
+    return StorePart(store, task, directory, segments if names else None, offsets)
+
+
+def _segment(directory: Path, store: str) -> Segment:
+    named = re.fullmatch(re.escape(store) + r"([-.:])(\d+)", directory.name, re.ASCII)
+    if named is None:
+        raise FormatError(
+            f"store {store!r}: {directory} is no segment: expected {store}.<start in milliseconds>; remove what Kafka "
+            "Streams has not put there"
+        )
+    if named[1] != ".":
+        raise FormatError(
+            f"store {store!r}: the segment {directory} has a name of an early release; let an application of release "
+            "2.0 or later open the directory once"
+        )
+    return Segment(directory, int(named[2]))
+
+
+def _offsets(path: Path, store: str) -> dict[str, int] | None:
+    """What a ``.checkpoint`` says: the version 0, the number of lines, and lines of topic, partition and offset."""
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeError) as error:
+        raise CorruptStoreError(f"store {store!r}: {path} cannot be read: {error}") from error
+    if lines[:1] != [_VERSION]:
+        raise FormatError(f"store {store!r}: {path} is of version {lines[:1]}; this release reads version {_VERSION}")
+    try:
+        rows = [line.split() for line in lines[2:]]
+        offsets = {f"{topic}-{int(partition)}": int(offset) for topic, partition, offset in rows}
+        if len(offsets) != int(lines[1]):
+            raise ValueError(f"it has {len(offsets)} offsets, not {lines[1]}")
+    except (ValueError, IndexError) as error:
+        raise CorruptStoreError(
+            f"store {store!r}: {path} is damaged: {error}; expected a number of lines, and lines of topic, partition "
+            "and offset"
+        ) from error
+    return offsets

@@ -1,0 +1,100 @@
+"""``millpond import``: state that others wrote, brought into stores or files. A part of the command line.
+
+Rule of this module: options and messages live here; what a command does lives in what it imports when it runs.
+"""
+
+from json import dumps
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from millpond.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from millpond.adapters.kafka_streams.targets import Target
+    from millpond.stores.specs import StoreKind
+
+app = typer.Typer(no_args_is_help=True, help="Bring along the state of other systems.")
+
+_PARQUET = "parquet:"
+
+
+@app.callback()
+def bring() -> None:
+    """Bring along the state of other systems."""
+
+
+@app.command("kafka-streams")
+def kafka_streams(
+    state_dir: Annotated[Path, typer.Argument(help="the directory of an application, of a task, or of the store")],
+    store: Annotated[str, typer.Option(help="the store's name")],
+    to: Annotated[str, typer.Option(help="parquet:FILE, or the directory in which a store is made")],
+    backend: Annotated[str, typer.Option(help="of the store that is made: a name or URL")] = "rocksdb",
+    kind: Annotated[
+        str | None,
+        typer.Option(help="where the files do not tell: key-value, versioned, window or session"),
+    ] = None,
+    key_serde: Annotated[str, typer.Option(help="bytes, string, int64 (Kafka's Long), float64 (Double) or json")] = (
+        "bytes"
+    ),
+    value_serde: Annotated[str, typer.Option(help="the same for values")] = "bytes",
+    retention: Annotated[
+        str | None,
+        typer.Option(help="how long windows, sessions or versions stay: milliseconds, or text such as '5 minutes'"),
+    ] = None,
+    window_size: Annotated[str | None, typer.Option(help="how long the windows of a window store are")] = None,
+    retain_duplicates: Annotated[
+        bool, typer.Option("--retain-duplicates", help="the windows have each put, as those of joins of streams do")
+    ] = False,
+    without_checkpoint: Annotated[
+        bool, typer.Option("--without-checkpoint", help="also read a store whose task has no .checkpoint")
+    ] = False,
+    json: Annotated[Path | None, typer.Option("--json", help="also write the report to this file")] = None,
+) -> None:
+    """Read a store of Kafka Streams out of its RocksDB, check every row, and write all into a store or a Parquet file.
+
+    The application has to be stopped. Its directory is only read. All tasks that are there become one store.
+    """
+    from millpond.adapters.kafka_streams.importing import Import
+    from millpond.stores.serdes import serde
+
+    report = Import(
+        state_dir,
+        store,
+        _target(to, backend),
+        kind=_kind(kind),
+        key_serde=serde(key_serde),
+        value_serde=serde(value_serde),
+        retention=_millis("--retention", retention),
+        window_size=_millis("--window-size", window_size),
+        retain_duplicates=retain_duplicates,
+        without_checkpoint=without_checkpoint,
+    ).run()
+    for line in report.lines():
+        typer.echo(line)
+    if json is not None:
+        json.write_text(dumps(report.to_dict(), indent=1) + "\n")
+
+
+def _target(to: str, backend: str) -> "Target":
+    from millpond.adapters.kafka_streams.targets import ParquetTarget, StoreTarget
+
+    if to.startswith(_PARQUET):
+        return ParquetTarget(Path(to.removeprefix(_PARQUET)))
+    return StoreTarget(Path(to), backend)
+
+
+def _kind(name: str | None) -> "StoreKind | None":
+    from millpond.adapters.kafka_streams.kinds import KINDS
+
+    found = [kind for kind in KINDS if kind.value == name]
+    if name is not None and not found:
+        raise ConfigurationError(f"--kind is {name!r}; the kinds are {', '.join(kind.value for kind in KINDS)}")
+    return found[0] if found else None
+
+
+def _millis(option: str, text: str | None) -> int | None:
+    from millpond.stores.times import to_millis
+
+    return None if text is None else to_millis(int(text) if text.isdecimal() else text, option)

@@ -1,0 +1,175 @@
+"""``millpond import kafka-streams``: what it writes, what it says, and what it refuses."""
+
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from millpond.cli import app as command_line
+from millpond.errors import ConfigurationError, UnreadableRowError
+from millpond.stores import STRING, StoreKind, StoreSpec, Transaction
+from millpond.stores.migration import open_directory
+from millpond.stores.registry import supplier
+from tests.kafka_streams.directories import TIMED, recorded, unpacked, write_database, write_task
+
+
+def run(*arguments: object) -> Any:
+    return CliRunner().invoke(command_line, ["import", "kafka-streams", *map(str, arguments)])
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Path:
+    """An application with a timestamped key-value store."""
+    return unpacked(recorded("kv-timestamped"), tmp_path)
+
+
+def plain(tmp_path: Path, rows: dict[bytes, bytes]) -> Path:
+    write_database(write_task(tmp_path / "made" / "0_0") / "rocksdb" / "store", {"default": rows})
+    return tmp_path / "made"
+
+
+def windows(tmp_path: Path, rows: dict[bytes, bytes]) -> Path:
+    write_database(write_task(tmp_path / "made" / "0_0") / "store" / "store.0", {"default": rows})
+    return tmp_path / "made"
+
+
+def test_a_store_becomes_a_parquet_file_and_a_report(app: Path, tmp_path: Path) -> None:
+    out, report = tmp_path / "rows.parquet", tmp_path / "report.json"
+    serdes = ("--key-serde", "string", "--value-serde", "string")
+    result = run(app, "--store", "kv-store", "--to", f"parquet:{out}", *serdes, "--json", report)
+    assert result.exit_code == 0, result.output
+    assert "975 rows read, 975 entries in them" in result.output
+    assert "app-kv-store-changelog-0 at 1151" in result.output
+    said = json.loads(report.read_text())
+    assert said == {
+        "store": "kv-store",
+        "kind": "timestamped-key-value",
+        "tasks": {str(app / "0_0"): {"app-kv-store-changelog-0": 1151}},
+        "target": str(out),
+        "rows_read": 975,
+        "entries_read": 975,
+        "written": 975,
+        "tombstones": 0,
+        "expired": 0,
+        "observed_stream_time": None,
+    }
+    assert {field.name: str(field.type) for field in pq.read_schema(out)} == {
+        "key": "string",
+        "value": "string",
+        "timestamp": "timestamp[us, tz=UTC]",
+    }
+
+
+@pytest.mark.parametrize("backend", ["lmdb", "rocksdb://?compression=none"])
+def test_a_store_becomes_a_store(app: Path, backend: str, tmp_path: Path) -> None:
+    out = tmp_path / "stores"
+    serdes = ("--key-serde", "string", "--value-serde", "string")
+    result = run(app, "--store", "kv-store", "--to", out, "--backend", backend, *serdes)
+    assert result.exit_code == 0, result.output
+    spec = StoreSpec("kv-store", StoreKind.TIMESTAMPED_KEY_VALUE, STRING, STRING)
+    with open_directory(supplier(backend), out / "kv-store-v2", spec) as opened:
+        assert spec.open(Transaction(opened)).get("key0006").value == "updated-87"  # type: ignore[attr-defined]
+
+
+def test_bytes_are_the_default(app: Path, tmp_path: Path) -> None:
+    run(app, "--store", "kv-store", "--to", f"parquet:{tmp_path / 'rows'}")
+    assert pq.read_table(tmp_path / "rows").slice(1, 1)["key"].to_pylist() == [b"key0000"]
+
+
+def test_times_are_text_or_milliseconds(tmp_path: Path) -> None:
+    made = windows(tmp_path, {b"k" + struct.pack(">qi", 1000 * n, 0): b"v" for n in range(5)})
+    common = (made, "--store", "store", "--kind", "window", "--window-size", "1 second", "--retention", "2000")
+    result = run(*common, "--to", f"parquet:{tmp_path / 'rows'}", "--json", tmp_path / "json")
+    assert result.exit_code == 0, result.output
+    assert "3 left out as expired" in result.output
+    said = json.loads((tmp_path / "json").read_text())
+    assert (said["entries_read"], said["written"], said["expired"], said["observed_stream_time"]) == (5, 2, 3, 4000)
+
+
+def test_json_is_brought_along_as_text(tmp_path: Path) -> None:
+    made = plain(tmp_path, {b"k": b'{"b": 1, "a": [null]}'})
+    common = (made, "--store", "store", "--kind", "key-value", "--value-serde", "json")
+    assert run(*common, "--to", f"parquet:{tmp_path / 'rows'}").exit_code == 0
+    assert pq.read_table(tmp_path / "rows")["value"].to_pylist() == ['{"a":[null],"b":1}']
+
+
+def test_what_is_put_twice_needs_to_be_told(tmp_path: Path) -> None:
+    made = windows(tmp_path, {b"k" + struct.pack(">qi", 1000, n): b"%d" % n for n in (1, 2)})
+    common = (made, "--store", "store", "--kind", "window", "--window-size", "1000")
+    result = run(*common, "--to", f"parquet:{tmp_path / 'rows'}")
+    assert isinstance(result.exception, ConfigurationError)
+    assert "0x6b and time 1000 has the sequence 1; say so with --retain-duplicates" in str(result.exception)
+    target = ("--to", tmp_path / "stores", "--backend", "lmdb", "--retention", "5000", "--retain-duplicates")
+    assert run(*common, *target, "--key-serde", "string", "--value-serde", "string").exit_code == 0
+    spec = StoreSpec(
+        "store", StoreKind.WINDOW, STRING, STRING, retention=5000, window_size=1000, retain_duplicates=True
+    )
+    with open_directory(supplier("lmdb"), tmp_path / "stores" / "store", spec) as opened:
+        store = spec.open_read_only(Transaction(opened))
+        assert list(store.fetch_range("k")) == [(1000, "1"), (1000, "2")]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ([], "of kind key-value or versioned, its files do not tell; say it with --kind"),
+        (["--kind", "table"], "--kind is 'table'; the kinds are"),
+        (["--kind", "window"], "of kind key-value or versioned, not window"),
+        (["--kind", "versioned", "--to", "OUT"], "say it with --retention"),
+        (["--kind", "key-value", "--retention", "5"], "has no --retention; leave it out"),
+        (["--kind", "key-value", "--window-size", "5"], "has no --window-size; leave it out"),
+        (["--kind", "key-value", "--retain-duplicates"], "has no --retain-duplicates; leave it out"),
+        (["--kind", "key-value", "--key-serde", "pickle"], "choose one of bytes, string, int64, float64, json"),
+        (["--kind", "key-value", "--to", "OUT", "--backend", "memory"], "keeps no files"),
+        (["--kind", "key-value", "--to", "parquet:DIR"], "lies in the state directory"),
+        (["--kind", "versioned", "--retention", "soon"], "--retention"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(options: list[str], message: str, tmp_path: Path) -> None:
+    made = plain(tmp_path, {b"k": b"v"})
+    places = {"parquet:DIR": f"parquet:{tmp_path / 'made' / 'in'}", "OUT": str(tmp_path / "out")}
+    given = [places.get(option, option) for option in options]
+    result = run(made, "--store", "store", "--to", f"parquet:{tmp_path / 'rows'}", *given)
+    assert isinstance(result.exception, ConfigurationError), result.output
+    assert message in str(result.exception)
+    assert not (tmp_path / "rows").exists()
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "options", "message"),
+    [
+        (b"\xff", b"v", ["--key-serde", "string"], "the key of the entry with the key 0xff"),
+        (b"k", b"1234567", ["--value-serde", "int64"], "the value of the entry with the key 0x6b"),
+        (b"k", b"null", ["--value-serde", "json"], "it is null"),
+        (b'{"b": 1}', b"v", ["--key-serde", "json"], "it writes other bytes for this key"),
+    ],
+)
+def test_what_the_serde_cannot_read_is_named(
+    key: bytes, value: bytes, options: list[str], message: str, tmp_path: Path
+) -> None:
+    made = plain(tmp_path, {key: value})
+    result = run(made, "--store", "store", "--kind", "key-value", "--to", tmp_path / "out", *options)
+    assert isinstance(result.exception, UnreadableRowError)
+    assert message in str(result.exception)
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_a_time_that_no_column_holds_is_named(tmp_path: Path) -> None:
+    rows = {"default": {}, TIMED: {b"k": struct.pack(">q", 2**62)}}
+    write_database(write_task(tmp_path / "made" / "0_0") / "rocksdb" / "store", rows)
+    result = run(tmp_path / "made", "--store", "store", "--to", f"parquet:{tmp_path / 'rows'}")
+    assert isinstance(result.exception, UnreadableRowError)
+    assert f"0x6b has the time {2**62}" in str(result.exception)
+    assert run(tmp_path / "made", "--store", "store", "--to", tmp_path / "out").exit_code == 0
+
+
+def test_a_store_that_is_there_already_is_not_touched(app: Path, tmp_path: Path) -> None:
+    common = (app, "--store", "kv-store", "--to", tmp_path / "out", "--backend", "lmdb")
+    assert run(*common).exit_code == 0
+    before = sorted((tmp_path / "out").rglob("*"))
+    assert isinstance(run(*common).exception, ConfigurationError)
+    assert sorted((tmp_path / "out").rglob("*")) == before
