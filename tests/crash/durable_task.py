@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import traceback
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -19,11 +20,15 @@ from millpond.stores.serdes import INT64, STRING
 from millpond.stores.specs import StoreKind, StoreSpec
 from millpond.stores.testing import Fault, FaultPlan, FaultyStorage, FaultySupplier, Step
 from millpond.stores.testing.faults import DEATH_STATUS
+from millpond.stores.typed.timestamped_keyvalue import TimestampedKeyValueStore
 
 SPECS = [
     StoreSpec("words", StoreKind.KEY_VALUE, STRING, INT64),
     StoreSpec("times", StoreKind.TIMESTAMPED_KEY_VALUE, STRING, INT64),
 ]
+STAMPED = [replace(SPECS[0], kind=StoreKind.TIMESTAMPED_KEY_VALUE, checksums=True), replace(SPECS[1], checksums=True)]
+FORMATS = {"older": SPECS, "newer": STAMPED}
+"""What the stores may be kept in: the words plain, or timestamped; both without checksums, or with them."""
 KEPT = "manifest.json"
 """Where a child that survives leaves its manifest."""
 
@@ -42,24 +47,35 @@ WRITING = (
 """Where a death can leave something behind."""
 
 
-def task(directory: Path, backend: str, plan: FaultPlan | None = None, local: str = "local") -> TaskState:
+def task(
+    directory: Path,
+    backend: str,
+    plan: FaultPlan | None = None,
+    local: str = "local",
+    *,
+    formats: str = "older",
+    in_place: bool = False,
+) -> TaskState:
     chosen, storage = supplier(backend), Storage.from_uri(directory / "state")
     return TaskState(
-        SPECS,
+        FORMATS[formats],
         chosen if plan is None else FaultySupplier(chosen, plan),
         application_id="app",
         task_id="0_0",
         local_dir=directory / local,
         storage=storage if plan is None else FaultyStorage.over(storage, plan),
         fingerprint="one",
-        policy=DurabilityPolicy(max_deltas=3, retained_commits=1, retained_age=0),
+        policy=DurabilityPolicy(max_deltas=3, retained_commits=1, retained_age=0, prepared_rows=2),
+        in_place=in_place,
     )
 
 
 def commit(state: TaskState, manifest: Manifest | None, number: int) -> Manifest:
     """The ``number``-th batch: it changes, adds and deletes in both stores."""
     stores: Any = state.open(manifest)
-    stores["words"].put_all([("last", number), (f"k{number}", number), (f"k{number - 2}", None)])
+    stamp = [number * 1000] if isinstance(stores["words"], TimestampedKeyValueStore) else []
+    for key, value in (("last", number), (f"k{number}", number), (f"k{number - 2}", None)):
+        stores["words"].put(key, value, *stamp)
     stores["times"].put("last", number, number * 1000)
     stores["times"].put(f"k{number % 2}", number, number)
     return state.commit()
@@ -89,11 +105,22 @@ class Nursery:
             [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
 
-    def survives(self, directory: Path, backend: str, fuse: int, manifest: Manifest, number: int) -> bool:
+    def survives(
+        self,
+        directory: Path,
+        backend: str,
+        fuse: int,
+        manifest: Manifest,
+        number: int,
+        *,
+        formats: str = "older",
+        in_place: bool = False,
+    ) -> bool:
         """Whether the commit came to its end before it was its turn to die."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(f"{directory}\t{backend}\t{fuse}\t{manifest.to_json()}\t{number}\n")
+        how = directory, backend, fuse, manifest.to_json(), number, formats, int(in_place)
+        print(*how, sep="\t", file=self._process.stdin)
         self._process.stdin.flush()
         code = int(self._process.stdout.readline())
         assert code in (0, DEATH_STATUS), f"the child failed by itself: {code}"
@@ -128,7 +155,17 @@ def serve() -> None:
         print(os.waitstatus_to_exitcode(status), flush=True)
 
 
-def _run(directory: str, backend: str, fuse: str, manifest: str, number: str) -> None:
+def _run(directory: str, backend: str, fuse: str, manifest: str, number: str, formats: str, in_place: str) -> None:
     plan = FaultPlan.at(int(fuse), Fault.DEATH, *WRITING)
-    kept = commit(task(Path(directory), backend, plan), Manifest.from_json(manifest), int(number))
+    rename = Path.rename
+
+    def mortal(path: Path, target: Path) -> Path:
+        """A directory that changes its name is a step, too."""
+        plan.meet(Step.FILE_FINISH)
+        return rename(path, target)
+
+    Path.rename = mortal  # type: ignore[method-assign, assignment]
+    state = task(Path(directory), backend, plan, formats=formats, in_place=bool(int(in_place)))
+    with state:
+        kept = commit(state, Manifest.from_json(manifest), int(number))
     (Path(directory) / KEPT).write_text(kept.to_json())

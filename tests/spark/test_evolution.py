@@ -214,3 +214,17 @@ def test_the_command_line_gives_a_verb_other_partitions(query: Query, millpond_s
     for said in ("pond.counted, counted: generation 1, 5 partitions, after micro-batch 0", "nothing to do"):
         assert said in millpond_state(*command)
     assert query.run(rows(WORDS[:5], None)) == Counter(WORDS + WORDS[:5])
+
+
+def test_a_verb_gets_other_partitions_in_the_job_itself(query: Query) -> None:
+    def rows(words: list[str], partitions: int | None, evolution: Evolution | None = None) -> DataFrame:
+        pond = Millpond(application_id="pond", partitions=partitions, evolution=evolution, **query.places)
+        time = F.timestamp_millis("timestamp")
+        return pond.aggregate(query.add(words), {"value": count()}, by="key", time=time, name="counted")
+
+    assert query.run(rows(WORDS, 2)) == Counter(WORDS)
+    with pytest.raises(StateConflictError, match=r"partitions: 2 -> 3\n.*evolution=Evolution"):
+        rows(WORDS[:5], 3)
+    evolution = Evolution({"counted": query.checkpoint})
+    assert query.run(rows([], 3, evolution)) == Counter(WORDS + WORDS[:5])
+    assert query.run(rows(WORDS[:2], 3, evolution)) == Counter(WORDS + WORDS[:5] + WORDS[:2])

@@ -1,0 +1,319 @@
+"""A query on Spark without Spark: real tasks on real files, in what Spark keeps of them from batch to batch.
+
+A checkpoint has the manifests of all tasks as a micro-batch left them, by operator and group key; it takes all of a
+batch or nothing. Whoever dies leaves the local directory and the durable files as they are at that step.
+"""
+
+import shutil
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from millpond.errors import MillpondError
+from millpond.processors.distribution.exchange import Blob, BlobWriter
+from millpond.processors.distribution.execution import Decoder, Outputs, run_blobs, run_split
+from millpond.processors.distribution.plan import Plan
+from millpond.processors.distribution.router import Route, Router
+from millpond.processors.distribution.shape_of import shape_of
+from millpond.processors.runtime.batches.batch import Batch
+from millpond.processors.runtime.subtopology import Subtopology
+from millpond.processors.runtime.task import Task
+from millpond.processors.verbs.carriages import CARRIAGES
+from millpond.stores.durability import DurabilityPolicy, Manifest, Storage, TaskState
+from millpond.stores.evolution.evolving import Carriage, Committed, Target, evolve
+from millpond.stores.evolution.history import History
+from millpond.stores.evolution.matching import Declared, same_state
+from millpond.stores.evolution.record import BEGINNING, EvolutionRecord
+from millpond.stores.registry import supplier
+from millpond.stores.serdes import INT64, STRING
+from millpond.stores.specs import StoreSpec
+from millpond.stores.testing import Fault, FaultPlan, FaultyStorage, FaultySupplier, Step
+from millpond.stores.testing.faults import POSSIBLE
+from tests.evolution.oracle import Record, Told
+from tests.evolution.topologies import SINK, TOPIC, Variant
+
+APPLICATION = "app"
+RETAINED = 3
+"""So many micro-batches before the last one can be gone back to."""
+POLICY = DurabilityPolicy(max_deltas=2, retained_commits=RETAINED, retained_age=0, retained_forks=0, prepared_rows=2)
+
+Place: TypeAlias = tuple[int, int]
+Checkpoint: TypeAlias = dict[Place, Manifest]
+"""By the number of the operator, and that of the task."""
+
+
+class DeathError(Exception):
+    """The process is gone."""
+
+
+@dataclass
+class Deaths:
+    """Ends the process at a step: from then on nothing it does has an effect.
+
+    Attributes:
+        local: the directory of the local copies, which is kept as it is at that step.
+        image: where.
+        left: how many steps it still lives; None for ever.
+    """
+
+    local: Path
+    image: Path
+    left: int | None = None
+
+    @property
+    def dead(self) -> bool:
+        return self.left is not None and self.left <= 0
+
+    def __call__(self, step: Step) -> Fault | None:
+        if self.left is None or (step in _HARMLESS and not self.dead):
+            return None
+        self.left -= 1
+        if self.left == 0:
+            _duplicate(self.local, self.image)
+        return Fault.ERROR if self.dead and Fault.ERROR in POSSIBLE[step] else None
+
+
+_HARMLESS = (Step.BACKEND_GET, Step.BACKEND_SCAN, Step.FILE_READ, Step.FILE_LIST)
+"""A death there is one before the next step, or after the last one."""
+
+
+def _duplicate(local: Path, image: Path) -> None:
+    """Duplicate a directory while engines have it open; a file that one deletes meanwhile is damage to be healed."""
+
+    def copied(source: str, target: str) -> None:
+        with suppress(FileNotFoundError):
+            shutil.copy(source, target)
+
+    if local.exists():
+        shutil.copytree(local, image, copy_function=copied)
+
+
+@dataclass(frozen=True)
+class Running:
+    """How a job was started.
+
+    Attributes:
+        variant: its topology.
+        backend: that of its local copies.
+        in_place: whether it was started with ``upgrade_from`` and the upgrade in place.
+        exclusive: whether a process keeps the tasks that it serves.
+    """
+
+    variant: Variant
+    backend: str
+    in_place: bool = False
+    exclusive: bool = True
+
+
+@dataclass
+class Job:
+    """A query, its durable files, its local copies and its checkpoint."""
+
+    directory: Path
+    batch: int | None = None
+    checkpoint: Checkpoint = field(default_factory=dict)
+    running: Running | None = None
+
+    def __post_init__(self) -> None:
+        self.local = self.directory / "local"
+        self.deaths = Deaths(self.local, self.directory / "image")
+        self._plan_of_faults = FaultPlan(self.deaths)
+        self.storage = Storage.from_uri(f"file://{self.directory}/state?sync=false")
+        self._states: dict[str, TaskState] = {}
+        self.runs = 0
+        self.record: EvolutionRecord | None = None
+        self.plan: Plan | None = None
+
+    @property
+    def faulty_storage(self) -> Storage:
+        return FaultyStorage.over(self.storage, self._plan_of_faults)
+
+    @contextmanager
+    def dying_at(self, step: int | None) -> Iterator[None]:
+        """Die at that step, if it is reached: everything that was in memory is gone.
+
+        Raises:
+            DeathError: it was reached.
+        """
+        self.deaths.left = step
+        try:
+            yield
+        except MillpondError:
+            if not self.deaths.dead:
+                raise
+        died, self.deaths.left = self.deaths.dead, None
+        if died:
+            self.stop()
+            shutil.rmtree(self.local, ignore_errors=True)
+            if self.deaths.image.exists():
+                self.deaths.image.rename(self.local)
+            raise DeathError
+
+    def stop(self) -> None:
+        with ExitStack() as stack:
+            for state in self._states.values():
+                stack.callback(state.close)
+            self._states = {}
+
+    def lose_local_copies(self) -> None:
+        self.stop()
+        shutil.rmtree(self.local, ignore_errors=True)
+
+    @property
+    def stages(self) -> int:
+        """How many operators the checkpoint's plan has."""
+        return 0 if self.plan is None else len(self.plan.stages)
+
+    def start(self, running: Running, declared: Declared | None = None, *, death: int | None = None) -> None:
+        """What the driver does before the query starts; the state is carried over if that is declared."""
+        self.stop()
+        self.runs += 1
+        plan = running.variant.plan()
+        shape = shape_of(plan)
+        checkpoint = self.checkpoint
+        with self.dying_at(death):
+            history = History.of(self.faulty_storage, APPLICATION, SINK).begun(plan.fingerprint, shape)
+            newest = history.newest
+            anew = self.batch is not None and self.stages not in (0, len(plan.stages))
+            fits = newest is not None and same_state(newest.shape, shape) and not anew
+            if newest is not None and fits and (declared is None or newest.generation == BEGINNING):
+                record = newest
+            else:
+                committed = Committed(self.batch, list(self.checkpoint.values()))
+                target = Target(plan.fingerprint, shape, declared or Declared())
+                record = evolve(history, committed, target, CARRIAGES, _in_process, anew=anew)
+                checkpoint = {} if anew else self.checkpoint
+        self.record, self.plan, self.running, self.checkpoint = record, plan, running, checkpoint
+
+    def manifests(self) -> dict[str, Manifest]:
+        """With which manifest each task goes on."""
+        history = History.of(self.storage, APPLICATION, SINK)
+        return history.standing(list(self.checkpoint.values()), self.batch).manifests
+
+    def run(self, records: Sequence[Record], *, death: int | None = None) -> list[Told]:
+        """One micro-batch; what it puts out."""
+        batch = 0 if self.batch is None else self.batch + 1
+        with self.dying_at(death):
+            after, told = self._run(records, batch)
+        self.batch, self.checkpoint = batch, after
+        return told
+
+    def _run(self, records: Sequence[Record], batch: int) -> tuple[Checkpoint, list[Told]]:
+        plan, checkpoint, told = self._planned, dict(self.checkpoint), list[Told]()
+        blobs = self._sent(records)
+        for level, stage in enumerate(plan.stages):
+            arrived = defaultdict[int, list[Blob]](list)
+            for blob in blobs:
+                arrived[blob.task].append(blob)
+            blobs = []
+            for part in stage:
+                for partition in range(plan.partitions):
+                    number = _numbers(plan)[part.index, partition]
+                    if number not in arrived:
+                        continue
+                    for outputs in self._run_task(part, partition, arrived[number], (level, number), checkpoint, batch):
+                        blobs += Router(plan, part, _numbers(plan)).send(outputs, BlobWriter(partition))
+                        told += _told(outputs)
+        return checkpoint, told
+
+    def _sent(self, records: Sequence[Record]) -> list[Blob]:
+        """The records, as they come to the first operator."""
+        plan, numbers, writer = self._planned, _numbers(self._planned), BlobWriter(0)
+        part = plan.readers[TOPIC]
+        if not records:
+            return []
+        keys, values, times = map(list, zip(*records, strict=True))
+        if plan.is_map_side(part):
+            router = Router(plan, part, numbers)
+            runs = run_split(Task(part, {}, 0), TOPIC, [Batch(keys, values, times)])
+            return [blob for outputs in runs for blob in router.send(outputs, writer)]
+        raw: Any = pa.array([key.encode() for key in keys])
+        written = [None if value is None else INT64.serialize(value) for value in values]
+        table = pa.table({"key": raw, "value": pa.array(written, pa.binary()), "timestamp": times})
+        return list(Route(plan, TOPIC, numbers).send(table, raw, writer))
+
+    def _run_task(
+        self,
+        part: Subtopology,
+        partition: int,
+        blobs: Iterable[Blob],
+        place: Place,
+        checkpoint: Checkpoint,
+        batch: int,
+    ) -> list[Outputs]:
+        plan = self._planned
+        decoders = {topic: Decoder(topic, STRING, INT64) for topic in plan.topics}
+        decoders |= {topic: Decoder.of_repartition_topic(topic, used) for topic, used in plan.internal_topics.items()}
+        if not part.stores:
+            return list(run_blobs(Task(part, {}, partition), blobs, decoders, lambda: 0))
+        assert self.record is not None
+        before = self.record.start_of(f"{part.index}_{partition}", checkpoint.get(place), batch)
+        state = self.state(part, partition)
+        try:
+            outputs = list(run_blobs(Task(part, state.open(before), partition), blobs, decoders, lambda: 0))
+            checkpoint[place] = Manifest.from_json(state.commit().to_json())
+        except BaseException as error:
+            state.rollback(error)
+            raise
+        return outputs
+
+    def state(self, part: Subtopology, partition: int) -> TaskState:
+        """The task's state in this process."""
+        task_id, running = f"{part.index}_{partition}", self.running
+        assert running is not None
+        assert self.record is not None
+        if task_id not in self._states:
+            self._states[task_id] = TaskState(
+                self.specs(part),
+                FaultySupplier(supplier(running.backend), self._plan_of_faults),
+                application_id=APPLICATION,
+                task_id=task_id,
+                local_dir=self.local,
+                storage=self.faulty_storage,
+                fingerprint=self.record.fingerprint,
+                policy=POLICY,
+                run=self.run_id,
+                exclusive=running.exclusive,
+                in_place=running.in_place,
+                lease_timeout=0.01,
+            )
+        return self._states[task_id]
+
+    @property
+    def run_id(self) -> str:
+        return f"{self.runs:032x}"
+
+    def specs(self, part: Subtopology) -> list[StoreSpec]:
+        assert self.running is not None
+        return [replace(spec, checksums=self.running.variant.checksums) for spec in part.stores.values()]
+
+    @property
+    def _planned(self) -> Plan:
+        assert self.plan is not None
+        return self.plan
+
+    @property
+    def tasks(self) -> Iterator[tuple[Subtopology, int]]:
+        """All tasks that have stores."""
+        plan = self._planned
+        return ((part, number) for part in plan.parts if part.stores for number in range(plan.partitions))
+
+
+def _numbers(plan: Plan) -> dict[Place, int]:
+    tasks = [(part.index, partition) for stage in plan.stages for part in stage for partition in range(plan.partitions)]
+    return {task: number for number, task in enumerate(tasks)}
+
+
+def _in_process(carriage: Carriage) -> list[dict[str, Manifest]]:
+    return list(map(carriage.run, range(carriage.units)))
+
+
+def _told(outputs: Outputs) -> Iterator[Told]:
+    for run in outputs.parts(SINK):
+        batch = run.to_batch()
+        yield from map(Told, batch.keys, batch.values, batch.timestamps)

@@ -1,0 +1,144 @@
+"""What the stores of a query hold, and what it puts out, told by dicts that know the records of committed batches."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from copy import deepcopy
+from typing import Any, NamedTuple, Self, TypeAlias
+
+from tests.evolution.topologies import LATER, OWN, SPAN, Variant
+
+UNKNOWN = -1
+"""The timestamp of what was written without one."""
+
+
+class Record(NamedTuple):
+    key: str
+    value: int | None
+    time: int
+
+
+class Told(NamedTuple):
+    """A result: its value says of which store."""
+
+    key: str
+    value: str
+    time: int
+
+
+class Entry(NamedTuple):
+    """What an entry of a store may be: its value, and each timestamp that it may have."""
+
+    value: int
+    times: frozenset[int]
+
+
+Content: TypeAlias = dict[Any, Entry]
+
+
+class Oracle:
+    """The stores of a query, by what they are for; those that it has not are missing."""
+
+    def __init__(self) -> None:
+        self.stores: dict[str, Content] = {}
+
+    def copy(self) -> Self:
+        return deepcopy(self)
+
+    def evolve(self, before: Variant | None, after: Variant) -> None:
+        """Go on with the stores of another variant: new ones are empty, and plain ones may forget timestamps."""
+        self.stores = {what: self.stores.get(what, {}) for what in after.stores}
+        if before is not None and before.stamped and not after.stamped:
+            self.forget_times()
+
+    def forget_times(self) -> None:
+        """From now on nobody can tell which of the timestamps are still known."""
+        for what in OWN.keys() & self.stores.keys():
+            content = self.stores[what]
+            self.stores[what] = {key: Entry(entry.value, entry.times | {UNKNOWN}) for key, entry in content.items()}
+
+    @property
+    def knows_times(self) -> bool:
+        """Whether a timestamp of an own store may be known."""
+        return any(
+            entry.times != {UNKNOWN} for what in OWN.keys() & self.stores.keys() for entry in self.stores[what].values()
+        )
+
+    def process(self, records: Iterable[Record], stamped: bool) -> list[Told]:
+        """One micro-batch: what it puts out, the last value of each key and store of a table of results."""
+        told = [one for record in records for one in self._results(record, stamped)]
+        return self._kinds(told) if "kinds" in self.stores else told
+
+    def _results(self, record: Record, stamped: bool) -> Iterable[Told]:
+        key, value, time = record
+        before = self.stores.get("latest", {}).get(key)
+        start = time - time % SPAN
+        places = {"latest": key, "spans": (key, start, start + SPAN), "trips": (key, time, time + LATER)}
+        for what in places.keys() & self.stores.keys():
+            _put(self.stores[what], places[what], value, time if stamped else UNKNOWN)
+        if "versions" in self.stores:
+            self.stores["versions"][key, time] = Entry(value, frozenset({time}))  # type: ignore[arg-type]
+        yield Told(key, f"latest={None if before is None else before.value}", time)
+        if value is None:
+            return
+        if "counts" in self.stores:
+            counted = _count(self.stores["counts"], key, time)
+            yield Told(key, f"counts={counted.value}", max(counted.times))
+        if "windows" in self.stores:
+            counted = _count(self.stores["windows"], places["spans"], time)
+            yield Told(key, f"windows@{start}={counted.value}", max(counted.times))
+
+    def _kinds(self, told: Iterable[Told]) -> list[Told]:
+        """The last count of results of each kind."""
+        last: dict[str, Told] = {}
+        for one in told:
+            kind = one.value.partition("=")[0].partition("@")[0]
+            counted = _count(self.stores["kinds"], kind, one.time)
+            last[kind] = Told(kind, f"kinds={counted.value}", max(counted.times))
+        return list(last.values())
+
+    def content(self, what: str) -> Content:
+        """What a store shows."""
+        content = self.stores[what]
+        return _with_ends(content) if what == "versions" else content
+
+
+def _put(content: Content, key: Any, value: int | None, time: int) -> None:
+    if value is None:
+        content.pop(key, None)
+    else:
+        content[key] = Entry(value, frozenset({time}))
+
+
+def _count(content: Content, key: Any, time: int) -> Entry:
+    before = content.get(key, Entry(0, frozenset({UNKNOWN})))
+    content[key] = Entry(before.value + 1, frozenset({max(time, *before.times)}))
+    return content[key]
+
+
+def _with_ends(versions: Content) -> Content:
+    """Each version, no deletion among them, with the time at which the next one begins."""
+    found: Content = {}
+    for key in {key for key, _ in versions}:
+        times = sorted(time for one, time in versions if one == key)
+        for time, until in zip(times, [*times[1:], None], strict=True):
+            if versions[key, time].value is not None:
+                found[key, time, until] = versions[key, time]
+    return found
+
+
+def shown(found: Mapping[Any, tuple[int, int | None]], expected: Content) -> list[str]:
+    """What a store shows that it should not, or does not show that it should; a time of None says nothing."""
+    wrong = [
+        f"{key}: {found.get(key)}, not {entry}" for key, entry in expected.items() if not _fits(found.get(key), entry)
+    ]
+    return wrong + [f"{key}: {found[key]}, not nothing" for key in found.keys() - expected.keys()]
+
+
+def _fits(found: tuple[int, int | None] | None, entry: Entry) -> bool:
+    return found is not None and found[0] == entry.value and (found[1] is None or found[1] in entry.times)
+
+
+def comparable(told: Iterable[Told], *, tables: bool) -> Counter[Told]:
+    """Results, in whatever order keys come; of ``tables`` only the last of each key."""
+    rows = list(told)
+    return Counter({row.key: row for row in rows}.values() if tables else rows)
