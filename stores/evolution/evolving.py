@@ -16,6 +16,7 @@ from millpond.stores.evolution.carrying import Origin, carry_unit, units
 from millpond.stores.evolution.history import History, Standing
 from millpond.stores.evolution.matching import Declared, kept_subtopologies, origins_of, same_state
 from millpond.stores.evolution.record import EvolutionRecord, Previous, commits_of, generation_fingerprint
+from millpond.stores.evolution.seeding import Seeds, Sowing, still_seeded
 from millpond.stores.evolution.shape import Shape, StoreShape
 from millpond.stores.specs import StoreKind
 
@@ -110,6 +111,7 @@ def evolve(
     run: RunUnits,
     *,
     anew: bool = False,
+    seeds: Seeds | None = None,
 ) -> EvolutionRecord:
     """Carry the state over from where the checkpoint stands, unless it stands in the newest generation, in that shape.
 
@@ -121,12 +123,14 @@ def evolve(
         run: runs the units.
         anew: whether there is a new generation even if the state has that shape, because the checkpoint that goes on
             will hold no manifests.
+        seeds: with what new stores begin; None for nothing.
 
     Returns:
         The record of the generation with which the query goes on; it is kept.
 
     Raises:
-        StateConflictError: what is declared does not lead to the new shape, or the checkpoint is that of another query.
+        StateConflictError: what is declared does not lead to the new shape, a store that is to be seeded has begun, or
+            the checkpoint is that of another query.
         ConfigurationError: two queries of the application share the checkpoint.
         MissingFileError, CorruptFileError: a file of the state is gone or damaged.
         DurabilityError: the storage failed.
@@ -135,7 +139,9 @@ def evolve(
     stays = standing.record is history.newest and same_state(standing.record.shape, target.shape)
     if anew or not stays:
         standing = _with_shape(history.storage, standing, target)
-        history = history.keep(_carried(history, committed, target, standing, layouts, run))
+        history = history.keep(_carried(history, committed, target, standing, layouts, run, seeds))
+    elif seeds is not None:
+        seeds.check_sown(standing.record)
     history.keep_out_older_releases()
     return history.records[-1]
 
@@ -147,10 +153,12 @@ def _carried(
     standing: Standing,
     layouts: Mapping[str, LayoutCarriage],
     run: RunUnits,
+    seeds: Seeds | None,
 ) -> EvolutionRecord:
     """The next generation, whose files are written."""
     before, after = standing.record.shape, target.shape
     origins = origins_of(before, after, target.declared)
+    new = frozenset[str]() if seeds is None else seeds.to_sow(standing.record, origins)
     kept = kept_subtopologies(before, after, origins)
     record = _next(history, committed, target, standing.record)
     places = {_place(task): manifest for task, manifest in standing.manifests.items()}
@@ -167,7 +175,9 @@ def _carried(
         )
         for written in run(carriage):
             bases |= written
-    return replace(record, bases=bases)
+    if seeds is not None and new:
+        bases |= seeds.sow(Sowing(history.storage, new, after, bases, history.application_id, record.fingerprint))
+    return replace(record, bases=bases, seeded=new | still_seeded(standing.record, origins))
 
 
 def _next(history: History, committed: Committed, target: Target, before: EvolutionRecord) -> EvolutionRecord:
