@@ -104,15 +104,20 @@ def seeds_of(plan: Plan, frames: Mapping[str, DataFrame]) -> Seeds | None:
     """What a user wants stores of a plan to begin with; None for nothing.
 
     Args:
-        plan: what is to run.
+        plan: what is to run. Stores that only other sinks of the topology need are left to these.
         frames: the entries of each store, as ``SparkStreams.read_store`` gives them.
 
     Raises:
         ConfigurationError: there is no such store, it cannot be seeded, or a DataFrame has not the columns for it.
     """
-    if not frames:
+    known = sorted({store for part in plan.topology.subtopologies for store in part.stores})
+    unknown = sorted(frames.keys() - known)
+    if unknown:
+        raise ConfigurationError(f"seeds name the stores {unknown}, but the topology has {known}")
+    mine = {store for part in plan.parts for store in part.stores}
+    encoded = {name: _encoded(plan, name, frame) for name, frame in frames.items() if name in mine}
+    if not encoded:
         return None
-    encoded = {name: _encoded(plan, name, frame) for name, frame in frames.items()}
 
     def sow(sowing: Sowing) -> Mapping[str, Manifest]:
         rows = reduce(DataFrame.unionByName, (frame for name in sorted(sowing.stores) for frame in encoded[name]))
@@ -121,15 +126,12 @@ def seeds_of(plan: Plan, frames: Mapping[str, DataFrame]) -> Seeds | None:
         written = sorted_rows.mapInArrow(WriteSeeds(sowing), _WRITTEN_DDL).collect()
         return {row.task: Manifest.from_json(row.manifest) for row in written}
 
-    return Seeds(frozenset(frames), sow)
+    return Seeds(frozenset(encoded), sow)
 
 
 def _encoded(plan: Plan, name: str, frame: DataFrame) -> list[DataFrame]:
     """The rows of files for a store, in each sub-topology that has it."""
     owners = [part for part in plan.parts if name in part.stores]
-    if not owners:
-        known = sorted(store for part in plan.parts for store in part.stores)
-        raise ConfigurationError(f"seeds name the store {name!r}, but the query for {plan.sink!r} has {known}")
     selected, source = _selected(owners[0].stores[name], frame)
     return [selected.mapInArrow(EncodeSeed(_seed(plan, part, name), source), _ROWS_DDL) for part in owners]
 
