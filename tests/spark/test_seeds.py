@@ -10,6 +10,7 @@ pytest.importorskip("pyspark")
 from pyspark.sql import DataFrame, SparkSession
 
 from millpond.adapters.spark import Evolution, SparkStreams
+from millpond.adapters.spark.evolution.seeds import seeds_of
 from millpond.errors import ConfigurationError, StateConflictError
 from millpond.processors import (
     Consumed,
@@ -20,6 +21,7 @@ from millpond.processors import (
     TimeWindows,
     Topology,
 )
+from millpond.processors.distribution.plan import make_plan
 from tests.spark.conftest import RunStream
 
 pytestmark = pytest.mark.spark
@@ -151,3 +153,15 @@ def test_seeds_that_do_not_fit_are_refused_and_the_job_begins_without_them(
     inputs = dict.fromkeys(("rows", "versions", "words"), jobs.frame([]))
     with pytest.raises(ConfigurationError, match="seeds are for streaming DataFrames"):
         jobs.streams("job", kinds(), seeds={"counts": jobs.frame([], LONGS)}).transform(inputs)
+
+
+def test_a_query_takes_the_seeds_of_its_own_stores_and_leaves_others_to_other_sinks(jobs: Jobs) -> None:
+    builder = StreamsBuilder()
+    words = builder.stream("words", Consumed("string", "string")).group_by_key()
+    for sink in ("one", "other"):
+        words.count(Materialized(sink)).to_stream().to(sink)
+    frames = {"one": jobs.frame([("a", 1, 1)], LONGS)}
+    seeds = seeds_of(make_plan(builder.build(), "one", 2), frames)
+    assert seeds is not None
+    assert seeds.stores == {"one"}
+    assert seeds_of(make_plan(builder.build(), "other", 2), frames) is None

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millpond.errors import ConfigurationError, FormatError, RecordError, StateConflictError
+from millpond.processors import Consumed, EmitStrategy, Materialized, StreamsBuilder, TimeWindows
 from millpond.processors.aggregations.windowed_processor import WINDOWED_AGGREGATION
 from millpond.processors.tables.suppress_buffer import SUPPRESS_BUFFER
 from millpond.processors.verbs.carriages import CARRIAGES
@@ -27,6 +28,7 @@ from millpond.stores.registry import supplier
 from millpond.stores.serdes import BYTES, INT64, STRING
 from millpond.stores.specs import KeyForm, StoreKind, StoreSpec
 from millpond.stores.typed.windows.windowed import Windowed
+from tests.stores.evolution import jobs
 from tests.stores.evolution.queries import SPECS, put, shape_of
 from tests.stores.evolution.test_evolving import in_process
 
@@ -181,6 +183,32 @@ def test_a_windowed_aggregation_goes_on_from_the_latest_time_of_the_seeds(tmp_pa
     assert found[b"\x00stream-time-0"] == found[b"\x00stream-time-1"] == bytes.fromhex("018000000000000017")
     assert found[b"\x00observed_stream_time"] == bytes.fromhex("8000000000000014")
     assert found[b"\x00layout"] == WINDOWED_AGGREGATION.to_bytes()
+
+
+@pytest.mark.parametrize("emit", list(EmitStrategy))
+def test_windows_of_another_job_go_on_and_those_that_have_come_out_stay_out(tmp_path: Path, emit: EmitStrategy) -> None:
+    builder = StreamsBuilder()
+    windows = builder.stream("words", Consumed(STRING, STRING)).group_by_key()
+    counted = windows.windowed_by(TimeWindows(10, grace=5)).emit_strategy(emit).count(Materialized("counts"))
+    counted.to_stream().to("out")
+    topology, storage = builder.build(), Storage.from_uri(tmp_path)
+    ((index, part),) = [(one.index, one) for one in topology.subtopologies if one.stores]
+    (spec,) = part.stores.values()
+    old = jobs.Job(storage, topology, PARTITIONS)
+    old.run([jobs.Input("words", key, "", time) for time in (3, 14, 28) for key in "abcdefgh"])
+    before = jobs.shape_of(topology, PARTITIONS)
+    entries = [
+        Entry(windowed.key, value, timestamp or 0, windowed.start, windowed.end)
+        for manifest in old.manifests.values()
+        for windowed, value, timestamp in read_rows(storage, manifest, spec)
+    ]
+    seed = Seed(spec, before.named(spec.name)[0], PARTITIONS, CARRIAGES[WINDOWED_AGGREGATION.name], 1)
+    sowing = Sowing(storage, [spec.name], before, {}, "app", "old")
+    written = dict(write_seeds(sowing, sorted_rows(seed.tables(entries))))
+    new = jobs.Job(storage, topology, PARTITIONS, {(index, int(task[-1])): one for task, one in written.items()})
+    later = [jobs.Input("words", key, "", time) for time in (12, 29, 30, 47) for key in "abcdefgh"]
+    assert (found := new.run(later)) == old.run(later)
+    assert found
 
 
 @pytest.mark.parametrize(
