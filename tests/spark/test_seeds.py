@@ -157,8 +157,8 @@ def test_seeds_that_do_not_fit_are_refused_and_the_job_begins_without_them(
 
 def test_a_query_takes_the_seeds_of_its_own_stores_and_leaves_others_to_other_sinks(jobs: Jobs) -> None:
     builder = StreamsBuilder()
-    words = builder.stream("words", Consumed("string", "string")).group_by_key()
     for sink in ("one", "other"):
+        words = builder.stream(f"words of {sink}", Consumed("string", "string")).group_by_key()
         words.count(Materialized(sink)).to_stream().to(sink)
     frames = {"one": jobs.frame([("a", 1, 1)], LONGS)}
     seeds = seeds_of(make_plan(builder.build(), "one", 2), frames)
