@@ -230,7 +230,9 @@ CASES: Final = {
     "manifest": Case(Numbered.MANIFEST, manifest_text, "version 4, but this release of Millpond knows versions 1 to 3"),
     "reader of a manifest": Case(Numbered.MANIFEST, manifest_reader, RELEASES),
     "evolution record": Case(
-        Numbered.EVOLUTION_RECORD, partial(record, field="evolution"), "version 2, but .* knows version 1; run the"
+        Numbered.EVOLUTION_RECORD,
+        partial(record, field="evolution"),
+        "version 3, but .* knows versions 1 to 2; run the",
     ),
     "shape": Case(Numbered.SHAPE, partial(record, field="shape"), "shape of state has version 2, but .* version 1; "),
     "claim, in a worker": Case(
