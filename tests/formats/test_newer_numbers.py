@@ -148,7 +148,7 @@ def manifest_reader(directory: Path) -> Opening:
 
 def record(directory: Path, field: str) -> Opening:
     storage = storage_of(directory)
-    History.of(storage, APPLICATION, "out").begun(PRINT, Shape(1, ()))
+    History.of(storage, APPLICATION, "out").begun(PRINT, Shape(1, ()), frozenset(["seeded"]))
     path = f"{APPLICATION}/evolution/out/000000.json"
     storage.put(path, raised(storage.read(path).decode(), field).encode())
     return partial(History.of, storage, APPLICATION, "out")
