@@ -29,10 +29,25 @@ from millpond.stores.durability.manifest import Manifest
 from millpond.stores.durability.storage import Storage
 from millpond.stores.evolution.history import History, current_manifests
 from millpond.stores.evolution.matching import same_state
-from millpond.stores.serdes import BYTES, STRING, Serde
+from millpond.stores.serdes import BYTES, JSON, STRING, Serde
 from millpond.stores.specs import KeyForm, StoreSpec
 
 _ROWS = 10_000
+
+
+class PackedSerde(Serde[Any]):
+    """What another serde writes, as bytes, although it is text."""
+
+    name = "packed"
+
+    def __init__(self, packed: Serde[Any]) -> None:
+        self._packed = packed
+
+    def serialize(self, value: Any) -> bytes:
+        return self._packed.serialize(value)
+
+    def deserialize(self, data: bytes) -> Any:
+        return self._packed.deserialize(data)
 
 
 class StoredRows(Protocol):
@@ -49,11 +64,12 @@ class ReadStore:
     storage: Storage
     spec: StoreSpec
     rows: StoredRows
+    deletes: bool = False
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for text in batch.column(0).to_pylist():
-                found = read_rows(self.storage, Manifest.from_json(str(text)), self.spec)
+                found = read_rows(self.storage, Manifest.from_json(str(text)), self.spec, deletes=self.deletes)
                 while part := list(islice(found, _ROWS)):
                     yield from self.rows.to_table(Batch(*map(list, zip(*part, strict=True)))).to_batches()
 
@@ -95,8 +111,10 @@ class CommittedStore:
         known = sorted(name for part in self.plan.parts for name in part.stores)
         raise ConfigurationError(f"the query for sink {self.plan.sink!r} has the stores {known}, not {self.name!r}")
 
-    def frame(self, session: SparkSession, rows: StoredRows, columns: str | T.StructType) -> DataFrame:
-        """Its rows, as ``rows`` makes them of its entries.
+    def frame(
+        self, session: SparkSession, rows: StoredRows, columns: str | T.StructType, *, deletes: bool = False
+    ) -> DataFrame:
+        """Its rows, as ``rows`` makes them of its entries; of a versioned store, also the deletes if they are wanted.
 
         Raises:
             ConfigurationError: the checkpoint has no commit, not that micro-batch, or is that of another query.
@@ -105,7 +123,7 @@ class CommittedStore:
         mine = self._manifests(session)
         manifests = [(one.to_json(),) for one in mine if one.task_id.startswith(prefix)]
         frame = session.createDataFrame(manifests, "manifest string").repartition(max(1, len(manifests)))
-        return frame.mapInArrow(ReadStore(self.storage, self.spec, rows), columns)
+        return frame.mapInArrow(ReadStore(self.storage, self.spec, rows, deletes), columns)
 
     def _manifests(self, session: SparkSession) -> list[Manifest]:
         """The manifests of all tasks of this application that the checkpoint has."""
@@ -147,11 +165,19 @@ def _same_state(plan: Plan, application_id: str, storage: Storage) -> Iterator[s
 
 def plain_rows(spec: StoreSpec, schema: str | None, optional: Collection[str]) -> Sink:
     """The rows of a store with the columns key, value and timestamp, or those of ``schema``."""
-    return Sink.of(spec.name, Produced(_row_key_serde(spec), _shown(spec.value_serde), schema, optional=optional))
+    return Sink.of(
+        spec.name,
+        Produced(_row_key_serde(spec, _shown(spec.key_serde)), _shown(spec.value_serde), schema, optional=optional),
+    )
 
 
-def _row_key_serde(spec: StoreSpec) -> Serde[Any]:
-    reader = _shown(spec.key_serde)
+def seed_rows(spec: StoreSpec) -> Sink:
+    """The same rows with bytes, as the serde wrote them, where a column cannot hold what it reads."""
+    key, value = _packed(spec.key_serde), _packed(spec.value_serde)
+    return Sink.of(spec.name, Produced(_row_key_serde(spec, key), value))
+
+
+def _row_key_serde(spec: StoreSpec, reader: Serde[Any]) -> Serde[Any]:
     if spec.kind.key_form is KeyForm.WINDOW and spec.window_size is not None:
         return TimeWindowedSerde(reader, spec.window_size)
     if spec.kind.key_form is KeyForm.SESSION:
@@ -163,6 +189,11 @@ def _shown(reader: Serde[Any]) -> Serde[Any]:
     """The serde itself if a column of Spark can hold its values, or else one that makes text of them."""
     column = Sink.of("", Produced(STRING, reader)).schema.field("value")
     return TextSerde() if pa.types.is_binary(column.type) and reader.name != BYTES.name else reader
+
+
+def _packed(reader: Serde[Any]) -> Serde[Any]:
+    """The serde itself, under a name for which its column is of bytes if text of it would be taken for a value."""
+    return PackedSerde(reader) if reader.name == JSON.name else reader
 
 
 def _topology(fingerprint: str) -> str:

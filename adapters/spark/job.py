@@ -3,6 +3,7 @@
 Rule of this module: it sees options and the session, never rows.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final, Self
@@ -58,6 +59,7 @@ class Job:
         evolution: what the user says of state that has another shape; None for nothing.
         checksums: whether the rows of stores have checksums, unless a store says otherwise.
         upgrade: from what local copies are being upgraded, and how; None if they are not.
+        seeds: the entries with which new stores begin, by the store's name.
     """
 
     application_id: str
@@ -72,6 +74,7 @@ class Job:
     evolution: Evolution | None
     checksums: bool
     upgrade: Upgrade | None
+    seeds: Mapping[str, DataFrame]
 
     @classmethod
     def of(
@@ -89,6 +92,7 @@ class Job:
         checksums: bool,
         upgrade_from: str | None,
         upgrade_mode: str | None,
+        seeds: Mapping[str, DataFrame],
     ) -> Self:
         """The job with these options.
 
@@ -114,6 +118,7 @@ class Job:
             evolution,
             checksums,
             upgrade,
+            seeds,
         )
 
     def part(self, name: str) -> Self:
@@ -193,7 +198,7 @@ class Job:
 
         Raises:
             ConfigurationError: a backend is unknown, the session cannot run the operator, the policy retains less than
-                the session, or the release to be upgraded from can read no such state.
+                the session, the release to be upgraded from can read no such state, or a seed does not fit its store.
             StateConflictError: the state directory holds the state of another topology or number of partitions, and
                 what is declared does not lead to this one.
             DurabilityError: the state could not be read or written.
@@ -204,11 +209,17 @@ class Job:
         for part in plan.parts:
             for spec in part.stores.values():
                 supplier(spec.backend or chosen)
+        if self.seeds and not streaming:
+            raise ConfigurationError(
+                "seeds are for streaming DataFrames, and static ones start from empty state; leave seeds out"
+            )
         history, evolution = self._history(plan), self.evolution if streaming else None
         if self.upgrade is not None:
             specs = (spec for part in plan.parts for spec in part.stores.values())
-            check_older_reader(self.upgrade.release, specs, evolved=history.evolved or evolution is not None)
-        generation = generation_of(session, history, plan, evolution)
+            check_older_reader(
+                self.upgrade.release, specs, evolved=history.evolved or evolution is not None or bool(self.seeds)
+            )
+        generation = generation_of(session, history, plan, evolution, self.seeds)
         if not streaming:
             generation = replace(generation, bases={})
         return StateSettings(

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from millpond.adapters.spark.dataflow import Dataflow
 from millpond.adapters.spark.evolution.evolution import Evolution
 from millpond.adapters.spark.evolution.warming import Warmth, warm_beside
-from millpond.adapters.spark.inspection import CommittedStore, plain_rows
+from millpond.adapters.spark.inspection import CommittedStore, plain_rows, seed_rows
 from millpond.adapters.spark.job import DEFAULT_MAX_AHEAD, Job
 from millpond.adapters.spark.rows.sink import Sink
 from millpond.adapters.spark.rows.source import select_source
@@ -57,6 +57,9 @@ class SparkStreams:
             (KIP-258). What is written meanwhile can be read by that release, so the job can go back to it.
         upgrade_mode: with ``upgrade_from``: ``"in_place"``, or ``"roll_over"`` if this job prepares nothing because
             another one does, with ``warm``, in another ``local_dir``.
+        seeds: the entries with which new stores begin, by the store's name: static DataFrames with the columns of
+            ``read_store(for_seeds=True)``. Stores are new when the job begins, or when its state is carried over and
+            they continue no other. Seeds may stay in the code; they are not sent downstream.
 
     Raises:
         ConfigurationError: an option is missing or invalid.
@@ -79,6 +82,7 @@ class SparkStreams:
         checksums: bool = False,
         upgrade_from: str | None = None,
         upgrade_mode: str | None = None,
+        seeds: Mapping[str, DataFrame] | None = None,
     ) -> None:
         self._topology = topology
         self._job = Job.of(
@@ -95,6 +99,7 @@ class SparkStreams:
             checksums,
             upgrade_from,
             upgrade_mode,
+            seeds or {},
         )
 
     def transform(
@@ -152,6 +157,7 @@ class SparkStreams:
         batch_id: int | None = None,
         schema: str | None = None,
         optional: Collection[str] = (),
+        for_seeds: bool = False,
     ) -> DataFrame:
         """The content of a store as committed by a query, which may still be running.
 
@@ -167,17 +173,22 @@ class SparkStreams:
             batch_id: after which micro-batch; by default the last one. Spark retains 100 of them
                 (``spark.sql.streaming.minBatchesToRetain``).
             schema, optional: the columns as Spark DDL, and those that not every value has, as in ``Produced``.
+            for_seeds: for ``seeds`` of another job, whose store has the same serdes: what has no type in Spark, and
+                JSON, are the bytes that the serde wrote, and a delete in a versioned store is a row without a value.
 
         Raises:
             ConfigurationError: the query has no such store, there is no checkpoint, it is that of another query, it has
-                no commit (yet) or not that micro-batch (any more), or no session is active.
+                no commit (yet) or not that micro-batch (any more), no session is active, or ``for_seeds`` comes with a
+                schema.
         """
         session = active_session("reading a store")
         plan = self._job.plan(session, self._topology, sink)
         check_workers(session)
         found = CommittedStore(plan, self._job.application_id, self._job.storage, store, checkpoint, batch_id)
-        rows = plain_rows(found.spec, schema, optional)
-        return found.frame(session, rows, rows.ddl)
+        if for_seeds and schema is not None:
+            raise ConfigurationError("rows for seeds have columns of their own; leave out either schema or for_seeds")
+        rows = seed_rows(found.spec) if for_seeds else plain_rows(found.spec, schema, optional)
+        return found.frame(session, rows, rows.ddl, deletes=for_seeds)
 
     def warm(self, checkpoint: str, *, sink: str | None = None) -> Warmth:
         """Warm local copies in this job's ``local_dir`` beside a query that runs on another one, to restart it here.

@@ -105,7 +105,13 @@ def _of_processor(number: int, parts: Sequence[_Part], belongs: Callable[[bytes]
     return revised
 
 
+def _seeded(time: int, users: int) -> dict[str, bytes]:
+    """The stream time of each processor: windows that have closed by then came out where the seeds are from."""
+    return {stream_time_of(number): versioned(pack_time(time)) for number in range(users)}
+
+
 WINDOWED_AGGREGATION_CARRIAGE: Final = LayoutCarriage(
     rules={f"{STREAM_TIME}-*": greatest, f"{COMPLETION}-*": greatest, f"{WAITING}-*": forgotten},
     revise=_revise,
+    seeded=_seeded,
 )

@@ -49,17 +49,35 @@ class DurableRows(Backend):
         """Nothing is held open."""
 
 
-def read_rows(storage: Storage, manifest: Manifest, spec: StoreSpec) -> Iterator[tuple[Any, Any, int | None]]:
+def read_rows(
+    storage: Storage, manifest: Manifest, spec: StoreSpec, *, deletes: bool = False
+) -> Iterator[tuple[Any, Any, int | None]]:
     """Each key, value and timestamp that the store held at ``manifest``.
 
     The timestamp is None for plain stores. A versioned store gives every version of every key, with its ``valid_from``.
     The keys of window and session stores are ``Windowed``; these are read into memory first, the others as a stream.
+    With ``deletes``, a versioned store also gives, without a value, from when on a key had none.
 
     Raises:
         MissingFileError, CorruptFileError: the durable state is incomplete or damaged.
     """
+    if deletes and spec.versioned:
+        yield from _with_deletes(_content(storage, manifest, spec))
+        return
     for key, found in _content(storage, manifest, spec):
         yield (key, found.value, found.timestamp) if spec.kind.stamped else (key, found, None)
+
+
+def _with_deletes(entries: Iterator[tuple[Any, Any]]) -> Iterator[tuple[Any, Any, int]]:
+    """Versions, oldest first for each key, and the ends of those that another does not follow at once."""
+    entry = next(entries, None)
+    while entry is not None:
+        key, version = entry
+        yield key, version.value, version.timestamp
+        entry = next(entries, None)
+        follows = entry is not None and entry[0] == key and entry[1].timestamp == version.valid_to
+        if version.valid_to is not None and not follows:
+            yield key, None, version.valid_to
 
 
 def _content(storage: Storage, manifest: Manifest, spec: StoreSpec) -> Iterator[tuple[Any, Any]]:

@@ -54,11 +54,15 @@ class LayoutCarriage:
             takes away what the rules say. ``olds`` are the old partitions with rows for it, and ``belongs(key)`` says
             whether the record's key, as in the rows, goes to it. It is called only where partitions become one, or one
             becomes several.
+        seeded: ``seeded(time, users)`` returns the metadata of a store that is seeded, by name: ``time`` is the latest
+            timestamp of its values, and ``users`` the number of processors that may keep something in it. None: the
+            store holds more than its entries, and cannot be seeded.
     """
 
     record_key: Callable[[bytes], bytes | None] | None = None
     rules: Mapping[str, Rule] = field(default_factory=dict)
     revise: Revision | None = None
+    seeded: Callable[[int, int], Mapping[str, bytes]] | None = None
 
 
 def greatest(found: Sequence[bytes]) -> bytes:

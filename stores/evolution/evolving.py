@@ -24,6 +24,7 @@ from millpond.stores.evolution.matching import (
     same_state,
 )
 from millpond.stores.evolution.record import EvolutionRecord, Previous, commits_of, generation_fingerprint
+from millpond.stores.evolution.seeding import Seeds, Sowing, still_seeded
 from millpond.stores.evolution.shape import Shape, StoreShape
 from millpond.stores.specs import StoreKind
 
@@ -131,6 +132,7 @@ def evolve(
     run: RunUnits,
     *,
     anew: bool = False,
+    seeds: Seeds | None = None,
 ) -> EvolutionRecord:
     """Carry the state over from where the checkpoint stands, unless it stands in the newest generation, in that shape.
 
@@ -142,13 +144,14 @@ def evolve(
         run: runs the units.
         anew: whether there is a new generation even if the state has that shape, because the checkpoint that goes on
             will hold no manifests.
+        seeds: with what new stores begin; None for nothing.
 
     Returns:
         The record of the generation with which the query goes on; it is kept.
 
     Raises:
-        StateConflictError: what is declared does not lead to the new shape, or what would be lost on the way is not
-            accepted, or the checkpoint is that of another query.
+        StateConflictError: what is declared does not lead to the new shape, what would be lost on the way is not
+            accepted, a store that is to be seeded has begun, or the checkpoint is that of another query.
         ConfigurationError: two queries of the application share the checkpoint.
         MissingFileError, CorruptFileError: a file of the state is gone or damaged.
         DurabilityError: the storage failed.
@@ -157,7 +160,9 @@ def evolve(
     stays = standing.record is history.newest and _fits(standing, target)
     if anew or not stays:
         standing = _with_shape(history.storage, standing, target)
-        history = history.keep(_carried(history, committed, target, standing, layouts, run))
+        history = history.keep(_carried(history, committed, target, standing, layouts, run, seeds))
+    elif seeds is not None:
+        seeds.check_sown(standing.record)
     history.keep_out_older_releases()
     return history.records[-1]
 
@@ -169,11 +174,13 @@ def _carried(
     standing: Standing,
     layouts: Mapping[str, LayoutCarriage],
     run: RunUnits,
+    seeds: Seeds | None,
 ) -> EvolutionRecord:
     """The next generation, whose files are written."""
     before, after = standing.record.shape, target.shape
     origins, losses = _counted(history.storage, standing, target, run)
     _check_losses(losses, target.declared, origins)
+    new = frozenset[str]() if seeds is None else seeds.to_sow(standing.record, origins)
     kept = kept_subtopologies(before, after, origins)
     record = _next(history, committed, target, standing.record)
     places = _places(standing)
@@ -190,7 +197,9 @@ def _carried(
         )
         for written in run(carriage):
             bases |= {task: Manifest.from_json(text) for task, text in written.items()}
-    return replace(record, bases=bases)
+    if seeds is not None and new:
+        bases |= seeds.sow(Sowing(history.storage, new, after, bases, history.application_id, record.fingerprint))
+    return replace(record, bases=bases, seeded=new | still_seeded(standing.record, origins))
 
 
 def preview(history: History, committed: Committed, target: Target, run: RunUnits) -> Iterator[str]:

@@ -94,26 +94,37 @@ class History:
         claimed = _CLAIMED.fullmatch(self.claimed or "")
         return None if claimed is None else int(claimed[2])
 
-    def begun(self, fingerprint: str, shape: Shape, *, keep: bool = True) -> "History":
+    def begun(
+        self, fingerprint: str, shape: Shape, seeded: frozenset[str] = frozenset(), *, keep: bool = True
+    ) -> "History":
         """This history with its beginning, if the query begins now, or has begun with a release that kept no records.
 
         Args:
             fingerprint: that of the plan that is to run.
             shape: that of the plan.
+            seeded: the stores that are to begin with seeds. Where there are some, the beginning has no stores yet, so
+                that the state is carried over from there to ``shape``.
             keep: whether the storage is told; without, nothing is written.
 
         Raises:
-            StateConflictError: another topology claims the application at the same time.
+            StateConflictError: another topology claims the application at the same time, or there is state already.
             DurabilityError: the storage failed.
         """
         if self.records:
             return self
         if self.claimed in (None, fingerprint):
-            beginning = EvolutionRecord(BEGINNING, fingerprint, shape)
+            if seeded and self.may_have_tasks():
+                raise StateConflictError(
+                    f"{self.storage.describe(self.application_id)} holds state of application {self.application_id!r} "
+                    f"that began without seeds, so those for {sorted(seeded)} would come too late; take them out"
+                )
+            first = EvolutionRecord(
+                BEGINNING, fingerprint, replace(shape, stores=()) if seeded else shape, seeded=seeded
+            )
             if not keep:
-                return replace(self, records=(beginning,))
+                return replace(self, records=(first,))
             claim(self.storage, self.application_id, fingerprint)
-            return replace(self, claimed=fingerprint).keep(beginning)
+            return replace(self, claimed=fingerprint).keep(first)
         assert self.claimed is not None
         known = _CLAIMED.fullmatch(self.claimed)
         if known is None:

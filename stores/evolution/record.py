@@ -9,6 +9,8 @@ Version 1::
     {"evolution":1,"generation":2,"fingerprint":"9f…/8#2@counts","shape":{…},
      "batch":41 or null,"previous":{"generation":1,"fingerprint":"5c…/4#1@counts","shape":{…}} or null,
      "origins":["commit id",…],"bases":{"1_0":"the manifest as text",…},"crc32":checksum of the text up to here and "}"}
+
+Version 2 has ``"seeded":["store",…]`` before its checksum. It is written only if there are such stores.
 """
 
 import json
@@ -17,12 +19,15 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
 from millpond.errors import ConfigurationError, FormatError, MillpondError, StateConflictError
-from millpond.stores.durability.checked_text import check_text, checked_text
+from millpond.stores.durability.checked_text import check_text, checked_text, read_text
 from millpond.stores.durability.claim import GENERATION_MARK
 from millpond.stores.durability.manifest import Manifest
 from millpond.stores.evolution.shape import Shape
 
 RECORD_VERSION: Final = 1
+"""What is written as long as nothing needs more."""
+
+SEEDED_VERSION: Final = 2
 
 BEGINNING: Final = 0
 """The generation of state that was never carried over to another shape."""
@@ -69,6 +74,7 @@ class EvolutionRecord:
         previous: what it was made from; None for the beginning.
         origins: the commits of all manifests that the checkpoint had then.
         bases: the manifest with which each task begins, by task id; a task that is missing begins empty.
+        seeded: the names of the stores that began with seeds; of the beginning, those that are to.
     """
 
     generation: int
@@ -78,6 +84,12 @@ class EvolutionRecord:
     previous: Previous | None = None
     origins: frozenset[str] = frozenset()
     bases: Mapping[str, Manifest] = field(default_factory=dict)
+    seeded: frozenset[str] = frozenset()
+
+    @property
+    def awaits_seeds(self) -> bool:
+        """Whether it is the beginning of a job whose stores are to be seeded, and nothing has run yet."""
+        return self.generation == BEGINNING and bool(self.seeded)
 
     def start_of(self, task_id: str, found: Manifest | None, next_batch: int | None) -> Manifest | None:
         """With which manifest a task starts a micro-batch; None for empty state.
@@ -132,8 +144,8 @@ class EvolutionRecord:
 
     def to_json(self) -> str:
         before = self.previous
-        content = {
-            "evolution": RECORD_VERSION,
+        content: dict[str, Any] = {
+            "evolution": SEEDED_VERSION if self.seeded else RECORD_VERSION,
             "generation": self.generation,
             "fingerprint": self.fingerprint,
             "shape": self.shape.content,
@@ -142,6 +154,8 @@ class EvolutionRecord:
             "origins": sorted(self.origins),
             "bases": {task: manifest.to_json() for task, manifest in sorted(self.bases.items())},
         }
+        if self.seeded:
+            content["seeded"] = sorted(self.seeded)
         return checked_text(content)
 
     @classmethod
@@ -156,10 +170,10 @@ class EvolutionRecord:
         except (ValueError, RecursionError) as error:
             raise _damaged(error, text) from error
         version = content.get("evolution") if isinstance(content, dict) else None
-        if type(version) is not int or version != RECORD_VERSION:
+        if type(version) is not int or version not in (RECORD_VERSION, SEEDED_VERSION):
             raise FormatError(
-                f"an evolution record has version {version!r}, but this release of Millpond knows version "
-                f"{RECORD_VERSION}; run the release that wrote it, or a newer one"
+                f"an evolution record has version {version!r}, but this release of Millpond knows versions "
+                f"{RECORD_VERSION} to {SEEDED_VERSION}; run the release that wrote it, or a newer one"
             )
         try:
             check_text(text)
@@ -180,6 +194,7 @@ class EvolutionRecord:
             previous=None if before is None else _previous(before),
             origins=frozenset(map(str, content["origins"])),
             bases={str(task): Manifest.from_json(manifest) for task, manifest in content["bases"].items()},
+            seeded=frozenset(map(read_text, content["seeded"] if content["evolution"] == SEEDED_VERSION else ())),
         )
 
     def _told_batch(self) -> str:

@@ -6,7 +6,7 @@ batch or nothing. Whoever dies leaves the local directory and the durable files 
 
 import shutil
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,7 +25,7 @@ from millpond.processors.runtime.subtopology import Subtopology
 from millpond.processors.runtime.task import Task
 from millpond.processors.verbs.carriages import CARRIAGES
 from millpond.stores.durability import DurabilityPolicy, Manifest, Storage, TaskState
-from millpond.stores.evolution.evolving import Carriage, Committed, Target, evolve
+from millpond.stores.evolution.evolving import Committed, Target, Work, evolve
 from millpond.stores.evolution.history import History
 from millpond.stores.evolution.matching import Declared, same_state
 from millpond.stores.evolution.record import BEGINNING, EvolutionRecord
@@ -309,8 +309,8 @@ def _numbers(plan: Plan) -> dict[Place, int]:
     return {task: number for number, task in enumerate(tasks)}
 
 
-def _in_process(carriage: Carriage) -> list[dict[str, Manifest]]:
-    return list(map(carriage.run, range(carriage.units)))
+def _in_process(work: Work) -> list[Mapping[str, str]]:
+    return list(map(work.run, range(work.units)))
 
 
 def _told(outputs: Outputs) -> Iterator[Told]:

@@ -110,8 +110,15 @@ def test_the_code_of_the_page_on_upgrading_has_a_job_go_on_with_one_more_input(
         "checkpointLocation", f"{tmp_path}/checkpoint"
     )
     query.trigger(availableNow=True).start(f"{tmp_path}/totals").awaitTermination()
-    names = {"topology": counted(["flights", "returns"]), **inputs}
-    run_page("docs/upgrading.md", session, names, {"s3://bucket": str(tmp_path)})
+    totals = session.createDataFrame([("UA", 1, 1)], "key string, value long, timestamp long")
+    topologies = {"topology": counted(["flights", "returns"]), "other_topology": counted(["flights"])}
+    other = {'"other"': '"counts"', "other-checkpoint": "checkpoint"}
+    run_page(
+        "docs/upgrading.md",
+        session,
+        {**topologies, "totals": totals, **inputs},
+        {"s3://bucket": str(tmp_path), **other},
+    )
     rows = session.read.parquet(f"{tmp_path}/totals").select("key", "value").collect()
     assert sorted(map(tuple, rows)) == [("AA", 1), ("AA", 2), ("UA", 1), ("UA", 2)]
 

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from millpond.adapters.spark.checkpoint import Checkpoint
 from millpond.adapters.spark.continuation.continuing import continue_checkpoint, is_continued
+from millpond.adapters.spark.evolution.seeds import seeds_of
 from millpond.errors import ConfigurationError, StateConflictError
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.distribution.shape_of import shape_of
@@ -138,7 +139,13 @@ class RunSome:
                 yield pa.record_batch(columns, schema=_TEXTS)
 
 
-def generation_of(session: SparkSession, history: History, plan: Plan, evolution: Evolution | None) -> EvolutionRecord:
+def generation_of(
+    session: SparkSession,
+    history: History,
+    plan: Plan,
+    evolution: Evolution | None,
+    frames: Mapping[str, DataFrame],
+) -> EvolutionRecord:
     """The generation of its state with which a query goes on. If there is something to carry over, it is done now.
 
     Args:
@@ -146,24 +153,31 @@ def generation_of(session: SparkSession, history: History, plan: Plan, evolution
         history: that of the query.
         plan: what is to run.
         evolution: what the user declares; None for nothing.
+        frames: the entries with which new stores begin.
 
     Raises:
-        StateConflictError: the state has another shape, and what is declared does not lead to the new one.
+        StateConflictError: the state has another shape, and what is declared does not lead to the new one, or a store
+            that is to be seeded has begun.
         ConfigurationError: the checkpoint is that of another query.
         DurabilityError: the state could not be read or written.
     """
-    shape = shape_of(plan)
-    history = history.begun(plan.fingerprint, shape)
+    shape, seeds = shape_of(plan), seeds_of(plan, frames)
+    history = history.begun(plan.fingerprint, shape, frozenset() if seeds is None else seeds.stores)
     newest, place = history.newest, None if evolution is None else evolution.standpoint(session, plan.sink)
+    target = Target(plan.fingerprint, shape, Declared() if evolution is None else evolution.declared)
+    if newest is not None and newest.awaits_seeds:
+        return evolve(history, Committed(None, []), target, CARRIAGES, on_spark(session), seeds=seeds)
     converted = () if evolution is None else evolution.converted
     fits = newest is not None and same_state(newest.shape, shape, converted)
     if newest is not None and fits and (place is None or (newest.generation == BEGINNING and place.into is None)):
+        if seeds is not None:
+            seeds.check_sown(newest)
         return newest
     if newest is None or evolution is None or place is None:
         raise _conflict(history, plan, shape)
     committed = committed_of(history, Checkpoint(session, place.checkpoint), moved=place.moved)
-    target = Target(plan.fingerprint, shape, evolution.declared)
-    generation = evolve(history, committed, target, CARRIAGES, on_spark(session), anew=place.into is not None)
+    anew = place.into is not None
+    generation = evolve(history, committed, target, CARRIAGES, on_spark(session), anew=anew, seeds=seeds)
     if place.into is not None:
         evolution.note_carried(history.application_id, place.into)
     return generation

@@ -75,6 +75,7 @@ def select_source(
     *,
     keyed: bool,
     max_ahead: int | None = None,
+    beside: Sequence[Column] = (),
 ) -> tuple[DataFrame, Source]:
     """The DataFrame's records as columns key, value, timestamp (long, milliseconds), and how to read them.
 
@@ -85,6 +86,7 @@ def select_source(
         on_error: what happens to unusable records.
         keyed: whether a key's bytes decide where its record goes.
         max_ahead: how far timestamps may be ahead of the wall clock, in microseconds; None for any distance.
+        beside: what else is selected.
 
     Raises:
         ConfigurationError: a column is missing or of a type that its serde cannot take, or keys need a serde.
@@ -122,9 +124,9 @@ def select_source(
         event_times=EventTimes(TimeUnit.MILLISECOND, max_ahead),
         on_error=on_error,
     )
-    time = _milliseconds(frame, topic, consumed.timestamp)
+    time = in_milliseconds(frame, topic, consumed.timestamp)
     columns = [named(consumed.key).alias("key"), value.alias("value"), time.alias("timestamp")]
-    return frame.select(*columns, *_operation(frame, topic, consumed)), source
+    return frame.select(*columns, *_operation(frame, topic, consumed), *beside), source
 
 
 def _column_type(frame: DataFrame, topic: str, column: str, role: str) -> T.DataType:
@@ -177,7 +179,12 @@ def _operation(frame: DataFrame, topic: str, consumed: Consumed) -> list[Column]
     return [named(consumed.op).alias("op")]
 
 
-def _milliseconds(frame: DataFrame, topic: str, column: str) -> Column:
+def in_milliseconds(frame: DataFrame, topic: str, column: str) -> Column:
+    """A column of times in milliseconds since 1970.
+
+    Raises:
+        ConfigurationError: it is missing, or holds no times.
+    """
     type_ = _column_type(frame, topic, column, "timestamp")
     if isinstance(type_, T.TimestampType | T.TimestampNTZType | T.DateType):
         return F.unix_millis(named(column).cast("timestamp"))

@@ -114,6 +114,7 @@ class Millpond(JoinVerbs):
             checksums,
             upgrade_from,
             upgrade_mode,
+            {},
         )
         super().__init__(VerbRunner(job, complete))
 

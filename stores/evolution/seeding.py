@@ -1,0 +1,321 @@
+"""Seeds: entries with which a new store begins, as rows of durable files.
+
+Rule of this module: it puts entries into stores of the kind that they are for, so rows are what they would be had the
+entries been put one after the other, in the order of time; and it writes rows that come sorted. Who sorts them is the
+caller's choice. What it writes counts once a record names it.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as _compute
+
+from millpond.errors import ConfigurationError, RecordError, SerdeError, StateConflictError
+from millpond.stores.columns.partitions import partition_of
+from millpond.stores.durability.manifest import FileKind, Manifest, new_commit_id
+from millpond.stores.durability.parquet.files import writing_file
+from millpond.stores.durability.parquet.rows import SCHEMA, tables_of_changes
+from millpond.stores.durability.storage import Storage
+from millpond.stores.evolution.carriage import LayoutCarriage, greatest
+from millpond.stores.evolution.carrying import Origin
+from millpond.stores.evolution.record import EvolutionRecord
+from millpond.stores.evolution.record_keys import RecordKeys
+from millpond.stores.evolution.shape import Shape, StoreShape
+from millpond.stores.keys import DATA
+from millpond.stores.memory import MemoryBackend
+from millpond.stores.specs import KeyForm, StoreKind, StoreSpec
+from millpond.stores.times import MIN_TIME
+from millpond.stores.transaction import Transaction
+from millpond.stores.typed.windows.windowed import Windowed
+
+pc: Any = _compute
+
+SEED_SCHEMA: Final = pa.schema([pa.field("task", pa.string()), *SCHEMA])
+"""Rows on their way to the files of their tasks: the task, and what durable files have."""
+
+SORTED_BY: Final = ("task", "store", "key")
+
+
+class Entry(NamedTuple):
+    """One entry of a seed.
+
+    Attributes:
+        key: the key, without a window.
+        value: the value; None for a delete, which only versioned stores have.
+        timestamp: of the value, or from which it is valid; in plain stores nobody asks.
+        start, end: of the window or session; None if there is none.
+    """
+
+    key: Any
+    value: Any
+    timestamp: int
+    start: int | None = None
+    end: int | None = None
+
+
+@dataclass(frozen=True)
+class Sowing:
+    """The tasks that get seeds, before they have them.
+
+    Attributes:
+        storage: where the durable files are.
+        stores: the names of the stores that are seeded.
+        shape: what the state looks like.
+        bases: what the tasks begin with otherwise, by task id; a task that is missing begins empty.
+        application_id, fingerprint: what new manifests carry.
+    """
+
+    storage: Storage
+    stores: Collection[str]
+    shape: Shape
+    bases: Mapping[str, Manifest]
+    application_id: str
+    fingerprint: str
+
+    def base_of(self, task_id: str) -> Manifest:
+        """With what a task begins without seeds."""
+        known = self.bases.get(task_id)
+        return Manifest.empty(self.application_id, task_id, self.fingerprint) if known is None else known
+
+
+Sow: TypeAlias = Callable[[Sowing], Mapping[str, Manifest]]
+"""Writes seeds, wherever, and gives the manifests of the tasks that got some."""
+
+
+@dataclass(frozen=True)
+class Seeds:
+    """What a user wants stores to begin with.
+
+    Attributes:
+        stores: their names.
+        sow: writes them.
+    """
+
+    stores: frozenset[str]
+    sow: Sow
+
+    def check_sown(self, record: EvolutionRecord) -> None:
+        """Refuse seeds for stores of a generation that have begun without.
+
+        Raises:
+            StateConflictError: there is one.
+        """
+        late = sorted(self.stores - record.seeded)
+        if late:
+            raise StateConflictError(
+                f"the stores {late} have begun without seeds, so these would come too late; take them out of seeds, or "
+                "give the stores other names, under which they begin anew, and drop the old ones"
+            )
+
+    def to_sow(self, before: EvolutionRecord, origins: Mapping[str, Origin]) -> frozenset[str]:
+        """The stores that begin now, and not those that began with these seeds before.
+
+        Args:
+            before: the generation that is carried over.
+            origins: the old store of each new one that continues one.
+
+        Raises:
+            StateConflictError: a store continues one that had no seeds.
+        """
+        new = self.stores - origins.keys()
+        self.check_sown(replace(before, seeded=new | still_seeded(before, origins)))
+        return new
+
+
+def still_seeded(before: EvolutionRecord, origins: Mapping[str, Origin]) -> frozenset[str]:
+    """The stores, by their new names, that began with seeds in an earlier generation."""
+    return frozenset(name for name, origin in origins.items() if origin.name in before.seeded)
+
+
+@dataclass(frozen=True)
+class Seed:
+    """The seeds of one store in one sub-topology. Travels to the workers.
+
+    Attributes:
+        spec: the store's.
+        shape: the store.
+        partitions: how many there are.
+        carriage: of its layout; None if it has none.
+        users: the number of processors that may keep something in it.
+
+    Raises:
+        ConfigurationError: stores of that spec cannot be seeded.
+    """
+
+    spec: StoreSpec
+    shape: StoreShape
+    partitions: int
+    carriage: LayoutCarriage | None
+    users: int
+
+    def __post_init__(self) -> None:
+        refusal = f"the store {self.spec.name!r} cannot be seeded, because"
+        if self.carriage is not None and self.carriage.seeded is None:
+            raise ConfigurationError(
+                f"{refusal} its operator keeps more than keys and values in it; let it begin empty"
+            )
+        if self.spec.retain_duplicates:
+            raise ConfigurationError(f"{refusal} it keeps several values of a key and window; let it begin empty")
+
+    def tables(self, entries: Sequence[Entry]) -> Iterator[pa.Table]:
+        """The rows of some entries, as ``SEED_SCHEMA``; of versioned stores, all entries of each key.
+
+        Raises:
+            RecordError: a key or value cannot be stored, or an entry is there twice.
+        """
+        self._check(entries)
+        for partition, mine in self._by_partition(entries).items():
+            rows = pa.concat_tables(self._rows(sorted(mine, key=_time_of(self.spec.kind))))
+            rows = rows.filter(rows["value"].is_valid())
+            task = pa.repeat(pa.scalar(f"{self.shape.subtopology}_{partition}"), len(rows))
+            yield rows.add_column(0, SEED_SCHEMA.field("task"), task)
+
+    def refusal(self, what: object) -> RecordError:
+        """The error for an entry that cannot be put."""
+        return RecordError(f"seed of store {self.spec.name!r}: {what}")
+
+    def _check(self, entries: Sequence[Entry]) -> None:
+        form = self.spec.kind.key_form
+        for entry in entries:
+            if entry.key is None:
+                raise self.refusal(f"the entry {entry} has no key; leave it out")
+            if entry.value is None and not self.spec.versioned:
+                raise self.refusal(f"the key {entry.key!r} has no value; leave it out")
+            if form is KeyForm.PLAIN:
+                continue
+            if entry.start is None or entry.end is None:
+                raise self.refusal(f"the key {entry.key!r} has no window; fill window_start and window_end")
+            size = self.spec.window_size
+            if form is KeyForm.WINDOW and size is not None and entry.end - entry.start != size:
+                raise self.refusal(
+                    f"the window of {entry.key!r} from {entry.start} to {entry.end} is not {size} ms long, as those of "
+                    "the store are; seed it from windows of its own size"
+                )
+
+    def _by_partition(self, entries: Sequence[Entry]) -> dict[int, list[Entry]]:
+        """The entries by the partition of their records' keys."""
+        keys, places = RecordKeys(self.shape, None, duplicates=False), set()
+        found: dict[int, list[Entry]] = {}
+        for entry in entries:
+            try:
+                key = self.spec.key_serde.serialize(entry.key)
+            except SerdeError as error:
+                raise self.refusal(f"the key {entry.key!r} cannot be stored: {error}") from error
+            place = key, entry.start, entry.end, entry.timestamp if self.spec.versioned else None
+            if place in places:
+                raise self.refusal(f"the entry of {entry.key!r} is there twice; keep one of them")
+            places.add(place)
+            everywhere = range(self.partitions) if self.shape.is_global else ()
+            for partition in everywhere or (partition_of(keys.of_key(key), self.partitions),):
+                found.setdefault(partition, []).append(entry)
+        return found
+
+    def _rows(self, entries: Sequence[Entry]) -> Iterator[pa.Table]:
+        """The rows of entries in the order of time."""
+        kind = self.spec.kind
+        with Transaction(MemoryBackend()) as transaction:
+            store: Any = self.spec.open(transaction)
+            for entry in entries:
+                try:
+                    _put(store, kind, entry)
+                except SerdeError as error:
+                    raise self.refusal(f"the value of {entry.key!r} cannot be stored: {error}") from error
+            if self.carriage is not None and self.carriage.seeded is not None:
+                latest = max(entry.timestamp for entry in entries)
+                for name, data in self.carriage.seeded(latest, self.users).items():
+                    store.put_metadata(name, data)
+            store.flush()
+            yield from tables_of_changes(self.spec.name, kind.format_version, transaction.changes)
+
+
+def _put(store: Any, kind: StoreKind, entry: Entry) -> None:
+    value = (entry.value, entry.timestamp) if kind.stamped else (entry.value,)
+    if kind.key_form is KeyForm.SESSION:
+        store.put(Windowed(entry.key, entry.start or 0, entry.end or 0), *value)
+    elif kind.key_form is KeyForm.WINDOW:
+        store.put(entry.key, *value, entry.start)
+    else:
+        store.put(entry.key, *value)
+
+
+def _time_of(kind: StoreKind) -> Callable[[Entry], int]:
+    """The time that an entry is put at, by which stream time goes."""
+    if kind.key_form is KeyForm.PLAIN:
+        return lambda entry: entry.timestamp
+    if kind.key_form is KeyForm.WINDOW:
+        return lambda entry: MIN_TIME if entry.start is None else entry.start
+    return lambda entry: MIN_TIME if entry.end is None else entry.end
+
+
+def write_seeds(sowing: Sowing, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, Manifest]]:
+    """Write the seeds of whole tasks, from rows of ``SEED_SCHEMA`` in the order of ``SORTED_BY``, part by part.
+
+    Yields:
+        The id of each task, and the manifest with which it begins.
+
+    Raises:
+        RecordError: an entry is there twice.
+        DurabilityError: the storage failed.
+    """
+    runs = (run for batch in batches for run in _runs(batch))
+    for task_id, of_task in groupby(runs, key=attrgetter("task")):
+        base = sowing.base_of(task_id)
+        kind = FileKind.DELTA if base.files else FileKind.SNAPSHOT
+        with writing_file(sowing.storage, base.directory, kind, base.sequence + 1, new_commit_id()) as new:
+            for store, of_store in groupby(of_task, key=attrgetter("store")):
+                for table in _distinct(store, (run.rows for run in of_store)):
+                    new.add(table)
+        file = new.written()
+        yield task_id, base.with_delta(file) if base.files else base.with_snapshot(file, ())
+
+
+class _Run(NamedTuple):
+    """Rows of one store of one task."""
+
+    task: str
+    store: str
+    rows: pa.Table
+
+
+def _runs(batch: pa.RecordBatch) -> Iterator[_Run]:
+    """The rows of a batch, store by store."""
+    rows = pa.Table.from_batches([batch])
+    for task in pc.unique(rows["task"]).to_pylist():
+        mine = rows.filter(pc.equal(rows["task"], task))
+        for store in pc.unique(mine["store"]).to_pylist():
+            yield _Run(task, store, mine.filter(pc.equal(mine["store"], store)).select(SCHEMA.names).cast(SCHEMA))
+
+
+def _distinct(store: str, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """The rows of one store in key order, metadata once: of several times, the latest."""
+    metadata: dict[bytes, bytes] = {}
+    last = b""
+    for table in tables:
+        keys = table["key"].combine_chunks()
+        number = pc.sum(pc.less(keys, DATA)).as_py() or 0
+        found: Any = zip(keys[:number].to_pylist(), table["value"][:number].to_pylist(), strict=True)
+        for row, data in found:
+            metadata[row] = greatest([data, metadata.get(row, data)])
+        if number == len(keys):
+            continue
+        if metadata:
+            yield _metadata_table(store, metadata)
+            metadata = {}
+        keys = pa.concat_arrays([pa.array([last], pa.binary()), keys[number:]])
+        again = pc.equal(keys[1:], keys[:-1])
+        if pc.any(again).as_py():
+            row = keys[1:].filter(again)[0].as_py()
+            raise RecordError(f"seed of store {store!r}: the entry of the row {row!r} is there twice; keep one of them")
+        last = keys[-1].as_py()
+        yield table.slice(number)
+    if metadata:
+        yield _metadata_table(store, metadata)
+
+
+def _metadata_table(store: str, metadata: Mapping[bytes, bytes]) -> pa.Table:
+    rows = [{"store": store, "key": row, "value": data} for row, data in sorted(metadata.items())]
+    return pa.Table.from_pylist(rows, schema=SCHEMA)

@@ -1,0 +1,167 @@
+"""New stores begin with the rows of a DataFrame, or of another job's store of any kind."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from pyspark.sql import DataFrame, SparkSession
+
+from millpond.adapters.spark import Evolution, SparkStreams
+from millpond.adapters.spark.evolution.seeds import seeds_of
+from millpond.errors import ConfigurationError, StateConflictError
+from millpond.processors import (
+    Consumed,
+    Materialized,
+    Produced,
+    SessionWindows,
+    StreamsBuilder,
+    TimeWindows,
+    Topology,
+)
+from millpond.processors.distribution.plan import make_plan
+from tests.spark.conftest import RunStream
+
+pytestmark = pytest.mark.spark
+
+DDL = "key string, value string, timestamp long"
+FIRST = [("a", "x", 5), ("b", "y", 7), ("a", None, 12), ("a", "z", 21), ("c", "x", 33)]
+THEN = [("a", "u", 40), ("b", None, 41), ("d", "v", 42)]
+
+
+def kinds(*, more: bool = False) -> Topology:
+    """Stores of all kinds behind one sink."""
+    builder = StreamsBuilder()
+    latest = builder.table("rows", Consumed("string", "msgpack"), Materialized("latest"))
+    versions = builder.table(
+        "versions", Consumed("string", "json"), Materialized.versioned("history", history_retention=3_600_000)
+    )
+    words = builder.stream("words", Consumed("string", "string"))
+    grouped = words.filter(lambda _, word: word is not None).group_by_key()
+    joined = words.join(versions, lambda word, version: f"{word} {version}")
+    windows = grouped.windowed_by(TimeWindows(10, grace=20)).count(Materialized("windows"))
+    sessions = grouped.windowed_by(SessionWindows(10, grace=20)).count(Materialized("sessions"))
+    outputs = [
+        joined.map_values(lambda value: f"joined {value}"),
+        words.join(latest, lambda word, row: f"{word} {row}").map_values(lambda value: f"latest {value}"),
+        grouped.count(Materialized("counts")).to_stream().map_values(lambda value: f"count {value}"),
+        windows.to_stream().map(lambda key, value: (key.key, f"window {key.start} {value}")),
+        sessions.to_stream().map(lambda key, value: (key.key, f"session {key.start} {key.end} {value}")),
+    ]
+    if more:
+        outputs.append(grouped.count(Materialized("more")).to_stream().map_values(lambda value: f"more {value}"))
+    for stream in outputs[1:]:
+        outputs[0] = outputs[0].merge(stream)
+    outputs[0].to("out", Produced("string", "string"))
+    return builder.build()
+
+
+STORES = ("latest", "history", "counts", "windows", "sessions")
+
+
+class Jobs:
+    """Jobs of one topology, each with a checkpoint of its own, that read the same files."""
+
+    def __init__(self, spark: SparkSession, directory: Path, run_stream: RunStream) -> None:
+        self._spark, self._directory, self._run_stream = spark, directory, run_stream
+
+    def frame(self, rows: list[tuple[Any, ...]], ddl: str = DDL) -> DataFrame:
+        return self._spark.createDataFrame(rows, ddl)
+
+    def streams(self, name: str, topology: Topology, **options: Any) -> SparkStreams:
+        places: dict[str, Any] = {
+            "state_dir": f"{self._directory}/state",
+            "local_dir": f"{self._directory}/local-{name}",
+        }
+        return SparkStreams(topology, application_id=name, backend="lmdb", partitions=2, **places, **options)
+
+    def checkpoint(self, name: str) -> str:
+        return f"{self._directory}/checkpoint-{name}"
+
+    def run(
+        self, name: str, rows: list[tuple[Any, ...]], topology: Topology | None = None, **options: Any
+    ) -> set[tuple[Any, ...]]:
+        """What comes out for more rows, which all inputs get."""
+        streams, inputs = self.streams(name, topology or kinds(), **options), f"{self._directory}/in-{name}"
+        self.frame(rows).coalesce(1).write.mode("append").parquet(inputs)
+        stream = self._spark.readStream.schema(DDL).parquet(inputs)
+        out = streams.transform(dict.fromkeys(("rows", "versions", "words"), stream)).select("key", "value")
+        found = self._run_stream(out, out=f"out-{name}", checkpoint=f"checkpoint-{name}")
+        return {tuple(row) for row in found}
+
+    def store(self, name: str, store: str, **options: Any) -> DataFrame:
+        return self.streams(name, kinds()).read_store(store, self.checkpoint(name), **options)
+
+
+@pytest.fixture
+def jobs(spark: SparkSession, tmp_path: Path, run_stream: RunStream) -> Jobs:
+    return Jobs(spark, tmp_path, run_stream)
+
+
+def test_a_job_that_begins_with_the_stores_of_another_goes_on_as_that_one_does(jobs: Jobs) -> None:
+    first = jobs.run("old", FIRST)
+    seeds = {name: jobs.store("old", name, for_seeds=True).cache() for name in STORES}
+    assert len([row for row in seeds["history"].collect() if row.value is None]) == 1
+    went_on = jobs.run("old", THEN) - first
+    seeded = jobs.run("new", THEN, seeds=seeds)
+    assert {("a", "count 3"), ("b", "window 40 1")} & went_on == {("a", "count 3")}
+    assert seeded - first == went_on
+    for name in STORES:
+        assert _rows(jobs.store("new", name)) == _rows(jobs.store("old", name))
+    assert jobs.run("new", [("a", "w", 50)], seeds=seeds) - seeded >= {("a", "count 4")}
+
+
+def _rows(frame: DataFrame) -> list[str]:
+    return sorted(map(repr, frame.collect()))
+
+
+def test_a_new_store_of_a_running_job_is_seeded_and_a_late_seed_is_refused(jobs: Jobs) -> None:
+    jobs.run("job", FIRST)
+    seed = jobs.frame([("a", 100, 1), ("e", 7, 1)], "key string, value long, timestamp long")
+    evolution = Evolution(jobs.checkpoint("job"))
+    with pytest.raises(StateConflictError, match=r"'counts'\] have begun without seeds"):
+        jobs.run("job", [], kinds(more=True), evolution=evolution, seeds={"counts": seed})
+    out = jobs.run("job", THEN, kinds(more=True), evolution=evolution, seeds={"more": seed})
+    assert {("a", "more 101"), ("d", "more 1"), ("a", "count 3")} <= out
+    out = jobs.run("job", [("e", "q", 50)], kinds(more=True), evolution=evolution, seeds={"more": seed})
+    assert ("e", "more 8") in out
+
+
+LONGS = "key string, value long, timestamp long"
+
+
+@pytest.mark.parametrize(
+    ("store", "rows", "ddl", "message"),
+    [
+        ("none", [], LONGS, r"seeds name the stores \['none'\], but the topology has .*'counts'"),
+        ("counts", [], "key string, value long", "seed of store 'counts': the DataFrame has no column 'timestamp'"),
+        ("windows", [], LONGS, "no column 'window_start', 'window_end', only key, value, timestamp"),
+        ("counts", [], "key string, value string, timestamp long", "seed of store 'counts'.*'value' is of type string"),
+        ("counts", [], "key string, value long, timestamp string", "seed of store 'counts'.*timestamp column"),
+        ("counts", [(None, 1, 1)], LONGS, "seed of store 'counts': the entry .* has no key"),
+        ("counts", [("a", None, 1)], LONGS, "seed of store 'counts': the key 'a' has no value"),
+        ("counts", [("a", 1, 1), ("a", 2, 2)], LONGS, "seed of store 'counts': .* is there twice"),
+    ],
+)
+def test_seeds_that_do_not_fit_are_refused_and_the_job_begins_without_them(
+    jobs: Jobs, store: str, rows: list[Any], ddl: str, message: str
+) -> None:
+    with pytest.raises(Exception, match=message):
+        jobs.run("job", FIRST, seeds={store: jobs.frame(rows, ddl)})
+    inputs = dict.fromkeys(("rows", "versions", "words"), jobs.frame([]))
+    with pytest.raises(ConfigurationError, match="seeds are for streaming DataFrames"):
+        jobs.streams("job", kinds(), seeds={"counts": jobs.frame([], LONGS)}).transform(inputs)
+
+
+def test_a_query_takes_the_seeds_of_its_own_stores_and_leaves_others_to_other_sinks(jobs: Jobs) -> None:
+    builder = StreamsBuilder()
+    for sink in ("one", "other"):
+        words = builder.stream(f"words of {sink}", Consumed("string", "string")).group_by_key()
+        words.count(Materialized(sink)).to_stream().to(sink)
+    frames = {"one": jobs.frame([("a", 1, 1)], LONGS)}
+    seeds = seeds_of(make_plan(builder.build(), "one", 2), frames)
+    assert seeds is not None
+    assert seeds.stores == {"one"}
+    assert seeds_of(make_plan(builder.build(), "other", 2), frames) is None
