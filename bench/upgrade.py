@@ -41,12 +41,17 @@ UPGRADES: Final[Mapping[str, tuple[StoreSpec, StoreSpec]]] = {
 }
 """What a store is before and after."""
 
+BATCHES: Final = 30
+"""How many micro-batches each phase has, unless somebody says otherwise."""
+
 
 class Batch(NamedTuple):
-    """One micro-batch: seconds, bytes of the local copies after it, whether it wrote a snapshot."""
+    """One micro-batch: seconds by what they were measured with, bytes of the local copies, whether it wrote a snapshot.
 
-    wall: float
-    processor: float
+    One of the measures is ``wall``.
+    """
+
+    seconds: Mapping[str, float]
     disk: int
     snapshot: bool
 
@@ -68,10 +73,10 @@ class Phase:
         """
         figures: dict[str, Any] = {"phase": self.name, "batches": len(self.batches)}
         if self.first is not None:
-            figures |= {"first_s": self.first.wall, "first_processor_s": self.first.processor}
+            figures["first_s"] = dict(self.first.seconds)
         figures["most_disk_bytes"] = max(batch.disk for batch in self._all())
         figures["disk_bytes"] = self._all()[-1].disk
-        for way in ("wall", "processor"):
+        for way in self._all()[0].seconds:
             times, usual = self.seconds(way), median(before.seconds(way) or [0])
             if times:
                 p50, p90 = median(times), quantiles(times, n=10, method="inclusive")[-1] if times[1:] else times[0]
@@ -79,13 +84,13 @@ class Phase:
                 figures[way] |= {"pause_p50": p50 / usual, "pause_max": max(times) / usual}
         if self.batches:
             figures["rows_per_s"] = rows / figures["wall"]["p50_s"]
-        snapshots = [batch.wall for batch in self.batches if batch.snapshot]
+        snapshots = [batch.seconds["wall"] for batch in self.batches if batch.snapshot]
         return figures | {"snapshots": len(snapshots), "snapshot_max_s": max(snapshots, default=None)}
 
     def seconds(self, way: str) -> list[float]:
         """Of the micro-batches without a snapshot; of all if there are no others."""
         usual = [batch for batch in self.batches if not batch.snapshot] or self.batches
-        return [getattr(batch, way) for batch in usual]
+        return [batch.seconds[way] for batch in usual]
 
     def _all(self) -> list[Batch]:
         return [batch for batch in (self.first, *self.batches) if batch is not None]
@@ -179,7 +184,7 @@ class Job:
         manifest = self.manifest
         assert manifest is not None
         disk = sum(bytes_below(self._directory / local) for local in ("local", WARM))
-        return Batch(wall, processor, disk, not manifest.deltas)
+        return Batch({"wall": wall, "processor": processor}, disk, not manifest.deltas)
 
     def _update(self, keys: list[str]) -> None:
         assert self._state is not None, "restart before"
@@ -219,7 +224,7 @@ def run(
     *,
     upgrades: Sequence[str] = tuple(UPGRADES),
     rows: int = 20_000,
-    batches: int = 30,
+    batches: int = BATCHES,
     directory: Path | None = None,
 ) -> dict[str, Any]:
     """Upgrade one task on each backend, in every way that it has, while micro-batches go on.
@@ -309,25 +314,33 @@ def _in_place(job: Job, new: StoreSpec, batches: int) -> Iterator[Phase]:
     yield Phase("after", job.batch(), [job.batch() for _ in range(batches)])
 
 
-def print_results(console: Console, figures: Mapping[str, Any]) -> None:
-    """One row for each backend, upgrade and phase; shares are of the median micro-batch before."""
+def print_results(console: Console, figures: Mapping[str, Any], way: str = "processor") -> None:
+    """One row for each backend, upgrade and phase; shares are of the median micro-batch before.
+
+    Args:
+        console: where to.
+        figures: what ``run`` returned.
+        way: what is shown of a micro-batch beside its time.
+    """
     title = f"upgrade of {figures['keys']:,} keys, {figures['rows']:,} updates a micro-batch"
     table = Table(title=title, title_justify="left")
-    times = ("batches", "first s", "p50 s", "p90 s", "max s", "cpu p50 s", "rows/s")
-    names = (*times, "p50 x", "max x", "cpu p50 x", "cpu max x", "most MiB")
+    short = way.partition("_")[0]
+    times = ("batches", "first s", "p50 s", "p90 s", "max s", f"{short} p50 s", "rows/s")
+    names = (*times, "p50 x", "max x", f"{short} p50 x", f"{short} max x", "most MiB")
     for name in ("backend", "upgrade", "phase", *names):
         table.add_column(name, justify="right" if name in names else "left", no_wrap=True)
     for row in figures["phases"]:
-        table.add_row(row["backend"], row["upgrade"], row["phase"], *_cells(row))
+        table.add_row(row["backend"], row["upgrade"], row["phase"], *_cells(row, way))
     console.print(table)
 
 
-def _cells(row: Mapping[str, Any]) -> Iterator[str]:
-    wall, processor = row.get("wall", {}), row.get("processor", {})
+def _cells(row: Mapping[str, Any], way: str) -> Iterator[str]:
+    wall, other = row.get("wall", {}), row.get(way, {})
     yield str(row["batches"])
-    for seconds in (row.get("first_s"), *map(wall.get, ("p50_s", "p90_s", "max_s")), processor.get("p50_s")):
+    first = row.get("first_s", {}).get("wall")
+    for seconds in (first, *map(wall.get, ("p50_s", "p90_s", "max_s")), other.get("p50_s")):
         yield "" if seconds is None else f"{seconds:.3f}"
     yield f"{row['rows_per_s']:,.0f}" if "rows_per_s" in row else ""
-    for share in (times.get(name) for times in (wall, processor) for name in ("pause_p50", "pause_max")):
+    for share in (times.get(name) for times in (wall, other) for name in ("pause_p50", "pause_max")):
         yield "" if share is None else f"{share:.2f}"
     yield f"{row['most_disk_bytes'] / 2**20:,.0f}"

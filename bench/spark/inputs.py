@@ -89,7 +89,9 @@ def customers(share: float) -> Topic:
     )
 
 
-def write_inputs(place: Path, topics: Sequence[Topic], scale: Scale, batches: int, *, growing: bool = False) -> None:
+def write_inputs(
+    place: Path, topics: Sequence[Topic], scale: Scale, batches: int, *, growing: bool = False, first: int = 0
+) -> None:
     """Write ``batches`` micro-batches below ``place``.
 
     Args:
@@ -99,15 +101,16 @@ def write_inputs(place: Path, topics: Sequence[Topic], scale: Scale, batches: in
         batches: how many micro-batches.
         growing: each micro-batch brings equally many new keys, so that the last one completes them. Otherwise all are
             there from the first on.
+        first: the number of the first one; those before have been written.
 
     Raises:
         ConfigurationError: a micro-batch has fewer rows than it is to bring new keys.
     """
-    rng = np.random.default_rng(7)
+    rng = np.random.default_rng(7 + first)
     for topic in topics:
-        (place / topic.name).mkdir()
-    for number in range(batches):
-        keys = growing_keys(scale, number, batches, rng) if growing else rng.integers(0, scale.keys, scale.rows)
+        (place / topic.name).mkdir(exist_ok=first > 0)
+    for number in range(first, first + batches):
+        keys = growing_keys(scale, number, first + batches, rng) if growing else rng.integers(0, scale.keys, scale.rows)
         rows = rng.permutation(scale.rows)
         ends = np.round(np.cumsum([topic.share for topic in topics]) * scale.rows).astype(int)
         for topic, chosen in zip(topics, np.split(rows, ends[:-1]), strict=True):

@@ -210,7 +210,9 @@ def bench_upgrade(
     upgrade: Annotated[list[str] | None, typer.Option(help="timestamped or checksums; may be repeated; both")] = None,
     keys: Annotated[int, typer.Option(min=1, help="keys of the store")] = 1_000_000,
     rows: Annotated[int, typer.Option(min=1, help="updates of a micro-batch")] = 20_000,
-    batches: Annotated[int, typer.Option(min=1, help="micro-batches of each phase")] = 30,
+    batches: Annotated[int | None, typer.Option(min=1, help="micro-batches of each phase; 30, with --spark 20")] = None,
+    spark: Annotated[bool, typer.Option("--spark", help="a query on Spark instead of a bare task")] = False,
+    cores: Annotated[int, typer.Option(min=1, help="Spark cores, and tasks of the query")] = 2,
     directory: Annotated[Path | None, typer.Option(help="where the files go, on the file system to measure")] = None,
     json: JsonFile = None,
 ) -> None:
@@ -220,17 +222,28 @@ def bench_upgrade(
     from millpond.bench import report
     from millpond.bench import upgrade as upgrading
 
-    figures = upgrading.run(
-        backend or ["memory", "lmdb", "rocksdb"],
-        keys,
-        upgrades=upgrade or list(upgrading.UPGRADES),
-        rows=rows,
-        batches=batches,
-        directory=directory,
-    )
-    upgrading.print_results(Console(width=max(Console().width, 165)), figures)
+    backends, upgrades = backend or ["memory", "lmdb", "rocksdb"], upgrade or list(upgrading.UPGRADES)
+    console = Console(width=max(Console().width, 175))
+    if spark:
+        with _benchmark_extra():
+            from millpond.bench.spark import upgrade as on_spark
+        figures = on_spark.run(
+            backends,
+            keys,
+            upgrades=upgrades,
+            rows=rows,
+            batches=batches or on_spark.BATCHES,
+            cores=cores,
+            directory=directory,
+        )
+        upgrading.print_results(console, figures, "add_batch")
+    else:
+        figures = upgrading.run(
+            backends, keys, upgrades=upgrades, rows=rows, batches=batches or upgrading.BATCHES, directory=directory
+        )
+        upgrading.print_results(console, figures)
     if json is not None:
-        report.write_json(json, "upgrade", figures)
+        report.write_json(json, "spark-upgrade" if spark else "upgrade", figures)
 
 
 @bench.command("spark")
@@ -275,15 +288,11 @@ def bench_spark(
     """Time of a micro-batch and memory of a worker, on each backend and by the best that Spark has, in one run."""
     from rich.console import Console
 
-    try:
+    with _benchmark_extra():
         from millpond.bench import report
         from millpond.bench.spark import growth as growing
         from millpond.bench.spark import measure, tables
         from millpond.bench.spark.contest import Contest
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.startswith("millpond"):
-            raise
-        raise ConfigurationError(f"this benchmark needs {error.name}: pip install 'millpond[bench]'") from error
     console = Console(width=max(Console().width, 140))
     way, show = (growing, tables.print_growth) if growth else (measure, tables.print_results)
     contest = Contest(
@@ -480,6 +489,17 @@ def state_warm(
                 typer.echo(line)
             if once:
                 break
+
+
+@contextmanager
+def _benchmark_extra() -> "Iterator[None]":
+    """What is imported in here may need a package that does not come with the bare library."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("millpond"):
+            raise
+        raise ConfigurationError(f"this benchmark needs {error.name}: pip install 'millpond[bench]'") from error
 
 
 @contextmanager

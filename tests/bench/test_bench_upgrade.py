@@ -34,16 +34,17 @@ def test_every_phase_is_measured_where_copies_are_on_the_disk(tmp_path: Path) ->
 
 
 def test_a_pause_is_a_share_of_the_median_before_and_snapshots_are_apart() -> None:
-    before = Phase("before", None, [Batch(wall, wall / 2, 0, False) for wall in (1.0, 2.0, 3.0)])
-    long = Batch(40.0, 20.0, 3, True)
-    preparing = Phase(
-        "preparing", Batch(9.0, 9.0, 7, False), [Batch(2.0, 2.0, 5, False), long, Batch(4.0, 3.0, 4, False)]
-    )
+    def batch(wall: float, processor: float, disk: int, snapshot: bool = False) -> Batch:
+        return Batch({"wall": wall, "processor": processor}, disk, snapshot)
+
+    before = Phase("before", None, [batch(wall, wall / 2, 0) for wall in (1.0, 2.0, 3.0)])
+    long = batch(40.0, 20.0, 3, snapshot=True)
+    preparing = Phase("preparing", batch(9.0, 9.0, 7), [batch(2.0, 2.0, 5), long, batch(4.0, 3.0, 4)])
     figures = preparing.figures(100, before)
     assert figures["wall"] == pytest.approx(
         {"p50_s": 3.0, "p90_s": 3.8, "max_s": 4.0, "pause_p50": 1.5, "pause_max": 2.0}
     )
     assert figures["processor"]["pause_max"] == 3.0
     assert (figures["snapshots"], figures["snapshot_max_s"]) == (1, 40.0)
-    assert (figures["first_s"], figures["most_disk_bytes"], figures["disk_bytes"]) == (9.0, 7, 4)
+    assert (figures["first_s"]["wall"], figures["most_disk_bytes"], figures["disk_bytes"]) == (9.0, 7, 4)
     assert figures["rows_per_s"] == pytest.approx(100 / 3)
