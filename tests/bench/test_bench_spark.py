@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from rich.console import Console
 from typer.testing import CliRunner
 
-from millpond.bench.spark import growth, measure, tables
+from millpond.bench.spark import growth, measure, tables, upgrade
 from millpond.bench.spark.contest import Contest
 from millpond.bench.spark.inputs import growing_keys, write_inputs
 from millpond.bench.spark.shapes import Scale
@@ -114,6 +114,44 @@ def test_the_tables_show_each_contender() -> None:
     assert "│lmdb│2,000│0.50│200│90│0.50│" in lines
     assert "│spark_jvm│4,000│0.25│││1.00│" in lines
     assert "│lmdb│2│1.00│1.50│1.50│200│90│" in lines
+
+
+def test_micro_batches_can_be_written_later_and_go_on(tmp_path: Path) -> None:
+    topics = WORKLOADS["count"].topics
+    write_inputs(tmp_path, topics, Scale(40, 40), 1, growing=True)
+    write_inputs(tmp_path, topics, Scale(5, 40), 2, first=1)
+    written = [pq.read_table(path)["key"].to_pylist() for path in sorted((tmp_path / "events").iterdir())]
+    assert list(map(len, written)) == [40, 5, 5]
+    assert len(set(written[0])) == 40
+    assert written[1] != written[2]
+
+
+def test_a_micro_batch_that_wrote_a_snapshot_is_known_by_the_moment() -> None:
+    took = {"triggerExecution": 1500, "addBatch": 1000}
+    report = {"batchId": 7, "timestamp": "1970-01-01T00:01:40.000Z", "durationMs": took}
+    number, end, batch = upgrade.ran_of(report, 64, [99.9, 101.6])
+    assert (number, end) == (7, 101.5)
+    assert (batch.seconds, batch.disk, batch.snapshot) == ({"wall": 1.5, "add_batch": 1.0}, 64, False)
+    assert upgrade.ran_of(report, 64, [99.9, 101.4]).batch.snapshot
+
+
+@pytest.mark.long
+@pytest.mark.spark
+def test_an_upgrade_on_spark_goes_through_every_phase(tmp_path: Path) -> None:
+    written = tmp_path / "figures.json"
+    arguments = ["bench", "upgrade", "--spark", "--keys", "200", "--rows", "40", "--batches", "2", "--json"]
+    arguments += [str(written), "--backend", "lmdb", "--upgrade", "checksums", "--directory", str(tmp_path)]
+    command = [sys.executable, "-c", "from millpond.cli import main; main()", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    figures = json.loads(written.read_text())["phases"]
+    rolled, in_place = ["offline", "warming", "warm", "rolled over"], ["preparing", "prepared", "after"]
+    assert [row["phase"] for row in figures] == ["before", *rolled, "before", *in_place]
+    assert all(row["batches"] >= 2 for row in figures if row["phase"] in ("before", "warm", "prepared", "after"))
+    assert figures[5]["wall"]["pause_p50"] == 1.0
+    disk = [row["most_disk_bytes"] for row in figures]
+    assert min(disk[3], disk[7]) > disk[0]
+    assert [path.name for path in tmp_path.iterdir()] == [written.name]
 
 
 @pytest.mark.long
