@@ -292,12 +292,12 @@ def _in_place(query: Query, new: Topology, batches: int) -> Iterator[Phase]:
     preparing, prepared = Phase("preparing"), Phase("prepared")
     done = False
     while not done:
-        first, *others = query.run(new, 1 + min(batches, _AT_ONCE), mode=UpgradeMode.IN_PLACE)
-        preparing.first = preparing.first or first.batch
+        ran = query.run(new, 1 + min(batches, _AT_ONCE), mode=UpgradeMode.IN_PLACE)
+        preparing.first = preparing.first or ran[0].batch
         done = query.prepared()
-        last = bisect_left(others, True, key=lambda one: query.prepared(one.number)) if done else len(others)
-        preparing.batches += [one.batch for one in others[: last + 1]]
-        prepared.batches += [one.batch for one in others[last + 1 :]]
+        last = bisect_left(ran, True, key=lambda one: query.prepared(one.number)) if done else len(ran)
+        preparing.batches += [one.batch for one in ran[1 : last + 1]]
+        prepared.batches += [one.batch for one in ran[last + 1 :]]
     yield preparing
     _, *others = query.run(new, 1 + batches, mode=UpgradeMode.IN_PLACE)
     prepared.batches += [one.batch for one in others]
