@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -126,24 +126,60 @@ class RocksDbBackend(Backend):
             finder = self._finder
             if finder is None:
                 finder = self._finder = self._db.iter()
-            finder.seek_for_prev(stop)
-            while finder.valid():
-                key: bytes = finder.key()
-                if key < stop:
-                    return (key, finder.value()) if key >= start else None
-                finder.prev()
-            finder.status()
+            try:
+                finder.seek_for_prev(stop)
+                while finder.valid():
+                    key: bytes = finder.key()
+                    if key < stop:
+                        return (key, finder.value()) if key >= start else None
+                    finder.prev()
+                finder.status()
+            finally:
+                # An error's traceback would keep the iterator, and with it the directory's lock.
+                del finder
         return None
 
     def scan(self, start: bytes | None = None, stop: bytes | None = None, *, reverse: bool = False) -> Entries:
-        items = self._db.items
+        snapshot = self._db.snapshot
         if stop is not None and (start or b"") >= stop:
             return nothing()
+        options = _below(stop)
         with self._errors:
-            entries = items(reverse, None if reverse else start, _below(stop))
+            view = snapshot()
+            entries = view.items(reverse, None if reverse else start, options)
         bound = start if reverse else None
+        prove = partial(self._prove_end, view, options, start, reverse)
         # The engine's iterator compares with the very bytes of ``stop``, but holds no reference to them.
-        return self._cursors.walk(Cursor(entries, bound, reverse, self._errors.translated, keep=stop))
+        return self._cursors.walk(Cursor(entries, bound, reverse, self._errors.translated, stop, prove))
+
+    def _prove_end(
+        self, view: Any, options: rocksdict.ReadOptions | None, start: bytes | None, reverse: bool, last: bytes | None
+    ) -> None:
+        """Raise unless a scan of ``view`` that gave ``last`` as its last key, or nothing, has really come to its end.
+
+        rocksdict's ``items()`` ends at a damaged block as if there were no more entries. Only its ``iter()`` tells why
+        it has ended, so one goes the last step again, in the same snapshot and below the same bound.
+        """
+        walk = view.iter(options)
+        try:
+            if last is not None:
+                walk.seek(last)
+                if walk.valid():
+                    (walk.prev if reverse else walk.next)()
+            elif reverse:
+                walk.seek_to_last()
+            else:
+                walk.seek(start or b"")
+            if not walk.valid():
+                walk.status()
+            elif not reverse or walk.key() >= (start or b""):
+                raise CorruptStoreError(
+                    f"RocksDB in {self._directory} is damaged (a scan ended before the key {walk.key()!r}); delete the "
+                    "directory and restore the store"
+                )
+        finally:
+            # An error's traceback would keep the iterator, and with it the directory's lock.
+            del walk, view
 
     def write(self, changes: Changes) -> None:
         batch = rocksdict.WriteBatch(raw_mode=True)

@@ -34,9 +34,12 @@ class Cursor:
         reverse: whether ``entries`` come in descending order.
         translate: turns an engine's exception into a Millpond error, or gives None for one that is not the engine's.
         keep: what must live as long as ``entries`` does.
+        prove: for an engine whose iterator ends in the same way at the last entry and at damage. It is called where
+            ``entries`` ends before the bound, with the last key that came, or None if none did, and raises if that is
+            not the end. Its exceptions are translated as the engine's are.
     """
 
-    __slots__ = ("__weakref__", "_bound", "_entries", "_error", "_keep", "_reverse", "_translate")
+    __slots__ = ("__weakref__", "_bound", "_entries", "_error", "_keep", "_last", "_prove", "_reverse", "_translate")
 
     def __init__(
         self,
@@ -45,8 +48,11 @@ class Cursor:
         reverse: bool,
         translate: Callable[[BaseException], Exception | None],
         keep: object = None,
+        prove: Callable[[bytes | None], None] | None = None,
     ) -> None:
         self._keep = keep
+        self._prove = prove
+        self._last: bytes | None = None
         self._entries = entries
         self._bound = bound
         self._reverse = reverse
@@ -61,6 +67,8 @@ class Cursor:
             if count == _FIRST_CHUNK and self._bound is not None:
                 return self._take_singly(count, self._bound)
             chunk = list(islice(self._entries, count))
+            if self._prove is not None:
+                self._note(chunk, count)
         except Exception as error:
             translated = self._translate(error)
             if translated is None:
@@ -74,18 +82,40 @@ class Cursor:
         reverse = self._reverse
         for entry in self._entries:
             if entry[0] < bound if reverse else entry[0] >= bound:
-                self._entries = iter(())
-                break
+                self._finish()
+                return chunk
             chunk.append(entry)
             if len(chunk) == count:
                 break
+        if self._prove is not None:
+            self._note(chunk, count)
         return chunk
+
+    def _note(self, chunk: list[Entry], count: int | None) -> None:
+        """Remember the last key of ``chunk``, and where the engine's iterator has ended, have that proven."""
+        if chunk:
+            self._last = chunk[-1][0]
+        if len(chunk) == count or self._prove is None:
+            return
+        if not self._beyond(self._last):
+            self._prove(self._last)
+        self._finish()
+
+    def _beyond(self, key: bytes | None) -> bool:
+        if key is None or self._bound is None:
+            return False
+        return key < self._bound if self._reverse else key >= self._bound
+
+    def _finish(self) -> None:
+        """Let go of the engine's iterator, and of what proves its end."""
+        self._entries = iter(())
+        self._prove = None
 
     def _inside(self, chunk: list[Entry], bound: bytes) -> list[Entry]:
         """The entries of ``chunk`` before the bound; if one lies beyond it, the walk is over."""
-        if not chunk or not (chunk[-1][0] < bound if self._reverse else chunk[-1][0] >= bound):
+        if not chunk or not self._beyond(chunk[-1][0]):
             return chunk
-        self._entries = iter(())
+        self._finish()
         if not self._reverse:
             return chunk[: bisect_left(chunk, bound, key=_KEY)]
         chunk.reverse()
@@ -95,12 +125,14 @@ class Cursor:
 
     def detach(self) -> None:
         """Read all that is left into memory and let go of the engine's iterator."""
-        self._entries = iter(self.take(None))
+        rest = self.take(None)
+        self._finish()
+        self._entries = iter(rest)
         self._bound = None
 
     def end(self, message: str) -> None:
         """Let go of the engine's iterator; the scan ends with a ``StoreClosedError`` that says ``message``."""
-        self._entries = iter(())
+        self._finish()
         self._error = message
 
 
