@@ -31,6 +31,54 @@ def test_a_bound_ends_the_walk_in_both_directions(place: int) -> None:
     assert list(OpenCursors().walk(Cursor(iter(backwards), bound, True, _translate))) == backwards[: 3000 - place]
 
 
+def proven(bound: bytes | None, reverse: bool, end: int) -> tuple[int, list[bytes | None]]:
+    """How many entries a walk gives over an iterator that ends after ``end``, and what it has had proven."""
+    asked: list[bytes | None] = []
+    source = (ENTRIES[::-1] if reverse else ENTRIES)[:end]
+    cursor = Cursor(iter(source), bound, reverse, _translate, prove=asked.append)
+    return len(list(OpenCursors().walk(cursor))), asked
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("end", [0, 1, 7, 8, 9, 39, 40, 41, 2000])
+def test_the_end_of_the_engines_iterator_is_proven_once_by_its_last_key(end: int, reverse: bool) -> None:
+    last = ENTRIES[-end if reverse else end - 1][0] if end else None
+    for bound in (None, b"" if reverse else b"~"):
+        assert proven(bound, reverse, end) == (end, [last])
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("taken", [0, 1, 7, 8, 9, 39, 40, 41, 2000])
+def test_a_walk_that_ends_at_its_bound_needs_no_proof(taken: int, reverse: bool) -> None:
+    bound = ENTRIES[-taken][0] if reverse and taken else b"~" if reverse else ENTRIES[taken][0]
+    assert proven(bound, reverse, len(ENTRIES)) == (taken, [])
+
+
+def test_a_walk_whose_end_is_not_proven_raises_also_when_it_is_detached() -> None:
+    def refuse(last: bytes | None) -> None:
+        raise OverflowError(last)
+
+    def cursor(count: int) -> Cursor:
+        return Cursor(iter(ENTRIES[:count]), None, False, _translate, prove=refuse)
+
+    for count in (0, 5, 8, 500):
+        with pytest.raises(BackendError, match="the engine failed"):
+            list(OpenCursors().walk(cursor(count)))
+        with pytest.raises(BackendError, match="the engine failed"):
+            cursor(count).detach()
+
+
+def test_a_detached_walk_is_proven_when_it_is_detached() -> None:
+    asked: list[bytes | None] = []
+    cursors = OpenCursors()
+    scan = cursors.walk(Cursor(iter(ENTRIES), None, False, _translate, prove=asked.append))
+    next(scan)
+    cursors.detach()
+    assert asked == [ENTRIES[-1][0]]
+    assert len(list(scan)) == len(ENTRIES) - 1
+    assert asked == [ENTRIES[-1][0]]
+
+
 def test_a_detached_walk_goes_on_without_the_engine() -> None:
     source = iter(ENTRIES)
     cursors = OpenCursors()

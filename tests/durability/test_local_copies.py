@@ -2,6 +2,7 @@
 
 import os
 import random
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -10,13 +11,21 @@ from typing import Any
 
 import pytest
 
-from millpond.errors import CorruptFileError, DurabilityError, FormatError, MissingFileError, UnreadableRowError
+from millpond.adapters.rocksdb import RocksDbSupplier
+from millpond.errors import (
+    CorruptFileError,
+    CorruptStoreError,
+    DurabilityError,
+    FormatError,
+    MissingFileError,
+    UnreadableRowError,
+)
 from millpond.stores.durability import DurabilityPolicy, Manifest, Storage, TaskState, read_rows
 from millpond.stores.durability.copies.seal import Seal
 from millpond.stores.keys import DATA
 from millpond.stores.memory import MemoryBackend, MemorySupplier
 from millpond.stores.registry import supplier
-from millpond.stores.serdes import INT64, STRING
+from millpond.stores.serdes import BYTES, INT64, STRING
 from millpond.stores.specs import StoreKind, StoreSpec
 
 SPEC = StoreSpec("counts", StoreKind.KEY_VALUE, STRING, INT64)
@@ -118,6 +127,50 @@ def test_of_a_copy_whose_engine_has_checksums_large_files_are_its_own_to_vouch_f
     assert seal.fault() == "its file small has changed since it was closed"
     seal.opened()
     assert seal.take_off() is None
+
+
+WIDE = StoreSpec("wide", StoreKind.KEY_VALUE, INT64, BYTES)
+WIDTH = 300
+
+
+def wide(directory: Path, cache: int) -> TaskState:
+    """A task whose copy has a table that is too large for its seal. Each size of cache is a cache of its own."""
+    return TaskState(
+        [WIDE],
+        RocksDbSupplier(compression="none", block_cache=cache),
+        application_id="app",
+        task_id="0_0",
+        local_dir=directory / "local",
+        storage=Storage.from_uri(directory / "state"),
+    )
+
+
+@pytest.mark.parametrize("place", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("read", ["scan", "scan in reverse", "check"])
+def test_a_flipped_bit_in_a_large_table_is_refused_and_then_healed(tmp_path: Path, place: float, read: str) -> None:
+    rows = {number: random.Random(number).randbytes(WIDTH) for number in range(6_000)}
+    with wide(tmp_path, 1 << 20) as state:
+        store: Any = state.open(None)["wide"]
+        for key, value in rows.items():
+            store.put(key, value)
+        manifest = state.commit()
+    shutil.rmtree(tmp_path / "local")
+    with wide(tmp_path, 1 << 20) as state:
+        state.open(manifest)
+    path = max((tmp_path / "local").rglob("*.sst"), key=_size)
+    data = bytearray(path.read_bytes())
+    assert len(data) > 1 << 20
+    data[data.index(rows[round(place * (len(rows) - 1))])] ^= 1
+    path.write_bytes(data)
+    with wide(tmp_path, 0) as state:
+        store = state.open(manifest)["wide"]
+        assert path.exists(), "the copy was restored before it could be read"
+        with pytest.raises(CorruptStoreError, match=str(path)) as raised:
+            _ = store.check() if read == "check" else list(store.scan(reverse=read != "scan"))
+        state.rollback(raised.value)
+        store = state.open(manifest)["wide"]
+        store.check()
+        assert dict(store.scan()) == rows
 
 
 @pytest.mark.parametrize("size", [0, 4096, 5000, -4096])
