@@ -172,6 +172,19 @@ def test_a_snapshot_that_still_has_deleted_rows_is_refused_where_they_are_damage
             list(scan)
 
 
+@pytest.mark.parametrize(("last", "reverse"), [(5, False), (None, False), (ROWS - 5, True), (None, True)])
+def test_a_scan_that_ended_before_a_row_that_can_be_read_has_met_damage_too(
+    directory: Path, last: int | None, reverse: bool
+) -> None:
+    with SUPPLIER.open(directory) as backend:
+        walk = backend._db.iter()
+        with pytest.raises(CorruptStoreError, match=f"{directory} is damaged .a scan ended before the key b'0"):
+            backend._prove_end(walk, key(0), reverse, None if last is None else key(last))
+        backend._prove_end(walk, key(0), reverse, key(0 if reverse else ROWS - 1))
+        if reverse:
+            backend._prove_end(walk, key(100), reverse, key(100))
+
+
 def reads(backend: RocksDbBackend, number: int) -> dict[str, Callable[[], object]]:
     return {
         "get": lambda: backend.get(key(number)),
