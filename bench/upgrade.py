@@ -24,6 +24,7 @@ from rich.table import Table
 
 from millpond.bench.measure import without_gc
 from millpond.bench.stores import VALUE_SIZE, key_of
+from millpond.stores.durability.copies.upgrade_mode import UpgradeMode
 from millpond.stores.durability.copies.warming import warm
 from millpond.stores.durability.manifest import Manifest
 from millpond.stores.durability.state import TaskState
@@ -117,9 +118,7 @@ class Job:
         self._stamped = False
         self.manifest: Manifest | None = None
 
-    def restart(
-        self, spec: StoreSpec, *, in_place: bool = False, roll_over: bool = False, local: str = "local"
-    ) -> None:
+    def restart(self, spec: StoreSpec, mode: UpgradeMode | None = None, *, local: str = "local") -> None:
         """Go on with the store as ``spec`` says, and with the copies in the directory ``local``."""
         self.stop()
         self._stamped = spec.kind.stamped
@@ -130,8 +129,7 @@ class Job:
             task_id="0_0",
             local_dir=self._directory / local,
             storage=storage_in(self._directory),
-            in_place=in_place,
-            roll_over=roll_over,
+            upgrade_mode=mode,
         )
 
     def stop(self) -> None:
@@ -276,7 +274,7 @@ def _twin(job: Job, directory: Path) -> Iterator[Job]:
 
 
 def _roll_over(job: Job, new: StoreSpec, batches: int) -> Iterator[Phase]:
-    job.restart(new, roll_over=True)
+    job.restart(new, UpgradeMode.ROLL_OVER)
     warming = Phase("warming", job.batch())
     with job.warmed(new) as warmer:
         while not warmer.poll():
@@ -304,7 +302,7 @@ def follow(backend: str, spec: StoreSpec, directory: Path, job: Connection) -> N
 
 
 def _in_place(job: Job, new: StoreSpec, batches: int) -> Iterator[Phase]:
-    job.restart(new, in_place=True)
+    job.restart(new, UpgradeMode.IN_PLACE)
     preparing = Phase("preparing", job.batch())
     while not job.prepared:
         preparing.batches.append(job.batch())

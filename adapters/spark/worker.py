@@ -19,12 +19,12 @@ from zipimport import zipimporter
 
 from pyspark.taskcontext import TaskContext
 
-from millpond.adapters.spark.evolution.upgrade import UpgradeMode
 from millpond.errors import MillpondError, RecordError
 from millpond.processors.runtime.stream_time_reset import StreamTimeReset
 from millpond.processors.runtime.subtopology import Subtopology
 from millpond.stores.backend import BackendSupplier
 from millpond.stores.directory import plain_name
+from millpond.stores.durability.copies.upgrade_mode import UpgradeMode
 from millpond.stores.durability.policy import DurabilityPolicy
 from millpond.stores.durability.state import TaskState
 from millpond.stores.durability.storage import Storage
@@ -153,8 +153,7 @@ def _make(settings: StateSettings, part: Subtopology, task_id: str) -> TaskState
         fingerprint=settings.generation.fingerprint,
         policy=settings.policy,
         run=settings.run,
-        in_place=settings.upgrade is UpgradeMode.IN_PLACE,
-        roll_over=settings.upgrade is UpgradeMode.ROLL_OVER,
+        upgrade_mode=settings.upgrade,
         upgrade_from=settings.upgrade_from,
     )
 

@@ -24,13 +24,13 @@ from typing import Any, Final, NamedTuple
 from pyspark.sql import SparkSession
 
 from millpond.adapters.spark import Checkpoint, SparkStreams
-from millpond.adapters.spark.evolution.upgrade import UpgradeMode
 from millpond.bench.spark.inputs import events, read_inputs, write_inputs
 from millpond.bench.spark.queries import session
 from millpond.bench.spark.shapes import COUNTED, Inputs, Scale
 from millpond.bench.upgrade import WARM, Batch, Phase, bytes_below
 from millpond.errors import MillpondError
 from millpond.processors import Consumed, Materialized, Produced, StreamsBuilder, Topology
+from millpond.stores.durability.copies.upgrade_mode import UpgradeMode
 from millpond.stores.registry import supplier
 from millpond.stores.specs import StoreKind
 

@@ -27,6 +27,7 @@ from millpond.stores.durability.claim import check_owner, claim
 from millpond.stores.durability.copies.lease import LEASE_TIMEOUT, Lease
 from millpond.stores.durability.copies.local import LocalCopy
 from millpond.stores.durability.copies.pace import Pace
+from millpond.stores.durability.copies.upgrade_mode import UpgradeMode
 from millpond.stores.durability.gc import try_collect_garbage
 from millpond.stores.durability.manifest import DurableFile, FileKind, Manifest, new_commit_id
 from millpond.stores.durability.older_reader import Written, check_older_reader, is_evolved
@@ -65,9 +66,8 @@ class TaskState:
             serve the task for one run give the same; by default the object is a run of its own.
         exclusive: keep the lease and the backends from batch to batch, until ``close``. For a task that only one
             process serves; any other has to wait.
-        in_place: go on in the format in which a local copy is, and prepare the one that its spec asks for beside it.
-        roll_over: go on in the format in which a local copy is, and prepare nothing: another process does, elsewhere
-            (``millpond.stores.durability.copies.warming``).
+        upgrade_mode: go on in the format in which a local copy is, and have the one that its spec asks for prepared
+            beside it, or elsewhere by another process; None to bring it into that format when the task is opened.
         upgrade_from: the release that must be able to read what is written, so that the task can go back to it.
         lease_timeout: seconds to wait for another process to release the task.
 
@@ -89,8 +89,7 @@ class TaskState:
         policy: DurabilityPolicy | None = None,
         run: str | None = None,
         exclusive: bool = False,
-        in_place: bool = False,
-        roll_over: bool = False,
+        upgrade_mode: UpgradeMode | None = None,
         upgrade_from: Release | None = None,
         lease_timeout: float = LEASE_TIMEOUT,
     ) -> None:
@@ -102,7 +101,7 @@ class TaskState:
         self._run = run or new_commit_id()
         self._protection = Protection(storage, self._policy, self._run)
         self._exclusive = exclusive
-        self._keeps_formats = in_place or roll_over
+        self._keeps_formats = upgrade_mode is not None
         self._pace = Pace()
         self._written = Written.to_be_read_by(upgrade_from)
         check_older_reader(self._written.wanted, specs, evolved=is_evolved(fingerprint))
@@ -111,9 +110,7 @@ class TaskState:
             place = StorePlace.of(spec, supplier, local_dir=local_dir, application_id=application_id, task_id=task_id)
             if spec.name in self._copies:
                 raise ConfigurationError(f"task {task_id!r} has two stores with the name {spec.name!r}; rename one")
-            self._copies[spec.name] = LocalCopy(
-                place, self._policy, in_place=in_place, roll_over=roll_over, pace=self._pace
-            )
+            self._copies[spec.name] = LocalCopy(place, self._policy, upgrade_mode=upgrade_mode, pace=self._pace)
         self._lease = Lease(local_dir / application_id / task_id, lease_timeout)
         self._claimed = not fingerprint
         self._manifest: Manifest | None = None

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from millpond.stores.durability import DurabilityPolicy, Manifest, Storage, TaskState
+from millpond.stores.durability.copies.upgrade_mode import UpgradeMode
 from millpond.stores.registry import supplier
 from millpond.stores.serdes import INT64, STRING
 from millpond.stores.specs import StoreKind, StoreSpec
@@ -66,7 +67,7 @@ def task(
         storage=storage if plan is None else FaultyStorage.over(storage, plan),
         fingerprint="one",
         policy=DurabilityPolicy(max_deltas=3, retained_commits=1, retained_age=0, prepared_rows=2),
-        in_place=in_place,
+        upgrade_mode=UpgradeMode.IN_PLACE if in_place else None,
     )
 
 

@@ -17,6 +17,7 @@ from millpond.errors import FormatError
 from millpond.stores.backend import BackendSupplier
 from millpond.stores.durability import DurabilityPolicy, Manifest, Storage, TaskState, read_rows
 from millpond.stores.durability.copies.preparation import Preparation
+from millpond.stores.durability.copies.upgrade_mode import UpgradeMode
 from millpond.stores.place import StorePlace
 from millpond.stores.registry import supplier
 from millpond.stores.serdes import INT64, STRING
@@ -46,7 +47,7 @@ def task(directory: Path, engine: str | BackendSupplier, spec: StoreSpec, *, in_
         local_dir=directory / "local",
         storage=Storage.from_uri(directory / "state"),
         policy=DurabilityPolicy(max_deltas=4, retained_commits=50, retained_age=0, prepared_rows=2),
-        in_place=in_place,
+        upgrade_mode=UpgradeMode.IN_PLACE if in_place else None,
     )
 
 

@@ -16,6 +16,7 @@ from millpond.errors import BackendInUseError, ConfigurationError, CorruptFileEr
 from millpond.stores.backend import BackendSupplier
 from millpond.stores.durability import DurabilityPolicy, Manifest, Storage, TaskState
 from millpond.stores.durability.copies.lease import Lease
+from millpond.stores.durability.copies.upgrade_mode import UpgradeMode
 from millpond.stores.durability.copies.warming import Warmed, warm
 from millpond.stores.registry import supplier
 from millpond.stores.serdes import INT64, STRING
@@ -141,10 +142,10 @@ def test_a_job_that_is_to_roll_over_goes_on_in_its_format_and_prepares_nothing(
 
     job = Job(tmp_path, engine, *PATHS[new])
     job.batch(puts(1))
-    job.batch(puts(2), job.new, in_place=True)
+    job.batch(puts(2), job.new, upgrade_mode=UpgradeMode.IN_PLACE)
     assert ".prepared" in "".join(names())
     for number in range(3, 6):
-        manifest = job.batch(puts(number), job.new, roll_over=True)
+        manifest = job.batch(puts(number), job.new, upgrade_mode=UpgradeMode.ROLL_OVER)
         assert manifest.prepared == ()
         assert names() == {"counts", "others"}
     job.warm()

@@ -25,6 +25,7 @@ from millpond.processors.runtime.subtopology import Subtopology
 from millpond.processors.runtime.task import Task
 from millpond.processors.verbs.carriages import CARRIAGES
 from millpond.stores.durability import DurabilityPolicy, Manifest, Storage, TaskState
+from millpond.stores.durability.copies.upgrade_mode import UpgradeMode
 from millpond.stores.evolution.evolving import Committed, Target, Work, evolve
 from millpond.stores.evolution.history import History
 from millpond.stores.evolution.matching import Declared, same_state
@@ -279,7 +280,7 @@ class Job:
                 policy=POLICY,
                 run=self.run_id,
                 exclusive=running.exclusive,
-                in_place=running.in_place,
+                upgrade_mode=UpgradeMode.IN_PLACE if running.in_place else None,
                 lease_timeout=0.01,
             )
         return self._states[task_id]

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from millpond.adapters.spark import Millpond, SparkStreams
-from millpond.adapters.spark.evolution.upgrade import Upgrade, UpgradeMode
+from millpond.adapters.spark.evolution.upgrade import Upgrade
 from millpond.errors import ConfigurationError
 from millpond.processors import StreamsBuilder
+from millpond.stores.durability.copies.upgrade_mode import UpgradeMode
 from millpond.stores.releases import Release
 
 JOBS: dict[str, Callable[..., object]] = {

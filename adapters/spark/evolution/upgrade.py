@@ -4,21 +4,11 @@ Rule of this module: it checks options. What an upgrade does is up to ``millpond
 """
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Self
 
 from millpond.errors import ConfigurationError
+from millpond.stores.durability.copies.upgrade_mode import UpgradeMode
 from millpond.stores.releases import Release, older_release
-
-
-class UpgradeMode(StrEnum):
-    """How local copies get a new format."""
-
-    IN_PLACE = "in_place"
-    """The old one stays in use, and each task prepares the new one beside it, some rows a micro-batch."""
-
-    ROLL_OVER = "roll_over"
-    """The old one stays in use, and another process warms the new one in another ``local_dir``."""
 
 
 @dataclass(frozen=True)

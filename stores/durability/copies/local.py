@@ -26,6 +26,7 @@ from millpond.stores.durability.copies.position import NOWHERE, Position, encode
 from millpond.stores.durability.copies.preparation import Preparation
 from millpond.stores.durability.copies.restore import entries, replay, restore, undo
 from millpond.stores.durability.copies.seal import Seal
+from millpond.stores.durability.copies.upgrade_mode import UpgradeMode
 from millpond.stores.durability.manifest import Manifest
 from millpond.stores.durability.parquet.rows import Table, tables_of_changes, tables_of_entries
 from millpond.stores.durability.parquet.sources import FileSource
@@ -60,8 +61,8 @@ class LocalCopy:
     Args:
         place: the store, and where its copy is.
         policy: what may be compared in full, and how much prepared at once.
-        in_place: whether a directory in an older format stays in use, and the new one is prepared beside it.
-        roll_over: whether a directory in an older format stays in use, and nothing is prepared.
+        upgrade_mode: whether a directory in an older format stays in use, and where the new one is prepared; None if
+            the older one is brought into the new format at once.
         pace: of the task, at which a new format is prepared; by default one of its own.
 
     Attributes:
@@ -73,8 +74,7 @@ class LocalCopy:
         place: StorePlace,
         policy: DurabilityPolicy,
         *,
-        in_place: bool,
-        roll_over: bool,
+        upgrade_mode: UpgradeMode | None = None,
         pace: Pace | None = None,
     ) -> None:
         self.spec = place.spec
@@ -87,8 +87,7 @@ class LocalCopy:
         self._seals = [Seal(path, checked_by_engine=checked, limit=policy.sealed_bytes) for path in directories]
         self._versions = [self.spec.format_version, *older_versions(self.spec.format_version)]
         self._in_use = self.spec.format_version
-        self._in_place = in_place
-        self._roll_over = roll_over
+        self._upgrade_mode = upgrade_mode
         self._switches = False
         self._others_known = False
         self._tidy = False
@@ -199,7 +198,7 @@ class LocalCopy:
     @property
     def _prepares(self) -> bool:
         """Whether the new format is being prepared beside the older one."""
-        return self._upgrades and not self._roll_over
+        return self._upgrades and self._upgrade_mode is not UpgradeMode.ROLL_OVER
 
     def commit(self, transaction: Transaction, manifest: Manifest) -> None:
         """Write the transaction's changes and the position at ``manifest``, in one atomic write."""
@@ -259,9 +258,9 @@ class LocalCopy:
         if older is not None and self._switches and self._preparation.prepared:
             self._preparation.take_over()
             older = None
-        if self._preparation.begun and (older is None or self._roll_over):
+        if self._preparation.begun and (older is None or self._upgrade_mode is UpgradeMode.ROLL_OVER):
             self._preparation.discard()
-        if older is None or not (self._in_place or self._roll_over or self._preparation.begun):
+        if older is None or (self._upgrade_mode is None and not self._preparation.begun):
             self._in_use = self.spec.format_version
             return self._place.open()
         self._in_use = older

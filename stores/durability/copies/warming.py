@@ -101,7 +101,7 @@ def _refuse_older(place: StorePlace) -> None:
 
 
 def _warmed(place: StorePlace, policy: DurabilityPolicy, manifest: Manifest, source: Fetched) -> Warmed:
-    copy = LocalCopy(place, policy, in_place=False, roll_over=False)
+    copy = LocalCopy(place, policy)
     try:
         copy.open(manifest, source).close()
     finally:
