@@ -67,7 +67,7 @@ def _cases() -> Iterator[Any]:
             yield pytest.param(backend, name, marks=marks, id=f"{backend}, {name}")
 
 
-@pytest.mark.parametrize(("backend", "name"), _cases())
+@pytest.mark.parametrize(("backend", "name"), list(_cases()))
 def test_a_death_on_the_way_to_another_format_loses_nothing(
     tmp_path: Path, nursery: Nursery, backend: str, name: str
 ) -> None:
