@@ -24,7 +24,7 @@ from millpond.adapters.kafka_streams.segments import InSegment, Span
 from millpond.adapters.kafka_streams.versions import Interval, KeyedVersions
 from millpond.errors import ConfigurationError, CorruptStoreError, UnreadableRowError
 from millpond.stores.keys import after_prefix
-from millpond.stores.specs import StoreKind
+from millpond.stores.specs import KeyForm, StoreKind
 
 _KEY_VALUES: Final[dict[StoreKind, dict[str, Callable[[Row], Entry]]]] = {
     StoreKind.KEY_VALUE: {DEFAULT: key_values.plain_entry},
@@ -73,10 +73,11 @@ class KafkaStore:
             ConfigurationError: the rows are those of a versioned store, and the kind is another.
         """
         self.rows_read = 0
-        if self.kind is StoreKind.VERSIONED:
+        if self.kind.versioned:
             return self._versions()
         found = merge(*self._sources(), key=lambda each: each[0].key)
-        return self._single(self._refuse_versions(found) if self.kind is StoreKind.KEY_VALUE else found)
+        values_alone = self.kind.key_form is KeyForm.PLAIN and not self.kind.stamped
+        return self._single(self._refuse_versions(found) if values_alone else found)
 
     def _sources(self) -> Iterator[Iterator[tuple[Row, Entry]]]:
         for database, span in (each for task in self.databases for each in task):

@@ -32,6 +32,7 @@ from millpond.errors import MillpondError
 from millpond.processors import Consumed, Materialized, Produced, StreamsBuilder, Topology
 from millpond.stores.durability.copies.upgrade_mode import UpgradeMode
 from millpond.stores.registry import supplier
+from millpond.stores.releases import RELEASE
 from millpond.stores.specs import StoreKind
 
 
@@ -68,9 +69,6 @@ BATCHES: Final = 20
 
 _AT_ONCE: Final = 50
 """The most micro-batches of a query that prepares: Spark retains 100, and all of them are asked for manifests."""
-
-_RELEASE: Final = "0.1.0"
-"""What ``upgrade_from`` says; which release it is makes no difference."""
 
 
 class Ran(NamedTuple):
@@ -142,7 +140,7 @@ class Query:
             state_dir=str(self._directory / "state"),
             local_dir=str(self._directory / local),
             backend=self._backend,
-            upgrade_from=None if mode is None else _RELEASE,
+            upgrade_from=None if mode is None else RELEASE,
             upgrade_mode=mode,
         )
         writer = streams.transform(self._feed.first(self._taken)).writeStream.trigger(availableNow=True)

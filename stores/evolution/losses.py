@@ -90,7 +90,7 @@ def loss_of(storage: Storage, manifest: Manifest, store: str, conversion: Conver
     """
     if conversion.before.versioned:
         return _of_versions(OldRows(storage, manifest, store, conversion.before), conversion.after)
-    if conversion.after is StoreKind.TIMESTAMPED_KEY_VALUE:
+    if conversion.after.stamped and not conversion.after.versioned:
         return Loss()
     return _of_values(OldRows(storage, manifest, store, StoreKind.TIMESTAMPED_KEY_VALUE), conversion.after)
 

@@ -148,7 +148,7 @@ def _check_declared(after: Shape, declared: Declared) -> None:
         _check_kind(name, _kind_named(name, text), after.named(name)[0].kind)
     for name, time in declared.valid_from.items():
         to_instant(time, f"valid_from of store {name!r}")
-        if declared.converted.get(name) != StoreKind.VERSIONED.value:
+        if name not in declared.converted or not after.named(name)[0].kind.versioned:
             raise StateConflictError(
                 f"valid_from gives a time for the store {name!r}, which is not declared to become versioned; add "
                 f"converted={{{name!r}: {StoreKind.VERSIONED.value!r}}}, or leave it out"

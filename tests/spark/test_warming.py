@@ -25,6 +25,7 @@ from millpond.processors import Topology
 from millpond.processors.distribution.plan import make_plan
 from millpond.stores.durability import Storage
 from millpond.stores.registry import supplier
+from millpond.stores.releases import RELEASE
 from millpond.stores.specs import StoreKind
 from tests.spark.test_upgrades import counts
 
@@ -97,7 +98,7 @@ def test_a_query_rolls_over_to_copies_that_were_warmed_while_it_ran(
     query = Query(spark, tmp_path)
     query.arrive(2)
     warmed = query.streams(TIMESTAMPED, "warm")
-    running = query.streams(TIMESTAMPED, "local", upgrade_from="0.1.0", upgrade_mode="roll_over")
+    running = query.streams(TIMESTAMPED, "local", upgrade_from=RELEASE, upgrade_mode="roll_over")
     with query.running(query.streams(PLAIN, "local").transform({"words": query.words})):
         first = warmed.warm(query.checkpoint)
         assert (first.batch, first.behind, first.tasks) == (1, 0, 2)
