@@ -1,6 +1,7 @@
 # make demo   a year of real flights joined with the weather of their hour, on Spark      BACKEND=rocksdb|lmdb|memory
 # make test   the test suite, in two processes; ARGS=-n0 is for one, as a debugger needs it
 # make lint   ruff and mypy --strict
+# make site   the documentation as a site, in build/site; what is wrong with a link or with the reference is an error
 #
 # make test-long     what takes longer: the examples on Spark, each in a process of its own, Spark Connect, faults, a
 #                    minute of fuzzing and, without ARGS, a sample of the golden topologies on Spark
@@ -8,6 +9,7 @@
 # make fuzz          bytes of an attacker's making for everything that reads, guided by coverage        SECONDS=3600
 # make test-oldest   the tests of stores and of Spark with the oldest versions that pyproject.toml admits, in
 #                    .venv-oldest, which is made from the oldest Python
+# make test-flink    Flink SQL answers what Millpond does, in the benchmark on Spark; in .venv-flink, which takes 850 MB
 #
 # Each makes .venv if it is missing, installs what it needs into it, and installs again only when pyproject.toml changes.
 # PYTHON chooses the interpreter that .venv is made from.
@@ -26,7 +28,9 @@ OLDEST := .venv-oldest/bin/python
 OLDEST_TESTS := tests/contract/test_backends.py tests/stores tests/formats tests/durability/test_state.py \
 	tests/durability/test_inspection.py tests/demo/test_command_line.py tests/spark
 
-.PHONY: demo test test-long test-oldest soak fuzz lint clean java
+FLINK := .venv-flink/bin/python
+
+.PHONY: demo test test-long test-oldest test-flink soak fuzz lint site clean java
 .DELETE_ON_ERROR:
 
 demo: java .venv/demo.stamp
@@ -42,6 +46,9 @@ test-long: java .venv/dev.stamp
 test-oldest: java .venv-oldest/stamp
 	$(OLDEST) -m pytest -q -m 'not slow' $(OLDEST_TESTS) $(ARGS)
 
+test-flink: java .venv/dev.stamp .venv-flink/stamp
+	MILLPOND_FLINK_PYTHON='$(CURDIR)/$(FLINK)' $(BIN)/python -m pytest -q tests/spark/flink_answers.py $(ARGS)
+
 soak: .venv/dev.stamp
 	MILLPOND_SOAK_SECONDS='$(SECONDS)' $(BIN)/python -m pytest -q -s tests/crash/test_soak.py -k soak_for $(ARGS)
 
@@ -52,10 +59,13 @@ lint: .venv/dev.stamp
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/mypy tests examples
+	$(BIN)/mypy tests examples docs/site
+
+site: .venv/site.stamp
+	$(BIN)/python -m mkdocs build --strict $(ARGS)
 
 clean:
-	rm -rf .venv .venv-oldest build dist *.egg-info demo-out
+	rm -rf .venv .venv-oldest .venv-flink build dist *.egg-info demo-out
 
 # Spark looks for Java where this does: in JAVA_HOME if that is set, else on the PATH.
 java:
@@ -73,7 +83,11 @@ java:
 
 .venv/dev.stamp: pyproject.toml | .venv/bin/python
 	$(PIP) install --quiet --editable '.[dev]'
-	@touch .venv/demo.stamp $@
+	@touch .venv/demo.stamp .venv/site.stamp $@
+
+.venv/site.stamp: pyproject.toml | .venv/bin/python
+	$(PIP) install --quiet --editable '.[docs]'
+	@touch $@
 
 .venv-oldest/stamp: pyproject.toml tests/packaging/oldest.py | $(OLDEST)
 	$(OLDEST) tests/packaging/oldest.py > .venv-oldest/constraints.txt
@@ -81,9 +95,13 @@ java:
 		--constraint .venv-oldest/constraints.txt
 	@touch $@
 
-$(OLDEST): PYTHON := python3.11
+.venv-flink/stamp: bench/spark/flink/requirements.txt | $(FLINK)
+	$(FLINK) -m pip --disable-pip-version-check install --quiet --requirement $<
+	@touch $@
 
-.venv/bin/python $(OLDEST):
+$(OLDEST) $(FLINK): PYTHON := python3.11
+
+.venv/bin/python $(OLDEST) $(FLINK):
 	@[ -n "$(PYTHON)" ] || { echo "Millpond needs Python 3.11 or later, and found none." >&2; \
 		echo "Install one, or name it: make PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \

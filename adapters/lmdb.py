@@ -1,8 +1,8 @@
 """LMDB: a B+ tree in a memory map, with one writer at a time and readers that never wait.
 
 Rule of this module: what is special about LMDB is known only here. It refuses keys over 511 bytes (see
-``millpond.stores.longkeys``), and its map has a fixed size: this module makes the map grow whenever it is full, and
-follows when another process has made it grow.
+``millpond.stores.longkeys``), and its map has a fixed size: this module makes the map grow whenever it is
+full, and follows when another process has made it grow.
 
 Several processes may use one directory; one process opens it once. A backend reads one snapshot until it writes or
 flushes: what another process wrote is seen after that. Between a write and the first read after it no snapshot is held,

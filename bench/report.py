@@ -1,8 +1,10 @@
-"""What every benchmark reports beside its figures, the machine and the versions, and how it saves them."""
+"""What every benchmark reports beside its figures: the command, the machine and the versions; and how it saves them."""
 
 import json
 import os
 import platform
+import shlex
+import sys
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -24,9 +26,11 @@ def machine() -> dict[str, Any]:
 
 
 def write_json(path: Path, benchmark: str, results: Mapping[str, Any]) -> None:
-    """Write ``results`` with the machine and the versions beside them."""
+    """Write ``results`` with the command of this process, the machine and the versions beside them."""
+    command = shlex.join(["millpond", *sys.argv[1:]])
+    figures = {"benchmark": benchmark, "command": command, "machine": machine(), **results}
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({"benchmark": benchmark, "machine": machine(), **results}, indent=1) + "\n")
+    path.write_text(json.dumps(figures, indent=1) + "\n")
 
 
 def resident_bytes() -> int:

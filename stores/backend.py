@@ -11,7 +11,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import ClassVar, Protocol, Self, TypeAlias, runtime_checkable
+from typing import ClassVar, Final, Protocol, Self, TypeAlias, runtime_checkable
+
+CONTRACT: Final = 1
+"""The version of this contract. A change that a backend has to follow makes it the next."""
 
 Changes: TypeAlias = Mapping[bytes, bytes | None]
 """What a write does: the new value of each key, ``None`` to delete it."""
@@ -23,17 +26,22 @@ Entries: TypeAlias = Iterator[tuple[bytes, bytes]]
 class Backend(ABC):
     """One ordered map of bytes to bytes.
 
-    Keys compare as unsigned bytes, shorter first where one is the prefix of the other. Keys are never empty. Values may
-    be empty. A backend is used by one thread at a time.
+    A key is any bytes, and keys that differ in a single one are two keys. Keys compare as unsigned bytes, shorter first
+    where one is the prefix of the other. Keys are never empty. Values may be empty. A backend is used by one thread at
+    a time. That thread need not be the one that opened it, or that made a scan which is still open.
+
+    Its public methods are those of this class and of the ``Supports...`` protocols, of each protocol all or none.
 
     Every method but ``close`` raises ``StoreClosedError`` once the backend is closed. An engine's own exception never
-    leaves its backend: it becomes a ``StoreError``, a full disk a ``StoreFullError``.
+    leaves its backend: it becomes a ``StoreError``, a full disk a ``StoreFullError``. An engine that cannot be
+    reached now raises ``BackendUnavailableError``, and has lost nothing when it is back.
     """
 
     max_key_size: int | None = None
     """The longest key in bytes that the engine takes, or None where there is no such limit.
 
-    A backend with a limit is wrapped by ``millpond.stores.longkeys``; its author need not do anything about long keys.
+    A backend with a limit is wrapped by ``millpond.stores.longkeys``; its author need not do anything about
+    long keys.
     """
 
     @abstractmethod
@@ -133,6 +141,22 @@ class SupportsSize(Protocol):
         """Bytes on disk, or in memory for a backend without files."""
 
 
+CAPABILITIES: Final = (
+    SupportsGetMany,
+    SupportsLast,
+    SupportsDeleteRange,
+    SupportsLoad,
+    SupportsCheckpoint,
+    SupportsSize,
+)
+"""All protocols of what only some engines can do."""
+
+
+def capability_methods(protocol: type) -> list[str]:
+    """The methods of one of ``CAPABILITIES``."""
+    return [name for name in vars(protocol) if not name.startswith("_")]
+
+
 def get_many(backend: Backend, keys: Sequence[bytes]) -> list[bytes | None]:
     """The value of each key, in the order of ``keys``."""
     if isinstance(backend, SupportsGetMany):
@@ -197,6 +221,11 @@ class BackendSupplier(ABC):
     name: ClassVar[str]
     """The name under which the supplier is registered, and the name of the directory that its stores live in."""
 
+    contract: ClassVar[int] = 1
+    """The version of this contract that the supplier is written for. A release of Millpond that keeps another one
+    refuses it. The first version need not be stated.
+    """
+
     persistent: ClassVar[bool] = True
     """Whether a backend that is opened again on the same directory shows what was written before."""
 
@@ -220,7 +249,17 @@ class BackendSupplier(ABC):
     def open(self, directory: Path) -> Backend:
         """Open the backend on ``directory``, which is made if it does not exist.
 
+        The directory is the store, also where its rows lie elsewhere. A new directory is an empty store, whatever was
+        kept under that path before. A directory that was renamed is the store that it was under its old name.
+
         An engine whose directory cannot be shared raises ``BackendInUseError`` while another process or handle has it
         open; the message names the directory. Where processes do share it, each sees what the others wrote after its
         own next write or flush. Damaged files raise ``CorruptStoreError``, here or at the read that finds the damage.
+        """
+
+    def destroy(self, directory: Path) -> None:
+        """Delete what the store in ``directory`` has outside of it, before the caller deletes the directory.
+
+        Nobody has it open then. What else the engine holds stays. A directory that is damaged, not there, or of no
+        store is no error. A supplier whose stores are whole in their directories leaves this method as it is.
         """

@@ -13,6 +13,7 @@ from typing import Final
 from urllib.parse import quote
 
 from millpond.errors import ConfigurationError, StoreError
+from millpond.stores.backend import BackendSupplier
 from millpond.stores.specs import StoreSpec
 
 LONGEST_NAME: Final = 200
@@ -59,15 +60,16 @@ def store_directory(local_dir: Path, application_id: str, task_id: str, backend_
     return local_dir / application_id / task_id / backend_name / spec.directory_name
 
 
-def delete_local_copy(directory: Path) -> None:
-    """Delete the files of a store, if there are any.
+def delete_local_copy(supplier: BackendSupplier, directory: Path) -> None:
+    """Delete a store that nobody has open, with what its engine has outside of its directory. There may be none.
 
     Raises:
-        StoreError: they cannot be deleted.
+        StoreError: it cannot be deleted.
     """
+    if not directory.is_dir():
+        return
+    supplier.destroy(directory)
     try:
         rmtree(directory)
-    except FileNotFoundError:
-        pass
     except OSError as error:
         raise StoreError(f"the local copy in {directory} cannot be deleted: {error}; delete it by hand") from error

@@ -141,7 +141,7 @@ def walk(cursor: Cursor) -> Generator[Entry, None, None]:
     count = _FIRST_CHUNK
     while chunk := cursor.take(count):
         yield from chunk
-        count = min(count * 4, _LARGEST_CHUNK)
+        count = min(count * 2, _LARGEST_CHUNK)
 
 
 def nothing() -> Generator[Entry, None, None]:

@@ -37,7 +37,7 @@ class FormatVersion(IntEnum):
     """The latest version of each key in a row of its own (``millpond.stores.typed.versions.version_rows``)."""
 
     CHECKSUMMED = 4
-    """``PLAIN`` with a checksum over key and value in each row (``millpond.stores.checksums``)."""
+    """``PLAIN`` with a checksum over key and value in each row (``millpond.stores.wrappers.checksums``)."""
 
     CHECKSUMMED_TIMESTAMPED = 5
     """``TIMESTAMPED`` with checksums."""

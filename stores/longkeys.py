@@ -21,7 +21,7 @@ from millpond.stores.backend import Backend, Changes, Entries, delete_range, get
 from millpond.stores.columns.sorted_changes import SortedChanges
 from millpond.stores.entry_chunks import Chunk, EntryChunks, chunks_of
 from millpond.stores.keys import after_prefix
-from millpond.stores.wrapped_backend import WrappedBackend
+from millpond.stores.wrappers.wrapped_backend import WrappedBackend
 
 _LENGTH = struct.Struct(">I")
 _LARGEST_CHUNK = 1024
@@ -151,7 +151,7 @@ class LongKeys(WrappedBackend):
             else:
                 for entry in chunk:
                     yield from self._inside(entry, start, stop, reverse) if len(entry[0]) > limit else (entry,)
-            count = min(count * 4, _LARGEST_CHUNK)
+            count = min(count * 2, _LARGEST_CHUNK)
 
     def _inside(
         self, entry: tuple[bytes, bytes], start: bytes | None, stop: bytes | None, reverse: bool

@@ -10,19 +10,19 @@ import logging
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from shutil import rmtree
 from typing import Final, TypeAlias
 
-from millpond.errors import FormatError
+from millpond.errors import BackendError, FormatError
 from millpond.stores.backend import Backend, BackendSupplier, Entries, load
-from millpond.stores.checksums import Checksums
+from millpond.stores.directory import delete_local_copy
 from millpond.stores.formats import FormatVersion, unknown_versions
 from millpond.stores.keys import DATA
 from millpond.stores.registry import open_backend
 from millpond.stores.specs import StoreSpec
 from millpond.stores.typed.timestamped_keyvalue import TIMESTAMP_SIZE
 from millpond.stores.typed.versions.version_rows import entries_with_latest_apart
-from millpond.stores.unknown_timestamps import UNKNOWN, UnknownTimestamps
+from millpond.stores.wrappers.checksums import Checksums
+from millpond.stores.wrappers.unknown_timestamps import UNKNOWN, UnknownTimestamps
 
 _log = logging.getLogger(__name__)
 
@@ -94,8 +94,17 @@ def open_version(supplier: BackendSupplier, directory: Path, version: FormatVers
     Raises:
         BackendInUseError: somebody else has it open, and the engine does not share it.
         CorruptStoreError: the files are damaged.
+        BackendError: the directory is new, but not empty.
     """
+    new = not directory.exists()
     opened = open_backend(supplier, directory)
+    if new and next(opened.scan(), None) is not None:
+        opened.close()
+        raise BackendError(
+            f"the backend {supplier.name!r} shows rows in {directory}, which is new: they are those of another store, "
+            "and nothing would be right from here; such a backend must not be used until it keeps to "
+            "BackendSupplier.open, by which a new directory is an empty store"
+        )
     return Checksums(opened, store) if version.checksums else opened
 
 
@@ -115,7 +124,7 @@ def open_directory(supplier: BackendSupplier, directory: Path, spec: StoreSpec) 
         _refuse_others(directory.parent, spec)
         for other in older_versions(version):
             older = directory.with_name(other.directory_name(spec.name))
-            rmtree(_removing(older), ignore_errors=True)
+            delete_local_copy(supplier, _removing(older))
             if older.is_dir():
                 _migrate(supplier, older, other, directory, spec)
     return open_version(supplier, directory, version, spec.name)
@@ -142,7 +151,7 @@ def _migrate(supplier: BackendSupplier, older: Path, version: FormatVersion, dir
     if not directory.exists():
         _log.info("migrating %s to %s", older, directory.name)
         building = directory.with_name(f".{directory.name}.building")
-        rmtree(building, ignore_errors=True)
+        delete_local_copy(supplier, building)
         try:
             with (
                 open_version(supplier, older, version, spec.name) as source,
@@ -151,12 +160,12 @@ def _migrate(supplier: BackendSupplier, older: Path, version: FormatVersion, dir
                 load(target, converted(source.scan(), version, spec.format_version))
                 target.flush()
         except FormatError as error:
-            rmtree(building)
+            delete_local_copy(supplier, building)
             raise FormatError(f"{older} cannot become {directory.name}: {error}") from error
         building.rename(directory)
         _sync(directory.parent)
     older.rename(_removing(older))
-    rmtree(_removing(older))
+    delete_local_copy(supplier, _removing(older))
 
 
 def converted(entries: Entries, version: FormatVersion, wanted: FormatVersion) -> Entries:

@@ -6,6 +6,7 @@ Rule of this module: it knows the forms of values and no backend. A backend give
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
+from urllib.parse import unquote
 
 from millpond.errors import ConfigurationError
 
@@ -14,9 +15,28 @@ Parser: TypeAlias = Callable[[str], Any]
 
 _UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
 _UNITS |= {"kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
+_TOO_LARGE = 2**63
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)", re.IGNORECASE)
 _TRUE = {"true", "on", "yes", "1"}
 _FALSE = {"false", "off", "no", "0"}
+
+
+_USER = re.compile(r"//[^\s'\"/?&]*@|:(?!//)[^\s'\"]*@")
+_SECRET_NAMES = r"[\w.-]*(?:pass|pwd|secret|token|credential|auth)[\w.-]*|(?:[\w.-]*[_.-])?(?:api|access|private)?_?key"
+_SECRET = re.compile(rf"(?<![\w.-])({_SECRET_NAMES})=[^&\s'\"]*", re.IGNORECASE)
+
+
+def without_secrets(text: str) -> str:
+    """A backend's name or URL as messages show it: without users and passwords, and what else looks secret.
+
+    >>> without_secrets("redis://?url=redis%3A%2F%2Fme%3Ahunter2%40host%2F0&api_token=hunter2&sync=yes")
+    'redis://?url=redis://***@host/0&api_token=***&sync=yes'
+    """
+    return _SECRET.sub(r"\1=***", _USER.sub(_masked, unquote(text)))
+
+
+def _masked(user: re.Match[str]) -> str:
+    return f"{'//' if user[0].startswith('//') else ':'}***@"
 
 
 def parse_size(text: str) -> int:
@@ -28,7 +48,10 @@ def parse_size(text: str) -> int:
     match = _SIZE.fullmatch(text.strip())
     if match is None or match[2].lower() not in _UNITS:
         raise ValueError("a size such as 4096, 256MiB or 1GB")
-    return int(float(match[1]) * _UNITS[match[2].lower()])
+    size = float(match[1]) * _UNITS[match[2].lower()]
+    if size >= _TOO_LARGE:
+        raise ValueError("a size such as 4096, 256MiB or 1GB, below 8388608 TiB")
+    return int(size)
 
 
 def parse_bool(text: str) -> bool:
@@ -101,13 +124,15 @@ def check_option(backend: str, option: str, value: object, allowed: bool, form: 
         ConfigurationError: it is not ``allowed``.
     """
     if not allowed:
-        raise ConfigurationError(f"option {option!r} of the backend {backend!r} is {value!r}, but must be {form}")
+        shown = without_secrets(f"{option}={value}").partition("=")[2] if isinstance(value, str) else value
+        raise ConfigurationError(f"option {option!r} of the backend {backend!r} is {shown!r}, but must be {form}")
 
 
 def check_least(backend: str, option: str, value: int, least: int) -> None:
-    """Refuse a number that is too small.
+    """Refuse a number that is too small, and what is none.
 
     Raises:
-        ConfigurationError: it is less than ``least``.
+        ConfigurationError: it is no whole number, or less than ``least``.
     """
+    check_option(backend, option, value, type(value) is int, f"a whole number, at least {least}")
     check_option(backend, option, value, value >= least, f"at least {least}")

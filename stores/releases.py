@@ -75,7 +75,7 @@ OLDEST_READERS: Final[Mapping[Numbered, Mapping[int, Release]]] = {
     Numbered.CHANGE: {0: _0_1, 1: _0_1, 2: _0_1, 3: _0_1, 4: _0_1, 5: _0_1},
     Numbered.DURABLE_FILE: {1: _0_1, 2: _0_2},
     Numbered.MANIFEST: {1: _0_1, 2: _0_2, 3: _0_2},
-    Numbered.EVOLUTION_RECORD: {1: _0_2, 2: _0_2},
+    Numbered.EVOLUTION_RECORD: {1: _0_2, 2: _0_2, 3: _0_2},
     Numbered.SHAPE: {1: _0_2},
     Numbered.STATE_VALUE: {1: _0_1},
     Numbered.SCHEMAS: {1: _0_2},

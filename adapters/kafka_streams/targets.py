@@ -19,6 +19,7 @@ from millpond.adapters.kafka_streams.conversion import COLUMN_TYPES, Conversion
 from millpond.adapters.kafka_streams.entries import Entries, Entry
 from millpond.errors import ConfigurationError, UnreadableRowError
 from millpond.stores.backend import Backend
+from millpond.stores.directory import delete_local_copy
 from millpond.stores.formats import FormatVersion
 from millpond.stores.keys import latest_row, pack_time
 from millpond.stores.place import StorePlace
@@ -118,11 +119,15 @@ class StoreTarget:
     def write(self, content: Content, entries: Entries) -> Path:
         spec = content.spec()
         place = self.directory / spec.directory_name
+        opener = supplier(self.backend)
         with _built(place) as building:
-            with StorePlace(spec, supplier(self.backend), building / place.name).open() as backend:
-                fill(backend, content, entries)
-                backend.flush()
-            (building / place.name).rename(place)
+            try:
+                with StorePlace(spec, opener, building / place.name).open() as backend:
+                    fill(backend, content, entries)
+                    backend.flush()
+                (building / place.name).rename(place)
+            finally:
+                delete_local_copy(opener, building / place.name)
         return place
 
 

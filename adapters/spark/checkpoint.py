@@ -31,6 +31,10 @@ class Checkpoint:
         """The micro-batches that were committed and are retained, the first one first."""
         return sorted(int(name) for name in self._files("commits") if name.isdecimal())
 
+    def last(self) -> int | None:
+        """The last micro-batch that was committed; None if there was none yet, or if there is no checkpoint."""
+        return max(self.batches(), default=None)
+
     def manifests(self, batch_id: int | None = None) -> list[Manifest]:
         """The manifests of all tasks of all operators of the query, of all its applications.
 
@@ -69,8 +73,8 @@ class Checkpoint:
             ConfigurationError: Spark cannot read the checkpoint's state.
             FormatError: a manifest is damaged, or of a later release.
         """
-        batches = self.batches()
-        return (batches[-1], self._read(batches[-1])) if batches else (None, [])
+        last = self.last()
+        return (None, []) if last is None else (last, self._read(last))
 
     def _read(self, batch_id: int | None) -> list[Manifest]:
         start_coordinator(self.session)

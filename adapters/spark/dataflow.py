@@ -7,13 +7,15 @@ sink and where state lives.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
+from typing import cast
 
 from pyspark.sql import DataFrame
+from pyspark.sql import types as T
 
 from millpond.adapters.spark.counters import counting_ddl, report_counts
 from millpond.adapters.spark.group_keys import group_keys
 from millpond.adapters.spark.map_side import ProcessAndSend, ProcessToSink, SendCompletion, SendToTasks
-from millpond.adapters.spark.operator import EXCHANGE_DDL, Stage, TaskOperator
+from millpond.adapters.spark.operator import EXCHANGE_DDL, MANIFEST_COLUMN, Stage, TaskOperator
 from millpond.adapters.spark.rows.dead_letters import ErrorHandling
 from millpond.adapters.spark.rows.records import Source
 from millpond.adapters.spark.rows.sink import SinkColumns
@@ -51,8 +53,14 @@ class Dataflow:
         """The sink's rows, if everything happens on the map side."""
         return reduce(DataFrame.union, (self._map_only(*pair) for pair in self.inputs.values()))
 
-    def with_operators(self, settings: StateSettings) -> DataFrame:
-        """The sink's rows, from operators whose state lives where ``settings`` say."""
+    def with_operators(self, settings: StateSettings, *, backfill: bool = False) -> DataFrame:
+        """The sink's rows, from operators whose state lives where ``settings`` say.
+
+        Args:
+            settings: where that is.
+            backfill: whether the manifests of tasks come out, too: one more column, ``MANIFEST_COLUMN``, is null in the
+                sink's rows, and has the manifest of each task in a row of its own. Any column may be null then.
+        """
         arriving: dict[int, list[DataFrame]] = {}
         for frame, source in self.inputs.values():
             level, blobs = self._sent(frame, source)
@@ -60,7 +68,7 @@ class Dataflow:
         if self.completion is not None:
             markers = self.completion.mapInArrow(SendCompletion(list(self._numbers.values())), EXCHANGE_DDL)
             arriving.setdefault(0, []).append(markers)
-        return self._chain(self._stages(settings), arriving)
+        return self._chain(self._stages(settings, backfill), arriving)
 
     @cached_property
     def _numbers(self) -> dict[tuple[int, int], int]:
@@ -90,7 +98,7 @@ class Dataflow:
         level = min(map(plan.entry_level, plan.all_readers(source.topic)))
         return level, report_counts(blobs, f"{self.metrics}.{source.topic}", SKIP_REASONS)
 
-    def _stages(self, settings: StateSettings) -> list[Stage]:
+    def _stages(self, settings: StateSettings, backfill: bool) -> list[Stage]:
         """What each operator runs; the last one writes the sink."""
         plan = self.plan
         decoders = {source.topic: source.decoder for _, source in self.inputs.values()}
@@ -98,7 +106,16 @@ class Dataflow:
             decoders[topic] = Decoder.of_repartition_topic(topic, consumed)
         sinks: list[SinkColumns | None] = [None] * (len(plan.stages) - 1) + [self.sink]
         return [
-            Stage(plan, self._numbers, {part.index: part for part in parts}, decoders, sink, settings, self.handling)
+            Stage(
+                plan,
+                self._numbers,
+                {part.index: part for part in parts},
+                decoders,
+                sink,
+                settings,
+                self.handling,
+                backfill,
+            )
             for parts, sink in zip(plan.stages, sinks, strict=True)
         ]
 
@@ -107,8 +124,17 @@ class Dataflow:
         flow: list[DataFrame] = []
         for level, stage in enumerate(stages):
             frames = reduce(DataFrame.unionByName, flow + arriving.get(level, []))
-            ddl = EXCHANGE_DDL if stage.sink is None else stage.sink.ddl
             groups = frames.groupBy("task")
-            rows = groups.transformWithStateInPandas(TaskOperator(stage), counting_ddl(ddl), "Append", "None")
+            rows = groups.transformWithStateInPandas(TaskOperator(stage), _columns(stage), "Append", "None")
             flow = [report_counts(rows, f"{self.metrics}.operator.{level}", [CounterName.WAITING])]
         return flow[0]
+
+
+def _columns(stage: Stage) -> str | T.StructType:
+    """The columns that come out of an operator."""
+    if stage.sink is None:
+        return counting_ddl(EXCHANGE_DDL)
+    if not stage.backfill:
+        return counting_ddl(stage.sink.ddl)
+    columns = cast(T.StructType, T.StructType.fromDDL(counting_ddl(f"{stage.sink.ddl}, {MANIFEST_COLUMN} string")))
+    return T.StructType([T.StructField(column.name, column.dataType) for column in columns])

@@ -28,6 +28,7 @@ from millpond.stores.durability.older_reader import check_older_reader
 from millpond.stores.durability.policy import DurabilityPolicy
 from millpond.stores.durability.storage import Storage
 from millpond.stores.evolution.history import History
+from millpond.stores.evolution.record import EvolutionRecord
 from millpond.stores.registry import supplier
 from millpond.stores.times import Duration, Instant, TimeUnit, to_instant_micros, to_micros
 
@@ -159,7 +160,7 @@ class Job:
         if not plan.stages:
             return plan
         default = default_partitions(session)
-        return replace(plan, partitions=self.partitions or self._history(plan).partitions or default)
+        return replace(plan, partitions=self.partitions or self.history(plan).partitions or default)
 
     def supplier(self, session: SparkSession) -> BackendSupplier:
         """The backend of stores that do not name one.
@@ -184,7 +185,13 @@ class Job:
             plan, self.application_id, self.storage, self.local_dir, self.supplier(session), self.checksums, self.policy
         )
 
-    def _history(self, plan: Plan) -> History:
+    def history(self, plan: Plan) -> History:
+        """The generations of the state of a plan's query.
+
+        Raises:
+            FormatError: a record is damaged, or of a later release.
+            DurabilityError: the storage failed.
+        """
         return History.of(self.storage, self.application_id, plain_name(plan.sink))
 
     def settings(self, session: SparkSession, plan: Plan, unit: TimeUnit, *, streaming: bool) -> StateSettings:
@@ -203,25 +210,46 @@ class Job:
                 what is declared does not lead to this one.
             DurabilityError: the state could not be read or written.
         """
-        check_operator(session)
-        start_coordinator(session)
-        chosen = self.supplier(session)
-        for part in plan.parts:
-            for spec in part.stores.values():
-                supplier(spec.backend or chosen)
         if self.seeds and not streaming:
             raise ConfigurationError(
                 "seeds are for streaming DataFrames, and static ones start from empty state; leave seeds out"
             )
-        history, evolution = self._history(plan), self.evolution if streaming else None
-        if self.upgrade is not None:
-            specs = (spec for part in plan.parts for spec in part.stores.values())
-            check_older_reader(
-                self.upgrade.release, specs, evolved=history.evolved or evolution is not None or bool(self.seeds)
-            )
+        history, evolution = self.history(plan), self.evolution if streaming else None
+        self.check(session, plan, evolved=history.evolved or evolution is not None or bool(self.seeds))
         generation = generation_of(session, history, plan, evolution, self.seeds)
         if not streaming:
             generation = replace(generation, bases={})
+        return self.settings_of(session, plan, unit, generation)
+
+    def check(self, session: SparkSession, plan: Plan, *, evolved: bool) -> None:
+        """Check all that has nothing to do with the state that there is.
+
+        Args:
+            session: the session.
+            plan: the plan.
+            evolved: whether the state was, or may be, carried over to another shape, or begins with more than nothing.
+
+        Raises:
+            ConfigurationError: a backend is unknown, the session cannot run the operator, the policy retains less than
+                the session, or the release to be upgraded from can read no such state.
+        """
+        check_operator(session)
+        start_coordinator(session)
+        self._retaining(session)
+        chosen, specs = self.supplier(session), [spec for part in plan.parts for spec in part.stores.values()]
+        for spec in specs:
+            supplier(spec.backend or chosen)
+        if self.upgrade is not None:
+            check_older_reader(self.upgrade.release, specs, evolved=evolved)
+
+    def settings_of(
+        self, session: SparkSession, plan: Plan, unit: TimeUnit, generation: EvolutionRecord
+    ) -> StateSettings:
+        """Where the state of the plan's tasks lives, in a generation of it.
+
+        Raises:
+            ConfigurationError: a backend is unknown, or the policy retains less than the session.
+        """
         return StateSettings(
             application_id=self.application_id,
             sink=plan.sink,
@@ -229,13 +257,32 @@ class Job:
             generation=generation,
             storage=self.storage,
             local_dir=self.local_dir,
-            supplier=chosen,
-            policy=_retaining(self.policy, int(session.conf.get(RETAINED_BATCHES_CONF) or DEFAULT_RETAINED_BATCHES)),
+            supplier=self.supplier(session),
+            policy=self._retaining(session),
             checksums=self.checksums,
             upgrade=None if self.upgrade is None else self.upgrade.mode,
             upgrade_from=None if self.upgrade is None else self.upgrade.release,
             reset=None if self.reset_stream_time is None else StreamTimeReset(self.reset_stream_time // unit, unit),
         )
+
+    def _retaining(self, session: SparkSession) -> DurabilityPolicy:
+        """The policy, which retains all that Spark may go back to, or the default that does.
+
+        Raises:
+            ConfigurationError: it retains less.
+        """
+        policy, batches = self.policy, int(session.conf.get(RETAINED_BATCHES_CONF) or DEFAULT_RETAINED_BATCHES)
+        needed = batches * COMMITS_PER_BATCH
+        if policy is None:
+            default = DurabilityPolicy()
+            return replace(default, retained_commits=max(default.retained_commits, needed + batches // 2))
+        if policy.retained_commits < needed:
+            raise ConfigurationError(
+                f"the policy retains {policy.retained_commits} commits, but {RETAINED_BATCHES_CONF} is {batches}: "
+                f"Spark may go back by as many micro-batches of up to {COMMITS_PER_BATCH} commits; raise "
+                f"retained_commits to {needed} or more, or lower that setting"
+            )
+        return policy
 
 
 def _distance(max_ahead: Duration | None) -> int | None:
@@ -257,18 +304,3 @@ def _moment(reset_stream_time: Instant | str | None) -> int | None:
                 f"reset_stream_time is {moment!r}; give a datetime, or text such as '2026-06-01T12:00:00Z'"
             ) from None
     return None if moment is None else to_instant_micros(moment, "reset_stream_time")
-
-
-def _retaining(policy: DurabilityPolicy | None, batches: int) -> DurabilityPolicy:
-    """The policy, which retains all that Spark may go back to, or the default that does."""
-    needed = batches * COMMITS_PER_BATCH
-    if policy is None:
-        default = DurabilityPolicy()
-        return replace(default, retained_commits=max(default.retained_commits, needed + batches // 2))
-    if policy.retained_commits < needed:
-        raise ConfigurationError(
-            f"the policy retains {policy.retained_commits} commits, but {RETAINED_BATCHES_CONF} is {batches}: Spark "
-            f"may go back by as many micro-batches of up to {COMMITS_PER_BATCH} commits; raise retained_commits to "
-            f"{needed} or more, or lower that setting"
-        )
-    return policy

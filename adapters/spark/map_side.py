@@ -17,7 +17,7 @@ from millpond.adapters.spark.rows.dead_letters import ErrorHandling
 from millpond.adapters.spark.rows.records import Source
 from millpond.adapters.spark.rows.sink import SinkColumns, SinkRows
 from millpond.adapters.spark.rows.unusable import TopicSource
-from millpond.adapters.spark.worker import short_errors, tune_worker
+from millpond.adapters.spark.worker import current_batch, short_errors, tune_worker
 from millpond.processors.distribution.combining import Combining, Sent
 from millpond.processors.distribution.exchange import (
     EXCHANGE_SCHEMA,
@@ -104,7 +104,7 @@ class ProcessToSink:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         counts: Counter[str] = Counter()
-        rows = SinkRows(self._sink)
+        rows = SinkRows(self._sink, current_batch() or 0)
         for outputs in _process(self._part, self._source, self._handling, batches, counts):
             for table in rows.to_tables(outputs):
                 yield from without_counts(table).to_batches()

@@ -2,7 +2,8 @@
 
 Rule of this module: Spark's state holds one small value per task, the manifest; nothing else that is durable passes
 through Spark. A delta is written before the manifest that names it is handed to Spark, so an attempt that fails
-anywhere leaves only files that no manifest names.
+anywhere leaves only files that no manifest names. In a backfill Spark keeps no state, and manifests come out as rows,
+from the very attempt whose results they stand for; those of earlier operators pass through the later ones.
 """
 
 import time
@@ -22,8 +23,10 @@ from millpond.adapters.spark.worker import StateSettings, current_batch, short_e
 from millpond.errors import FormatError
 from millpond.processors.distribution.exchange import (
     EXCHANGE_SCHEMA,
+    MANIFESTS,
     Blob,
     BlobWriter,
+    manifest_blob,
     to_record_batch,
 )
 from millpond.processors.distribution.execution import Decoder, Outputs, run_blobs
@@ -41,6 +44,12 @@ STATE_DDL: Final = "version int, manifest string"
 STATE_VERSION: Final = 1
 """The version of the value in Spark's state. Its layout never changes; another one gets another number and name."""
 
+MANIFEST_COLUMN: Final = "millpond_manifest"
+"""Of what a backfill writes: a task's manifest, in a row that is null in all columns of the sink."""
+
+BEFORE_THE_STREAM: Final = -1
+"""The number of the micro-batch that a backfill is, so that ``sequence`` goes on with the first one of the stream."""
+
 
 @dataclass(frozen=True)
 class Stage:
@@ -54,6 +63,7 @@ class Stage:
         sink: the sink's rows, if this operator is the one that writes them; None where its output goes to others.
         settings: where state lives.
         handling: what happens to records for which a user's function fails.
+        backfill: whether manifests come out as rows.
     """
 
     plan: Plan
@@ -63,6 +73,14 @@ class Stage:
     sink: SinkColumns | None
     settings: StateSettings
     handling: ErrorHandling
+    backfill: bool = False
+
+    @property
+    def schema(self) -> pa.Schema:
+        """What comes out of the operator, without the column for the counts."""
+        if self.sink is None:
+            return EXCHANGE_SCHEMA
+        return self.sink.schema.append(pa.field(MANIFEST_COLUMN, pa.string())) if self.backfill else self.sink.schema
 
     @cached_property
     def tasks(self) -> dict[int, tuple[int, int]]:
@@ -99,9 +117,12 @@ class TaskOperator(StatefulProcessor):
             yield from self._handle(int(key[0]), rows)
 
     def _handle(self, number: int, rows: Iterator[Any]) -> Iterator[pd.DataFrame]:
+        blobs = _blobs(number, rows)
+        if number == MANIFESTS:
+            yield from self._hand_out(blobs)
+            return
         index, partition = self._stage.tasks[number]
         part = self._stage.parts.get(index)
-        blobs = _blobs(number, rows)
         if part is None:
             yield _frame(pa.Table.from_batches([to_record_batch(blobs)]))
         elif not part.stores:
@@ -117,7 +138,18 @@ class TaskOperator(StatefulProcessor):
         with task_state(settings, part, partition) as state:
             yield from self._run(part, state.open(before), partition, blobs)
             after = state.commit()
-        self._manifest.update((STATE_VERSION, after.to_json()))
+        if not self._stage.backfill:
+            self._manifest.update((STATE_VERSION, after.to_json()))
+        elif after.files:
+            yield from self._hand_out([manifest_blob(part.index, partition, after.to_json())])
+
+    def _hand_out(self, manifests: Collection[Blob]) -> Iterator[pd.DataFrame]:
+        """Manifests as rows: to the next operator, or out of the last one."""
+        if self._stage.sink is None:
+            yield _frame(pa.Table.from_batches([to_record_batch(manifests)]))
+            return
+        column: Any = pa.array([blob.records.decode() for blob in manifests], pa.string())
+        yield _frame(_filled(pa.table({MANIFEST_COLUMN: column}), self._stage.schema))
 
     def _run(
         self, part: Subtopology, stores: Mapping[str, Any], partition: int, blobs: Collection[Blob]
@@ -129,16 +161,16 @@ class TaskOperator(StatefulProcessor):
         task = Task(part, stores, partition, wall_clock=_now(), policy=box.policy, reset=reset)
         router = Router(stage.plan, task.subtopology, stage.group_keys)
         writer = BlobWriter(partition)
-        rows = None if stage.sink is None else SinkRows(stage.sink)
+        batch = BEFORE_THE_STREAM if stage.backfill else current_batch() or 0
+        rows = None if stage.sink is None else SinkRows(stage.sink, batch)
         for outputs in run_blobs(task, blobs, stage.decoders, _now):
             if rows is None:
                 yield from _to_tasks(outputs, router, writer)
             else:
-                yield from map(_frame, rows.to_tables(outputs))
+                yield from (_frame(_filled(table, stage.schema)) for table in rows.to_tables(outputs))
         box.write()
         if task.counters:
-            schema = EXCHANGE_SCHEMA if stage.sink is None else stage.sink.schema
-            yield _pandas(counts_row(schema, task.counters))
+            yield _pandas(counts_row(stage.schema, task.counters))
 
 
 def _to_tasks(outputs: Outputs, router: Router, writer: BlobWriter) -> Iterator[pd.DataFrame]:
@@ -160,6 +192,16 @@ def _blobs(task: int, frames: Iterator[Any]) -> list[Blob]:
             *(frame[name].tolist() for name in EXCHANGE_SCHEMA.names[1:]), strict=True
         )
     ]
+
+
+def _filled(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The rows with nulls for the columns that they lack."""
+    if rows.schema.names == schema.names:
+        return rows
+    columns = [
+        rows[field.name] if field.name in rows.schema.names else pa.nulls(rows.num_rows, field.type) for field in schema
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
 
 
 def _frame(rows: pa.Table) -> pd.DataFrame:

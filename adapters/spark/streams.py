@@ -1,7 +1,7 @@
 """``SparkStreams``: runs a topology on DataFrames.
 
-Rule of this module: it builds a plan of DataFrames and starts nothing. Every mistake that can be found early is raised
-here, in the driver, before a query starts.
+Rule of this module: it builds a plan of DataFrames and starts nothing but a backfill. Every mistake that can be found
+early is raised here, in the driver, before a query starts.
 """
 
 from collections.abc import Collection, Mapping
@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping
 from pyspark.sql import DataFrame, SparkSession
 
 from millpond.adapters.spark.dataflow import Dataflow
+from millpond.adapters.spark.evolution.backfill import backfilled
 from millpond.adapters.spark.evolution.evolution import Evolution
 from millpond.adapters.spark.evolution.warming import Warmth, warm_beside
 from millpond.adapters.spark.inspection import CommittedStore, plain_rows, seed_rows
@@ -127,6 +128,65 @@ class SparkStreams:
         """
         session = _session(inputs)
         plan = self._job.plan(session, self._topology, sink)
+        flow = self._flow(session, plan, inputs, complete)
+        if not plan.stages:
+            return flow.without_operators()
+        streaming = any(inputs[topic].isStreaming for topic in plan.topics)
+        return flow.with_operators(self._job.settings(session, plan, TimeUnit.MILLISECOND, streaming=streaming))
+
+    def backfill(
+        self,
+        inputs: Mapping[str, DataFrame],
+        *,
+        sink: str | None = None,
+        complete: DataFrame | None = None,
+        results: str | None = None,
+    ) -> DataFrame:
+        """What the topology writes for inputs that have an end; a streaming query then begins with their state.
+
+        It runs now, and once: results and state are written to durable files, and one record makes them count. The
+        streaming query that ``transform`` builds for the same sink goes on from there, so its inputs must have what
+        comes after these, and nothing of them. It may stay in the code, before ``transform``: where it was done, the
+        same rows are returned, whatever the inputs, and nothing else happens. One that has died on the way is run
+        again.
+
+        Args:
+            inputs: a static DataFrame for each of the topology's source topics.
+            sink: which sink; may be left out if there is only one. Each has a state, and so a backfill, of its own.
+            complete: a DataFrame any row of which says that no record follows: then whatever waits for a grace, a
+                window or a suppression comes out now. Leave it out if the stream goes on in time: what waits then
+                comes out of the stream, together with what the stream has to add.
+            results: the directory for the results, as Spark reaches it; by default one in ``state_dir``. They are
+                Parquet files, in a directory for each attempt.
+
+        Returns:
+            A static DataFrame with the columns of ``transform``, to be written to wherever the stream is written.
+
+        Raises:
+            ConfigurationError: as ``transform``; or an input is streaming, the topology keeps no state for the sink, or
+                the results of an earlier call are gone.
+            TopologyError: the topology has no such sink.
+            StateConflictError: the query has begun without a backfill, or another job runs it at the same time.
+            DurabilityError: the state could not be read or written.
+        """
+        session = _session(inputs)
+        plan = self._job.plan(session, self._topology, sink)
+        flow = self._flow(session, plan, inputs, complete)
+        if any(inputs[topic].isStreaming for topic in plan.topics):
+            raise ConfigurationError(
+                "a backfill is of inputs that have an end, so of static DataFrames; give streaming ones to transform"
+            )
+        if not plan.stages:
+            raise ConfigurationError(
+                f"the topology keeps no state for the sink {plan.sink!r}, so there is nothing that a streaming query "
+                "could begin with; call transform with the static DataFrames, and write what it returns"
+            )
+        return backfilled(session, self._job, plan, flow, TimeUnit.MILLISECOND, results)
+
+    def _flow(
+        self, session: SparkSession, plan: Plan, inputs: Mapping[str, DataFrame], complete: DataFrame | None
+    ) -> Dataflow:
+        """The plan on its inputs, which are checked."""
         _check_inputs(plan, inputs, complete)
         output = Sink.of(plan.sink, self._topology.sinks[plan.sink].produced)
         prepared = {
@@ -142,11 +202,7 @@ class SparkStreams:
         }
         check_workers(session)
         handling = self._job.handling(plan.sink, TimeUnit.MILLISECOND)
-        flow = Dataflow(plan, prepared, output, handling, complete)
-        if not plan.stages:
-            return flow.without_operators()
-        streaming = any(inputs[topic].isStreaming for topic in plan.topics)
-        return flow.with_operators(self._job.settings(session, plan, TimeUnit.MILLISECOND, streaming=streaming))
+        return Dataflow(plan, prepared, output, handling, complete)
 
     def read_store(
         self,

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from millpond.adapters.spark.checkpoint import Checkpoint
 from millpond.adapters.spark.evolution.warming import Warming, WarmQuery, tasks_in_threads
+from millpond.adapters.spark.local_directories import directories_of
 from millpond.errors import ConfigurationError, FormatError
 from millpond.processors.distribution.plan import make_plan
 from millpond.processors.runtime.topology import Topology
@@ -21,6 +22,7 @@ from millpond.stores.durability.checking.verification import DEFAULT_WORKERS, Sp
 from millpond.stores.durability.manifest import Manifest
 from millpond.stores.durability.policy import DurabilityPolicy
 from millpond.stores.durability.storage import Storage
+from millpond.stores.evolution.backfilling import abandoned
 from millpond.stores.evolution.history import History, current_manifests, sinks_of
 
 
@@ -111,9 +113,7 @@ class QueryState:
 
     def _local_dirs(self) -> Collection[Path]:
         """Where tasks have their local copies: a directory for each sink."""
-        if self.local_dir is None or not self.local_dir.is_dir():
-            return ()
-        return sorted(path for path in self.local_dir.iterdir() if path.is_dir() and not path.name.startswith("."))
+        return () if self.local_dir is None else directories_of(self.local_dir, self.storage)
 
     def way_back(self, batch_id: int | None = None) -> str:
         """To which micro-batch before that one, or before the last one, the query can go back, and how."""
@@ -154,7 +154,8 @@ To go back to micro-batch {batch_id}, whose files are all whole:
 
         Args:
             report: what was found.
-            orphans: also delete durable files that no micro-batch can need to which Spark can go back.
+            orphans: also delete durable files that no micro-batch can need to which Spark can go back, and what
+                attempts at a backfill have left that died.
 
         Raises:
             ConfigurationError: the checkpoint cannot be read.
@@ -163,6 +164,17 @@ To go back to micro-batch {batch_id}, whose files are all whole:
         if orphans:
             newest = self.manifests()
             yield from repairs_of_garbage(self.storage, newest, self._retention(newest))
+            for application_id in sorted({manifest.application_id for manifest in newest}):
+                for sink in sinks_of(self.storage, application_id):
+                    yield from self._repairs_of_backfill(History.of(self.storage, application_id, sink))
+
+    def _repairs_of_backfill(self, history: History) -> Iterator[Repair]:
+        """What can be done about what attempts at a backfill have left that do not count."""
+        for directory in abandoned(history):
+            yield Repair(
+                f"delete {self.storage.describe(directory)}, which a backfill has left that did not come to its end",
+                partial(self.storage.delete_directory, directory),
+            )
 
     def _retention(self, newest: Collection[Manifest]) -> DurabilityPolicy:
         """What a job retains by default, and all that the first of the checkpoint's micro-batches names."""

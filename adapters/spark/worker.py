@@ -19,11 +19,11 @@ from zipimport import zipimporter
 
 from pyspark.taskcontext import TaskContext
 
+from millpond.adapters.spark.local_directories import query_directory, take_over
 from millpond.errors import MillpondError, RecordError
 from millpond.processors.runtime.stream_time_reset import StreamTimeReset
 from millpond.processors.runtime.subtopology import Subtopology
 from millpond.stores.backend import BackendSupplier
-from millpond.stores.directory import plain_name
 from millpond.stores.durability.copies.upgrade_mode import UpgradeMode
 from millpond.stores.durability.policy import DurabilityPolicy
 from millpond.stores.durability.state import TaskState
@@ -85,8 +85,8 @@ class _Entry(NamedTuple):
     used: float
 
 
-_states: dict[tuple[str, str, str], _Entry] = {}
-"""By application, sink and task."""
+_states: dict[tuple[str, str, str, str], _Entry] = {}
+"""By the place of the state, application, sink and task."""
 
 
 def current_batch() -> int | None:
@@ -126,7 +126,7 @@ def short_errors() -> Iterator[None]:
 def task_state(settings: StateSettings, part: Subtopology, partition: int) -> Iterator[TaskState]:
     """The state of one task, for one micro-batch. What is not committed at the end is rolled back."""
     task_id = f"{part.index}_{partition}"
-    key = (settings.application_id, settings.sink, task_id)
+    key = (*_query(settings), task_id)
     now = time.monotonic()
     _forget(settings, now)
     entry = _states.get(key) or _Entry(_make(settings, part, task_id), settings.run, now)
@@ -148,7 +148,7 @@ def _make(settings: StateSettings, part: Subtopology, task_id: str) -> TaskState
         settings.supplier,
         application_id=settings.application_id,
         task_id=task_id,
-        local_dir=local_directory(settings),
+        local_dir=local_directory(settings, task_id),
         storage=settings.storage,
         fingerprint=settings.generation.fingerprint,
         policy=settings.policy,
@@ -164,23 +164,25 @@ def specs_of(part: Subtopology, checksums: bool) -> list[StoreSpec]:
     return [replace(spec, checksums=checksums) if spec.checksums is None else spec for spec in specs]
 
 
+def _query(settings: StateSettings) -> tuple[str, str, str]:
+    """What tells a query from all others that a worker may serve."""
+    return settings.storage.place, settings.application_id, settings.sink
+
+
 def _forget(settings: StateSettings, now: float) -> None:
     """Close what an earlier run of this query left behind, and what has long been idle."""
     for key, entry in list(_states.items()):
-        replaced = key[:2] == (settings.application_id, settings.sink) and entry.run != settings.run
+        replaced = key[:3] == _query(settings) and entry.run != settings.run
         if replaced or now - entry.used > IDLE_SECONDS:
             del _states[key]
             entry.state.close()
 
 
-def local_directory(settings: StateSettings) -> Path:
-    """The directory of the local copies: the user's, or one that Spark deletes with the executor."""
+def local_directory(settings: StateSettings, task_id: str) -> Path:
+    """The directory of a query's local copies: below the user's, or one that Spark deletes with the executor."""
     if settings.local_dir is not None:
-        return chosen_directory(settings.local_dir, settings.sink)
+        take_over(settings.local_dir, settings.sink, settings.storage, settings.application_id, task_id)
+        return query_directory(settings.local_dir, settings.sink, settings.storage)
     spark_dirs = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")
-    return chosen_directory(Path(spark_dirs[0] or tempfile.gettempdir()) / "millpond", settings.sink)
-
-
-def chosen_directory(local_dir: str | Path, sink: str) -> Path:
-    """The directory of the local copies of the query for a sink below ``local_dir``."""
-    return Path(local_dir) / plain_name(sink)
+    own = Path(spark_dirs[0] or tempfile.gettempdir()) / "millpond"
+    return query_directory(own, settings.sink, settings.storage)

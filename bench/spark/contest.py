@@ -1,18 +1,22 @@
 """What a benchmark on Spark is asked to measure, and the session and the files in which its contenders run.
 
-Every contender reads the same files, some of each topic per micro-batch, in a query of its own, and writes to Spark's
-``noop`` sink. Which of them runs when, and what its times say, is the business of ``measure`` and ``growth``.
+Every contender on Spark reads the same files, some of each topic per micro-batch, in a query of its own, and writes to
+Spark's ``noop`` sink; those in Flink read the same rows. Which of them runs when, and what its times say, is the
+business of ``measure`` and ``growth``.
 """
 
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from rich.console import Console
 
+from millpond.bench.spark.flink.jobs import FlinkJobs
+from millpond.bench.spark.flink.process import flink_process
+from millpond.bench.spark.flink.queries import FlinkContender
 from millpond.bench.spark.inputs import write_inputs
 from millpond.bench.spark.queries import Ran, measure, session
 from millpond.bench.spark.shapes import Scale
@@ -22,8 +26,8 @@ from millpond.bench.spark.workloads import Contender, Workload, chosen_contender
 WARM_UP: Final = 2
 """Micro-batches at the start of a query, in which processes start: they do not count."""
 
-RunFirst = Callable[[str, int], Ran]
-"""Runs the first so many micro-batches of a contender, given its name."""
+RunFirst = Callable[[str, int, int], Ran]
+"""Runs a contender, given its name, how many micro-batches at the start do not count, and how many others do."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,7 @@ class Contest:
         contenders: only these of the workload's contenders; None for those that are measured by default.
         directory: where input and state go, on the file system to measure.
         console: where to report what is being measured.
+        flink: a Python that has PyFlink; None leaves out the contenders in Flink.
 
     Raises:
         ConfigurationError: by the properties and ``hold``: the workload or a contender is unknown, or micro-batches
@@ -57,6 +62,7 @@ class Contest:
     contenders: Collection[str] | None = None
     directory: Path | None = None
     console: Console | None = None
+    flink: Path | None = None
 
     @property
     def work(self) -> Workload:
@@ -64,21 +70,36 @@ class Contest:
         return workload_named(self.workload)
 
     @property
-    def chosen(self) -> dict[str, Contender]:
+    def chosen(self) -> dict[str, Contender | FlinkContender]:
         """The contenders by name, the backend first."""
-        return chosen_contenders(self.work, self.backend, self.contenders)
+        return chosen_contenders(self.work, self.backend, self.contenders, with_flink=self.flink is not None)
 
     @contextmanager
     def hold(self, batches: int, *, growing: bool = False) -> Iterator[RunFirst]:
-        """Write ``batches`` micro-batches, of keys that grow or not, and start Spark; gives what runs a contender."""
+        """Write ``batches`` micro-batches, of keys that grow or not, and start Spark; gives what runs a contender.
+
+        Flink starts, too, if one of the contenders needs it.
+        """
         work, chosen = self.work, self.chosen
         scale = Scale(self.rows, self.keys, self.files or self.cores)
-        with (
-            tempfile.TemporaryDirectory(prefix="millpond-bench-", dir=self.directory) as place,
-            session(self.cores) as spark,
-        ):
-            write_inputs(Path(place), work.topics, scale, batches, growing=growing)
-            yield lambda name, first: measure(spark, Path(place), work, chosen[name], scale, first)
+        with ExitStack() as held:
+            place = Path(held.enter_context(tempfile.TemporaryDirectory(prefix="millpond-bench-", dir=self.directory)))
+            flink: FlinkJobs | None = None
+            if self.flink is not None and not work.in_flink.keys().isdisjoint(chosen):
+                process = held.enter_context(flink_process(self.flink, place))
+                flink = FlinkJobs(process, place, work.topics, scale, self.cores)
+            spark = held.enter_context(session(self.cores))
+            write_inputs(place, work.topics, scale, batches, growing=growing)
+
+            def run_first(name: str, skipped: int, counted: int) -> Ran:
+                contender = chosen[name]
+                if isinstance(contender, FlinkContender):
+                    assert flink is not None, "chosen_contenders leaves them out without Flink"
+                    return flink.measure(contender, skipped, counted)
+                ran = measure(spark, place, work, contender, scale, skipped + counted)
+                return replace(ran, seconds=ran.seconds[skipped:])
+
+            yield run_first
 
     def say(self, doing: str, name: str) -> None:
         """Report what is done with a contender."""

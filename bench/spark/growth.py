@@ -35,18 +35,23 @@ def run(contest: Contest) -> dict[str, Any]:
 
     Raises:
         ConfigurationError: the workload or a contender is unknown, there are fewer than two micro-batches, or they
-            have too few rows for so many keys.
+            have too few rows for so many keys, or a contender runs in Flink.
     """
     if contest.batches < 2:
         raise ConfigurationError(f"growth is seen from the first micro-batches to the last, not in {contest.batches}")
+    streams = sorted(set(contest.contenders or ()) & set(contest.work.in_flink))
+    if streams:
+        raise ConfigurationError(
+            f"growth compares micro-batches, and {' and '.join(streams)} have none; leave them out"
+        )
     contest = replace(contest, contenders=contest.contenders or _default(contest))
     batches = WARM_UP + contest.batches
     seconds, memory = {}, {}
     with contest.hold(batches, growing=True) as run_first:
         for name in contest.chosen:
             contest.say("measuring", name)
-            ran = run_first(name, batches)
-            seconds[name], memory[name] = ran.seconds[WARM_UP:], ran.memory
+            ran = run_first(name, WARM_UP, contest.batches)
+            seconds[name], memory[name] = ran.seconds, ran.memory
     return {
         **contest.figures(seconds, memory),
         "growth": {name: growth(times) for name, times in seconds.items()},

@@ -1,14 +1,17 @@
 """Rows per second of a micro-batch by each contender, in one run.
 
 The contenders run in turn, in three rounds: one to warm up, one in order and one in reverse. The first micro-batches of
-a query, in which processes start, do not count; the median of the others does.
+a query, in which processes start, do not count; the median of the others does. Flink's rates are those of a job that
+runs; what they are with its start-up is reported beside them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any, Final
 
 from millpond.bench.spark.contest import WARM_UP, Contest
+from millpond.bench.spark.flink.queries import CHECKPOINT_SECONDS
+from millpond.bench.spark.queries import Streamed
 from millpond.bench.spark.workers import WorkerMemory
 from millpond.bench.spark.workloads import TRANSFORM_WITH_STATE
 
@@ -28,7 +31,7 @@ def run(contest: Contest) -> dict[str, Any]:
 
     Returns:
         The figures of ``Contest.figures``; for each contender the median of its micro-batches' seconds and its rows per
-        second; the rows per second of the backend over those of each peer.
+        second; the rows per second of the backend over those of each peer; where some run in Flink, how they did.
 
     Raises:
         ConfigurationError: the workload or a contender is unknown.
@@ -36,21 +39,47 @@ def run(contest: Contest) -> dict[str, Any]:
     names, backend = list(contest.chosen), contest.backend
     seconds: dict[str, list[float]] = {name: [] for name in names}
     memory = dict.fromkeys(names, WorkerMemory())
+    streams: dict[str, list[Streamed]] = {}
     with contest.hold(WARM_UP + contest.batches) as run_first:
         for number, names_of_round in enumerate(_rounds(names)):
             for name in names_of_round:
                 contest.say("measuring" if number else "warming up with", name)
                 skipped, counted = _micro_batches(name, contest.batches, warming=number == 0)
-                ran = run_first(name, skipped + counted)
-                seconds[name] += ran.seconds[skipped:]
+                ran = run_first(name, skipped, counted)
+                seconds[name] += ran.seconds
                 memory[name] = memory[name].at_most(ran.memory)
+                if ran.stream is not None:
+                    streams.setdefault(name, []).append(ran.stream)
     per_batch = {name: median(times) for name, times in seconds.items()}
-    peers = [peer for peer in contest.work.all_peers if {peer, backend} <= set(per_batch)]
+    known = [*contest.work.all_peers, *contest.work.in_flink]
+    peers = [peer for peer in known if {peer, backend} <= set(per_batch)]
     return {
         **contest.figures(seconds, memory),
+        **of_streams(streams, per_batch, contest),
         "seconds_per_batch": per_batch,
         "rows_per_second": {name: contest.rows / one for name, one in per_batch.items()},
         "ratios": {peer: per_batch[peer] / per_batch[backend] for peer in peers},
+    }
+
+
+def of_streams(
+    streams: Mapping[str, Sequence[Streamed]], per_batch: Mapping[str, float], contest: Contest
+) -> dict[str, Any]:
+    """What there is to say of jobs without micro-batches, if there are any: medians of their rounds."""
+    if not streams:
+        return {}
+    start_up = {name: median(one.start_up for one in rounds) for name, rounds in streams.items()}
+    whole = {name: seconds + contest.batches * per_batch[name] for name, seconds in start_up.items()}
+    return {
+        "flink": {
+            "versions": next(iter(streams.values()))[0].versions,
+            "checkpoint_seconds": CHECKPOINT_SECONDS,
+            "checkpoints": {name: [one.checkpoints for one in rounds] for name, rounds in streams.items()},
+            "start_up_seconds": start_up,
+            "rows_per_second_with_start_up": {
+                name: contest.rows * contest.batches / seconds for name, seconds in whole.items()
+            },
+        }
     }
 
 

@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,16 +26,33 @@ _FILE_MANAGERS: Final = "org.apache.spark.sql.execution.streaming.checkpointing"
 
 
 @dataclass(frozen=True)
+class Streamed:
+    """What a job took that starts once and then saves its state by the clock.
+
+    Attributes:
+        start_up: seconds that it took beside its rows.
+        checkpoints: how often it saved its state.
+        versions: of what ran it, by name.
+    """
+
+    start_up: float
+    checkpoints: int
+    versions: Mapping[str, str]
+
+
+@dataclass(frozen=True)
 class Ran:
     """What a query took.
 
     Attributes:
         seconds: of each micro-batch that had rows, in order.
         memory: of its Python workers; zeros if it has none.
+        stream: what else there is to say if it has no micro-batches; ``seconds`` then has their mean.
     """
 
     seconds: list[float]
     memory: WorkerMemory
+    stream: "Streamed | None" = None
 
 
 @contextmanager

@@ -11,12 +11,17 @@ from millpond.stores.columns.column_changes import MOST_MERGED_BYTES
 
 
 def print_results(console: Console, results: Mapping[str, Any]) -> None:
-    """One row per contender: rows per second, also in relation to each peer's, and the memory of a Python worker."""
+    """One row per contender: rows per second, also in relation to each peer's, and the memory of a Python worker.
+
+    Flink's rates are those of a job that runs; what they are with its start-up stands below.
+    """
     peers, per_second = list(results["ratios"]), results["rows_per_second"]
     table = _table(
         f"{results['workload']}: {results['rows']:,} rows per micro-batch, {results['keys']:,} keys",
         ["rows/s", "s/micro-batch", "worker MiB", "of its own", *(f"x {peer.replace('_', ' ')}" for peer in peers)],
     )
+    if "flink" in results:
+        table.caption = f"{table.caption}\n{_of_flink(results['flink'])}"
     for name, rate in per_second.items():
         compared = [f"{rate / per_second[peer]:.2f}" for peer in peers]
         seconds = f"{results['seconds_per_batch'][name]:.2f}"
@@ -44,6 +49,16 @@ def _table(title: str, columns: list[str]) -> Table:
     for column in columns:
         table.add_column(column, justify="right")
     return table
+
+
+def _of_flink(figures: Mapping[str, Any]) -> str:
+    """How Flink ran, in a sentence for each contender in it."""
+    versions = ", ".join(f"{name.capitalize()} {number}" for name, number in figures["versions"].items())
+    said = [f"{versions}: rows/s of a job that runs, with a checkpoint every {figures['checkpoint_seconds']} s."]
+    for name, seconds in figures["start_up_seconds"].items():
+        rate = figures["rows_per_second_with_start_up"][name]
+        said.append(f"With a start-up of {seconds:.1f} s, {name} has {rate:,.0f} rows/s of as many micro-batches.")
+    return "\n".join(said)
 
 
 def _memory(results: Mapping[str, Any], name: str) -> list[str]:

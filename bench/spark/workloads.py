@@ -1,4 +1,4 @@
-"""The workloads, in one table: what is read, what Millpond runs, and what Spark has for the same work.
+"""The workloads, in one table: what is read, what Millpond runs, and what Spark and Flink have for the same work.
 
 Rule of this module: a workload is a row, and nobody asks for one by name. All contenders of a workload read the same
 rows and give the same answers, but for those that only show what Spark's exchange with Python costs.
@@ -14,6 +14,8 @@ from pyspark.sql import DataFrame
 
 from millpond.adapters.spark import Millpond, SparkStreams
 from millpond.bench.spark import inputs, peers, topologies, verbs
+from millpond.bench.spark.flink import queries as flink
+from millpond.bench.spark.flink.queries import STATE_BACKENDS, FlinkContender, FlinkQuery
 from millpond.bench.spark.inputs import Topic
 from millpond.bench.spark.shapes import Inputs, Scale
 from millpond.errors import ConfigurationError
@@ -70,7 +72,8 @@ class Workload:
         topology: what Millpond runs.
         verb: the same by a verb on DataFrames, if there is one.
         peers: Spark's own means, by the names of the contenders; those that every workload has come on top.
-        answer: what of the answers is the same for all.
+        answer: what of the answers is the same for all on Spark; in Flink, too, unless its query is a table.
+        flink: the same in Flink SQL, if it has it.
     """
 
     topics: tuple[Topic, ...]
@@ -78,14 +81,21 @@ class Workload:
     verb: Verb | None = None
     peers: Mapping[str, Peer] = field(default_factory=dict)
     answer: Answer = Answer.ROWS
+    flink: FlinkQuery | None = None
 
     @property
     def all_peers(self) -> Mapping[str, Peer]:
         """Spark's own means, the best first, and what shows the least that Python costs."""
         return {**self.peers, **{name: peer for name, peer in COSTS.items() if name not in self.peers}}
 
+    @property
+    def in_flink(self) -> dict[str, FlinkContender]:
+        """The contenders that need Flink, by name."""
+        query = self.flink
+        return {} if query is None else {name: FlinkContender(query, kind) for name, kind in STATE_BACKENDS.items()}
+
     def contenders(self, backend: str) -> dict[str, Contender]:
-        """All contenders by name, ``backend`` first, which is also that of the verb."""
+        """All contenders on Spark by name, ``backend`` first, which is also that of the verb."""
         found = {name: Contender(partial(_run_topology, self, name)) for name in dict.fromkeys([backend, *BACKENDS])}
         if self.verb is not None:
             found[VERBS] = Contender(partial(_run_verb, self.verb, backend))
@@ -131,24 +141,28 @@ WORKLOADS: Final[Mapping[str, Workload]] = {
             TRANSFORM_WITH_STATE: Peer(peers.stateful_count, "update"),
             SPARK_JVM: Peer(peers.jvm_count, "update"),
         },
+        flink=FlinkQuery(flink.count, table=True, timed=False),
     ),
     "temporal-join": Workload(
         (inputs.events(0.9), inputs.rates(0.1)),
         topologies.temporal_join,
         verbs.temporal_join,
         {TRANSFORM_WITH_STATE: Peer(peers.stateful_temporal_join)},
+        flink=FlinkQuery(flink.temporal_join, versioned=("rates",)),
     ),
     "table-join": Workload(
         (inputs.events(0.5), inputs.rates(0.5)),
         topologies.table_join,
         verbs.table_join,
         {TRANSFORM_WITH_STATE: Peer(peers.stateful_table_join)},
+        flink=FlinkQuery(flink.table_join, table=True),
     ),
     "stream-join": Workload(
         (inputs.events(0.5), inputs.rates(0.5)),
         topologies.stream_join,
         verbs.stream_join,
         {SPARK_JVM: Peer(peers.jvm_stream_join)},
+        flink=FlinkQuery(flink.stream_join),
     ),
     "stream-join-left": Workload(
         (inputs.events(0.5), inputs.rates(0.5)),
@@ -156,6 +170,7 @@ WORKLOADS: Final[Mapping[str, Workload]] = {
         verbs.stream_join_left,
         {SPARK_JVM: Peer(peers.jvm_stream_join_left)},
         Answer.SETTLED,
+        flink=FlinkQuery(flink.stream_join_left),
     ),
     "window": Workload(
         (inputs.events(),),
@@ -163,6 +178,7 @@ WORKLOADS: Final[Mapping[str, Workload]] = {
         verbs.window,
         {SPARK_JVM: Peer(peers.jvm_window)},
         Answer.SETTLED,
+        flink=FlinkQuery(flink.window),
     ),
     "session": Workload(
         (inputs.events(),),
@@ -170,6 +186,7 @@ WORKLOADS: Final[Mapping[str, Workload]] = {
         verbs.session,
         {SPARK_JVM: Peer(peers.jvm_session)},
         Answer.SETTLED,
+        flink=FlinkQuery(flink.session),
     ),
     "foreign-key": Workload(
         (inputs.orders(0.9), inputs.customers(0.1)),
@@ -177,6 +194,7 @@ WORKLOADS: Final[Mapping[str, Workload]] = {
         verbs.foreign_key,
         {TRANSFORM_WITH_STATE: Peer(peers.stateful_foreign_key)},
         Answer.TABLE,
+        flink=FlinkQuery(flink.foreign_key, table=True),
     ),
     "exchange": Workload(
         (inputs.events(),),
@@ -197,14 +215,30 @@ def workload_named(name: str) -> Workload:
     return WORKLOADS[name]
 
 
-def chosen_contenders(workload: Workload, backend: str, names: Collection[str] | None) -> dict[str, Contender]:
-    """Those of the names, or all, in the order of all.
+def chosen_contenders(
+    workload: Workload, backend: str, names: Collection[str] | None, *, with_flink: bool = False
+) -> dict[str, Contender | FlinkContender]:
+    """Those of the names, or all, in the order of all; those in Flink come last.
+
+    Args:
+        workload: whose contenders.
+        backend: the first of them.
+        names: which ones; None for all.
+        with_flink: there is a Flink to run some of them.
 
     Raises:
-        ConfigurationError: the workload has no such contender.
+        ConfigurationError: the workload has no such contender, or there is no Flink to run it.
     """
-    known = workload.contenders(backend)
+    known: dict[str, Contender | FlinkContender] = {**workload.contenders(backend), **workload.in_flink}
     unknown = sorted(set(names or ()) - set(known))
     if unknown:
         raise ConfigurationError(f"there are no contenders {unknown} here; give some of {', '.join(known)}")
-    return {name: contender for name, contender in known.items() if names is None or name in names}
+    needs_flink = set() if with_flink else set(workload.in_flink)
+    lacking = sorted(needs_flink & set(names or ()))
+    if lacking:
+        raise ConfigurationError(
+            f"{' and '.join(lacking)} need a Python that has PyFlink; name it with --flink-python or "
+            "MILLPOND_FLINK_PYTHON"
+        )
+    chosen = set(known) - needs_flink if names is None else set(names)
+    return {name: contender for name, contender in known.items() if name in chosen}

@@ -10,7 +10,8 @@ Rule of this module: it moves columns and knows nothing of serdes or processors.
 
 So the order in which a split's records arrived survives a shuffle that keeps no order. A blob whose input is COMPLETE
 has no records (empty bytes): it tells the task that its inputs are complete. A blob may hold partial aggregates in
-place of the records of an input (``millpond.processors.runtime.batches.partials``), which have no order.
+place of the records of an input (``millpond.processors.runtime.batches.partials``), which have no order. What is for
+the task ``MANIFESTS`` is the text of a manifest (UTF-8), on its way to the end of the chain of operators.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -33,6 +34,10 @@ BLOB_BYTES: Final = 96 << 10
 
 COMPLETE: Final = -1
 """Takes the place of the input in a blob that tells that all inputs are complete."""
+
+
+MANIFESTS: Final = -1
+"""Takes the place of the task in a blob with a task's manifest: no task has that number."""
 
 
 def partials_of(input_: int) -> int:
@@ -99,6 +104,11 @@ def completion_blobs(tasks: Iterable[int]) -> list[Blob]:
         tasks: the numbers of the tasks, those of all stages: operators pass on what is for the tasks of others.
     """
     return [Blob(task, COMPLETE, 0, 0, b"") for task in tasks]
+
+
+def manifest_blob(subtopology: int, partition: int, text: str) -> Blob:
+    """The blob with the manifest of a task."""
+    return Blob(MANIFESTS, 0, partition, subtopology, text.encode())
 
 
 def to_record_batch(blobs: Iterable[Blob]) -> pa.RecordBatch:

@@ -22,6 +22,7 @@ from millpond.processors.runtime.stream_time_reset import StreamTimeReset
 from millpond.processors.runtime.task import Task
 from millpond.processors.runtime.topology import Topology
 from millpond.stores.backend import Backend, BackendSupplier
+from millpond.stores.directory import delete_local_copy
 from millpond.stores.place import StorePlace
 from millpond.stores.registry import supplier
 from millpond.stores.specs import StoreSpec
@@ -43,7 +44,7 @@ class Record(NamedTuple):
 class _Opened(NamedTuple):
     """The parts of an open store, from which the typed store can be made anew."""
 
-    spec: StoreSpec
+    place: StorePlace
     backend: Backend
     transaction: Transaction
 
@@ -126,11 +127,11 @@ class TopologyDriver:
             spec, self._default, local_dir=self._directory, application_id=_APPLICATION, task_id=task_id
         )
         backend = place.open()
-        return _Opened(spec, backend, Transaction(backend))
+        return _Opened(place, backend, Transaction(backend))
 
     def _start(self) -> None:
         """Make the typed stores and the tasks anew, as of the last commit."""
-        self._stores = {place: opened.spec.open(opened.transaction) for place, opened in self._opened.items()}
+        self._stores = {name: opened.place.spec.open(opened.transaction) for name, opened in self._opened.items()}
         self._pending: dict[str, list[Records]] = {topic: [] for topic in self._repartitions}
         self._tasks = [
             Task(
@@ -251,6 +252,8 @@ class TopologyDriver:
             opened.transaction.close()
             opened.backend.close()
         if self._temporary is not None:
+            for opened in self._opened.values():
+                delete_local_copy(opened.place.supplier, opened.place.directory)
             self._temporary.cleanup()
 
     def __enter__(self) -> Self:

@@ -6,7 +6,7 @@ The result's timestamp is the larger of the two. A row that has no result and ha
 update of a versioned side that is not its key's latest makes no result; each side may be versioned or not.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import compress
 from typing import Any
 
@@ -165,10 +165,17 @@ class JoinGetter(ValueGetter):
     def get(self, key: Any) -> ValueAndTimestamp[Any] | None:
         return self._joined(key, self._left.get(key), self._right.get(key))
 
+    def get_many(self, keys: Sequence[Any]) -> list[ValueAndTimestamp[Any] | None]:
+        return list(map(self._joined, keys, self._left.get_many(keys), self._right.get_many(keys)))
+
     def _join(self, key: Any, *sides: ValueAndTimestamp[Any] | None) -> ValueAndTimestamp[Any] | None:
         left, right = (None if side is None else side.value for side in sides)
         if not self._join_type.joins(left, right):
             return None
         result = self._joiner(key, left, right)
-        timestamp = max(side.timestamp for side in sides if side is not None)
-        return None if result is None else ValueAndTimestamp(result, timestamp)
+        return None if result is None else ValueAndTimestamp(result, latest_of(*sides))
+
+
+def latest_of(*sides: ValueAndTimestamp[Any] | None) -> int:
+    """The timestamp of a result of sides of which at least one is there."""
+    return max(side.timestamp for side in sides if side is not None)

@@ -5,7 +5,7 @@ that come as objects become columns for the joiner, of the types that the tables
 Arrow finds for them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,9 +15,10 @@ from millpond.processors.options.joins import JoinType, Side
 from millpond.processors.runtime.batches.columns import Array, Columns, as_column, spread, valid
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.processor import ProcessorContext
-from millpond.processors.tables.join import JoinGetter, TableTableJoin
+from millpond.processors.tables.join import JoinGetter, TableTableJoin, latest_of
 from millpond.processors.tables.value_getters import ValueGetter
 from millpond.stores.times import MIN_TIME
+from millpond.stores.typed.timestamped_keyvalue import ValueAndTimestamp
 
 ColumnJoiner = Callable[[Array, Array, Array], Any]
 """``joiner(keys, left, right)``: takes Arrow arrays of one length, and returns an array of as many."""
@@ -169,6 +170,18 @@ class VectorizedJoinGetter(JoinGetter):
     ) -> None:
         super().__init__(left, right, columns.join_one, join_type, context)
         self._columns = columns
+
+    def get_many(self, keys: Sequence[Any]) -> list[ValueAndTimestamp[Any] | None]:
+        left, right = self._left.get_many(keys), self._right.get_many(keys)
+        sides = [[None if one is None else one.value for one in side] for side in (left, right)]
+        try:
+            values = self._columns.join_values(list(keys), *sides)
+        except Exception:  # a user's code may raise anything, and one by one shows for which row
+            return list(map(self._joined, keys, left, right))
+        return [
+            None if value is None else ValueAndTimestamp(value, latest_of(one, other))
+            for value, one, other in zip(values, left, right, strict=True)
+        ]
 
     def get_latest_columns(self, keys: Array) -> tuple[Array, Array] | None:
         left, right = self._left.get_latest_columns(keys), self._right.get_latest_columns(keys)

@@ -16,6 +16,7 @@ A message says what went wrong, where, and what to do about it. Late records are
     │   ├── FormatError                   a directory or file in a format version that this release does not know
     │   └── BackendError                  the engine failed
     │       ├── BackendInUseError         another process or handle holds the directory
+    │       ├── BackendUnavailableError   the engine cannot be reached now; what it holds is as it was
     │       ├── CorruptStoreError         the engine found damaged data
     │       └── StoreFullError (OSError)  no room left: disk, quota or map
     ├── SerdeError (ValueError)           a value that cannot be serialized, or bytes that cannot be read back
@@ -72,6 +73,10 @@ class BackendError(StoreError):
 
 class BackendInUseError(BackendError):
     """Another process or another handle holds the backend's directory."""
+
+
+class BackendUnavailableError(BackendError):
+    """A storage engine, such as a service, cannot be reached now. What it holds is as it was: try again later."""
 
 
 class CorruptStoreError(BackendError):

@@ -211,7 +211,7 @@ class Manifest:
                 application_id=_name(content["application"]),
                 task_id=_name(content["task"]),
                 fingerprint=read_text(content["fingerprint"]),
-                lineage=_id(content["lineage"]),
+                lineage=read_id(content["lineage"]),
                 snapshot=None if snapshot is None else durable_file(FileKind.SNAPSHOT, snapshot),
                 deltas=tuple(durable_file(FileKind.DELTA, delta) for delta in content["deltas"]),
                 bases=tuple(map(read_count, content["bases"])),
@@ -261,12 +261,16 @@ def durable_file(kind: FileKind, fields: Any) -> DurableFile:
     """
     sequence, commit, rows, size, checksum = fields
     return DurableFile(
-        kind, read_count(sequence), _id(commit), read_count(rows), read_count(size), read_count(checksum)
+        kind, read_count(sequence), read_id(commit), read_count(rows), read_count(size), read_count(checksum)
     )
 
 
-def _id(value: Any) -> str:
-    """An id as ``new_commit_id`` makes them: part of a path, so nothing else may stand there."""
+def read_id(value: Any) -> str:
+    """An id as ``new_commit_id`` makes them: part of a path, so nothing else may stand there.
+
+    Raises:
+        TypeError, ValueError: it is something else.
+    """
     if not _ID.fullmatch(read_text(value)):
         raise ValueError(f"{value!r} is no id")
     return read_text(value)

@@ -76,7 +76,7 @@ def evolve_schemas(
             storage.delete(_path(application_id, place, number))
     path = _path(application_id, place, after.number)
     text = after.to_json().encode()
-    storage.put(path, b'{"crc32":%d,"schemas":%b}' % (crc32(text), text))
+    storage.put_once(path, b'{"crc32":%d,"schemas":%b}' % (crc32(text), text))
     if _newest(storage, application_id, place) != after:
         raise StateConflictError(
             f"{storage.describe(path)} was written by another job at the same time; start one job after the other"

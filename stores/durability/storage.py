@@ -5,16 +5,18 @@ use ``/``. A file is written once, under a name that nobody else uses, and never
 survives a loss of power; on a local file system that takes syncing (``millpond.stores.durability.sync``).
 """
 
+import errno
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
+from hashlib import sha256
 from importlib import import_module
-from os import getpid
 from pathlib import Path
 from posixpath import join
 from typing import Any, NamedTuple, Self
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl, urlencode, urlsplit
 from uuid import uuid4
 
 import pyarrow as pa
@@ -26,6 +28,8 @@ from millpond.stores.durability.sync import directory_is_new, sync_file
 _HADOOP_SCHEMES = {"s3a": "s3", "s3n": "s3"}
 _SYNC_VALUES = {"true": True, "false": False}
 _DROP_CHUNK = 1 << 24
+_NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
+"""What file systems without hard links say."""
 
 
 class StoredFile(NamedTuple):
@@ -77,7 +81,7 @@ class Storage:
 
     def _connect(self) -> tuple[Any, str]:
         # A connection must not be used on both sides of a fork, so each process has its own.
-        return _connection(self.uri, getpid())
+        return _connection(self.uri, os.getpid())
 
     def _locate(self, path: str) -> tuple[Any, str]:
         filesystem, root = self._connect()
@@ -87,6 +91,16 @@ class Storage:
     def remote(self) -> bool:
         """Whether it takes longer to answer than a local file system, so that several questions at once pay off."""
         return not isinstance(self._connect()[0], fs.LocalFileSystem)
+
+    @property
+    def place(self) -> str:
+        """16 hexadecimal digits that stand for where it is, whatever options and secrets the URI has."""
+        uri = urlsplit(self.uri)
+        secrets, _, host = uri.netloc.rpartition("@")
+        # The container of an abfs URI stands where others have a user; secrets come in pairs.
+        netloc = host if ":" in secrets else uri.netloc
+        scheme = "" if uri.scheme == "file" else uri.scheme
+        return sha256(f"{scheme}//{netloc}{uri.path.rstrip('/')}".encode()).hexdigest()[:16]
 
     def describe(self, path: str) -> str:
         """The full name of a file, for messages."""
@@ -121,16 +135,41 @@ class Storage:
         Raises:
             DurabilityError: the storage failed.
         """
-        filesystem, location = self._locate(path)
-        if not isinstance(filesystem, fs.LocalFileSystem):
+        if not isinstance(self._connect()[0], fs.LocalFileSystem):
             with self.writing(path) as stream:
                 stream.write(content)
             return
+        self._name(self._drafted(path, content), path)
+
+    def put_once(self, path: str, content: bytes) -> None:
+        """Write a small file as ``put`` does, unless it is there already: then that one stays.
+
+        If several processes do it at the same time, all of them read the same afterwards, as long as the file system is
+        a local one with hard links. On any other the last one wins.
+
+        Raises:
+            DurabilityError: the storage failed.
+        """
+        if path in (file.path for file in self.list(path.rpartition("/")[0])):
+            return
+        if not isinstance(self._connect()[0], fs.LocalFileSystem):
+            self.put(path, content)
+            return
+        self._name(self._drafted(path, content), path, once=True)
+
+    def _drafted(self, path: str, content: bytes) -> str:
+        """The path of a complete file beside ``path``, which nobody looks for."""
         draft = f"{path}.{uuid4().hex}"
         with self.writing(draft) as stream:
             stream.write(content)
+        return draft
+
+    def _name(self, draft: str, path: str, *, once: bool = False) -> None:
+        """Give a draft on a local file system its name; ``once``: if that is taken, delete the draft."""
+        filesystem, location = self._locate(path)
         try:
-            filesystem.move(self._locate(draft)[1], location)
+            if not (once and _linked(self._locate(draft)[1], location)):
+                filesystem.move(self._locate(draft)[1], location)
             self._make_safe(filesystem, location)
         except OSError as error:
             raise self._unwritable(path, error) from error
@@ -247,6 +286,20 @@ class Storage:
         except OSError as error:
             raise DurabilityError(f"cannot delete {self.describe(path)}: {error}") from error
 
+    def delete_directory(self, path: str) -> None:
+        """Delete a directory with all that is in it; one that does not exist is no error.
+
+        Raises:
+            DurabilityError: the storage failed.
+        """
+        filesystem, location = self._locate(path)
+        try:
+            filesystem.delete_dir(location)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise DurabilityError(f"cannot delete {self.describe(path)}: {error}") from error
+
     def _unlistable(self, directory: str, error: OSError) -> DurabilityError:
         return DurabilityError(f"cannot list {self.describe(directory)}: {error}")
 
@@ -302,6 +355,20 @@ def _open_output(filesystem: Any, location: str) -> Any:
         filesystem.create_dir(location.rpartition("/")[0], recursive=True)
         directory_is_new(location)
         return filesystem.open_output_stream(location)
+
+
+def _linked(draft: str, location: str) -> bool:
+    """Whether ``location`` is there now, and the draft is not; only a file system without hard links cannot do that."""
+    try:
+        os.link(draft, location)
+    except FileExistsError:
+        pass
+    except OSError as error:
+        if error.errno in _NO_LINKS:
+            return False
+        raise
+    os.unlink(draft)
+    return True
 
 
 def _delete(filesystem: Any, location: str) -> None:

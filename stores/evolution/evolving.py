@@ -40,10 +40,25 @@ class Committed(NamedTuple):
     Attributes:
         batch: its last micro-batch; None if it has none.
         manifests: those of the application, of whatever generation.
+        by_now: looks again for its last micro-batch; None if it cannot have gone on.
     """
 
     batch: int | None
     manifests: Collection[Manifest]
+    by_now: Callable[[], int | None] | None = None
+
+    def check_stands(self) -> None:
+        """Refuse to count what was carried over if another job has committed a micro-batch meanwhile.
+
+        Raises:
+            StateConflictError: one has.
+        """
+        now = self.batch if self.by_now is None else self.by_now()
+        if now != self.batch:
+            raise StateConflictError(
+                f"while the state was carried over after micro-batch {self.batch}, another job committed micro-batch "
+                f"{now} in the same checkpoint, so nothing has been changed; stop that job, and start this one again"
+            )
 
 
 class Target(NamedTuple):
@@ -151,7 +166,8 @@ def evolve(
 
     Raises:
         StateConflictError: what is declared does not lead to the new shape, what would be lost on the way is not
-            accepted, a store that is to be seeded has begun, or the checkpoint is that of another query.
+            accepted, a store that is to be seeded has begun, or the checkpoint is that of another query, or of one that
+            has committed meanwhile.
         ConfigurationError: two queries of the application share the checkpoint.
         MissingFileError, CorruptFileError: a file of the state is gone or damaged.
         DurabilityError: the storage failed.
@@ -160,7 +176,9 @@ def evolve(
     stays = standing.record is history.newest and _fits(standing, target)
     if anew or not stays:
         standing = _with_shape(history.storage, standing, target)
-        history = history.keep(_carried(history, committed, target, standing, layouts, run, seeds))
+        record = _carried(history, committed, target, standing, layouts, run, seeds)
+        committed.check_stands()
+        history = history.keep(record)
     elif seeds is not None:
         seeds.check_sown(standing.record)
     history.keep_out_older_releases()

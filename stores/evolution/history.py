@@ -82,6 +82,12 @@ class History:
         return BEGINNING + 1 if self.newest is None else self.newest.generation + 1
 
     @property
+    def backfill(self) -> str | None:
+        """The id of the backfill with which the state began; None if there was none, or none that counts yet."""
+        done = (record.backfill for record in self.records if record.generation > BEGINNING)
+        return next((id_ for id_ in done if id_ is not None), None)
+
+    @property
     def evolved(self) -> bool:
         """Whether the state was ever carried over."""
         return self.newest is not None and self.newest.generation > BEGINNING
@@ -95,7 +101,13 @@ class History:
         return None if claimed is None else int(claimed[2])
 
     def begun(
-        self, fingerprint: str, shape: Shape, seeded: frozenset[str] = frozenset(), *, keep: bool = True
+        self,
+        fingerprint: str,
+        shape: Shape,
+        seeded: frozenset[str] = frozenset(),
+        *,
+        backfill: str | None = None,
+        keep: bool = True,
     ) -> "History":
         """This history with its beginning, if the query begins now, or has begun with a release that kept no records.
 
@@ -104,6 +116,8 @@ class History:
             shape: that of the plan.
             seeded: the stores that are to begin with seeds. Where there are some, the beginning has no stores yet, so
                 that the state is carried over from there to ``shape``.
+            backfill: the id of an attempt at a backfill, which gives the tasks their first state; None for none. Then,
+                too, the beginning has no stores yet.
             keep: whether the storage is told; without, nothing is written.
 
         Raises:
@@ -113,14 +127,15 @@ class History:
         if self.records:
             return self
         if self.claimed in (None, fingerprint):
+            if backfill is not None and self.may_have_tasks():
+                raise self.too_late_for_backfill()
             if seeded and self.may_have_tasks():
                 raise StateConflictError(
                     f"{self.storage.describe(self.application_id)} holds state of application {self.application_id!r} "
                     f"that began without seeds, so those for {sorted(seeded)} would come too late; take them out"
                 )
-            first = EvolutionRecord(
-                BEGINNING, fingerprint, replace(shape, stores=()) if seeded else shape, seeded=seeded
-            )
+            first_shape = replace(shape, stores=()) if seeded or backfill is not None else shape
+            first = EvolutionRecord(BEGINNING, fingerprint, first_shape, seeded=seeded, backfill=backfill)
             if not keep:
                 return replace(self, records=(first,))
             claim(self.storage, self.application_id, fingerprint)
@@ -133,6 +148,14 @@ class History:
         before = Shape(int(known[2]), shape.stores if same_topology else ())
         return replace(self, records=(EvolutionRecord(BEGINNING, self.claimed, before),))
 
+    def too_late_for_backfill(self) -> StateConflictError:
+        """The error for a backfill of a query that has begun without."""
+        return StateConflictError(
+            f"{self.storage.describe(self.application_id)} holds state of application {self.application_id!r}, sink "
+            f"{self.sink!r}, that began without a backfill, so this one would come too late; call backfill before "
+            "transform, under an application id that has no state yet and with a new checkpoint, or take it out"
+        )
+
     def keep(self, record: EvolutionRecord) -> "History":
         """This history with one more generation, which counts from now on.
 
@@ -142,9 +165,7 @@ class History:
         """
         path = f"{_directory(self.application_id, self.sink)}/{record.generation:06d}.json"
         text = record.to_json().encode()
-        known = {file.path for file in self.storage.list(_directory(self.application_id, self.sink))}
-        if path not in known:
-            self.storage.put(path, text)
+        self.storage.put_once(path, text)
         if self.storage.read(path) != text:
             raise StateConflictError(
                 f"{self.storage.describe(path)} was written by another job at the same time; start one job after the "

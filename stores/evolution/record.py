@@ -10,7 +10,8 @@ Version 1::
      "batch":41 or null,"previous":{"generation":1,"fingerprint":"5c…/4#1@counts","shape":{…}} or null,
      "origins":["commit id",…],"bases":{"1_0":"the manifest as text",…},"crc32":checksum of the text up to here and "}"}
 
-Version 2 has ``"seeded":["store",…]`` before its checksum. It is written only if there are such stores.
+Version 2 has ``"seeded":["store",…]`` before its checksum. It is written only if there are such stores. Version 3 also
+has ``"backfill":"id"``, and is written only where there is one.
 """
 
 import json
@@ -21,13 +22,17 @@ from typing import Any, Final, Self
 from millpond.errors import ConfigurationError, FormatError, MillpondError, StateConflictError
 from millpond.stores.durability.checked_text import check_text, checked_text, read_text
 from millpond.stores.durability.claim import GENERATION_MARK
-from millpond.stores.durability.manifest import Manifest
+from millpond.stores.durability.manifest import Manifest, read_id
 from millpond.stores.evolution.shape import Shape
 
 RECORD_VERSION: Final = 1
 """What is written as long as nothing needs more."""
 
 SEEDED_VERSION: Final = 2
+
+BACKFILL_VERSION: Final = 3
+
+_KNOWN: Final = (RECORD_VERSION, SEEDED_VERSION, BACKFILL_VERSION)
 
 BEGINNING: Final = 0
 """The generation of state that was never carried over to another shape."""
@@ -75,6 +80,8 @@ class EvolutionRecord:
         origins: the commits of all manifests that the checkpoint had then.
         bases: the manifest with which each task begins, by task id; a task that is missing begins empty.
         seeded: the names of the stores that began with seeds; of the beginning, those that are to.
+        backfill: the id of the backfill whose state the tasks begin with; of the beginning, of the first attempt at the
+            one that is to come. None for no backfill.
     """
 
     generation: int
@@ -85,11 +92,17 @@ class EvolutionRecord:
     origins: frozenset[str] = frozenset()
     bases: Mapping[str, Manifest] = field(default_factory=dict)
     seeded: frozenset[str] = frozenset()
+    backfill: str | None = None
 
     @property
     def awaits_seeds(self) -> bool:
         """Whether it is the beginning of a job whose stores are to be seeded, and nothing has run yet."""
         return self.generation == BEGINNING and bool(self.seeded)
+
+    @property
+    def awaits_backfill(self) -> bool:
+        """Whether it is the beginning of a job whose tasks are to begin with the state of a backfill."""
+        return self.generation == BEGINNING and self.backfill is not None
 
     def start_of(self, task_id: str, found: Manifest | None, next_batch: int | None) -> Manifest | None:
         """With which manifest a task starts a micro-batch; None for empty state.
@@ -145,7 +158,7 @@ class EvolutionRecord:
     def to_json(self) -> str:
         before = self.previous
         content: dict[str, Any] = {
-            "evolution": SEEDED_VERSION if self.seeded else RECORD_VERSION,
+            "evolution": self._version,
             "generation": self.generation,
             "fingerprint": self.fingerprint,
             "shape": self.shape.content,
@@ -154,9 +167,18 @@ class EvolutionRecord:
             "origins": sorted(self.origins),
             "bases": {task: manifest.to_json() for task, manifest in sorted(self.bases.items())},
         }
-        if self.seeded:
+        if self._version >= SEEDED_VERSION:
             content["seeded"] = sorted(self.seeded)
+        if self._version >= BACKFILL_VERSION:
+            content["backfill"] = self.backfill
         return checked_text(content)
+
+    @property
+    def _version(self) -> int:
+        """The version in which it is written."""
+        if self.backfill is not None:
+            return BACKFILL_VERSION
+        return SEEDED_VERSION if self.seeded else RECORD_VERSION
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -170,10 +192,10 @@ class EvolutionRecord:
         except (ValueError, RecursionError) as error:
             raise _damaged(error, text) from error
         version = content.get("evolution") if isinstance(content, dict) else None
-        if type(version) is not int or version not in (RECORD_VERSION, SEEDED_VERSION):
+        if type(version) is not int or version not in _KNOWN:
             raise FormatError(
                 f"an evolution record has version {version!r}, but this release of Millpond knows versions "
-                f"{RECORD_VERSION} to {SEEDED_VERSION}; run the release that wrote it, or a newer one"
+                f"{_KNOWN[0]} to {_KNOWN[-1]}; run the release that wrote it, or a newer one"
             )
         try:
             check_text(text)
@@ -185,7 +207,7 @@ class EvolutionRecord:
 
     @classmethod
     def _from_content(cls, content: Any) -> Self:
-        before = content["previous"]
+        before, version = content["previous"], content["evolution"]
         return cls(
             generation=int(content["generation"]),
             fingerprint=str(content["fingerprint"]),
@@ -194,7 +216,8 @@ class EvolutionRecord:
             previous=None if before is None else _previous(before),
             origins=frozenset(map(str, content["origins"])),
             bases={str(task): Manifest.from_json(manifest) for task, manifest in content["bases"].items()},
-            seeded=frozenset(map(read_text, content["seeded"] if content["evolution"] == SEEDED_VERSION else ())),
+            seeded=frozenset(map(read_text, content["seeded"] if version >= SEEDED_VERSION else ())),
+            backfill=read_id(content["backfill"]) if version >= BACKFILL_VERSION else None,
         )
 
     def _told_batch(self) -> str:

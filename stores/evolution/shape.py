@@ -124,6 +124,12 @@ class Shape:
         return tuple(store for store in self.stores if store.name == name)
 
     @property
+    def tasks(self) -> list[str]:
+        """The ids of the tasks that have stores, in the order of sub-topology and partition."""
+        subtopologies = sorted({store.subtopology for store in self.stores})
+        return [f"{index}_{partition}" for index in subtopologies for partition in range(self.partitions)]
+
+    @property
     def content(self) -> dict[str, Any]:
         """What its JSON says, without the checksum: for records that hold a shape."""
         return {

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from millpond.stores.testing.faulty_storage import FaultyStorage as FaultyStorage
     from millpond.stores.testing.oracle import Oracle as Oracle
     from millpond.stores.testing.stores import StoreSuite as StoreSuite
+    from millpond.stores.testing.suite import Feature as Feature
 
 _HOMES = {
     "BackendSuite": "backend",
@@ -38,6 +39,7 @@ _HOMES = {
     "Fault": "faults",
     "FaultPlan": "faults",
     "FaultyBackend": "faulty_backend",
+    "Feature": "suite",
     "FaultyClock": "faults",
     "FaultyStorage": "faulty_storage",
     "FaultySupplier": "faulty_backend",

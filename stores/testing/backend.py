@@ -12,5 +12,6 @@ from millpond.stores.testing.scans import ScanSuite
 from millpond.stores.testing.writes import WriteSuite
 
 
-class BackendSuite(ReadSuite, ScanSuite, WriteSuite, LifecycleSuite, CapabilitySuite, ProcessSuite, MachineSuite):
+# pytest runs the tests of the last base first: those that say most in the shortest time, random histories in the end.
+class BackendSuite(MachineSuite, ProcessSuite, CapabilitySuite, LifecycleSuite, ScanSuite, WriteSuite, ReadSuite):
     """Subclass it, name the subclass ``Test...``, and say which supplier to test in ``supplier``."""

@@ -3,11 +3,18 @@
 Rule of this module: a backend that claims nothing passes by the fallbacks, so that no test here is skipped.
 """
 
+from collections.abc import Sequence
+from difflib import get_close_matches
 from pathlib import Path
+from typing import Final
+
+import pytest
 
 from millpond.stores.backend import (
+    CAPABILITIES,
     Backend,
     SupportsCheckpoint,
+    capability_methods,
     delete_range,
     entry_count,
     get_many,
@@ -23,14 +30,38 @@ from millpond.stores.testing.sentences import (
     GET_MANY,
     LAST,
     LOAD,
+    METHODS,
     REPEATED_KEYS,
+    SEEN,
     SIZE_ON_DISK,
 )
 from millpond.stores.testing.suite import EDGE_KEYS, Suite
 
+_REQUIRED: Final = ("get", "scan", "write", "flush", "close")
+
 
 class CapabilitySuite(Suite):
     """Optional capabilities."""
+
+    @METHODS
+    def test_every_public_method_is_used(self, backend: Backend, capsys: pytest.CaptureFixture[str]) -> None:
+        public = {name for name in dir(backend) if not name.startswith("_") and callable(getattr(backend, name))}
+        methods = {protocol: capability_methods(protocol) for protocol in CAPABILITIES}
+        optional = [name for names in methods.values() for name in names]
+        with capsys.disabled():
+            print(f"\n{self.told(type(backend).__name__, [name for name in optional if name in public])}")
+        for name in sorted(public.difference(optional, _REQUIRED)):
+            close = get_close_matches(name, optional, n=1)
+            hint = f"; did you mean {close[0]}?" if close else "; a name that begins with _ says that it is its own"
+            raise AssertionError(f"nobody calls the public method {name} of {type(backend).__name__}{hint}")
+        for protocol, names in methods.items():
+            missing = [name for name in names if name not in public]
+            assert missing in ([], names), f"{protocol.__name__} is not used without {', '.join(missing)}"
+
+    def told(self, backend: str, seen: Sequence[str]) -> str:
+        """What the kit prints of a backend."""
+        opted_out = "".join(f"; opted out of {feature}: {reason}" for feature, reason in self.opt_outs.items())
+        return f"{backend} has {', '.join(seen) or 'no optional methods'}{opted_out}"
 
     def test_get_many_gives_the_values_in_the_order_of_the_keys(self, filled: Backend) -> None:
         keys = [b"nothing", *reversed(EDGE_KEYS), b"a\0a"]
@@ -96,21 +127,22 @@ class CapabilitySuite(Suite):
     def test_what_was_loaded_and_flushed_is_there_after_a_reopen(self, directory: Path) -> None:
         entries = [(b"%04d" % number, b"") for number in range(1000)]
         for content in ([], entries):
-            with self.supplier().open(directory) as backend:
+            with self.open(directory) as backend:
                 load(backend, content)
                 backend.flush()
-        with self.supplier().open(directory) as backend:
+        with self.open(directory) as backend:
             assert list(backend.scan()) == (entries if self.supplier().persistent else [])
 
     def test_a_checkpoint_is_a_copy_that_lives_on_its_own(self, filled: Backend, tmp_path: Path) -> None:
-        before = list(filled.scan())
-        assert before, "the suite has written entries"
+        with SEEN:
+            before = list(filled.scan())
+            assert [key for key, _ in before] == EDGE_KEYS
         if isinstance(filled, SupportsCheckpoint):
             copy = tmp_path / "copies" / "first"
             with CHECKPOINT:
                 filled.checkpoint(copy)
                 filled.write({b"a": b"changed", b"new": b"", b"b": None})
-                with self.supplier().open(copy) as copied:
+                with self.open(copy) as copied:
                     assert list(copied.scan()) == before
                     copied.write({b"a": b"changed in the copy"})
                 assert filled.get(b"a") == b"changed"
@@ -118,9 +150,11 @@ class CapabilitySuite(Suite):
     def test_sizes_follow_the_content(self, backend: Backend) -> None:
         with ENTRY_COUNT:
             assert entry_count(backend) == 0
-        before = size_on_disk(backend)
-        backend.write({b"%04d" % number: bytes(1000) for number in range(2000)})
-        backend.flush()
+        with SIZE_ON_DISK:
+            before = size_on_disk(backend)
+        with SEEN:
+            backend.write({b"%04d" % number: bytes(1000) for number in range(2000)})
+            backend.flush()
         with ENTRY_COUNT:
             assert 0 < entry_count(backend) <= 4000
         with SIZE_ON_DISK:

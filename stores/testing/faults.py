@@ -16,7 +16,14 @@ from enum import StrEnum
 from types import TracebackType
 from typing import Final, Self, TypeAlias
 
-from millpond.errors import BackendError, ConfigurationError, CorruptStoreError, DurabilityError, MillpondError
+from millpond.errors import (
+    BackendError,
+    BackendUnavailableError,
+    ConfigurationError,
+    CorruptStoreError,
+    DurabilityError,
+    MillpondError,
+)
 
 SEED_VARIABLE: Final = "MILLPOND_FAULT_SEED"
 DEATH_STATUS: Final = 77
@@ -36,6 +43,8 @@ class Fault(StrEnum):
     """A listing does not show the newest file yet."""
     DAMAGE = "damage"
     """An engine finds its own files damaged."""
+    AWAY = "away"
+    """An engine cannot be reached now."""
     JUMP = "jump"
     """The clock jumps, forward or back."""
     DELAY = "delay"
@@ -64,7 +73,7 @@ class Step(StrEnum):
     CLOCK = "read the clock"
 
 
-_ENGINE: Final = {Fault.ERROR, Fault.DAMAGE, Fault.DELAY, Fault.DEATH}
+_ENGINE: Final = {Fault.ERROR, Fault.DAMAGE, Fault.AWAY, Fault.DELAY, Fault.DEATH}
 _FILE: Final = {Fault.ERROR, Fault.DELAY, Fault.DEATH}
 POSSIBLE: Final[dict[Step, frozenset[Fault]]] = {
     Step.BACKEND_OPEN: frozenset(_ENGINE),
@@ -102,6 +111,10 @@ class InjectedBackendFault(InjectedFault, BackendError):
 
 class InjectedDamage(InjectedFault, CorruptStoreError):
     """An engine reports damage because a plan has asked for it."""
+
+
+class InjectedAbsence(InjectedFault, BackendUnavailableError):
+    """An engine cannot be reached because a plan has asked for it."""
 
 
 class InjectedStorageFault(InjectedFault, DurabilityError):

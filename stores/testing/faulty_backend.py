@@ -20,7 +20,7 @@ from millpond.stores.backend import (
     last_finder,
     load,
 )
-from millpond.stores.testing.faults import Fault, FaultPlan, InjectedBackendFault, InjectedDamage, Step
+from millpond.stores.testing.faults import Fault, FaultPlan, InjectedAbsence, InjectedBackendFault, InjectedDamage, Step
 
 _ENTRIES_PER_STEP = 4
 
@@ -106,11 +106,16 @@ class FaultySupplier(BackendSupplier):
         _meet(self._plan, Step.BACKEND_OPEN)
         return FaultyBackend(self._supplier.open(directory), self._plan)
 
+    def destroy(self, directory: Path) -> None:
+        self._supplier.destroy(directory)
+
 
 def _meet(plan: FaultPlan, step: Step) -> bool:
     fault = plan.meet(step)
     if fault is Fault.DAMAGE:
         raise InjectedDamage(plan.failure(step))
+    if fault is Fault.AWAY:
+        raise InjectedAbsence(plan.failure(step))
     if fault is Fault.ERROR:
         raise InjectedBackendFault(plan.failure(step))
     return fault is Fault.APPLIED

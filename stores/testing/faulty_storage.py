@@ -44,6 +44,14 @@ class FaultyStorage(Storage):
         if finish is Fault.APPLIED:
             raise InjectedStorageFault(self.plan.failure(Step.FILE_FINISH, "applied"))
 
+    def _name(self, draft: str, path: str, *, once: bool = False) -> None:
+        fault = self.plan.meet(Step.FILE_FINISH)
+        if fault is not Fault.ERROR:
+            super()._name(draft, path, once=once)
+        if fault is not None:
+            outcome = "applied" if fault is Fault.APPLIED else "not applied"
+            raise InjectedStorageFault(self.plan.failure(Step.FILE_FINISH, outcome))
+
     def reading(self, path: str) -> Any:
         fault = self.plan.meet(Step.FILE_READ)
         if fault is Fault.ERROR:

@@ -1,14 +1,22 @@
 """The part of the suite about suppliers, opening, flushing and closing."""
 
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from functools import partial
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from millpond.errors import BackendInUseError, ConfigurationError, CorruptStoreError, StoreClosedError, StoreError
+from millpond.errors import (
+    BackendInUseError,
+    BackendUnavailableError,
+    ConfigurationError,
+    CorruptStoreError,
+    StoreClosedError,
+    StoreError,
+)
 from millpond.stores.backend import (
     Backend,
     BackendSupplier,
@@ -18,7 +26,9 @@ from millpond.stores.backend import (
     SupportsLast,
     SupportsLoad,
     SupportsSize,
+    load,
 )
+from millpond.stores.directory import delete_local_copy
 from millpond.stores.testing.sentences import (
     BAD_OPTION,
     BAD_OPTION_NAMED,
@@ -26,16 +36,24 @@ from millpond.stores.testing.sentences import (
     CLOSE_TWICE,
     CLOSED,
     DAMAGED,
+    DESTROY,
+    DESTROY_ALONE,
+    DESTROY_NOTHING,
     FLUSH_IN_MEMORY,
     FROM_OPTIONS,
+    HAND_OVER,
     IN_USE,
+    NEW_IS_EMPTY,
     OPEN,
     PICKLABLE,
     PREFIX,
     RELEASE,
+    RENAMED,
+    SEEN,
     TRANSLATED,
+    UNAVAILABLE,
 )
-from millpond.stores.testing.suite import EDGE_KEYS, Suite, open_or_refusal
+from millpond.stores.testing.suite import EDGE_KEYS, Feature, Suite, open_or_refusal
 
 _CALLS: dict[str, Callable[[Any, Path], object]] = {
     "get": lambda backend, _: backend.get(b"a"),
@@ -69,9 +87,15 @@ def _calls(backend: Backend) -> dict[str, Callable[[Any, Path], object]]:
 class LifecycleSuite(Suite):
     """Suppliers, opening, flushing and closing."""
 
+    def test_the_suite_opts_out_of_features_by_name_and_for_a_reason(self) -> None:
+        for feature, reason in self.opt_outs.items():
+            assert isinstance(feature, Feature), f"there is no feature {feature!r}, only {', '.join(map(str, Feature))}"
+            assert isinstance(reason, str), f"opt_outs[{feature!r}] must be the reason, in words"
+            assert reason.strip(), f"opt_outs[{feature!r}] must say why the backend does not have it"
+
     @OPEN
     def test_open_makes_a_directory_that_does_not_exist(self, directory: Path) -> None:
-        with self.supplier().open(directory) as backend:
+        with self.open(directory) as backend:
             backend.write({b"a": b"1"})
             assert directory.is_dir() or not self.supplier().persistent
 
@@ -90,20 +114,80 @@ class LifecycleSuite(Suite):
             assert list(backend.scan()) == []
 
     def test_an_unknown_option_is_refused_by_name(self) -> None:
-        with BAD_OPTION, pytest.raises(ConfigurationError) as refused:
-            type(self.supplier()).from_options({"no_such_option": "1"})
+        with BAD_OPTION:
+            refusal = _raised(lambda: type(self.supplier()).from_options({"no_such_option": "1"}))
+            assert isinstance(refusal, ConfigurationError), f"from_options raises {refusal!r}"
         with BAD_OPTION_NAMED:
-            assert "no_such_option" in str(refused.value)
+            assert "no_such_option" in str(refusal)
 
     def test_what_was_written_is_there_after_a_reopen(self, directory: Path) -> None:
         supplier = self.supplier()
-        with supplier.open(directory) as backend:
+        with self.open(directory) as backend:
             backend.write({key: key for key in EDGE_KEYS})
         for _ in range(2):
-            with supplier.open(directory) as backend:
+            with self.open(directory) as backend:
                 expected = [(key, key) for key in EDGE_KEYS] if supplier.persistent else []
                 with PREFIX:
                     assert list(backend.scan()) == expected
+
+    @NEW_IS_EMPTY
+    def test_a_directory_in_the_place_of_another_is_empty(self, directory: Path) -> None:
+        supplier = self.supplier()
+        for number in range(3):
+            with self.open(directory) as backend:
+                assert list(backend.scan()) == [], "what was kept in the directory that was here before is shown"
+                backend.write(dict.fromkeys(EDGE_KEYS, b"%d" % number))
+            if supplier.persistent:
+                directory.rename(directory.with_name(f"before-{number}"))
+
+    @RENAMED
+    def test_a_directory_that_was_renamed_shows_what_it_held(self, directory: Path) -> None:
+        supplier = self.supplier()
+        first, second, third = (directory.with_name(name) for name in ("first", "second", "third"))
+        for place in (first, second):
+            with self.open(place) as backend:
+                backend.write({b"place": place.name.encode()})
+                backend.flush()
+        if supplier.persistent:
+            first.rename(third)
+            second.rename(first)
+            for place, held in ((third, b"first"), (first, b"second")):
+                with self.open(place) as backend:
+                    assert list(backend.scan()) == [(b"place", held)]
+
+    def test_destroy_deletes_what_a_store_has_outside_and_nothing_else(self, directory: Path) -> None:
+        supplier, other = self.supplier(), directory.with_name("other")
+        before = sorted(map(repr, self.outside()))
+        for place in (other, directory):
+            with self.open(place) as backend:
+                backend.write({b"place": place.name.encode()})
+                backend.flush()
+        with DESTROY:
+            delete_local_copy(supplier, directory)
+            with self.open(directory) as backend:
+                assert list(backend.scan()) == []
+            delete_local_copy(supplier, directory)
+        if supplier.persistent:
+            with DESTROY_ALONE, self.open(other) as backend:
+                assert list(backend.scan()) == [(b"place", b"other")]
+        with DESTROY:
+            delete_local_copy(supplier, other)
+            assert sorted(map(repr, self.outside())) == before, "something is left outside"
+
+    @DESTROY_NOTHING
+    def test_destroy_of_what_is_no_store_is_no_error(self, directory: Path, tmp_path: Path) -> None:
+        supplier = self.supplier()
+        supplier.destroy(directory)
+        empty, damaged = tmp_path / "empty", tmp_path / "damaged"
+        empty.mkdir()
+        supplier.destroy(empty)
+        self.open(damaged).close()
+        files = {path: path.read_bytes() for path in damaged.glob("**/*") if path.is_file()}
+        for path in files:
+            path.write_bytes(b"\xa5" * 100)
+        supplier.destroy(damaged)
+        for path, content in files.items():
+            path.write_bytes(content)
 
     @FLUSH_IN_MEMORY
     def test_flush_changes_nothing_that_is_seen(self, filled: Backend) -> None:
@@ -113,14 +197,33 @@ class LifecycleSuite(Suite):
         filled.flush()
         assert list(filled.scan()) == list(scan) == before
 
+    @HAND_OVER
+    def test_a_backend_is_handed_from_thread_to_thread(self, directory: Path) -> None:
+        entries = {b"%05d" % number: b"%d" % number for number in range(5000)}
+        with _threads() as in_another:
+            backend = in_another(lambda: self.open(directory))
+            in_another(lambda: load(backend, iter(entries.items())))
+            up, down = in_another(lambda: (backend.scan(), backend.scan(reverse=True)))
+            begun = in_another(lambda: [next(up), next(down)])
+            assert begun == [(b"00000", b"0"), (b"04999", b"4999")]
+            assert in_another(lambda: (len(list(up)), len(list(down)))) == (4999, 4999)
+            for name, call in _calls(backend).items():
+                if name.startswith("load"):
+                    continue  # that takes an empty backend
+                error = in_another(partial(_raised, partial(call, backend, directory.with_name("copies"))))
+                assert error is None, f"{name} raises {type(error).__name__}: {error}"
+            left_open = in_another(backend.scan)
+            in_another(backend.close)
+            assert in_another(lambda: _error_of(partial(list, left_open))) is StoreClosedError
+
     @CLOSE_TWICE
     def test_closing_twice_is_no_error(self, directory: Path) -> None:
-        backend = self.supplier().open(directory)
+        backend = self.open(directory)
         backend.close()
         backend.close()
 
     def test_every_method_of_a_closed_backend_raises_store_closed_error(self, directory: Path) -> None:
-        backend = self.supplier().open(directory)
+        backend = self.open(directory)
         bound_before: dict[str, Callable[[], object]] = {
             "get, bound before": partial(backend.get, b"a"),
             "scan, bound before": backend.scan,
@@ -137,7 +240,7 @@ class LifecycleSuite(Suite):
 
     @CLOSE_ENDS_SCANS
     def test_scans_that_are_open_at_close_end_with_store_closed_error(self, directory: Path) -> None:
-        backend = self.supplier().open(directory)
+        backend = self.open(directory)
         backend.write({b"%05d" % number: b"" for number in range(5000)})
         untouched, begun, backwards = backend.scan(), backend.scan(), backend.scan(b"00100", reverse=True)
         next(begun)
@@ -149,38 +252,53 @@ class LifecycleSuite(Suite):
     @RELEASE
     def test_a_directory_can_be_opened_again_at_once_after_close(self, directory: Path) -> None:
         for number in range(3):
-            backend = self.supplier().open(directory)
+            backend = self.open(directory)
             backend.write({b"%d" % number: b""})
             scan = backend.scan()
             next(scan)
             backend.close()
-        self.supplier().open(directory).close()
+        self.open(directory).close()
 
     def test_a_second_handle_in_this_process_shares_or_is_refused(self, directory: Path) -> None:
         supplier = self.supplier()
-        with supplier.open(directory) as first:
+        with self.open(directory) as first:
             first.write({b"a": b"1"})
-            second = open_or_refusal(supplier, directory)
             with IN_USE:
+                second = open_or_refusal(supplier, directory)
                 if isinstance(second, BackendInUseError):
                     assert str(directory) in str(second)
                 else:
                     assert second.get(b"a") == (b"1" if supplier.persistent else None)
                     second.close()
-            assert first.get(b"a") == b"1"
-            first.write({b"a": b"2"})
-            assert first.get(b"a") == b"2"
+            with SEEN:
+                assert first.get(b"a") == b"1"
+                first.write({b"a": b"2"})
+                assert first.get(b"a") == b"2"
 
     @DAMAGED
     def test_damaged_files_raise_corrupt_store_error(self, directory: Path) -> None:
         supplier = self.supplier()
-        with supplier.open(directory) as backend:
+        with self.open(directory) as backend:
             backend.write({b"%05d" % number: b"x" * 100 for number in range(2000)})
             backend.flush()
-        for path in [path for path in directory.glob("**/*") if path.is_file()] if supplier.persistent else []:
+        has_files = self.has(Feature.FILES)
+        for path in [path for path in directory.glob("**/*") if path.is_file()] if has_files else []:
             size = path.stat().st_size
             path.write_bytes(b"\xa5" * min(size, 8192) + path.read_bytes()[8192:])
-        assert _error_of(lambda: _read_all(supplier, directory)) is (CorruptStoreError if supplier.persistent else None)
+        assert _error_of(lambda: _read_all(supplier, directory)) is (CorruptStoreError if has_files else None)
+
+    @UNAVAILABLE
+    def test_an_engine_that_cannot_be_reached_says_so_and_loses_nothing(self, directory: Path) -> None:
+        with self.open(directory) as backend:
+            backend.write({b"a": b"1"})
+            backend.flush()
+        away = self.unreachable()
+        if away is not None:
+            with away:
+                error = _raised(lambda: self.supplier().open(directory).close())
+                assert isinstance(error, BackendUnavailableError), f"open raises {error!r}"
+        with self.open(directory) as backend:
+            assert list(backend.scan()) == ([(b"a", b"1")] if self.supplier().persistent else [])
 
     @TRANSLATED
     def test_a_directory_that_cannot_be_made_raises_no_exception_of_the_engine(self, tmp_path: Path) -> None:
@@ -189,13 +307,28 @@ class LifecycleSuite(Suite):
         assert issubclass(kind, StoreError | OSError)
 
 
-def _error_of(call: Callable[[], object]) -> type[BaseException] | None:
-    """The type of what ``call`` raises."""
+@contextmanager
+def _threads() -> Iterator[Callable[[Callable[[], Any]], Any]]:
+    """A function that calls each function it is given in another thread than the one before."""
+    with ExitStack() as stack:
+        # All of them live until the end, because the system gives a thread the number of one that has ended.
+        threads = cycle([stack.enter_context(ThreadPoolExecutor(1)) for _ in range(3)])
+        yield lambda call: next(threads).submit(call).result()
+
+
+def _raised(call: Callable[[], object]) -> Exception | None:
+    """What ``call`` raises."""
     try:
         call()
     except Exception as error:
-        return type(error)
+        return error
     return None
+
+
+def _error_of(call: Callable[[], object]) -> type[Exception] | None:
+    """The type of what ``call`` raises."""
+    raised = _raised(call)
+    return None if raised is None else type(raised)
 
 
 def _read_all(supplier: BackendSupplier, directory: Path) -> None:

@@ -6,7 +6,6 @@ come back to them.
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from shutil import rmtree
 from typing import Any
 
 import pyarrow as pa
@@ -24,7 +23,20 @@ from hypothesis.stateful import (
 
 from millpond.stores.backend import Backend, Changes, Entries, delete_range, get_many, last_finder
 from millpond.stores.columns.column_changes import ColumnChanges, get_column, put_column
+from millpond.stores.directory import delete_local_copy
 from millpond.stores.testing.oracle import Entry, Oracle
+from millpond.stores.testing.sentences import (
+    DELETE_RANGE,
+    FLUSHED,
+    GET,
+    GET_MANY,
+    LAST,
+    OPEN,
+    PREFIX,
+    RANGE,
+    SEEN,
+    SNAPSHOT,
+)
 from millpond.stores.testing.suite import Suite
 from millpond.stores.transaction import Transaction
 
@@ -59,15 +71,18 @@ class _Machine(RuleBasedStateMachine):
         raise NotImplementedError
 
     @rule(key=KEYS)
+    @GET
     def get(self, key: bytes) -> None:
         assert self.reader().get(key) == self.oracle().get(key)
 
     @rule(start=BOUNDS, stop=BOUNDS, reverse=st.booleans())
+    @RANGE
     def scan(self, start: bytes | None, stop: bytes | None, reverse: bool) -> None:
         entries = list(self.reader().scan(start, stop, reverse=reverse))
         assert entries == self.oracle().entries(start, stop, reverse=reverse)
 
     @rule(target=scans, start=BOUNDS, stop=BOUNDS, reverse=st.booleans(), steps=st.integers(0, 3))
+    @SNAPSHOT
     def open_scan(self, start: bytes | None, stop: bytes | None, reverse: bool, steps: int) -> Any:
         expected = iter(self.oracle().entries(start, stop, reverse=reverse))
         scan = self.reader().scan(start, stop, reverse=reverse)
@@ -76,6 +91,7 @@ class _Machine(RuleBasedStateMachine):
         return multiple((scan, expected))
 
     @rule(opened=consumes(scans))
+    @SNAPSHOT
     def finish_scan(self, opened: tuple[Entries, Iterator[Entry]]) -> None:
         scan, expected = opened
         assert list(scan) == list(expected)
@@ -92,6 +108,7 @@ class BackendMachine(_Machine):
         self._opened_scans = 0
 
     @initialize()
+    @OPEN
     def begin(self) -> None:
         self._backend = self._open()
 
@@ -102,32 +119,39 @@ class BackendMachine(_Machine):
         return self._oracle
 
     @rule(changes=CHANGES)
+    @SEEN
     def write(self, changes: Changes) -> None:
         self._backend.write(changes)
         self._oracle.write(changes)
 
     @rule(changes=SOME_CHANGES)
+    @SEEN
     def write_columns(self, changes: Changes) -> None:
         self._backend.write(ColumnChanges.of(*_columns(changes)))
         self._oracle.write(changes)
 
     @rule(keys=st.lists(KEYS, max_size=6))
+    @GET_MANY
     def get_many(self, keys: list[bytes]) -> None:
         assert get_many(self._backend, keys) == list(map(self._oracle.get, keys))
 
     @rule(start=KEYS, stop=KEYS)
+    @LAST
     def last(self, start: bytes, stop: bytes) -> None:
         assert last_finder(self._backend)(start, stop) == self._oracle.last(start, stop)
 
     @rule(start=KEYS, stop=KEYS)
+    @DELETE_RANGE
     def delete_range(self, start: bytes, stop: bytes) -> None:
         delete_range(self._backend, start, stop)
         self._oracle.delete_range(start, stop)
 
     @rule()
+    @FLUSHED
     def flush(self) -> None:
         self._backend.flush()
 
+    @PREFIX
     def teardown(self) -> None:
         self._backend.close()
         reopened = self._open()
@@ -153,44 +177,53 @@ class TransactionMachine(_Machine):
         return self._seen
 
     @rule(key=KEYS, value=st.one_of(st.none(), VALUES))
+    @SEEN
     def put(self, key: bytes, value: bytes | None) -> None:
         self._transaction.put(key, value)
         self._seen.write({key: value})
 
     @rule(changes=CHANGES)
+    @SEEN
     def put_many(self, changes: Changes) -> None:
         self._transaction.put_many(changes)
         self._seen.write(changes)
 
     @rule(changes=SOME_CHANGES)
+    @SEEN
     def put_column(self, changes: Changes) -> None:
         put_column(self._transaction, *_columns(changes))
         self._seen.write(changes)
 
     @rule(keys=st.lists(KEYS, max_size=6))
+    @GET_MANY
     def get_column(self, keys: list[bytes]) -> None:
         found = get_column(self._transaction, pa.array(keys, pa.binary()))
         assert found.to_pylist() == list(map(self._seen.get, keys))
 
     @rule(key=KEYS)
+    @SEEN
     def delete(self, key: bytes) -> None:
         self._transaction.delete(key)
         self._seen.write({key: None})
 
     @rule(start=KEYS, stop=KEYS)
+    @DELETE_RANGE
     def delete_range(self, start: bytes, stop: bytes) -> None:
         self._transaction.delete_range(start, stop)
         self._seen.delete_range(start, stop)
 
     @rule(keys=st.lists(KEYS, max_size=6))
+    @GET_MANY
     def get_many(self, keys: list[bytes]) -> None:
         assert self._transaction.get_many(keys) == list(map(self._seen.get, keys))
 
     @rule(start=KEYS, stop=KEYS)
+    @LAST
     def last(self, start: bytes, stop: bytes) -> None:
         assert self._transaction.last(start, stop) == self._seen.last(start, stop)
 
     @rule()
+    @RANGE
     def changes_lead_from_what_is_committed_to_what_is_seen(self) -> None:
         replayed = Oracle(self._committed.content)
         replayed.write(self._transaction.changes)
@@ -198,16 +231,19 @@ class TransactionMachine(_Machine):
         assert list(self._backend.scan()) == self._committed.entries()
 
     @rule()
+    @SEEN
     def commit(self) -> None:
         self._transaction.commit()
         self._committed = Oracle(self._seen.content)
         assert list(self._backend.scan()) == self._committed.entries()
 
     @rule()
+    @SEEN
     def rollback(self) -> None:
         self._transaction.rollback()
         self._seen = Oracle(self._committed.content)
 
+    @PREFIX
     def teardown(self) -> None:
         self._transaction.close()
         content = list(self._backend.scan())
@@ -229,7 +265,7 @@ class MachineSuite(Suite):
         supplier = self.supplier()
 
         def fresh() -> RuleBasedStateMachine:
-            rmtree(directory, ignore_errors=True)
+            delete_local_copy(supplier, directory)
             return machine(lambda: supplier.open(directory))
 
         run_state_machine_as_test(
@@ -238,6 +274,7 @@ class MachineSuite(Suite):
                 max_examples=self.examples,
                 stateful_step_count=30,
                 deadline=None,
+                report_multiple_bugs=False,
                 database=None,
                 suppress_health_check=list(HealthCheck),
             ),

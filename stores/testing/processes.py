@@ -23,7 +23,7 @@ from millpond.stores.testing.programs import (
     write_until_cut,
 )
 from millpond.stores.testing.sentences import ATOMIC, FLUSHED, IN_USE, PREFIX, RELEASE, SHARED, TRANSLATED
-from millpond.stores.testing.suite import Suite, open_or_refusal
+from millpond.stores.testing.suite import Feature, Suite, open_or_refusal
 
 _PAYLOADS = (20, 2_000, 200)
 _CUT_PAYLOAD = 2_000
@@ -40,7 +40,7 @@ class ProcessSuite(Suite):
             place = directory / str(kill)
             for _ in range(2):
                 written, flushed = self._write_and_kill(place, payload, chance)
-                with open_backend(self.supplier(), place) as backend:
+                with PREFIX, open_backend(self.supplier(), place) as backend:
                     content = dict(backend.scan())
                 count = sum(key.startswith(b"log") for key in content)
                 with ATOMIC:
@@ -58,14 +58,14 @@ class ProcessSuite(Suite):
             with Child(write_until_cut, self.supplier(), place, _CUT_PAYLOAD, limit) as child:
                 written = max(map(int, child.read_rest()), default=0)
                 was_cut = child.wait() == -signal.SIGXFSZ
-            with open_backend(self.supplier(), place) as backend:
+            with PREFIX, open_backend(self.supplier(), place) as backend:
                 content = dict(backend.scan())
             count = sum(key.startswith(b"log") for key in content)
             with ATOMIC:
                 assert content == content_after(count, _CUT_PAYLOAD)
             with PREFIX:
                 assert count <= written + 1
-            assert was_cut or not (self.supplier().persistent and self.fills_one_file)
+            assert was_cut or not self.has(Feature.FILES, Feature.ONE_FILE)
 
     def _write_and_kill(self, directory: Path, payload: int, chance: random.Random) -> tuple[int, int]:
         """The numbers of the last write and the last flush that a killed process has reported."""
@@ -83,7 +83,8 @@ class ProcessSuite(Suite):
         supplier = self.supplier()
         with Child(hold, supplier, directory) as child:
             assert child.read() == "open"
-            backend = open_or_refusal(supplier, directory)
+            with IN_USE:
+                backend = open_or_refusal(supplier, directory)
             if isinstance(backend, BackendInUseError):
                 with IN_USE:
                     assert str(directory) in str(backend)
@@ -126,7 +127,7 @@ class ProcessSuite(Suite):
             reports = [child.read_rest() for child in (first, second)]
         done = [name for name, lines in zip((b"a", b"b"), reports, strict=True) if lines[-1:] == ["done"]]
         assert done, "neither of two processes could open the directory"
-        with open_backend(supplier, directory) as backend:
+        with SHARED, open_backend(supplier, directory) as backend:
             counts = [sum(1 for _ in backend.scan(name, name + b"\xff")) for name in done]
         with SHARED:
             assert counts == ([_WRITES * 20] * len(done) if supplier.persistent else [0] * len(done))
@@ -135,8 +136,8 @@ class ProcessSuite(Suite):
         with Child(fill_up, self.supplier(), directory, 2_000_000) as child:
             kinds = child.read()
         with TRANSLATED:
-            assert "StoreFullError" in kinds or not (self.supplier().persistent and self.fills_one_file)
-        with open_backend(self.supplier(), directory) as backend:
+            assert "StoreFullError" in kinds or not self.has(Feature.FILES, Feature.ONE_FILE)
+        with ATOMIC, open_backend(self.supplier(), directory) as backend:
             content = dict(backend.scan())
         with ATOMIC:
             assert len(content) % 2 == 0

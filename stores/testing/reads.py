@@ -1,8 +1,12 @@
 """The part of the suite about keys, values and ``get``."""
 
-from millpond.stores.backend import Backend
-from millpond.stores.testing.sentences import EMPTY_VALUES, GET, KEY_ORDER
-from millpond.stores.testing.suite import EDGE_KEYS, Suite
+from collections.abc import Sequence
+
+import pytest
+
+from millpond.stores.backend import Backend, delete_range, get_many, last_finder
+from millpond.stores.testing.sentences import ANY_KEY, EMPTY_VALUES, GET, KEY_ORDER
+from millpond.stores.testing.suite import EDGE_KEYS, TEXT_KEYS, Suite
 
 
 class ReadSuite(Suite):
@@ -37,6 +41,24 @@ class ReadSuite(Suite):
     def test_keys_are_in_the_order_of_unsigned_bytes(self, filled: Backend) -> None:
         assert [key for key, _ in filled.scan()] == EDGE_KEYS
 
+    @ANY_KEY
+    @pytest.mark.parametrize("around", [(b"", b""), (b"key", b""), (b"", b"key"), (b"a", b"z")])
+    def test_each_of_the_256_bytes_makes_another_key(self, backend: Backend, around: tuple[bytes, bytes]) -> None:
+        before, after = around
+        _check_apart(backend, [before + bytes((byte,)) + after for byte in range(256)])
+
+    @ANY_KEY
+    def test_keys_that_are_one_as_text_or_as_a_number_are_apart(self, backend: Backend) -> None:
+        _check_apart(backend, TEXT_KEYS)
+
+    @ANY_KEY
+    def test_keys_that_differ_after_a_long_common_prefix_are_apart(self, backend: Backend) -> None:
+        limit = backend.max_key_size or 5_000
+        for length in sorted({min(limit, length) - 2 for length in (34, 66, 130, 258, 514, 1026, 4098, limit)}):
+            prefix = bytes(range(97, 123)) * (length // 26 + 1)
+            ends = (b"", b"\0", b"\0\0", b"A", b"a", b"a ", b"aa", b"b", b"\x81", b"\xff", b"\xff\xff")
+            _check_apart(backend, [prefix[:length] + end for end in ends])
+
     def test_keys_as_long_as_the_backend_says_it_takes(self, backend: Backend) -> None:
         longest = backend.max_key_size or 100_000
         keys = [bytes((fill,)) * longest for fill in (0, 97, 255)]
@@ -45,3 +67,20 @@ class ReadSuite(Suite):
             assert [backend.get(key) for key in keys] == [b"value"] * 3
             assert [key for key, _ in backend.scan(keys[0], keys[2])] == keys[:2]
             assert [key for key, _ in backend.scan(keys[0], keys[2], reverse=True)] == [keys[1], keys[0]]
+
+
+def _check_apart(backend: Backend, keys: Sequence[bytes]) -> None:
+    """Each of ``keys``, which ascend, is found, changed, scanned and deleted without any other; in the end all are."""
+    backend.write({key: b"<" + key + b">" for key in reversed(keys)})
+    assert [backend.get(key) for key in keys] == [b"<" + key + b">" for key in keys]
+    assert get_many(backend, keys) == [b"<" + key + b">" for key in keys]
+    assert [key for key, _ in backend.scan(keys[0])] == list(keys)
+    assert [key for key, _ in backend.scan(keys[0], reverse=True)] == list(reversed(keys))
+    middle = len(keys) // 2
+    assert [key for key, _ in backend.scan(keys[middle], keys[-1])] == list(keys[middle:-1])
+    assert last_finder(backend)(keys[0], keys[middle]) == (keys[middle - 1], b"<" + keys[middle - 1] + b">")
+    backend.write(dict.fromkeys(keys[::2]))
+    assert get_many(backend, keys) == [b"<" + key + b">" if place % 2 else None for place, key in enumerate(keys)]
+    delete_range(backend, keys[0], keys[-1])
+    assert [key for key, _ in backend.scan()] == list(keys[-1:] if len(keys) % 2 == 0 else ())
+    backend.write({keys[-1]: None})

@@ -85,7 +85,7 @@ class ScanSuite(Suite):
 
     def test_a_scan_has_a_close_method_that_frees_what_it_holds(self, directory: Path) -> None:
         for release in ("close", "exhaust", "drop"):
-            with self.supplier().open(directory) as backend:
+            with self.open(directory) as backend:
                 backend.write(_numbered(100))
                 for scan in (backend.scan(), backend.scan(reverse=True), backend.scan(b"x", b"x"), backend.scan(b"x")):
                     next(scan, None)
@@ -98,4 +98,4 @@ class ScanSuite(Suite):
                             list(scan)
                 del scan
             with RELEASE:
-                self.supplier().open(directory).close()
+                self.open(directory).close()

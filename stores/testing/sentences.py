@@ -15,13 +15,23 @@ from millpond.stores.backend import (
 )
 from millpond.stores.testing.contract import says
 
+ANY_KEY = says(Backend, "A key is any bytes, and keys that differ in a single one are two keys.")
 KEY_ORDER = says(Backend, "Keys compare as unsigned bytes, shorter first where one is the prefix of the other.")
 EMPTY_VALUES = says(Backend, "Values may be empty.")
+METHODS = says(
+    Backend,
+    "Its public methods are those of this class and of the ``Supports...`` protocols, of each protocol all or none.",
+)
+HAND_OVER = says(Backend, "That thread need not be the one that opened it, or that made a scan which is still open.")
 CLOSED = says(Backend, "Every method but ``close`` raises ``StoreClosedError`` once the backend is closed.")
 TRANSLATED = says(
     Backend,
     "An engine's own exception never leaves its backend: it becomes a ``StoreError``, a full disk a "
     "``StoreFullError``.",
+)
+UNAVAILABLE = says(
+    Backend,
+    "An engine that cannot be reached now raises ``BackendUnavailableError``, and has lost nothing when it is back.",
 )
 GET = says(Backend.get, "The value of ``key``, or None where there is none.")
 RANGE = says(Backend.scan, "The entries with ``start <= key < stop``, in key order.")
@@ -71,6 +81,16 @@ BAD_OPTION = says(
 )
 BAD_OPTION_NAMED = says(BackendSupplier.from_options, "The message names it.")
 OPEN = says(BackendSupplier.open, "Open the backend on ``directory``, which is made if it does not exist.")
+NEW_IS_EMPTY = says(
+    BackendSupplier.open, "A new directory is an empty store, whatever was kept under that path before."
+)
+RENAMED = says(BackendSupplier.open, "A directory that was renamed is the store that it was under its old name.")
+DESTROY = says(
+    BackendSupplier.destroy,
+    "Delete what the store in ``directory`` has outside of it, before the caller deletes the directory.",
+)
+DESTROY_ALONE = says(BackendSupplier.destroy, "What else the engine holds stays.")
+DESTROY_NOTHING = says(BackendSupplier.destroy, "A directory that is damaged, not there, or of no store is no error.")
 IN_USE = says(
     BackendSupplier.open,
     "An engine whose directory cannot be shared raises ``BackendInUseError`` while another process or handle has it "

@@ -4,7 +4,9 @@ Rule of this module: it tests nothing.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import AbstractContextManager
+from enum import StrEnum
 from pathlib import Path
 from typing import ClassVar
 
@@ -13,6 +15,7 @@ import pytest
 from millpond.errors import BackendInUseError
 from millpond.stores.backend import Backend, BackendSupplier
 from millpond.stores.registry import open_backend
+from millpond.stores.testing.sentences import DESTROY, OPEN, RELEASE
 
 EDGE_KEYS = sorted(
     (
@@ -30,9 +33,26 @@ EDGE_KEYS = sorted(
         b"\x80",
         b"\xff",
         b"\xff\xff",
+        b"A",
+        b"a ",
+        b"a\n",
     )
 )
 """Keys that a backend sorts wrongly if it compares them as text, as signed bytes, or only up to a zero byte."""
+
+TEXT_KEYS = sorted(
+    (
+        *(b"Apple", b"apple", b"APPLE", b"aPPLE"),
+        *(b" ", b"  ", b"apple ", b"apple  ", b" apple", b"app le", b"apple\t", b"apple\0", b"apple\0\0"),
+        *(b"\n", b"\r", b"\r\n", b"apple\n", b"apple\r", b"apple\r\n", b"app\nle", b"app\r\nle", b"app\\nle"),
+        *("é".encode(), "e\u0301".encode(), "É".encode(), "ß".encode(), b"ss", "\u017f".encode(), "\ufeff".encode()),
+        *(b"\xe9", b"\xc9", b"\xc3", b"\xc0\x80", b"\xed\xa0\x80", b"\xf8\x88\x80\x80\x80", b"?", "\ufffd".encode()),
+        *(b"1", b"01", b"1.0", b"+1", b"1e0", b"0x1", b"10", b"9"),
+        *(b"%", b"%25", b"%00", b"a%", b"a_", b"*", b"?*", b"[a]"),
+        *(b"'", b"''", b'"', b"\\", b"\\\\", b"--", b"/", b".."),
+    )
+)
+"""Keys of which a backend that takes them for text, numbers, patterns or names makes one of two."""
 
 
 def open_or_refusal(supplier: BackendSupplier, directory: Path) -> Backend | BackendInUseError:
@@ -41,6 +61,15 @@ def open_or_refusal(supplier: BackendSupplier, directory: Path) -> Backend | Bac
         return open_backend(supplier, directory)
     except BackendInUseError as refusal:
         return refusal
+
+
+class Feature(StrEnum):
+    """What most backends have. A suite opts out of it in ``opt_outs``, and what only it can show is not tested."""
+
+    FILES = "files"
+    """The content is in files of the directory: whoever damages them is found out, and a disk may be full."""
+    ONE_FILE = "one file"
+    """Writes make one file grow, so that a limit on the size of files stops them as a full disk does."""
 
 
 class Suite(ABC):
@@ -55,23 +84,57 @@ class Suite(ABC):
     cuts: ClassVar[int] = 4
     """At how many sizes of a file a writing process is cut off by the system."""
 
-    fills_one_file: ClassVar[bool] = True
-    """Whether writes make one file grow, so that a limit on the size of files stops them as a full disk does."""
+    opt_outs: ClassVar[Mapping[Feature, str]] = {}
+    """The features that the backend does not have, each with the reason why it cannot."""
+
+    def has(self, *features: Feature) -> bool:
+        """Whether the backend keeps its content beyond its process, and has all of ``features``."""
+        return self.supplier().persistent and not any(feature in self.opt_outs for feature in features)
 
     @abstractmethod
     def supplier(self) -> BackendSupplier:
         """The supplier under test. Child processes unpickle it: its class must be importable from its module."""
+
+    def outside(self) -> Collection[object]:
+        """What the engine holds outside of directories, such as the names of all its keys in a service; most nothing.
+
+        Say so, and the suite finds out whether ``destroy`` leaves any of it.
+        """
+        return ()
+
+    def unreachable(self) -> AbstractContextManager[object] | None:
+        """Makes the engine one that cannot be reached, as long as the context lasts; None if it always can be."""
+        return None
+
+    @pytest.fixture(autouse=True)
+    def nothing_stays_outside(self, tmp_path: Path) -> Iterator[None]:
+        """Destroys all stores of a test, and checks that nothing of them is left where ``outside`` looks."""
+        before = sorted(map(repr, self.outside()))
+        yield
+        with DESTROY:
+            for path in [path for path in tmp_path.glob("**/*") if path.is_dir()]:
+                self.supplier().destroy(path)
+            assert sorted(map(repr, self.outside())) == before, "stores are left outside of their directories"
 
     @pytest.fixture
     def directory(self, tmp_path: Path) -> Path:
         """A directory that does not exist yet, below one that does not exist either."""
         return tmp_path / "task" / "store"
 
+    def open(self, directory: Path) -> Backend:
+        """The backend under test on a directory."""
+        with OPEN:
+            opened = self.supplier().open(directory)
+            assert isinstance(opened, Backend), f"open gives {opened!r}"
+        return opened
+
     @pytest.fixture
     def backend(self, directory: Path) -> Iterator[Backend]:
         """The backend under test, empty."""
-        with self.supplier().open(directory) as backend:
-            yield backend
+        backend = self.open(directory)
+        yield backend
+        with RELEASE:
+            backend.close()
 
     @pytest.fixture
     def filled(self, backend: Backend) -> Backend:

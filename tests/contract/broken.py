@@ -1,16 +1,23 @@
 """Backends with one mistake each. ``test_kit_catches`` runs the kit's tests of one process against them."""
 
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from threading import get_ident
+from typing import Any, ClassVar, Self
 
+from millpond.errors import BackendError
 from millpond.stores.backend import Backend, BackendSupplier, Changes, Entries
 from millpond.stores.memory import MemoryBackend, MemorySupplier
 from millpond.stores.testing.capabilities import CapabilitySuite
 from millpond.stores.testing.lifecycle import LifecycleSuite
 from millpond.stores.testing.reads import ReadSuite
 from millpond.stores.testing.scans import ScanSuite
+from millpond.stores.testing.suite import Feature
 from millpond.stores.testing.writes import WriteSuite
+from tests.contract.outside import OutsideBackend, OutsideSupplier, away
 
 
 class ForgetsEmptyValues(MemoryBackend):
@@ -90,6 +97,77 @@ class DeletesTheStopToo(MemoryBackend):
         self.write({key: None for key, _ in self.scan(start, stop + b"\0")})
 
 
+class TakesKeysForText(MemoryBackend):
+    """The base of those that keep a key otherwise than it was given, in the same way wherever they take one."""
+
+    def _kept(self, key: bytes) -> bytes:
+        raise NotImplementedError
+
+    def get(self, key: bytes) -> bytes | None:
+        return super().get(self._kept(key))
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        return super().get_many(list(map(self._kept, keys)))
+
+    def last(self, start: bytes, stop: bytes) -> tuple[bytes, bytes] | None:
+        return super().last(self._kept(start), self._kept(stop))
+
+    def scan(self, start: bytes | None = None, stop: bytes | None = None, *, reverse: bool = False) -> Entries:
+        low, high = (bound and self._kept(bound) for bound in (start, stop))
+        return super().scan(low, high, reverse=reverse)
+
+    def write(self, changes: Changes) -> None:
+        super().write({self._kept(key): value for key, value in changes.items()})
+
+    def load(self, entries: Iterable[tuple[bytes, bytes]]) -> None:
+        super().load([(self._kept(key), value) for key, value in entries])
+
+
+class LowersItsKeys(TakesKeysForText):
+    def _kept(self, key: bytes) -> bytes:
+        return key.lower()
+
+
+class StripsTrailingSpaces(TakesKeysForText):
+    def _kept(self, key: bytes) -> bytes:
+        return key.rstrip(b" ") or key
+
+
+class ReplacesNewlines(TakesKeysForText):
+    def _kept(self, key: bytes) -> bytes:
+        return key.replace(b"\r\n", b"\n")
+
+
+class ReplacesBytesThatAreNoCharacters(TakesKeysForText):
+    def _kept(self, key: bytes) -> bytes:
+        return bytes(0x81 if 0x81 <= byte <= 0x9F else byte for byte in key)
+
+
+class CutsLongKeysOff(TakesKeysForText):
+    def _kept(self, key: bytes) -> bytes:
+        return key[:1024]
+
+
+class MisspellsAMethod(MemoryBackend):
+    def get_may(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        return self.get_many(keys)
+
+
+class CountsButHasNoSize(MemoryBackend):
+    size_on_disk = None  # type: ignore[assignment]
+
+
+class StaysInItsThread(MemoryBackend):
+    def __init__(self) -> None:
+        super().__init__()
+        self._thread = get_ident()
+
+    def get(self, key: bytes) -> bytes | None:
+        if get_ident() != self._thread:
+            raise BackendError("made in another thread")
+        return super().get(key)
+
+
 class NothingWrong(MemoryBackend):
     pass
 
@@ -104,8 +182,25 @@ class Opens(MemorySupplier):
         return self.kind()
 
 
+class TakesAnyOption(OutsideSupplier):
+    """Ignores what it does not know."""
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, str]) -> Self:
+        return cls()
+
+
+class OpensOnce(OutsideSupplier):
+    """Fails with an exception of its own where something has been opened before."""
+
+    def open(self, directory: Path) -> OutsideBackend:
+        if directory.exists():
+            raise OSError("the engine is not what it was")
+        return super().open(directory)
+
+
 def _suite(kind: type[Backend]) -> type:
-    class TestBroken(ReadSuite, ScanSuite, WriteSuite, LifecycleSuite, CapabilitySuite):
+    class TestBroken(CapabilitySuite, LifecycleSuite, ScanSuite, WriteSuite, ReadSuite):
         def supplier(self) -> BackendSupplier:
             return Opens(kind)
 
@@ -113,4 +208,25 @@ def _suite(kind: type[Backend]) -> type:
     return TestBroken
 
 
-globals().update({f"Test{kind.__name__}": _suite(kind) for kind in MemoryBackend.__subclasses__()})
+def _supplier_suite(kind: type[OutsideSupplier]) -> type:
+    service = TemporaryDirectory(prefix="service-")
+
+    class TestBroken(LifecycleSuite):
+        opt_outs: ClassVar = {Feature.FILES: "a directory has only the name of a store that is elsewhere"}
+
+        def supplier(self) -> BackendSupplier:
+            return kind(service.name)
+
+        def outside(self) -> Collection[object]:
+            return list(Path(service.name).iterdir()) if Path(service.name).is_dir() else []
+
+        def unreachable(self) -> AbstractContextManager[object]:
+            return away(service.name)
+
+    TestBroken.__name__ = TestBroken.__qualname__ = f"Test{kind.__name__}"
+    return TestBroken
+
+
+globals().update({f"Test{kind.__name__}": _supplier_suite(kind) for kind in OutsideSupplier.__subclasses__()})
+_KINDS = {*MemoryBackend.__subclasses__(), *TakesKeysForText.__subclasses__()} - {TakesKeysForText}
+globals().update({f"Test{kind.__name__}": _suite(kind) for kind in _KINDS})

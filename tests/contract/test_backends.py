@@ -4,7 +4,7 @@ from millpond.adapters.lmdb import LmdbSupplier
 from millpond.adapters.rocksdb import RocksDbSupplier
 from millpond.stores.backend import BackendSupplier
 from millpond.stores.memory import MemorySupplier
-from millpond.stores.testing import BackendSuite
+from millpond.stores.testing import BackendSuite, Feature
 
 
 class TestMemory(BackendSuite):
@@ -31,7 +31,7 @@ class TestRocksDb(BackendSuite):
 
 class TestRocksDbWithoutALogAndWithTinyBuffers(BackendSuite):
     examples = 15
-    fills_one_file = False
+    opt_outs = {Feature.ONE_FILE: "without a log, rows go to many small tables"}  # noqa: RUF012
 
     def supplier(self) -> BackendSupplier:
         return RocksDbSupplier(

@@ -13,7 +13,6 @@ from millpond.adapters.lmdb import LmdbSupplier
 from millpond.adapters.rocksdb import RocksDbSupplier
 from millpond.errors import CorruptStoreError
 from millpond.stores.backend import Backend, BackendSupplier
-from millpond.stores.checksums import Checksums, checksummed
 from millpond.stores.memory import MemoryBackend, MemorySupplier
 from millpond.stores.registry import open_backend
 from millpond.stores.testing import StoreSuite
@@ -23,6 +22,7 @@ from millpond.stores.testing.machines import MachineSuite
 from millpond.stores.testing.reads import ReadSuite
 from millpond.stores.testing.scans import ScanSuite
 from millpond.stores.testing.writes import WriteSuite
+from millpond.stores.wrappers.checksums import Checksums, checksummed
 
 
 @dataclass(frozen=True)

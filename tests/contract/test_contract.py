@@ -28,9 +28,15 @@ SOURCES = (
     contract.BackendSupplier,
     contract.BackendSupplier.from_options,
     contract.BackendSupplier.open,
+    contract.BackendSupplier.destroy,
 )
 
 DEFINITIONS = {
+    ("BackendSupplier.open", "The directory is the store, also where its rows lie elsewhere."),
+    (
+        "BackendSupplier.destroy",
+        "A supplier whose stores are whole in their directories leaves this method as it is.",
+    ),
     ("Backend", "One ordered map of bytes to bytes."),
     ("BackendSupplier", "It travels to the workers that open it."),
     (
@@ -41,6 +47,7 @@ DEFINITIONS = {
 DUTIES_OF_THE_CALLER = {
     ("Backend", "Keys are never empty."),
     ("Backend", "A backend is used by one thread at a time."),
+    ("BackendSupplier.destroy", "Nobody has it open then."),
     ("SupportsLoad.load", "Need not be atomic: after a failure the caller throws the backend's directory away."),
 }
 PROMISES_NOTHING = {

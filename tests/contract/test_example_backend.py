@@ -1,16 +1,13 @@
 """The example of docs/writing-a-backend.md is what it says: a backend that passes the kit."""
 
 import re
+import subprocess
 import sys
 import tempfile
-import tomllib
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
-
-from millpond.stores.registry import GROUP, open_backend, supplier
 from millpond.stores.testing import BackendSuite
 
 PAGE = Path(__file__).parents[2] / "docs" / "writing-a-backend.md"
@@ -36,20 +33,29 @@ def test_the_page_has_the_backend_its_registration_and_its_test() -> None:
     assert set(BLOCKS) == {"sqlite_backend.py", "pyproject.toml", "test_sqlite_backend.py"}
 
 
-def test_the_registration_on_the_page_makes_the_backend_known_by_its_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    project = tomllib.loads(BLOCKS["pyproject.toml"])["project"]
-    metadata = tmp_path / "site" / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
-    metadata.mkdir(parents=True)
-    (metadata / "METADATA").write_text(f"Name: {project['name']}\nVersion: {project['version']}\n")
-    entries = [f"{name} = {value}" for name, value in project["entry-points"][GROUP].items()]
-    (metadata / "entry_points.txt").write_text("\n".join([f"[{GROUP}]", *entries]))
-    monkeypatch.syspath_prepend(metadata.parent)
-    assert supplier("sqlite://?page_cache=1MiB").name == "sqlite"
-    with open_backend("sqlite", tmp_path / "store") as backend:
-        backend.write({b"k" * 10_000: b"long"})
-        assert backend.get(b"k" * 10_000) == b"long"
+def test_what_the_page_says_installs_and_makes_the_backend_known_by_its_name(tmp_path: Path) -> None:
+    project, site = tmp_path / "project", tmp_path / "site"
+    project.mkdir()
+    for name, code in BLOCKS.items():
+        (project / name).write_text(code)
+    subprocess.run(
+        [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(site), str(project)],
+        check=True,
+    )
+    assert not (site / "test_sqlite_backend.py").exists()
+    code = f"""
+import sys
+sys.path.insert(0, {str(site)!r})
+from pathlib import Path
+from millpond.stores.registry import open_backend, supplier
+import sqlite_backend
+assert sqlite_backend.__file__ == {str(site / "sqlite_backend.py")!r}
+assert supplier("sqlite://?page_cache=1MiB") == sqlite_backend.SqliteSupplier(2**20)
+with open_backend("sqlite", Path({str(tmp_path / "store")!r})) as backend:
+    backend.write({{b"k" * 10_000: b"long"}})
+    assert backend.get(b"k" * 10_000) == b"long"
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path)
 
 
 def test_the_example_is_typed_and_fits_on_a_page(tmp_path: Path) -> None:

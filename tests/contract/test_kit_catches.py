@@ -1,11 +1,26 @@
 """The kit finds the mistakes that authors of backends make, and says which sentence each of them breaks."""
 
+import inspect
+import re
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
 from xml.etree import ElementTree
 
 import pytest
+
+from millpond.stores.backend import BackendSupplier
+from millpond.stores.memory import MemorySupplier
+from millpond.stores.testing import BackendSuite, ContractBroken, Feature, machines
+from millpond.stores.testing.capabilities import CapabilitySuite
+from millpond.stores.testing.contract import says
+from millpond.stores.testing.machines import BackendMachine, MachineSuite, TransactionMachine
+from millpond.stores.testing.processes import ProcessSuite
+from millpond.stores.testing.reads import ReadSuite
+from tests.contract.broken import IncludesStop
 
 MISTAKES = {
     "ForgetsEmptyValues": "Values may be empty.",
@@ -20,38 +35,109 @@ MISTAKES = {
     "ClosesOnce": "Closing twice is no error.",
     "DropsRepeatedKeys": "Keys may repeat.",
     "FindsTheLastOfAll": "The entry with the greatest key in ``start <= key < stop``",
+    **dict.fromkeys(
+        (
+            "LowersItsKeys",
+            "StripsTrailingSpaces",
+            "ReplacesNewlines",
+            "ReplacesBytesThatAreNoCharacters",
+            "CutsLongKeysOff",
+        ),
+        "A key is any bytes, and keys that differ in a single one are two keys.",
+    ),
+    "NamedByItsPath": "A new directory is an empty store, whatever was kept under that path before.",
+    "LeavesItsRows": "Delete what the store in ``directory`` has outside of it",
+    "DestroysAll": "What else the engine holds stays.",
+    "DestroysNoDamagedStore": "A directory that is damaged, not there, or of no store is no error.",
+    "MisspellsAMethod": "did you mean get_many?",
+    "CountsButHasNoSize": "SupportsSize is not used without size_on_disk",
+    "TakesAnyOption": "An option that is unknown, or whose value makes no sense, raises ``ConfigurationError``.",
+    "OpensOnce": "Open the backend on ``directory``, which is made if it does not exist.",
+    "StaysInItsThread": "That thread need not be the one that opened it, or that made a scan which is still open.",
+    "TakesAbsenceForDamage": "An engine that cannot be reached now raises ``BackendUnavailableError``",
     "DeletesTheStopToo": "Delete the entries with ``start <= key < stop``, atomically.",
 }
 
 
+class Run(NamedTuple):
+    """The kit's tests on all backends that are broken."""
+
+    printed: str
+    failures: dict[str, list[str]]
+
+
 @pytest.fixture(scope="module")
-def failures(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The messages of all failures of the kit, by the backend that is broken."""
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     results = tmp_path_factory.mktemp("kit") / "results.xml"
     here = Path(__file__).with_name("broken.py")
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "--tb=line",
-        "-p",
-        "no:cacheprovider",
-        f"--junitxml={results}",
-        str(here),
-    ]
-    subprocess.run(command, cwd=here.parents[2], capture_output=True, check=False)
-    messages = dict.fromkeys([*MISTAKES, "NothingWrong"], "")
+    command = [sys.executable, "-m", "pytest", "-q", "--tb=line", "-p", "no:cacheprovider", f"--junitxml={results}"]
+    done = subprocess.run([*command, str(here)], cwd=here.parents[2], capture_output=True, text=True, check=False)
+    failures: dict[str, list[str]] = {name: [] for name in [*MISTAKES, "NothingWrong"]}
     for case in ElementTree.parse(results).iter("testcase"):
-        for failure in case.iter("failure"):
-            messages[case.attrib["classname"].rpartition("Test")[2]] += failure.attrib["message"] + "\n"
-    return messages
+        for failure in (*case.iter("failure"), *case.iter("error")):
+            failures[case.attrib["classname"].rpartition("Test")[2]].append(failure.attrib["message"])
+    return Run(done.stdout, failures)
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_is_reported_as_the_sentence_that_it_breaks(failures: dict[str, str], mistake: str) -> None:
-    assert MISTAKES[mistake] in failures[mistake]
+def test_a_mistake_is_reported_as_the_sentence_that_it_breaks(run: Run, mistake: str) -> None:
+    assert any(MISTAKES[mistake] in message for message in run.failures[mistake])
 
 
-def test_the_same_tests_pass_on_the_backend_that_the_broken_ones_are_made_of(failures: dict[str, str]) -> None:
-    assert failures["NothingWrong"] == ""
+def test_the_same_tests_pass_on_the_backend_that_the_broken_ones_are_made_of(run: Run) -> None:
+    assert run.failures["NothingWrong"] == []
+
+
+def test_every_failure_begins_with_a_sentence(run: Run) -> None:
+    begun = re.compile(r"(failed on (setup|teardown) with .)?(millpond\S*: )?[A-Z]\w+(\.\w+)? says: \S")
+    assert [message for messages in run.failures.values() for message in messages if not begun.match(message)] == []
+
+
+def test_the_kit_prints_which_methods_it_sees(run: Run) -> None:
+    assert "NothingWrong has get_many, last, load, entry_count, size_on_disk" in run.printed
+    assert "CountsButHasNoSize has get_many, last, load, entry_count\n" in run.printed
+
+
+def test_the_kit_prints_what_a_suite_opts_out_of(tmp_path: Path) -> None:
+    class Capabilities(CapabilitySuite):
+        opt_outs: ClassVar = {Feature.ONE_FILE: "there are no files"}
+
+        def supplier(self) -> BackendSupplier:
+            return MemorySupplier()
+
+    told = Capabilities().told("MemoryBackend", ["last"])
+    assert told == "MemoryBackend has last; opted out of one file: there are no files"
+
+
+@pytest.mark.parametrize("machine", [partial(BackendMachine, persistent=False), TransactionMachine])
+def test_a_step_of_a_random_history_that_fails_begins_with_a_sentence(machine: Callable[..., Any]) -> None:
+    history = machine(IncludesStop)
+    if isinstance(history, BackendMachine):
+        history.begin()
+        history.write(changes={b"a": b"1"})
+    else:
+        history.put_many(changes={b"a": b"1"})
+        history.commit()
+    with pytest.raises(ContractBroken, match=r"^Backend\.scan says: The entries with"):
+        history.scan(start=None, stop=b"a", reverse=False)
+
+
+def test_every_step_of_a_random_history_quotes_a_sentence() -> None:
+    code = inspect.getsource(machines)
+    steps = re.findall(r"^    @(?:rule|initialize)\(.*\n(.*)", code, flags=re.MULTILINE)
+    assert len(steps) > 20
+    assert [line for line in steps if not isinstance(getattr(machines, line.strip(" @"), None), says)] == []
+
+
+def test_random_histories_come_last_and_other_processes_before_them(request: pytest.FixtureRequest) -> None:
+    class TestOrder(BackendSuite):
+        def supplier(self) -> BackendSupplier:
+            return MemorySupplier()
+
+    suite: Any = pytest.Class.from_parent(request.node.parent, name="TestOrder")
+    suite.obj = TestOrder
+    parts = (ReadSuite, ProcessSuite, MachineSuite)
+    late = {name: part for part in parts for name in vars(part) if name.startswith("test_")}
+    order = [late.get(item.originalname, ReadSuite) for item in suite.collect()]
+    assert order == sorted(order, key=parts.index)
+    assert set(order) == set(parts)

@@ -119,6 +119,24 @@ def test_a_bucket_goes_when_its_last_key_goes(lmdb: LongKeys) -> None:
     assert list(lmdb.engine.scan()) == []
 
 
+def test_a_scan_that_is_left_has_read_little_more_than_it_gave() -> None:
+    class Counted(MemoryBackend):
+        max_key_size = 8
+        read = 0
+
+        def scan(self, start: bytes | None = None, stop: bytes | None = None, *, reverse: bool = False) -> Entries:
+            for entry in super().scan(start, stop, reverse=reverse):
+                self.read += 1
+                yield entry
+
+    engine = Counted()
+    engine.write({bytes((one, two)): b"" for one in range(8) for two in range(256)})
+    scan = LongKeys(engine).scan()
+    for _ in range(100):
+        next(scan)
+    assert engine.read < 200
+
+
 def test_short_keys_are_stored_as_they_are(lmdb: LongKeys) -> None:
     lmdb.write({b"a": b"1", b"b" * 510: b"2"})
     assert list(lmdb.engine.scan()) == [(b"a", b"1"), (b"b" * 510, b"2")]

@@ -3,7 +3,8 @@
 import pytest
 
 from millpond.errors import ConfigurationError
-from millpond.stores.options import parse_bool, parse_int, parse_options, parse_size
+from millpond.stores.options import parse_bool, parse_int, parse_options, parse_size, without_secrets
+from millpond.stores.registry import supplier
 
 
 @pytest.mark.parametrize(
@@ -38,3 +39,44 @@ def test_an_unknown_option_lists_the_known_ones() -> None:
         parse_options("x", {"c": "1"}, {"b": parse_int, "a": parse_int})
     with pytest.raises(ConfigurationError, match="has no option 'c'; it has no options"):
         parse_options("x", {"c": "1"}, {})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "redis://:hunter2@host:6379/0",
+        "redis://me:hunter2@host",
+        "redis://hunter2@host",
+        "redis:hunter2@host",
+        "redis://me:x@hunter2:y@host",
+        "redis://?url=redis://:hunter2@host&timeout=5",
+        "redis://?url=redis%3A%2F%2F%3Ahunter2%40host&timeout=5",
+        "redis://?password=hunter2&timeout=5",
+        "redis://?timeout=5&db_passwd=hunter2",
+        "redis://?API_KEY=hunter2&api-token=hunter2&client.secret=hunter2",
+    ],
+)
+def test_messages_show_no_passwords(text: str) -> None:
+    shown = without_secrets(text)
+    assert "hunter2" not in shown
+    assert "***" in shown
+    assert ("timeout=5" in shown) == ("timeout=5" in text)
+    for refused in (f"{text}&a=1&a=2", text.replace("redis", "redsi"), text.replace("://", "/://x")):
+        with pytest.raises(ConfigurationError) as refusal:
+            supplier(refused)
+        assert "hunter2" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(("option", "value"), [("url", "redis://:hunter2@host"), ("db_password", "hunter2")])
+def test_a_refused_value_is_shown_without_its_password(option: str, value: str) -> None:
+    def refuse(text: str) -> str:
+        raise ValueError("something else")
+
+    with pytest.raises(ConfigurationError, match=rf"'{option}' of the backend 'x' is '.*\*\*\*.*'") as refused:
+        parse_options("x", {option: value}, {option: refuse})
+    assert "hunter2" not in str(refused.value)
+
+
+def test_what_is_not_secret_is_shown() -> None:
+    for text in ("rocksdb://?block_cache=64MiB&wal=off", "lmdb://?map_size=1GiB", "monkey://?keys=5"):
+        assert without_secrets(text) == text

@@ -11,25 +11,8 @@ from millpond.adapters.lmdb import LmdbSupplier
 from millpond.adapters.rocksdb import RocksDbSupplier
 from millpond.errors import BackendNotInstalledError, ConfigurationError, UnknownBackendError
 from millpond.stores.memory import MemorySupplier
-from millpond.stores.registry import GROUP, backend_names, open_backend, supplier
-
-
-def install(place: Path, distribution: str, **backends: str) -> None:
-    """Put the metadata of a distribution that registers ``backends`` into ``place``."""
-    metadata = place / f"{distribution.replace('-', '_')}-1.0.dist-info"
-    metadata.mkdir(parents=True)
-    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.0\n")
-    lines = [f"[{GROUP}]", *(f"{name} = {value}" for name, value in backends.items())]
-    (metadata / "entry_points.txt").write_text("\n".join(lines))
-
-
-@pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory on the path, for distributions and modules of the test."""
-    place = tmp_path / "site"
-    place.mkdir()
-    monkeypatch.syspath_prepend(place)
-    return place
+from millpond.stores.registry import backend_names, open_backend, supplier
+from tests.contract.distributions import install
 
 
 def test_the_built_in_backends_come_by_entry_points() -> None:

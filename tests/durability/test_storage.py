@@ -7,7 +7,10 @@ import shutil
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 
@@ -51,6 +54,46 @@ def test_it_tells_the_sizes_of_the_files_that_are_there(tmp_path: Path, remote: 
     write(storage, "a/deep/three", b"333")
     assert storage.sizes("a", ["two", "three", "deep"]) == {"two": 2}
     assert storage.sizes("nowhere", ["one"]) == {}
+
+
+def test_a_place_is_the_same_whatever_options_and_secrets_its_uri_has_and_no_other_place_is(tmp_path: Path) -> None:
+    local = {Storage.from_uri(uri).place for uri in (tmp_path, f"file://{tmp_path}/", f"file://{tmp_path}?sync=false")}
+    s3 = {Storage(uri).place for uri in ("s3://bucket/a", "s3://key:secret@bucket/a/", "s3://bucket/a?region=x")}
+    azure = {Storage(f"abfs://{container}@account.net/a").place for container in ("one", "two")}
+    others = {Storage(uri).place for uri in (f"{tmp_path}/a", "s3://bucket/b", "s3://other/a", "gs://bucket/a")}
+    assert [len(places) for places in (local, s3, azure, others)] == [1, 1, 2, 4]
+    assert len(local | s3 | azure | others) == 8
+
+
+@pytest.mark.parametrize("place", ["local", "remote", "local without hard links"])
+def test_a_file_that_is_written_once_stays_as_it_was_written_first(
+    tmp_path: Path, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_links(*_: object) -> None:
+        raise OSError(errno.EPERM, "no hard links here")
+
+    if place == "local without hard links":
+        monkeypatch.setattr(os, "link", no_links)
+    storage = Storage.from_uri("mock:///once" if place == "remote" else tmp_path)
+    storage.put_once("a/one", b"first")
+    storage.put_once("a/one", b"second")
+    assert storage.read("a/one") == b"first"
+    assert [file.path for file in storage.list("a")] == ["a/one"]
+
+
+def test_all_who_write_a_file_once_at_the_same_time_read_the_same(tmp_path: Path) -> None:
+    storage, together = Storage.from_uri(f"file://{tmp_path}?sync=false"), Barrier(4)
+
+    def written(path: str, content: bytes) -> bytes:
+        together.wait()
+        storage.put_once(path, content)
+        return storage.read(path)
+
+    with ThreadPoolExecutor(4) as pool:
+        for number in range(50):
+            found = list(pool.map(partial(written, f"a/{number}"), (b"a", b"b", b"c", b"d")))
+            assert len(set(found)) == 1, found
+    assert len(storage.list("a")) == 50
 
 
 def test_a_storage_travels(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from millpond.stores.keys import COMMIT_ROW
 from millpond.stores.registry import open_backend, supplier
 from millpond.stores.serdes import INT64, STRING
 from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.testing import Fault, FaultPlan, FaultySupplier, Step
 
 COUNTS = StoreSpec("counts", StoreKind.KEY_VALUE, STRING, INT64)
 TIMES = StoreSpec("times", StoreKind.TIMESTAMPED_KEY_VALUE, STRING, STRING)
@@ -253,6 +254,19 @@ def test_a_copy_behind_the_manifest_or_one_commit_beside_it_is_compared_where_it
     for finding in verified(tmp_path, manifests[0]).findings:
         assert (finding.severity, finding.subject) == (Severity.HARMLESS, Subject.UNTRUSTED_COPY)
         assert "at no commit of the manifest" in finding.what
+
+
+def test_a_copy_whose_engine_cannot_be_reached_is_not_checked_and_not_called_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manifest = committed(tmp_path, "lmdb")[-1]
+    away = FaultySupplier(supplier("lmdb"), FaultPlan(lambda step: Fault.AWAY if step is Step.BACKEND_OPEN else None))
+    monkeypatch.setattr("millpond.stores.durability.checking.copy_verification.supplier", lambda _: away)
+    findings = verified(tmp_path, manifest).findings
+    assert {(finding.severity, finding.subject) for finding in findings} == {
+        (Severity.HARMLESS, Subject.UNCHECKED_COPY)
+    }
+    assert len(findings) == 2
 
 
 def test_a_copy_whose_files_have_changed_is_found_and_one_without_a_seal_is_not_used(tmp_path: Path) -> None:

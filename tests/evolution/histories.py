@@ -68,6 +68,8 @@ EVENTS: Final = frozenset(
     {
         "killed in a batch",
         "killed while carrying over",
+        "a backfill",
+        "killed in a backfill",
         "at a new checkpoint",
         "upgrade offline",
         "upgrade in place",
@@ -93,6 +95,8 @@ BEGINNINGS: Final = st.fixed_dictionaries(
         "stamped": st.sampled_from([False, False, True]),
         "backend": st.sampled_from(BACKENDS),
         "exclusive": st.booleans(),
+        "history": st.none() | _RECORDS,
+        "deaths": _SOMETIMES,
     }
 )
 HISTORIES: Final = st.lists(
@@ -152,12 +156,36 @@ class Life:
         return self.running.variant
 
     def begin(
-        self, stores: set[str], partitions: int, moved: bool, stamped: bool, backend: str, exclusive: bool
+        self,
+        stores: set[str],
+        partitions: int,
+        moved: bool,
+        stamped: bool,
+        backend: str,
+        exclusive: bool,
+        history: list[Record] | None,
+        deaths: Sequence[int],
     ) -> None:
+        """Begin with nothing, or with a backfill of ``history``."""
         variant = Variant((), partitions, moved, stamped).with_stores({what: what for what in stores})
-        self.job.start(Running(variant, backend, exclusive=exclusive))
+        running = Running(variant, backend, exclusive=exclusive)
         self.oracle.evolve(None, variant)
+        if history is not None:
+            self.backfill(running, history, deaths)
+        self.job.start(running)
         self.keep()
+
+    def backfill(self, running: Running, records: list[Record], deaths: Sequence[int]) -> None:
+        """A run before the first micro-batch, which is begun again as long as the process dies, and done only once."""
+        expected = self.oracle.process(records, running.variant.stamped)
+        tables = "kinds" in running.variant.stores
+        for death in [*deaths, None, None]:
+            try:
+                told = self.job.backfill(running, records, death=death)
+                assert comparable(told, tables=tables) == comparable(expected, tables=tables)
+            except DeathError:
+                self.note("killed in a backfill")
+        self.note("a backfill")
 
     def keep(self) -> None:
         now = Kept(self.job.batch, dict(self.job.checkpoint), self.variant, self.oracle.copy())

@@ -4,6 +4,7 @@ A checkpoint has the manifests of all tasks as a micro-batch left them, by opera
 batch or nothing. Whoever dies leaves the local directory and the durable files as they are at that step.
 """
 
+import json
 import shutil
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,6 +27,7 @@ from millpond.processors.runtime.task import Task
 from millpond.processors.verbs.carriages import CARRIAGES
 from millpond.stores.durability import DurabilityPolicy, Manifest, Storage, TaskState
 from millpond.stores.durability.copies.upgrade_mode import UpgradeMode
+from millpond.stores.evolution.backfilling import begin, directory_of
 from millpond.stores.evolution.evolving import Committed, Target, Work, evolve
 from millpond.stores.evolution.history import History
 from millpond.stores.evolution.matching import Declared, same_state
@@ -191,6 +193,23 @@ class Job:
                 checkpoint = {} if anew else self.checkpoint
         self.record, self.plan, self.running, self.checkpoint = record, plan, running, checkpoint
 
+    def backfill(self, running: Running, records: Sequence[Record], *, death: int | None = None) -> list[Told]:
+        """What a run before the first micro-batch puts out, in a place where it stays; it is done once."""
+        self.stop()
+        self.runs += 1
+        plan = running.variant.plan()
+        with self.dying_at(death):
+            history = History.of(self.faulty_storage, APPLICATION, SINK)
+            if history.backfill is None:
+                attempt = begin(history, plan.fingerprint, shape_of(plan))
+                self.record, self.plan, self.running = attempt.generation, plan, running
+                manifests, told = self._run(records, None)
+                self.faulty_storage.put(f"{directory_of(history)}/{attempt.id}/told", json.dumps(told).encode())
+                history = attempt.keep(manifests.values())
+            history.keep_out_older_releases()
+            results = self.faulty_storage.read(f"{directory_of(history)}/{history.backfill}/told")
+        return [Told(*row) for row in json.loads(results)]
+
     def manifests(self) -> dict[str, Manifest]:
         """With which manifest each task goes on."""
         history = History.of(self.storage, APPLICATION, SINK)
@@ -204,7 +223,7 @@ class Job:
         self.batch, self.checkpoint = batch, after
         return told
 
-    def _run(self, records: Sequence[Record], batch: int) -> tuple[Checkpoint, list[Told]]:
+    def _run(self, records: Sequence[Record], batch: int | None) -> tuple[Checkpoint, list[Told]]:
         plan, checkpoint, told = self._planned, dict(self.checkpoint), list[Told]()
         blobs = self._sent(records)
         for level, stage in enumerate(plan.stages):
@@ -245,7 +264,7 @@ class Job:
         blobs: Iterable[Blob],
         place: Place,
         checkpoint: Checkpoint,
-        batch: int,
+        batch: int | None,
     ) -> list[Outputs]:
         plan = self._planned
         decoders = {topic: Decoder(topic, STRING, INT64) for topic in plan.topics}

@@ -39,6 +39,7 @@ from millpond.processors.verbs.apply import ApplySpec
 from millpond.processors.verbs.key_timers import KEYED_TIMERS, Timer
 from millpond.processors.verbs.keyed_processor import KeyContext, KeyedProcessor
 from millpond.stores.backend import Backend, BackendSupplier
+from millpond.stores.directory import store_directory
 from millpond.stores.formats import FormatVersion
 from millpond.stores.layouts import Layout
 from millpond.stores.migration import MIGRATIONS
@@ -135,6 +136,10 @@ class Filled(BackendSupplier):
 def open_on(scenario: Scenario, stores: Stores, engine: str, directory: Path) -> tuple[TopologyDriver, Filled]:
     """A driver on stores with those rows."""
     filled = Filled(engine, stores)
+    for part in scenario.topology.subtopologies:
+        for spec in part.stores.values():
+            # A directory that is new has no rows, so there has been one.
+            store_directory(directory, "driver", f"{part.index}_0", engine, spec).mkdir(parents=True, exist_ok=True)
     return TopologyDriver(scenario.topology, backend=filled, local_dir=directory), filled
 
 

@@ -8,7 +8,6 @@ import pytest
 
 from millpond.errors import CorruptStoreError, FormatError
 from millpond.stores.backend import Backend
-from millpond.stores.checksums import checksummed
 from millpond.stores.directory import store_directory
 from millpond.stores.formats import FormatVersion
 from millpond.stores.memory import MemoryBackend, MemorySupplier
@@ -19,6 +18,7 @@ from millpond.stores.specs import StoreKind, StoreSpec
 from millpond.stores.transaction import Transaction
 from millpond.stores.typed.timestamped_keyvalue import pack_timestamp
 from millpond.stores.typed.windows.windowed import Windowed
+from millpond.stores.wrappers.checksums import checksummed
 from tests.formats.scenarios import GOLDEN, Rows, read
 from tests.formats.test_latest_apart import VERSION_1, VERSION_3, rows_of
 

@@ -148,7 +148,7 @@ def manifest_reader(directory: Path) -> Opening:
 
 def record(directory: Path, field: str) -> Opening:
     storage = storage_of(directory)
-    History.of(storage, APPLICATION, "out").begun(PRINT, Shape(1, ()), frozenset(["seeded"]))
+    History.of(storage, APPLICATION, "out").begun(PRINT, Shape(1, ()), frozenset(["seeded"]), backfill="b" * 32)
     path = f"{APPLICATION}/evolution/out/000000.json"
     storage.put(path, raised(storage.read(path).decode(), field).encode())
     return partial(History.of, storage, APPLICATION, "out")
@@ -232,7 +232,7 @@ CASES: Final = {
     "evolution record": Case(
         Numbered.EVOLUTION_RECORD,
         partial(record, field="evolution"),
-        "version 3, but .* knows versions 1 to 2; run the",
+        "version 4, but .* knows versions 1 to 3; run the",
     ),
     "shape": Case(Numbered.SHAPE, partial(record, field="shape"), "shape of state has version 2, but .* version 1; "),
     "claim, in a worker": Case(

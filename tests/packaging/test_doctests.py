@@ -3,12 +3,17 @@
 import doctest
 import pkgutil
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 
 import millpond
 
-MODULES = [module.name for module in pkgutil.walk_packages(millpond.__path__, "millpond.")]
+SITE = Path(__file__).resolve().parents[2] / "docs" / "site"
+MODULES = [
+    *(module.name for module in pkgutil.walk_packages(millpond.__path__, "millpond.")),
+    *(f"docs.site.{module.stem}" for module in sorted(SITE.glob("*.py"))),
+]
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -2,7 +2,11 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
+
+from millpond.stores import backend_names, supplier
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -124,3 +128,21 @@ def test_a_records_way_passes_no_file_twice() -> None:
     assert steps[0].startswith("adapters/spark/")
     assert steps[-1] == "adapters/spark/rows/sink.py"
     assert len(steps) == len(set(steps)) > 20
+
+
+def test_what_belongs_to_an_item_of_a_list_is_a_part_of_it_for_every_markdown() -> None:
+    """CommonMark takes two or three spaces; the Markdown of the site takes four, and would end the list."""
+    apart = re.compile(r"\n\n {1,3}\S|^ {1,3}(?:[-*]|\d+\.) ", re.MULTILINE)
+    assert [page.name for page in PAGES if apart.search(page.read_text())] == []
+
+
+def test_the_page_of_backends_has_every_option_with_its_default() -> None:
+    page = (DOCS / "backends.md").read_text()
+    for name in backend_names():
+        default = supplier(name)
+        (section,) = re.findall(rf"^## `{name}`\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
+        assert f"`{type(default).__module__}.{type(default).__name__}`" in section
+        rows = re.findall(r"^\| `(\w+)` \| `([^`]+)` \|", section, re.MULTILINE)
+        options: list[Any] = list(fields(default))  # type: ignore[arg-type]
+        assert [option for option, _ in rows] == [option.name for option in options]
+        assert supplier(f"{name}://?" + "&".join(f"{option}={value}" for option, value in rows)) == default

@@ -46,8 +46,7 @@ ALLOWED = {
     "adapters.spark": {*CORE, *PROCESSORS},
     "bench": LIBRARY,
     "demo": LIBRARY,
-    "cli": LIBRARY | {"bench", "demo", "cli_import"},
-    "cli_import": LIBRARY,
+    "cli": LIBRARY | {"bench", "demo"},
 }
 PUT_OFF = {"millpond.stores.testing"}
 """The package whose names are looked up late, so that a child process of the kit loads no pytest and no hypothesis."""

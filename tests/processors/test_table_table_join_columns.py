@@ -12,7 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millpond.errors import TopologyError, UserFunctionError
-from millpond.processors import Batch, Consumed, KTable, Materialized, StreamsBuilder, Task, Topology, TopologyDriver
+from millpond.processors import (
+    Batch,
+    Consumed,
+    KTable,
+    Materialized,
+    Produced,
+    StreamsBuilder,
+    Task,
+    Topology,
+    TopologyDriver,
+)
 from millpond.processors.distribution import exchange
 from millpond.processors.options.on_error import OnError
 from millpond.processors.runtime.batches.columns import Columns
@@ -187,6 +197,32 @@ def test_a_joined_table_without_a_store_is_looked_up_as_columns() -> None:
     with mock.patch.object(Columns, "to_batch", side_effect=AssertionError("columns became objects")):
         task.process("stream", columns_of(["a", "b", "c", "d", "b"], [1, 1, 1, 1, 2]))
     assert [row for rows in task.take()["out"] for row in rows.to_batch().values] == [1, 12, 20, None, 24]
+    for transaction in transactions.values():
+        transaction.rollback()
+
+
+def test_a_joined_table_without_a_store_is_looked_up_as_objects_with_one_call() -> None:
+    calls: list[int] = []
+
+    def ratio(one: Any, other: Any) -> Any:
+        calls.append(len(one))
+        return pc.divide(one, other)
+
+    builder = StreamsBuilder(key_serde="string", value_serde="int64")
+    table, given, third = (builder.table(topic) for topic in ("table", "in", "third"))
+    ratios = table.join(given, ratio, vectorized=True)
+    third.left_join(ratios, lambda value, found: (value, found)).to("out", Produced(value_serde="msgpack"))
+    task, transactions = task_of(builder.build(), OnError.SKIP)
+    task.process("table", Batch(["a", "b", "c", "d"], [8, 9, 7, 5], [1, 2, 3, 4]))
+    task.process("in", Batch(["b", "a", "d"], [3, 2, 0], [9, 5, 1]))
+    for values, lookups in (([1, 1, 1], [2]), ([2, 2, 2, 2], [3, 1, 1, 1])):
+        calls.clear()
+        keys = ["a", "b", "c", "d"][: len(values)]
+        task.process("third", Batch(keys, values, [0] * len(values)))
+        assert calls == lookups
+    out = [rows.to_batch() for rows in task.take()["out"]]
+    assert (out[-1].keys, out[-1].timestamps) == (["a", "b", "c", "d"], [5, 9, 0, 0])
+    assert out[-1].values == [(2, 4), (2, 3), (2, None), (2, None)]
     for transaction in transactions.values():
         transaction.rollback()
 

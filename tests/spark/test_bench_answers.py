@@ -1,29 +1,20 @@
 """``millpond bench spark`` compares like with like: in each workload, all contenders give the same answers."""
 
 import sys
-from collections import Counter
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 pytest.importorskip("pyspark")
 
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import SparkSession
 
 from millpond.bench.spark.inputs import write_inputs
-from millpond.bench.spark.queries import measure, writer_of
-from millpond.bench.spark.shapes import Scale
-from millpond.bench.spark.workloads import COSTS, VERBS, WORKLOADS, Answer, Contender, Workload
+from millpond.bench.spark.queries import measure
+from millpond.bench.spark.workloads import COSTS, VERBS, WORKLOADS
+from tests.spark.bench_answers import BACKEND, BATCHES, SCALE, common_part, written_by
 
 pytestmark = pytest.mark.spark
-
-BACKEND = "memory"
-SCALE = Scale(400, 80, files=2)
-BATCHES = 4
-
-Rows = Counter[tuple[tuple[str, Any], ...]]
 
 
 @pytest.mark.long
@@ -67,25 +58,3 @@ def test_each_micro_batch_is_timed_and_the_memory_of_workers_is_seen(spark: Spar
     assert all(seconds > 0 for seconds in (*in_python.seconds, *in_jvm.seconds))
     assert in_python.memory.resident > in_python.memory.own > 10 << 20
     assert in_jvm.memory.resident == 0
-
-
-def written_by(
-    spark: SparkSession, place: Path, workload: Workload, contender: Contender, batches: int = BATCHES
-) -> list[Row]:
-    """All rows that the contender's query writes."""
-    writer = writer_of(spark, place, workload, contender, SCALE, batches)
-    writer.format("memory").queryName("answers").start().awaitTermination()
-    rows = spark.table("answers").collect()
-    spark.catalog.dropTempView("answers")
-    return rows
-
-
-def common_part(answer: Answer, rows: Iterable[Row]) -> Rows:
-    """How often there is each row, of those in which contenders may not differ."""
-    found = [row.asDict() for row in rows]
-    if answer is Answer.SETTLED:
-        settled = SCALE.rows * (BATCHES - 1)  # time begins with the length of a micro-batch
-        found = [row for row in found if (row["window_end"] if "window_end" in row else row["timestamp"]) <= settled]
-    if answer is Answer.TABLE:
-        found = list({row["key"]: row for row in sorted(found, key=lambda row: row["timestamp"])}.values())
-    return Counter(tuple(sorted(row.items())) for row in found)

@@ -18,7 +18,7 @@ from millpond.adapters.spark.continuation.continuation import Continuation
 from millpond.adapters.spark.continuation.files import HadoopFiles
 from millpond.adapters.spark.continuation.logs import CheckpointLogs, OffsetLog
 from millpond.adapters.spark.continuation.sources import origins_of
-from millpond.errors import ConfigurationError, DurabilityError
+from millpond.errors import ConfigurationError, DurabilityError, StateConflictError
 
 LAST = 7
 CONF = {"spark.sql.shuffle.partitions": "200", "spark.sql.streaming.multipleWatermarkPolicy": "min"}
@@ -176,6 +176,21 @@ def test_a_micro_batch_that_was_planned_and_not_committed_is_planned_again() -> 
     made = make(MemoryFiles(old_checkpoint(planned=True)), RATES)
     assert made[f"offsets/{LAST + 1}"].endswith(f'\n{{"logOffset":{LAST + 11}}}')
     assert [name for name in made if name.startswith("commits/")] == [f"commits/{LAST}"]
+
+
+def test_a_checkpoint_that_has_gone_on_since_state_was_carried_over_is_not_continued() -> None:
+    files = MemoryFiles(old_checkpoint())
+    continuation = Continuation.between(files, "/old", "/new")
+
+    def run_void_batch(location: str) -> Sequence[str]:
+        run_by_spark(files, location)
+        return [RATES]
+
+    with pytest.raises(StateConflictError, match=f"after micro-batch {LAST - 1} of .* stands at {LAST} by now"):
+        continuation.make([0], 4, run_void_batch, None, after={LAST - 1, LAST})
+    assert files.content == old_checkpoint()
+    continuation.make([0], 4, run_void_batch, None, after={LAST})
+    assert continuation.is_made()
 
 
 def test_a_source_that_the_plan_reads_twice_has_one_offset_twice() -> None:

@@ -148,7 +148,7 @@ def test_a_query_goes_on_exactly_once_with_other_operators_and_sources(
     frame = place.frame(counts_of_counts(), evolution)
     assert source_occurrences(frame) == [0, 1]
     with pytest.raises(StateConflictError, match=r"the state of \['job'\] in the checkpoint"):
-        continue_checkpoint(frame, old, new, carried=())
+        continue_checkpoint(frame, old, new, carried={})
     with pytest.raises(ConfigurationError, match=r"(?s)declare it by number.*0: FileStreamSource.*letters"):
         evolution.location(frame)
     for fatal in ("/state/1/0/2.zip", "/commits/1", "/new"):

@@ -133,6 +133,28 @@ def test_a_store_is_renamed_and_another_counts_from_now_on_even_if_the_first_mic
     assert query.run(query.rows(WORDS[:1], only_counts)) == Counter(WORDS + WORDS[:2] + WORDS[:1])
 
 
+@pytest.mark.parametrize("into", [None, "elsewhere"])
+def test_a_job_that_nobody_has_stopped_loses_nothing_to_the_one_that_carries_its_state_over(
+    query: Query, into: str | None
+) -> None:
+    new = None if into is None else f"{query.directory}/{into}"
+    evolution, places = Evolution(query.checkpoint, into=new), {"checkpoint": into or "checkpoint"}
+    assert query.run(query.rows(WORDS, only_counts, partitions=2)) == Counter(WORDS)
+    not_stopped = query.rows(WORDS[:4], only_counts)
+    carried = query.rows([], only_counts, partitions=3, evolution=evolution)
+    assert query.run(not_stopped) == (counted := Counter(WORDS) + Counter(WORDS[:4]))
+    query.add(WORDS)
+    if new is None:
+        with pytest.raises(StreamingQueryException, match="another micro-batch"):
+            query.run(carried)
+    else:
+        with pytest.raises(StateConflictError, match="stands at 1 by now"):
+            evolution.location(carried)
+    again = query.rows([], only_counts, partitions=3, evolution=evolution)
+    evolution.location(again)
+    assert query.run(again, **places) == counted + Counter(WORDS)
+
+
 def priced(prices: Materialized) -> Topology:
     """Orders with the price of their goods; each micro-batch has its prices and orders in the order of time."""
     builder = StreamsBuilder()

@@ -303,7 +303,7 @@ def test_a_delete_and_a_row_of_nulls_differ_in_their_op() -> None:
 
 
 def test_rows_are_numbered_through_all_tables_of_a_task_unless_they_have_a_number() -> None:
-    rows = SinkRows(sink(sequence="bigint"))
+    rows = SinkRows(sink(sequence="bigint"), 0)
     outputs = outputs_of(CHANGES)
     tables = [*rows.to_tables(outputs, 2), *rows.to_tables(outputs_of(records()), 2), *rows.to_tables(outputs, 9)]
     assert [table["sequence"].to_pylist() for table in tables] == [[0, 1], [7], [3, 4, 7]]
@@ -311,7 +311,7 @@ def test_rows_are_numbered_through_all_tables_of_a_task_unless_they_have_a_numbe
 
 def test_a_record_that_does_not_fit_its_column_is_one_that_fails_at_the_sink() -> None:
     misfits = records({"a": 1}, {"a": "one"}, {"b": 2}, {"a": 3})
-    rows, letters = SinkRows(sink(a="bigint", sequence="bigint")), list[DeadLetter]()
+    rows, letters = SinkRows(sink(a="bigint", sequence="bigint"), 0), list[DeadLetter]()
     with pytest.raises(
         UserFunctionError,
         match=r"^operator 'KSTREAM-SINK-0000000001' of task 0_0 \(reads 'in'\): RecordError: sink 'out'",

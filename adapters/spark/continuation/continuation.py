@@ -6,7 +6,7 @@ next begins anew. The old checkpoint is only read.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from posixpath import basename
 from typing import Final, TypeAlias
@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 from millpond.adapters.spark.continuation.files import CheckpointFiles
 from millpond.adapters.spark.continuation.logs import CheckpointLogs, committed_after, continued_commit
 from millpond.adapters.spark.continuation.sources import origins_of
-from millpond.errors import ConfigurationError, DurabilityError
+from millpond.errors import ConfigurationError, DurabilityError, StateConflictError
 
 VoidBatch: TypeAlias = Callable[[str], Sequence[str]]
 """Has Spark run the micro-batch that a checkpoint has planned, and tells what Spark calls each of its sources."""
@@ -80,6 +80,7 @@ class Continuation:
         partitions: int,
         run_void_batch: VoidBatch,
         declared: Mapping[int, int | None] | None,
+        after: Collection[int] = (),
     ) -> None:
         """Make the new checkpoint, which stands after the last committed micro-batch of the old one.
 
@@ -89,12 +90,19 @@ class Continuation:
             partitions: the shuffle partitions of the query.
             run_void_batch: runs the query's micro-batch without rows, which makes the empty state of its operators.
             declared: for each source the old one that it continues, as far as it has to be said.
+            after: the micro-batches after which state was carried over, which have to be the last one.
 
         Raises:
             ConfigurationError: there is nothing to continue, the new place is taken, or sources have to be declared.
+            StateConflictError: a micro-batch was committed since state was carried over.
             DurabilityError: the file system failed, or Spark's state is not as it should be.
         """
         old = CheckpointLogs.read(self.files, self.old)
+        if passed := sorted(set(after) - {old.last}):
+            raise StateConflictError(
+                f"state was carried over after micro-batch {passed[0]} of the checkpoint {self.old}, which stands at "
+                f"{old.last} by now: a job goes on there. Stop it, and build this one again"
+            )
         self._begin_anew(old.last)
         self.files.write(f"{self.draft}/metadata", old.identity)
         nothing = old.offsets[old.last].continued([None] * len(occurrences), partitions)

@@ -64,7 +64,12 @@ def is_continued(session: SparkSession, old: str, new: str) -> bool:
 
 
 def continue_checkpoint(
-    rows: DataFrame, old: str, new: str, *, carried: Collection[str], sources: Mapping[int, int | None] | None = None
+    rows: DataFrame,
+    old: str,
+    new: str,
+    *,
+    carried: Mapping[str, int | None],
+    sources: Mapping[int, int | None] | None = None,
 ) -> str:
     """Have a query go on at a new checkpoint, after the last micro-batch that it has committed at the old one.
 
@@ -76,7 +81,8 @@ def continue_checkpoint(
     Args:
         rows: the DataFrame that is to be written.
         old, new: the ``checkpointLocation`` before and from now on.
-        carried: the applications whose state was carried over from ``old`` for this, or which are gone.
+        carried: the applications whose state was carried over from ``old`` for this, with the micro-batch after which
+            it was; None for those which are gone.
         sources: for the number of each source in the plan that of the old source that it continues, or None for a new
             one; may be left out where the checkpoint tells by files and topics.
 
@@ -86,7 +92,7 @@ def continue_checkpoint(
     Raises:
         ConfigurationError: there is nothing to continue, the new place is taken, sources have to be declared, the
             DataFrame is static, or the session is one of Spark Connect.
-        StateConflictError: the old checkpoint has state that would be lost.
+        StateConflictError: the old checkpoint has state that would be lost, or has gone on since it was carried over.
         DurabilityError: the file system failed.
     """
     session = rows.sparkSession
@@ -99,7 +105,8 @@ def continue_checkpoint(
     if files.directories(f"{old}/state"):
         _check_nothing_is_lost(Checkpoint(session, old), carried)
     partitions = int(session.conf.get(PARTITIONS_CONF) or 200)
-    continuation.make(source_occurrences(rows), partitions, EmptyRun(rows), sources)
+    after = {batch for batch in carried.values() if batch is not None}
+    continuation.make(source_occurrences(rows), partitions, EmptyRun(rows), sources, after)
     _log.info("the query with the checkpoint %s goes on at %s", old, new)
     return new
 

@@ -7,7 +7,7 @@ generation is, and how rows get there, is up to ``millpond.stores.evolution``.
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from millpond.adapters.spark.checkpoint import Checkpoint
 from millpond.adapters.spark.continuation.continuing import continue_checkpoint, is_continued
 from millpond.adapters.spark.evolution.seeds import seeds_of
+from millpond.adapters.spark.evolution.texts import TEXTS_DDL, collected, to_rows
 from millpond.errors import ConfigurationError, StateConflictError
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.distribution.shape_of import shape_of
@@ -25,9 +26,6 @@ from millpond.stores.evolution.matching import Declared, conversions_to_declare,
 from millpond.stores.evolution.record import BEGINNING, EvolutionRecord
 from millpond.stores.evolution.shape import Shape
 from millpond.stores.times import Instant
-
-_TEXTS_DDL: Final = "name string, text string"
-_TEXTS: Final = pa.schema([pa.field("name", pa.string()), pa.field("text", pa.string())])
 
 
 class Standpoint(NamedTuple):
@@ -72,7 +70,7 @@ class Evolution:
     converted: Mapping[str, str] = field(default_factory=dict)
     valid_from: Mapping[str, Instant] = field(default_factory=dict)
     accept_loss: bool = False
-    _carried: dict[str, set[str]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _carried: dict[str, dict[str, int | None]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def location(
         self, rows: DataFrame, *, name: str | None = None, sources: Mapping[int, int | None] | None = None
@@ -92,7 +90,8 @@ class Evolution:
         Raises:
             ConfigurationError: there is nothing to continue, the new place is taken, sources have to be declared, the
                 DataFrame is static, or the session is one of Spark Connect.
-            StateConflictError: the old checkpoint has state that would be lost.
+            StateConflictError: the old checkpoint has state that would be lost, or a job has committed there since
+                ``rows`` was built.
             DurabilityError: the file system failed.
         """
         old, new = _said_of(self.checkpoint, name), _said_of(self.into, name)
@@ -100,7 +99,7 @@ class Evolution:
             raise ConfigurationError(f"the evolution has no checkpoint of {name!r}; give one of {self.checkpoint}")
         if new is None:
             return old
-        carried = {*self._carried.get(new, ()), *self.dropped}
+        carried = dict.fromkeys(self.dropped) | self._carried.get(new, {})
         return continue_checkpoint(rows, old, new, carried=carried, sources=sources)
 
     def standpoint(self, session: SparkSession, name: str) -> Standpoint | None:
@@ -115,9 +114,15 @@ class Evolution:
             return None if old is None else Standpoint(old)
         return Standpoint(new, moved=True) if is_continued(session, old, new) else Standpoint(old, new)
 
-    def note_carried(self, application_id: str, into: str) -> None:
-        """Keep in mind that the state of an application was carried over for going on at another checkpoint."""
-        self._carried.setdefault(into, set()).add(application_id)
+    def note_carried(self, application_id: str, into: str, batch: int | None) -> None:
+        """Keep in mind that the state of an application was carried over for going on at another checkpoint.
+
+        Args:
+            application_id: the application.
+            into: the other checkpoint.
+            batch: after which micro-batch.
+        """
+        self._carried.setdefault(into, {})[application_id] = batch
 
     @property
     def declared(self) -> Declared:
@@ -134,9 +139,7 @@ class RunSome:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for unit in batch.column(0):
-                texts = self.work.run(int(unit.as_py()))
-                columns = [pa.array(list(texts), pa.string()), pa.array(list(texts.values()), pa.string())]
-                yield pa.record_batch(columns, schema=_TEXTS)
+                yield to_rows(self.work.run(int(unit.as_py())))
 
 
 def generation_of(
@@ -156,14 +159,20 @@ def generation_of(
         frames: the entries with which new stores begin.
 
     Raises:
-        StateConflictError: the state has another shape, and what is declared does not lead to the new one, or a store
-            that is to be seeded has begun.
+        StateConflictError: the state has another shape, and what is declared does not lead to the new one, a store that
+            is to be seeded has begun, or a backfill has not come to its end.
         ConfigurationError: the checkpoint is that of another query.
         DurabilityError: the state could not be read or written.
     """
     shape, seeds = shape_of(plan), seeds_of(plan, frames)
     history = history.begun(plan.fingerprint, shape, frozenset() if seeds is None else seeds.stores)
     newest, place = history.newest, None if evolution is None else evolution.standpoint(session, plan.sink)
+    if newest is not None and newest.awaits_backfill:
+        raise StateConflictError(
+            f"{history.storage.describe(history.application_id)} belongs to application {history.application_id!r}, "
+            f"whose backfill for {plan.sink!r} has begun and has not come to its end; call backfill again, before "
+            "transform, or begin without one under another application id"
+        )
     target = Target(plan.fingerprint, shape, Declared() if evolution is None else evolution.declared)
     if newest is not None and newest.awaits_seeds:
         return evolve(history, Committed(None, []), target, CARRIAGES, on_spark(session), seeds=seeds)
@@ -172,6 +181,7 @@ def generation_of(
     if newest is not None and fits and (place is None or (newest.generation == BEGINNING and place.into is None)):
         if seeds is not None:
             seeds.check_sown(newest)
+        history.keep_out_older_releases()
         return newest
     if newest is None or evolution is None or place is None:
         raise _conflict(history, plan, shape)
@@ -179,7 +189,7 @@ def generation_of(
     anew = place.into is not None
     generation = evolve(history, committed, target, CARRIAGES, on_spark(session), anew=anew, seeds=seeds)
     if place.into is not None:
-        evolution.note_carried(history.application_id, place.into)
+        evolution.note_carried(history.application_id, place.into, committed.batch)
     return generation
 
 
@@ -196,14 +206,15 @@ def committed_of(history: History, checkpoint: Checkpoint, *, moved: bool = Fals
     """
     batch, found = checkpoint.newest()
     mine = [manifest for manifest in found if manifest.application_id == history.application_id]
-    if not mine and not moved and history.may_have_tasks():
+    began_with_state = history.evolved and history.records[-1].batch is None and not found
+    if not mine and not moved and not began_with_state and history.may_have_tasks():
         raise ConfigurationError(
             f"the checkpoint {checkpoint.location} holds no state of application {history.application_id!r}, but "
             f"{history.storage.describe(history.application_id)} does; give the checkpointLocation of the query for "
             f"{history.sink!r}, or start anew with another application id. If {history.sink!r} is new and the state is "
             "that of other queries, start these first, so that records tell whose it is"
         )
-    return Committed(batch, mine)
+    return Committed(batch, mine, checkpoint.last)
 
 
 def _said_of(locations: str | Mapping[str, str] | None, name: str | None) -> str | None:
@@ -216,8 +227,7 @@ def on_spark(session: SparkSession) -> RunUnits:
 
     def run(work: Work) -> Iterable[Mapping[str, str]]:
         units = session.range(0, work.units, 1, work.units)
-        rows = units.mapInArrow(RunSome(work), _TEXTS_DDL).collect()
-        return [{row.name: row.text} for row in rows]
+        return [{name: text} for name, text in collected(units.mapInArrow(RunSome(work), TEXTS_DDL))]
 
     return run
 

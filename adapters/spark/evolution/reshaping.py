@@ -108,7 +108,8 @@ class Reshaping:
         if not found:
             raise ConfigurationError(f"there is no state of Millpond's at {self.checkpoint.location}")
         names = sorted({one.application_id for one in found})
-        return {name: Committed(batch, [one for one in found if one.application_id == name]) for name in names}
+        mine = {name: [one for one in found if one.application_id == name] for name in names}
+        return {name: Committed(batch, manifests, self.checkpoint.last) for name, manifests in mine.items()}
 
     def _sink_of(self, application_id: str) -> str:
         """The plain name of the sink of the checkpoint's query."""

@@ -8,12 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import islice
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from millpond.adapters.spark.evolution.texts import TEXTS_DDL, collected, to_rows
 from millpond.adapters.spark.rows.names import named
 from millpond.adapters.spark.rows.records import Source
 from millpond.adapters.spark.rows.source import in_milliseconds, select_source
@@ -32,8 +33,6 @@ from millpond.stores.specs import KeyForm, StoreSpec
 _ROWS_DDL: Final = "task string, store string, key binary, timestamp long, value binary"
 """``SEED_SCHEMA`` as Spark writes it."""
 
-_WRITTEN_DDL: Final = "task string, manifest string"
-_WRITTEN: Final = pa.schema([pa.field("task", pa.string()), pa.field("manifest", pa.string())])
 _WINDOW: Final = ("window_start", "window_end")
 _TOGETHER: Final = 10_000
 
@@ -96,8 +95,7 @@ class WriteSeeds:
         tune_worker()
         with short_errors():
             for task, manifest in write_seeds(self.sowing, batches):
-                columns: list[Any] = [pa.array([task]), pa.array([manifest.to_json()])]
-                yield pa.record_batch(columns, schema=_WRITTEN)
+                yield to_rows({task: manifest.to_json()})
 
 
 def seeds_of(plan: Plan, frames: Mapping[str, DataFrame]) -> Seeds | None:
@@ -121,10 +119,9 @@ def seeds_of(plan: Plan, frames: Mapping[str, DataFrame]) -> Seeds | None:
 
     def sow(sowing: Sowing) -> Mapping[str, Manifest]:
         rows = reduce(DataFrame.unionByName, (frame for name in sorted(sowing.stores) for frame in encoded[name]))
-        number = len({store.subtopology for store in sowing.shape.stores}) * sowing.shape.partitions
-        sorted_rows = rows.repartition(number, "task").sortWithinPartitions(*SORTED_BY)
-        written = sorted_rows.mapInArrow(WriteSeeds(sowing), _WRITTEN_DDL).collect()
-        return {row.task: Manifest.from_json(row.manifest) for row in written}
+        sorted_rows = rows.repartition(len(sowing.shape.tasks), "task").sortWithinPartitions(*SORTED_BY)
+        written = collected(sorted_rows.mapInArrow(WriteSeeds(sowing), TEXTS_DDL))
+        return {task: Manifest.from_json(text) for task, text in written}
 
     return Seeds(frozenset(encoded), sow)
 
@@ -162,7 +159,7 @@ def _selected(spec: StoreSpec, frame: DataFrame) -> tuple[DataFrame, Source]:
         (in_milliseconds(timed, what, name) if windowed else F.lit(None).cast("long")).alias(name) for name in _WINDOW
     ]
     consumed = Consumed(spec.key_serde, spec.value_serde, value="value")
-    selected, source = select_source(timed, what, consumed, OnError.FAIL, keyed=True, beside=times)
+    selected, source = select_source(timed, what, consumed, OnError.FAIL, keyed=True, beside=times, called=what)
     if spec.versioned:
         selected = selected.repartition(named("key")).sortWithinPartitions("key", "timestamp")
     return selected, source

@@ -19,8 +19,9 @@ from pyspark.sql import SparkSession
 
 from millpond.adapters.spark.checkpoint import Checkpoint
 from millpond.adapters.spark.inspection import manifests_of
+from millpond.adapters.spark.local_directories import query_directory
 from millpond.adapters.spark.session import check_workers
-from millpond.adapters.spark.worker import chosen_directory, specs_of
+from millpond.adapters.spark.worker import specs_of
 from millpond.errors import ConfigurationError, MissingFileError
 from millpond.processors.distribution.plan import Plan
 from millpond.stores.backend import BackendSupplier
@@ -127,7 +128,7 @@ class TaskCopies:
         Raises what ``millpond.stores.durability.copies.warming.warm`` raises, but for ``MissingFileError``.
         """
         query, one = self.query, self.manifest
-        directory = chosen_directory(query.local_dir, query.plan.sink)
+        directory = query_directory(query.local_dir, query.plan.sink, query.storage)
         specs = query.specs(one)
         try:
             warmed = warm(specs, query.supplier, one, local_dir=directory, storage=query.storage, policy=query.policy)

@@ -25,7 +25,6 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from millpond.adapters.spark.rows.column_values import ColumnValues, paths
 from millpond.adapters.spark.rows.maps import with_pairs
 from millpond.adapters.spark.rows.names import did_you_mean
-from millpond.adapters.spark.worker import current_batch
 from millpond.errors import RecordError, TopologyError
 from millpond.processors.distribution.exchange import WINDOW_ROWS
 from millpond.processors.distribution.execution import Outputs
@@ -198,13 +197,17 @@ class Sink:
 class SinkRows:
     """The rows that one task writes to a sink in one micro-batch, numbered in their order.
 
-    Numbers grow from micro-batch to micro-batch, also across restarts, because they begin with Spark's number of the
-    micro-batch; one that is repeated gives the same numbers again. Static DataFrames are micro-batch 0.
+    Numbers grow from micro-batch to micro-batch, also across restarts, because they begin with the number of the
+    micro-batch; one that is repeated gives the same numbers again.
+
+    Args:
+        sink: how records become rows.
+        batch: the number of the micro-batch.
     """
 
-    def __init__(self, sink: SinkColumns) -> None:
+    def __init__(self, sink: SinkColumns, batch: int) -> None:
         self._sink = sink
-        self._next = (current_batch() or 0) << 32
+        self._next = batch << 32
 
     def to_tables(self, outputs: Outputs, most: int = WINDOW_ROWS) -> Iterator[pa.Table]:
         """The sink's rows among a task's output, at most so many in a table.

@@ -76,6 +76,7 @@ def select_source(
     keyed: bool,
     max_ahead: int | None = None,
     beside: Sequence[Column] = (),
+    called: str | None = None,
 ) -> tuple[DataFrame, Source]:
     """The DataFrame's records as columns key, value, timestamp (long, milliseconds), and how to read them.
 
@@ -87,31 +88,33 @@ def select_source(
         keyed: whether a key's bytes decide where its record goes.
         max_ahead: how far timestamps may be ahead of the wall clock, in microseconds; None for any distance.
         beside: what else is selected.
+        called: how errors call it; by default the topic.
 
     Raises:
         ConfigurationError: a column is missing or of a type that its serde cannot take, or keys need a serde.
     """
-    key_type = _column_type(frame, topic, consumed.key, "key")
+    what = called or f"topic {topic!r}"
+    key_type = _column_type(frame, what, consumed.key, "key")
     key_serde = None if consumed.key_serde is None else serde(consumed.key_serde)
     value_serde = None if consumed.value_serde is None else serde(consumed.value_serde)
-    value_name, value = _value(frame, topic, consumed, value_serde)
+    value_name, value = _value(frame, what, consumed, value_serde)
     value_type = frame.select(value).schema[0].dataType
     if isinstance(key_type, T.ArrayType | T.MapType | T.StructType | T.NullType):
         raise ConfigurationError(
-            f"topic {topic!r}: the key column {consumed.key!r} is of type {key_type.simpleString()}, which cannot be a "
+            f"{what}: the key column {consumed.key!r} is of type {key_type.simpleString()}, which cannot be a "
             "key; turn it into a string or a number first"
         )
     if keyed and key_serde is None:
         raise ConfigurationError(
-            f"topic {topic!r}: a record goes to the task of its serialized key, but there is no serde for keys; give "
+            f"{what}: a record goes to the task of its serialized key, but there is no serde for keys; give "
             "one: Consumed(key_serde=...)"
         )
-    decode_key = _decodes(topic, consumed.key, key_type, key_serde)
-    decode_value = _decodes(topic, value_name, value_type, value_serde)
+    decode_key = _decodes(what, consumed.key, key_type, key_serde)
+    decode_value = _decodes(what, value_name, value_type, value_serde)
     if not decode_key:
-        _check_carried(topic, "key", consumed.key, key_type, key_serde)
+        _check_carried(what, "key", consumed.key, key_type, key_serde)
     if not decode_value:
-        _check_carried(topic, "value", "" if value_name == _WHOLE_ROW else value_name, value_type, value_serde)
+        _check_carried(what, "value", "" if value_name == _WHOLE_ROW else value_name, value_type, value_serde)
     source = Source(
         topic=topic,
         key=consumed.key,
@@ -124,37 +127,37 @@ def select_source(
         event_times=EventTimes(TimeUnit.MILLISECOND, max_ahead),
         on_error=on_error,
     )
-    time = in_milliseconds(frame, topic, consumed.timestamp)
+    time = in_milliseconds(frame, what, consumed.timestamp)
     columns = [named(consumed.key).alias("key"), value.alias("value"), time.alias("timestamp")]
-    return frame.select(*columns, *_operation(frame, topic, consumed), *beside), source
+    return frame.select(*columns, *_operation(frame, what, consumed), *beside), source
 
 
-def _column_type(frame: DataFrame, topic: str, column: str, role: str) -> T.DataType:
+def _column_type(frame: DataFrame, what: str, column: str, role: str) -> T.DataType:
     for field in frame.schema.fields:
         if field.name == column:
             return field.dataType
     raise ConfigurationError(
-        f"the DataFrame for topic {topic!r} has no column {column!r} for the {role}, only {', '.join(frame.columns)}. "
+        f"the DataFrame for {what} has no column {column!r} for the {role}, only {', '.join(frame.columns)}. "
         f"Name the column: Consumed(..., {role}=...)"
     )
 
 
-def _value(frame: DataFrame, topic: str, consumed: Consumed, reader: Serde[Any] | None) -> tuple[str, Column]:
+def _value(frame: DataFrame, what: str, consumed: Consumed, reader: Serde[Any] | None) -> tuple[str, Column]:
     name = consumed.value or ("value" if "value" in frame.columns else None)
     if name is None:
         rest = [field for field in frame.schema.fields if field.name != consumed.op]
         if isinstance(reader, StructSerde):
-            return _WHOLE_ROW, _struct(topic, _WHOLE_ROW, reader, rest, named)
+            return _WHOLE_ROW, _struct(what, _WHOLE_ROW, reader, rest, named)
         return _WHOLE_ROW, F.struct(*(named(field.name) for field in rest))
-    type_ = _column_type(frame, topic, name, "value")
+    type_ = _column_type(frame, what, name, "value")
     value = named(name)
     if isinstance(reader, StructSerde) and isinstance(type_, T.StructType):
-        return name, F.when(value.isNotNull(), _struct(topic, name, reader, type_.fields, value.getField))
+        return name, F.when(value.isNotNull(), _struct(what, name, reader, type_.fields, value.getField))
     return name, value
 
 
 def _struct(
-    topic: str, column: str, reader: StructSerde, there: Sequence[T.StructField], get: Callable[[str], Column]
+    what: str, column: str, reader: StructSerde, there: Sequence[T.StructField], get: Callable[[str], Column]
 ) -> Column:
     """The fields of the serde, each of its type, out of those that are there."""
     types = {field.name: field.dataType for field in there}
@@ -163,40 +166,40 @@ def _struct(
         if not isinstance(types.get(name), _FIELDS[type_]):
             found = f"is of type {types[name].simpleString()}" if name in types else "is not there"
             raise ConfigurationError(
-                f"topic {topic!r}: the {reader.name} serde takes {name!r} out of {column!r} as {type_}, but it "
+                f"{what}: the {reader.name} serde takes {name!r} out of {column!r} as {type_}, but it "
                 f"{found}; cast the column, or name another serde in Consumed"
             )
         fields.append(get(name).cast(type_).alias(name))
     return F.struct(*fields)
 
 
-def _operation(frame: DataFrame, topic: str, consumed: Consumed) -> list[Column]:
+def _operation(frame: DataFrame, what: str, consumed: Consumed) -> list[Column]:
     """The column that says what the rows of a change feed do, if there is one."""
     if consumed.op is None:
         return []
-    what = f"topic {topic!r}: the operations in column {consumed.op!r}"
-    check_operations(what, _column_type(frame, topic, consumed.op, "op"))
+    operations = f"{what}: the operations in column {consumed.op!r}"
+    check_operations(operations, _column_type(frame, what, consumed.op, "op"))
     return [named(consumed.op).alias("op")]
 
 
-def in_milliseconds(frame: DataFrame, topic: str, column: str) -> Column:
+def in_milliseconds(frame: DataFrame, what: str, column: str) -> Column:
     """A column of times in milliseconds since 1970.
 
     Raises:
         ConfigurationError: it is missing, or holds no times.
     """
-    type_ = _column_type(frame, topic, column, "timestamp")
+    type_ = _column_type(frame, what, column, "timestamp")
     if isinstance(type_, T.TimestampType | T.TimestampNTZType | T.DateType):
         return F.unix_millis(named(column).cast("timestamp"))
     if isinstance(type_, T.IntegralType):
         return named(column).cast("long")
     raise ConfigurationError(
-        f"topic {topic!r}: the timestamp column {column!r} is of type {type_.simpleString()}; "
+        f"{what}: the timestamp column {column!r} is of type {type_.simpleString()}; "
         "give a timestamp, or a long of milliseconds since 1970"
     )
 
 
-def _decodes(topic: str, column: str, type_: T.DataType, reader: Serde[Any] | None) -> bool:
+def _decodes(what: str, column: str, type_: T.DataType, reader: Serde[Any] | None) -> bool:
     """Whether the column holds what the serde wrote, rather than plain values."""
     if reader is None or (reader is BYTES and isinstance(type_, T.BinaryType)):
         return False
@@ -205,13 +208,13 @@ def _decodes(topic: str, column: str, type_: T.DataType, reader: Serde[Any] | No
     native = (T.StructType,) if isinstance(reader, StructSerde) else _NATIVE.get(reader.name)
     if native is not None and not isinstance(type_, native):
         raise ConfigurationError(
-            f"topic {topic!r}: column {column!r} is of type {type_.simpleString()}, which the {reader.name} serde "
+            f"{what}: column {column!r} is of type {type_.simpleString()}, which the {reader.name} serde "
             "cannot take; cast the column or name another serde in Consumed"
         )
     return False
 
 
-def _check_carried(topic: str, role: str, column: str, type_: T.DataType, writer: Serde[Any] | None) -> None:
+def _check_carried(what: str, role: str, column: str, type_: T.DataType, writer: Serde[Any] | None) -> None:
     """Refuse what would fail in the middle of the query, where the serde meets the first value."""
 
     def refusal(_: str, part: T.DataType) -> str | None:
@@ -220,7 +223,7 @@ def _check_carried(topic: str, role: str, column: str, type_: T.DataType, writer
         advice = f"cast it (to a string, for example) or leave it out of the DataFrame{better}"
         return None if objection is None else f"which {objection}; {advice}"
 
-    check_leaf_types(f"topic {topic!r}", column, type_, refusal)
+    check_leaf_types(what, column, type_, refusal)
 
 
 def _objection(type_: T.DataType, writer: Serde[Any] | None) -> str | None:

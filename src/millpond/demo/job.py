@@ -16,7 +16,7 @@ from millpond.demo import data, outputs, session, topologies
 from millpond.demo.meter import Meter, Pace
 from millpond.errors import ConfigurationError
 from millpond.processors import Topology
-from millpond.stores.registry import supplier
+from millpond.stores.registry import try_out
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -112,7 +112,7 @@ def check(options: Options) -> None:
     for name, number in (("batch-rows", options.batch_rows), ("max-batches", options.max_batches)):
         if number is not None and number < 1:
             raise ConfigurationError(f"--{name} is {number}; give a number of at least 1")
-    supplier(options.backend)
+    try_out(options.backend)
     session.check_pyspark()
     session.check_java()
 

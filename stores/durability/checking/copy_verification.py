@@ -18,6 +18,7 @@ from typing import Final, TypeAlias
 from millpond.errors import (
     BackendError,
     BackendInUseError,
+    BackendUnavailableError,
     ConfigurationError,
     DurabilityError,
     FormatError,
@@ -134,7 +135,7 @@ def _verdict(place: CopyPlace, look: _Look) -> _Verdict | None:
             if reason is not None:
                 return _untrusted(reason) if reason == DIED else _broken(reason)
             return _opened_verdict(opener, duplicate, place.store, version, look)
-    except BackendInUseError as error:
+    except (BackendInUseError, BackendUnavailableError) as error:
         return _unchecked(str(error))
 
 
@@ -165,7 +166,7 @@ def _opened_verdict(
     try:
         with open_version(opener, directory, version, store) as backend:
             return look(store, version.content, backend)
-    except StoreFullError:
+    except (BackendUnavailableError, StoreFullError):
         raise
     except BackendError as error:
         return _broken(str(error))
@@ -255,13 +256,15 @@ def discard_copy(directory: Path) -> None:
         directory: where it is, as a finding names it.
 
     Raises:
+        ConfigurationError: this installation has no such backend.
         BackendInUseError: a job has it open.
         StoreError: it cannot be deleted.
     """
-    lease = Lease(CopyPlace(directory).task, _PATIENCE)
+    place = CopyPlace(directory)
+    lease = Lease(place.task, _PATIENCE)
     lease.acquire()
     try:
-        delete_local_copy(directory)
+        delete_local_copy(supplier(place.backend), directory)
         seal_path(directory).unlink(missing_ok=True)
     finally:
         lease.release()

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from millpond.errors import (
     BackendError,
     BackendInUseError,
+    BackendUnavailableError,
     CorruptFileError,
     CorruptStoreError,
     MissingFileError,
@@ -104,7 +105,7 @@ class LocalCopy:
 
         Raises:
             DurabilityError, FormatError: a durable file is missing, damaged, or of an unknown format.
-            BackendInUseError, StoreFullError: the local directory cannot be used now.
+            BackendInUseError, BackendUnavailableError, StoreFullError: the local copy cannot be used now. It stays.
         """
         self._switches = switches
         if not self._others_known:
@@ -117,7 +118,7 @@ class LocalCopy:
                 with self._pace.aside():
                     self._bring_preparation(manifest, source)
             return Transaction(backend)
-        except (BackendInUseError, StoreFullError):
+        except (BackendInUseError, BackendUnavailableError, StoreFullError):
             raise
         except BackendError as error:
             self._discard_because(str(error))
@@ -236,7 +237,11 @@ class LocalCopy:
                 reasons.append(self._preparation.take_seal_off())
             for reason in filter(None, reasons):
                 self._discard_because(reason)
-            self._backend = self._open_in_use()
+            try:
+                self._backend = self._open_in_use()
+            except BackendUnavailableError:
+                self._put_seals_back()
+                raise
             if self._upgrades and self._backend.get(COMMIT_ROW) is None:
                 self.discard()
                 self._backend = self._open_in_use()
@@ -245,6 +250,12 @@ class LocalCopy:
                 with self._pace.aside():
                     self._preparation.begin(self._backend)
         return self._backend
+
+    def _put_seals_back(self) -> None:
+        """Seal what nobody has opened: it is as it was when its seals were taken off."""
+        for seal in self._seals:
+            seal.closed()
+        self._preparation.put_seal_back()
 
     def _delete_left_over(self) -> None:
         """Delete what upgrades have prepared that were given up; once, because nobody else prepares such."""
@@ -280,7 +291,10 @@ class LocalCopy:
         """Close the backend. Doing so twice is no error."""
         backend, self._backend = self._backend, None
         if backend is not None:
-            backend.close()
+            try:
+                backend.close()
+            except BackendUnavailableError as error:
+                _log.warning("the local copy of store %r closed without its engine: %s", self.spec.name, error)
             self._seal.closed()
         with self._pace.aside():
             self._preparation.close()
@@ -300,5 +314,5 @@ class LocalCopy:
         if not self._place.supplier.persistent:
             return
         for directory in self._place.directories():
-            delete_local_copy(directory)
+            delete_local_copy(self._place.supplier, directory)
         self._preparation.discard()

@@ -8,7 +8,7 @@ on from elsewhere, and is deleted.
 import logging
 from pathlib import Path
 
-from millpond.errors import CorruptStoreError
+from millpond.errors import BackendUnavailableError, CorruptStoreError
 from millpond.stores.directory import delete_local_copy
 from millpond.stores.durability.copies.position import position_of
 from millpond.stores.durability.copies.seal import Seal
@@ -25,13 +25,13 @@ def delete_others(place: StorePlace, policy: DurabilityPolicy, manifest: Manifes
     """Delete the copies of a store in formats with other rows than its own that ``manifest`` does not continue.
 
     Raises:
-        BackendInUseError: somebody else has one open.
+        BackendInUseError, BackendUnavailableError: one cannot be looked at now.
         StoreError: one cannot be deleted.
     """
     for version, directory in place.others():
         if not _continues(place, policy, manifest, version, directory):
             _log.info("deleting %s: the store goes on from elsewhere, as %s", directory, place.spec.kind.value)
-            delete_local_copy(directory)
+            delete_local_copy(place.supplier, directory)
 
 
 def _continues(
@@ -46,6 +46,9 @@ def _continues(
             position = position_of(backend, of_any_boot=True)
     except CorruptStoreError:
         return False
+    except BackendUnavailableError:
+        seal.closed()
+        raise
     seal.closed()
     if position is None:
         return False

@@ -78,12 +78,17 @@ class Preparation:
         for version in FormatVersion:
             directory = self._place.directory.with_name(version.directory_name(self._place.spec.name))
             for other in _hidden(directory) if directory != self._place.directory else ():
-                delete_local_copy(other)
+                delete_local_copy(self._place.supplier, other)
                 seal_path(other).unlink(missing_ok=True)
 
     def take_seal_off(self) -> str | None:
         """Why the directory must not be opened; None if it may be."""
         return self._seals[self._directory].take_off() if self.begun else None
+
+    def put_seal_back(self) -> None:
+        """Seal what nobody has opened since ``take_seal_off``."""
+        if self._backend is None and self.begun:
+            self._seals[self._directory].closed()
 
     def take_over(self) -> None:
         """Let the prepared directory be the store's; whoever opens it then removes the old one."""
@@ -157,7 +162,7 @@ class Preparation:
         if backend is not None:
             backend.close()
         for directory in self._seals:
-            delete_local_copy(directory)
+            delete_local_copy(self._place.supplier, directory)
 
     @property
     def _directory(self) -> Path:

@@ -1,7 +1,10 @@
 """Evolving without Spark: what is written, what counts, and that a death at any step leads to the same end."""
 
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 
@@ -48,7 +51,7 @@ class Query:
         fingerprint = f"{'-'.join(store.name for store in shape.stores)}/{shape.partitions}"
         history = self.history.begun(fingerprint, shape)
         target = Target(fingerprint, shape, declared or Declared())
-        committed = Committed(self.batch, list(self.checkpoint.values()))
+        committed = Committed(self.batch, list(self.checkpoint.values()), lambda: self.batch)
         self.record = evolve(history, committed, target, {}, run or in_process, anew=anew)
         self.shape = shape
 
@@ -123,6 +126,57 @@ def test_a_renamed_store_keeps_its_rows_and_a_new_one_begins_empty(query: Query)
         query.start(shape(2, "totals"))
     query.start(shape(2, "totals"), Declared(dropped=["new"]))
     assert query.content("totals") == dict.fromkeys(KEYS, 1) | dict.fromkeys(KEYS[:3], 7)
+
+
+def test_of_jobs_that_carry_the_same_state_over_at_the_same_time_one_goes_on_and_all_others_are_refused(
+    tmp_path: Path,
+) -> None:
+    together = Barrier(3)
+
+    def carried(number: int, partitions: int) -> int | None:
+        """In how many partitions a job goes on; None if it is refused."""
+        job = Query(tmp_path / str(number))
+        job.batch, job.checkpoint = checkpoints[number]
+
+        def run(work: Work) -> list[Mapping[str, str]]:
+            done = in_process(work)
+            together.wait()
+            return done
+
+        try:
+            job.start(shape(partitions, "counts"), run=run)
+        except StateConflictError:
+            return None
+        assert job.content("counts") == dict.fromkeys(KEYS, 1)
+        return partitions
+
+    checkpoints = []
+    for number in range(10):
+        query = Query(tmp_path / str(number))
+        query.start(shape(2, "counts"))
+        query.put(KEYS, 1)
+        checkpoints.append((query.batch, query.checkpoint))
+    with ThreadPoolExecutor(3) as pool:
+        for number in range(10):
+            went_on = {one for one in pool.map(partial(carried, number), (3, 4, 5)) if one is not None}
+            newest = History.of(Storage.from_uri(tmp_path / str(number) / "state"), "app", "out").newest
+            assert newest is not None
+            assert went_on == {newest.shape.partitions}
+
+
+def test_a_job_that_commits_while_its_state_is_carried_over_goes_on_and_the_other_is_refused(query: Query) -> None:
+    def run(work: Work) -> list[Mapping[str, str]]:
+        done = in_process(work)
+        query.put(KEYS[:3], 2)
+        return done
+
+    before = query.history.records
+    with pytest.raises(StateConflictError, match="after micro-batch 0, another job committed micro-batch 1 in"):
+        query.start(shape(5, "counts"), run=run)
+    assert query.history.records == before
+    query.put(KEYS[:1], 3)
+    query.start(shape(5, "counts"))
+    assert query.content("counts") == dict.fromkeys(KEYS, 1) | dict.fromkeys(KEYS[:3], 2) | {KEYS[0]: 3}
 
 
 def test_nothing_is_done_if_nothing_has_changed(query: Query) -> None:

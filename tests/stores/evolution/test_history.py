@@ -77,8 +77,8 @@ def test_a_record_is_read_back_as_it_was_written_and_any_flipped_bit_is_found() 
         flipped[position] ^= 1
         with pytest.raises(FormatError):
             EvolutionRecord.from_json(bytes(flipped).decode(errors="replace"))
-    with pytest.raises(FormatError, match="version 3, but this release of Millpond knows versions 1 to 2"):
-        EvolutionRecord.from_json(text.replace('{"evolution":1', '{"evolution":3', 1))
+    with pytest.raises(FormatError, match="version 4, but this release of Millpond knows versions 1 to 3"):
+        EvolutionRecord.from_json(text.replace('{"evolution":1', '{"evolution":4', 1))
 
 
 def test_a_query_begins_once_and_goes_by_its_newest_record(storage: Storage, evolved: History) -> None:

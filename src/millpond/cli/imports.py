@@ -1,4 +1,4 @@
-"""``millpond import``: state that others wrote, brought into stores or files. A part of the command line.
+"""``millpond import``: state that others wrote, brought into stores or files.
 
 Rule of this module: options and messages live here; what a command does lives in what it imports when it runs.
 """

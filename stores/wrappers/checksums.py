@@ -15,7 +15,7 @@ from xxhash import xxh3_64_digest
 
 from millpond.errors import CorruptStoreError
 from millpond.stores.backend import Backend
-from millpond.stores.converted_values import ConvertedValues
+from millpond.stores.wrappers.converted_values import ConvertedValues
 
 
 class Checksums(ConvertedValues):

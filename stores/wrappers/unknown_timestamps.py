@@ -6,9 +6,9 @@ has the timestamp -1, and the timestamp of a value that is written is left out.
 
 from typing import Final
 
-from millpond.stores.converted_values import ConvertedValues
 from millpond.stores.keys import DATA
 from millpond.stores.typed.timestamped_keyvalue import TIMESTAMP_SIZE, UNKNOWN_TIMESTAMP, pack_timestamp
+from millpond.stores.wrappers.converted_values import ConvertedValues
 
 UNKNOWN: Final = pack_timestamp(UNKNOWN_TIMESTAMP)
 """The bytes before a value of unknown age."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from millpond.stores.backend import Changes, Entries, delete_range, get_many, load
 from millpond.stores.entry_chunks import Chunk, EntryChunks, chunks_of
-from millpond.stores.wrapped_backend import WrappedBackend
+from millpond.stores.wrappers.wrapped_backend import WrappedBackend
 
 
 class ConvertedValues(WrappedBackend):

@@ -1,0 +1,24 @@
+"""Texts with names, as Spark's tasks send them to the driver: what has become of units of work.
+
+Rule of this module: it moves texts, whatever they say.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+TEXTS_DDL: Final = "name string, text string"
+_TEXTS: Final = pa.schema([pa.field("name", pa.string()), pa.field("text", pa.string())])
+
+
+def to_rows(texts: Mapping[str, str]) -> pa.RecordBatch:
+    """The texts as rows of ``TEXTS_DDL``."""
+    columns: list[Any] = [pa.array(list(texts), pa.string()), pa.array(list(texts.values()), pa.string())]
+    return pa.record_batch(columns, schema=_TEXTS)
+
+
+def collected(rows: DataFrame) -> list[tuple[str, str]]:
+    """The names and texts in rows of ``TEXTS_DDL``, once Spark has made them; several tasks may use one name."""
+    return [(row.name, row.text) for row in rows.collect()]

@@ -1,0 +1,63 @@
+"""Where the local copies of a query are, on each machine.
+
+Rule of this module: a query is known by what it writes and by where its state is, so that jobs of the same names do
+not meet in one ``local_dir``::
+
+    <local_dir>/<plain name of the sink>@<place of the state directory>/<application_id>/<task_id>/...
+
+Releases before 0.2 left out the place. What they have left is taken over, task by task, by the first query of that name
+that looks for it; whether it is of any use is for those to judge who open it.
+"""
+
+import logging
+from collections.abc import Collection
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from millpond.errors import BackendInUseError
+from millpond.stores.directory import plain_name
+from millpond.stores.durability.copies.lease import Lease
+from millpond.stores.durability.storage import Storage
+
+_log = logging.getLogger(__name__)
+
+_MARK: Final = "@"
+"""Is in no plain name."""
+
+
+def query_directory(local_dir: str | Path, sink: str, storage: Storage) -> Path:
+    """The directory of the local copies of the query for a sink below ``local_dir``."""
+    return Path(local_dir) / f"{plain_name(sink)}{_MARK}{storage.place}"
+
+
+def directories_of(local_dir: Path, storage: Storage) -> Collection[Path]:
+    """The directories of all queries whose state is, or may be, in a storage; none if there is no ``local_dir``."""
+    if not local_dir.is_dir():
+        return ()
+    found = (path for path in local_dir.iterdir() if path.is_dir() and not path.name.startswith("."))
+    return sorted(path for path in found if path.name.partition(_MARK)[2] in ("", storage.place))
+
+
+def take_over(local_dir: str | Path, sink: str, storage: Storage, application_id: str, task_id: str) -> None:
+    """Move the local copies of a task to where they are now, if an earlier release has left some and nobody uses them.
+
+    Raises:
+        StoreError: the directory cannot be used.
+    """
+    before = Path(local_dir, plain_name(sink), application_id, task_id)
+    after = query_directory(local_dir, sink, storage) / application_id / task_id
+    if after.exists() or not before.is_dir():
+        return
+    lease = Lease(before, timeout=0.0)
+    try:
+        lease.acquire()
+    except BackendInUseError as error:
+        _log.info("the local copies of task %r are restored elsewhere: %s", task_id, error)
+        return
+    try:
+        with suppress(OSError):  # another worker was faster
+            after.parent.mkdir(parents=True, exist_ok=True)
+            before.rename(after)
+    finally:
+        lease.release()

@@ -1,0 +1,184 @@
+"""Runs jobs of Flink SQL: a program of its own, which an interpreter with PyFlink and without Millpond runs.
+
+It answers each line of its input with a line of output; both are JSON objects. At first it says which versions it has.
+
+- A job has ``settings`` by name; ``tables``, each made by a ``definition`` in SQL from a table ``source`` of the Arrow
+  batches in ``file``, which has ``columns``; a ``query``; and whether to ``collect`` its answer.
+- The answer is ``columns`` and ``changes``, or else the ``seconds`` of the job, those in which it took its rows
+  (``running_seconds``, null if that was too short to be seen), and how many ``checkpoints`` it made.
+- If anything fails, the answer is an ``error``.
+"""
+
+import json
+import os
+import socket
+import sys
+import time
+from datetime import datetime, timedelta
+from http.client import HTTPException
+from threading import Event, Thread
+from typing import Any, Final
+from urllib.request import urlopen
+
+LOOK_SECONDS: Final = 0.1
+"""How long a look at a job waits for the next."""
+
+_FRESH: Final = ("web.refresh-interval", "metrics.fetcher.update-interval")
+"""How old what Flink says of a job may be."""
+
+_EPOCH: Final = datetime(1970, 1, 1)
+
+
+def main() -> None:
+    """Answer until the input ends."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # whatever else is printed, by Java too, is no answer
+
+    def answer(given: dict[str, Any]) -> None:
+        print(json.dumps(given), file=answers, flush=True)
+
+    try:
+        answer(_versions())
+    except Exception as error:  # PyFlink, what it needs, or Java is missing
+        answer({"error": said_by(error)})
+        return
+    for line in sys.stdin:
+        try:
+            answer(_run(json.loads(line)))
+        except Exception as error:  # of Flink, with all that it says of its causes
+            answer({"error": said_by(error)})
+
+
+def _versions() -> dict[str, Any]:
+    """The versions of Flink and Java; starts the latter."""
+    from pyflink.java_gateway import get_gateway
+    from pyflink.version import __version__
+
+    return {"flink": __version__, "java": get_gateway().jvm.System.getProperty("java.version")}
+
+
+def _run(job: dict[str, Any]) -> dict[str, Any]:
+    """Run a job, and collect its changes or throw them away."""
+    from pyflink.common import Configuration
+    from pyflink.table import EnvironmentSettings, TableDescriptor, TableEnvironment
+
+    port = _free_port()
+    settings = Configuration()
+    fresh = dict.fromkeys(_FRESH, f"{LOOK_SECONDS / 2 * 1000:.0f} ms")
+    for name, value in {**job["settings"], **fresh, "rest.bind-port": str(port)}.items():
+        settings.set_string(name, value)
+    environment = TableEnvironment.create(EnvironmentSettings.new_instance().with_configuration(settings).build())
+    for table in job["tables"]:
+        _create_table(environment, table)
+    query = environment.sql_query(job["query"])
+    if job["collect"]:
+        with query.execute().collect() as changes:
+            rows = [[str(row.get_row_kind()), [plain(value) for value in row]] for row in changes]
+        return {"columns": query.get_schema().get_field_names(), "changes": rows}
+    with Watch(port) as watch:
+        started = time.time()
+        query.execute_insert(TableDescriptor.for_connector("blackhole").build()).wait()
+        seconds = time.time() - started
+    return {
+        "seconds": seconds,
+        "running_seconds": watch.seconds,
+        "checkpoints": watch.checkpoints,
+    }
+
+
+def _create_table(environment: Any, table: dict[str, Any]) -> None:
+    """Make the table of a file of Arrow batches, and what is defined from it.
+
+    The rows go along with the job, so that Flink decodes no file and waits for no disk. Of PyFlink, only
+    ``from_pandas`` does that by itself, and its tables have no event time.
+    """
+    from pyflink.java_gateway import get_gateway
+    from pyflink.table import DataTypes
+    from pyflink.table.types import _to_java_data_type
+    from pyflink.util.java_utils import load_java_class
+
+    java: Any = get_gateway().jvm
+    types: dict[str, Any] = {"STRING": DataTypes.STRING, "BIGINT": DataTypes.BIGINT, "DOUBLE": DataTypes.DOUBLE}
+    columns = [DataTypes.FIELD(name, types[kind]().not_null()) for name, kind in table["columns"]]
+    rows = _to_java_data_type(DataTypes.ROW(columns)).notNull()
+    rows = rows.bridgedTo(load_java_class("org.apache.flink.table.data.RowData"))
+    descriptor = java.org.apache.flink.table.runtime.arrow.ArrowUtils.createArrowTableSourceDesc(rows, table["file"])
+    environment._j_tenv.createTemporaryTable(table["source"], descriptor)
+    environment.execute_sql(table["definition"])
+
+
+class Watch:
+    """Asks the job behind a port of Flink's what it does, every ``LOOK_SECONDS``.
+
+    A job whose rows are through still waits for its next checkpoint. So the time of its rows ends with the last of them
+    that a task has taken.
+
+    Attributes:
+        checkpoints: how often state was saved, as of the last look.
+    """
+
+    def __init__(self, port: int) -> None:
+        self._jobs = f"http://localhost:{port}/jobs"
+        self._done = Event()
+        self._thread = Thread(target=self._look, daemon=True)
+        self._running: float | None = None
+        self._taken: tuple[float, int] | None = None
+        self.checkpoints = 0
+
+    @property
+    def seconds(self) -> float | None:
+        """From when all tasks ran until they had taken all rows; None if it was over before that was seen."""
+        if self._running is None or self._taken is None or self._taken[0] == self._running:
+            return None
+        return self._taken[0] - self._running
+
+    def __enter__(self) -> "Watch":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._done.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        while not self._done.wait(LOOK_SECONDS):
+            try:
+                for job in self._asked("")["jobs"]:
+                    self._look_at(job["id"])
+            except (OSError, HTTPException):
+                continue  # it is not up yet, or gone
+
+    def _look_at(self, job: str) -> None:
+        tasks = self._asked(f"/{job}")["vertices"]
+        if self._running is None and tasks and all(task["status"] in ("RUNNING", "FINISHED") for task in tasks):
+            self._running = time.time()
+        taken = sum(task["metrics"]["read-records"] for task in tasks)
+        if self._running is not None and (self._taken is None or taken > self._taken[1]):
+            self._taken = (time.time() if self._taken else self._running, taken)
+        self.checkpoints = self._asked(f"/{job}/checkpoints")["counts"]["completed"]
+
+    def _asked(self, what: str) -> Any:
+        with urlopen(self._jobs + what, timeout=5) as answer:
+            return json.load(answer)
+
+
+def said_by(error: Exception) -> str:
+    """An error and its causes, without the places in Java's code."""
+    lines = f"{type(error).__name__}: {error}".splitlines()
+    return "\n".join(line for line in lines if not line.startswith(("\tat ", "\t... ")))
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it. Times are milliseconds since 1970; PyFlink may have lost a microsecond of them."""
+    return round((value - _EPOCH) / timedelta(milliseconds=1)) if isinstance(value, datetime) else value
+
+
+def _free_port() -> int:
+    with socket.socket() as made:
+        made.bind(("localhost", 0))
+        port: int = made.getsockname()[1]
+        return port
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""The command line: ``millpond``. Each group of commands has a module; options and messages live here.
+
+What a command does lives in what it imports, and it imports that when it runs, so that ``millpond --help`` answers at
+once and needs no Spark.
+"""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from millpond.cli import bench, imports, state
+from millpond.errors import ConfigurationError, MillpondError
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app.add_typer(bench.app, name="bench")
+app.add_typer(state.app, name="state")
+app.add_typer(imports.app, name="import")
+
+
+def main() -> None:
+    """The console script. Errors that Millpond raises on purpose are printed as messages; others keep their trace."""
+    try:
+        app()
+    except MillpondError as error:
+        typer.echo(f"millpond: {error}", err=True)
+        sys.exit(2 if isinstance(error, ConfigurationError) else 1)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from millpond.stores.releases import RELEASE
+
+        typer.echo(f"millpond {RELEASE}")
+        raise typer.Exit
+
+
+@app.callback()
+def millpond(
+    version: Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True)] = False,
+) -> None:
+    """Pluggable, typed, versioned state stores for Spark streams, and the stream processors that use them."""
+
+
+@app.command()
+def demo(
+    backend: Annotated[str, typer.Option(help="rocksdb, lmdb, memory, or a URL such as lmdb://?sync=true")] = "rocksdb",
+    out: Annotated[Path, typer.Option(help="where the outputs go")] = Path("demo-out"),
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="where Spark's checkpoints go; OUT/checkpoint by default")
+    ] = None,
+    state_dir: Annotated[
+        str | None, typer.Option(help="where durable state goes, a path or URL; OUT/state by default")
+    ] = None,
+    batch_rows: Annotated[int, typer.Option(help="flights per micro-batch")] = 25_000,
+    max_batches: Annotated[int | None, typer.Option(help="stop after this many micro-batches")] = None,
+) -> None:
+    """A year of real flights, each joined with the weather of its hour, on Spark, with the state in the BACKEND."""
+    try:
+        from millpond.demo import job, report
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("millpond"):
+            raise
+        raise ConfigurationError(f"the demo needs {error.name}: pip install 'millpond[demo]'") from error
+    options = job.Options(
+        backend=backend,
+        out=out,
+        checkpoint=checkpoint or out / "checkpoint",
+        state_dir=state_dir or str(out / "state"),
+        batch_rows=batch_rows,
+        max_batches=max_batches,
+    )
+    if not report.run(options):
+        raise typer.Exit(1)

@@ -1,0 +1,280 @@
+"""``millpond bench``: measure, always beside a peer in the same run."""
+
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from millpond.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from millpond.stores.specs import StoreKind
+
+app = typer.Typer(no_args_is_help=True, help="Measure, always beside a peer in the same run.")
+
+JsonFile = Annotated[Path | None, typer.Option("--json", help="also write the figures to this file")]
+
+
+@app.command("stores")
+def bench_stores(
+    backend: Annotated[list[str] | None, typer.Option(help="may be repeated; all three by default")] = None,
+    kind: Annotated[list[str] | None, typer.Option(help="a store kind, such as versioned; may be repeated")] = None,
+    keys: Annotated[int, typer.Option(help="keys in each store")] = 1_000_000,
+    restore: Annotated[bool, typer.Option(help="also measure the restore from durable files")] = True,
+    checksums: Annotated[bool, typer.Option(help="also measure what checksums of rows cost")] = True,
+    growth: Annotated[str, typer.Option(help="also measure at these numbers of keys, such as 10000,10000000")] = "",
+    directory: Annotated[Path | None, typer.Option(help="where the files go, on the file system to measure")] = None,
+    json: JsonFile = None,
+) -> None:
+    """Every operation of every store kind beside the raw engine, memory and disk, restore, checksums, growth."""
+    from rich.console import Console
+
+    from millpond.bench import checksums as checking
+    from millpond.bench import report, store_tables, stores
+    from millpond.bench import restore as restoring
+    from millpond.stores.specs import StoreKind
+
+    backends = backend or ["memory", "lmdb", "rocksdb"]
+    figures = stores.run(
+        backends, [_kind(name) for name in kind or [k.value for k in StoreKind]], keys, directory=directory
+    )
+    if restore:
+        figures["restore"] = restoring.run(backends, keys, directory=directory)
+    if checksums:
+        figures["checksums"] = checking.run(backends, keys, directory=directory)
+    if growth:
+        figures["growth"] = stores.growth(backends, [int(size) for size in growth.split(",")], directory=directory)
+    store_tables.print_results(Console(width=max(Console().width, 130)), figures)
+    if json is not None:
+        report.write_json(json, "stores", figures)
+
+
+@app.command("restore")
+def bench_restore(
+    backend: Annotated[list[str] | None, typer.Option(help="may be repeated; all three by default")] = None,
+    rows: Annotated[int, typer.Option(help="rows of a task")] = 400_000,
+    stores: Annotated[list[int] | None, typer.Option(help="in how many stores; may be repeated; 1, 2, 4")] = None,
+    latency: Annotated[float, typer.Option(help="milliseconds until the far storage answers")] = 20,
+    bandwidth: Annotated[float, typer.Option(help="megabytes a second from the far storage to each reader")] = 100,
+    directory: Annotated[Path | None, typer.Option(help="where the files go, on the file system to measure")] = None,
+    json: JsonFile = None,
+) -> None:
+    """Restoring all stores of a task from its durable files, nearby and far away."""
+    from rich.console import Console
+
+    from millpond.bench import report, task_restore
+
+    figures = task_restore.run(
+        backend or ["memory", "lmdb", "rocksdb"],
+        rows,
+        stores or [1, 2, 4],
+        task_restore.Distance(latency / 1e3, bandwidth * 1e6),
+        directory=directory,
+    )
+    task_restore.print_results(Console(), figures)
+    if json is not None:
+        report.write_json(json, "restore", figures)
+
+
+@app.command("processors")
+def bench_processors(
+    backend: Annotated[list[str] | None, typer.Option(help="may be repeated; memory and lmdb by default")] = None,
+    records: Annotated[int, typer.Option(help="records through each topology")] = 200_000,
+    keys: Annotated[int, typer.Option(help="distinct keys among them")] = 20_000,
+    profile: Annotated[bool, typer.Option(help="also show which functions take the time")] = True,
+    directory: Annotated[Path | None, typer.Option(help="where the files go, on the file system to measure")] = None,
+    json: JsonFile = None,
+) -> None:
+    """Records per second through joins and counts in this process, on one core, beside the same work on dicts."""
+    from rich.console import Console
+
+    from millpond.bench import processors, report
+
+    figures = processors.run(
+        backend or ["memory", "lmdb"], records=records, keys=keys, profile=profile, directory=directory
+    )
+    processors.print_results(Console(width=max(Console().width, 110)), figures)
+    if json is not None:
+        report.write_json(json, "processors", figures)
+
+
+@app.command("evolution")
+def bench_evolution(
+    keys: Annotated[int, typer.Option(min=1, help="keys of the store")] = 1_000_000,
+    partitions: Annotated[str, typer.Option(help="the numbers of partitions, one after the other")] = "4,16,4",
+    rounds: Annotated[int, typer.Option(min=1, help="how often each step is measured")] = 3,
+    directory: Annotated[Path | None, typer.Option(help="where the files go, on the file system to measure")] = None,
+    json: JsonFile = None,
+) -> None:
+    """Time and memory to carry durable state over to other numbers of partitions, beside copying it."""
+    from rich.console import Console
+
+    from millpond.bench import evolution, report
+
+    way = [int(number) for number in partitions.split(",")]
+    figures = evolution.run(keys, way, rounds=rounds, directory=directory)
+    evolution.print_results(Console(width=max(Console().width, 80)), figures)
+    if json is not None:
+        report.write_json(json, "evolution", figures)
+
+
+@app.command("upgrade")
+def bench_upgrade(
+    backend: Annotated[list[str] | None, typer.Option(help="may be repeated; all three by default")] = None,
+    upgrade: Annotated[list[str] | None, typer.Option(help="timestamped or checksums; may be repeated; both")] = None,
+    keys: Annotated[int, typer.Option(min=1, help="keys of the store")] = 1_000_000,
+    rows: Annotated[int, typer.Option(min=1, help="updates of a micro-batch")] = 20_000,
+    batches: Annotated[int | None, typer.Option(min=1, help="micro-batches of each phase; 30, with --spark 20")] = None,
+    spark: Annotated[bool, typer.Option("--spark", help="a query on Spark instead of a bare task")] = False,
+    cores: Annotated[int, typer.Option(min=1, help="Spark cores, and tasks of the query")] = 2,
+    directory: Annotated[Path | None, typer.Option(help="where the files go, on the file system to measure")] = None,
+    json: JsonFile = None,
+) -> None:
+    """Micro-batches of a task before, while and after its local copy gets a new format, in each way there is."""
+    from rich.console import Console
+
+    from millpond.bench import report
+    from millpond.bench import upgrade as upgrading
+
+    backends, upgrades = backend or ["memory", "lmdb", "rocksdb"], upgrade or list(upgrading.UPGRADES)
+    console = Console(width=max(Console().width, 175))
+    if spark:
+        with _benchmark_extra():
+            from millpond.bench.spark import upgrade as on_spark
+        figures = on_spark.run(
+            backends,
+            keys,
+            upgrades=upgrades,
+            rows=rows,
+            batches=batches or on_spark.BATCHES,
+            cores=cores,
+            directory=directory,
+        )
+        upgrading.print_results(console, figures, "add_batch")
+    else:
+        figures = upgrading.run(
+            backends, keys, upgrades=upgrades, rows=rows, batches=batches or upgrading.BATCHES, directory=directory
+        )
+        upgrading.print_results(console, figures)
+    if json is not None:
+        report.write_json(json, "spark-upgrade" if spark else "upgrade", figures)
+
+
+@app.command("spark")
+def bench_spark(
+    workload: Annotated[
+        str,
+        typer.Option(
+            help="count, temporal-join, table-join, stream-join, stream-join-left, window, session, foreign-key or "
+            "exchange"
+        ),
+    ] = "count",
+    rows: Annotated[
+        int, typer.Option(min=1, help="rows per micro-batch; 1000 shows what a small one costs")
+    ] = 1_000_000,
+    keys: Annotated[
+        int | None, typer.Option(min=1, help="distinct keys; 200,000 by default, with --growth 10,000,000 in the end")
+    ] = None,
+    backend: Annotated[
+        str, typer.Option(help="whose ratios to the peers are shown; the others are measured as well")
+    ] = "lmdb",
+    batches: Annotated[
+        int | None, typer.Option(min=1, help="micro-batches of each query that are measured; 4, with --growth 50")
+    ] = None,
+    cores: Annotated[int, typer.Option(min=1, help="Spark cores")] = 2,
+    files: Annotated[
+        int | None, typer.Option(min=1, help="files of each topic in a micro-batch; as many as cores by default")
+    ] = None,
+    contender: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="measure only these; may be repeated: a backend, verbs, transform_with_state or spark_jvm (whichever "
+            "does this work), map_in_arrow (a pass-through), empty_transform_with_state (an operator that does "
+            "nothing), flink_heap or flink_rocksdb; with --growth the backend, spark_jvm and map_in_arrow by default"
+        ),
+    ] = None,
+    flink_python: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="MILLPOND_FLINK_PYTHON",
+            help="a Python that has apache-flink, which does not go with Spark's packages; without it, no contender in "
+            "Flink is measured",
+        ),
+    ] = None,
+    growth: Annotated[
+        bool, typer.Option("--growth", help="let keys grow, and hold the last ten micro-batches against the first ten")
+    ] = False,
+    directory: Annotated[Path | None, typer.Option(help="where the files go, on the file system to measure")] = None,
+    json: JsonFile = None,
+) -> None:
+    """Time of a micro-batch and memory of a worker, on each backend, by the best that Spark has, and by Flink SQL."""
+    from rich.console import Console
+
+    with _benchmark_extra():
+        from millpond.bench import report
+        from millpond.bench.spark import growth as growing
+        from millpond.bench.spark import measure, tables
+        from millpond.bench.spark.contest import Contest
+    console = Console(width=max(Console().width, 140))
+    way, show = (growing, tables.print_growth) if growth else (measure, tables.print_results)
+    contest = Contest(
+        workload,
+        keys or way.KEYS,
+        batches or way.BATCHES,
+        rows,
+        backend,
+        cores,
+        files,
+        contender,
+        directory,
+        console,
+        flink_python,
+    )
+    figures = way.run(contest)
+    show(console, figures)
+    if json is not None:
+        report.write_json(json, "spark-growth" if growth else "spark", figures)
+
+
+@app.command("damage")
+def bench_damage(
+    backend: Annotated[list[str] | None, typer.Option(help="may be repeated; lmdb and rocksdb by default")] = None,
+    flips: Annotated[int, typer.Option(help="at most so many in each file; 0 flips every bit")] = 200,
+    directory: Annotated[Path | None, typer.Option(help="where the files go")] = None,
+    json: JsonFile = None,
+) -> None:
+    """What becomes of single-bit flips in every file of a small state: harmless, healed, refused or silent."""
+    from rich.console import Console
+
+    from millpond.bench import damage, report
+
+    figures = damage.run(backend or ["lmdb", "rocksdb"], flips, directory=directory)
+    damage.print_results(Console(width=max(Console().width, 110)), figures)
+    if json is not None:
+        report.write_json(json, "damage", figures)
+    if any(row.get("silent") for row in figures["files"]):
+        raise typer.Exit(1)
+
+
+@contextmanager
+def _benchmark_extra() -> "Iterator[None]":
+    """What is imported in here may need a package that does not come with the bare library."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("millpond"):
+            raise
+        raise ConfigurationError(f"this benchmark needs {error.name}: pip install 'millpond[bench]'") from error
+
+
+def _kind(name: str) -> "StoreKind":
+    from millpond.stores.specs import StoreKind
+
+    try:
+        return StoreKind(name)
+    except ValueError:
+        known = ", ".join(kind.value for kind in StoreKind)
+        raise ConfigurationError(f"there is no store kind {name!r}; the kinds are {known}") from None

@@ -1,0 +1,110 @@
+"""Backfills: a query that has yet to begin gets its first state from a run over inputs that have an end.
+
+Rule of this module: the order of things. That there will be a backfill is noted first, so that nobody begins without;
+then a run writes files; then one record makes them count. Who runs it, and where its results go, is the caller's
+choice. The ids of all attempts at a backfill, and the lineages that they write, begin with the same half, and that of
+no other does: so what an attempt that died has left is known for what it is.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+from millpond.stores.durability.manifest import Manifest, new_commit_id
+from millpond.stores.evolution.history import History
+from millpond.stores.evolution.record import BEGINNING, EvolutionRecord, Previous, generation_fingerprint
+from millpond.stores.evolution.seeding import Seeds, Sowing
+from millpond.stores.evolution.shape import Shape
+
+BACKFILL: Final = "backfill"
+_HALF: Final = 16
+_TASK: Final = re.compile(r"\d+_\d+")
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A run that is to give the tasks of a query their first state.
+
+    Attributes:
+        id: its own, as ``new_commit_id`` makes them.
+        history: that of the query, which knows that there will be a backfill.
+        generation: the one to be. Its bases are the manifests with which the tasks of the run begin.
+    """
+
+    id: str
+    history: History
+    generation: EvolutionRecord
+
+    def keep(self, manifests: Iterable[Manifest]) -> History:
+        """Make the attempt count: the tasks of the query begin with what the run has left.
+
+        Args:
+            manifests: those of the tasks that have changed something.
+
+        Raises:
+            StateConflictError: another attempt counts.
+            DurabilityError: the storage failed.
+        """
+        bases = {**self.generation.bases, **{manifest.task_id: manifest for manifest in manifests}}
+        with_state = {task: manifest for task, manifest in bases.items() if manifest.files}
+        return self.history.keep(replace(self.generation, bases=with_state))
+
+
+def begin(history: History, fingerprint: str, shape: Shape, seeds: Seeds | None = None) -> Attempt:
+    """Note that a query begins with a backfill, and write the seeds with which the run begins.
+
+    Args:
+        history: that of the query.
+        fingerprint: that of the plan that is to run.
+        shape: that of the plan.
+        seeds: with what stores begin before the first record; None for nothing.
+
+    Raises:
+        StateConflictError: the query has begun without a backfill.
+        DurabilityError: the storage failed.
+    """
+    seeded = frozenset[str]() if seeds is None else seeds.stores
+    history = history.begun(fingerprint, shape, seeded, backfill=new_commit_id())
+    before = history.newest
+    if before is None or before.generation > BEGINNING or before.backfill is None:
+        raise history.too_late_for_backfill()
+    own = generation_fingerprint(fingerprint, history.next_generation, history.sink)
+    bases = {task: Manifest(history.application_id, task, own, _id_like(before.backfill)) for task in shape.tasks}
+    if seeds is not None:
+        bases |= seeds.sow(Sowing(history.storage, seeded, shape, bases, history.application_id, own))
+    attempt = _id_like(before.backfill)
+    previous = Previous(before.generation, before.fingerprint, before.shape)
+    generation = EvolutionRecord(
+        history.next_generation, own, shape, previous=previous, bases=bases, seeded=seeded, backfill=attempt
+    )
+    return Attempt(attempt, history, generation)
+
+
+def directory_of(history: History) -> str:
+    """Where the results of a query's backfill are if nobody says otherwise: a directory for each attempt."""
+    return f"{history.application_id}/{BACKFILL}/{history.sink}"
+
+
+def abandoned(history: History) -> Iterator[str]:
+    """The directories that attempts have left that died, or lost, once one counts: nobody will ever read them.
+
+    Raises:
+        DurabilityError: the storage failed.
+    """
+    counting = history.backfill
+    if counting is None:
+        return
+    storage, application_id = history.storage, history.application_id
+    kept = {manifest.lineage for record in history.records for manifest in record.bases.values()}
+    for task in filter(_TASK.fullmatch, storage.directories(application_id)):
+        for lineage in storage.directories(f"{application_id}/{task}"):
+            if lineage[:_HALF] == counting[:_HALF] and lineage not in kept:
+                yield f"{application_id}/{task}/{lineage}"
+    results = directory_of(history)
+    yield from (f"{results}/{attempt}" for attempt in storage.directories(results) if attempt != counting)
+
+
+def _id_like(id_: str) -> str:
+    """A new id that begins with the same half."""
+    return id_[:_HALF] + new_commit_id()[_HALF:]

@@ -1,0 +1,1 @@
+"""What stands around a backend and shows its rows otherwise."""
