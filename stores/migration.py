@@ -98,14 +98,22 @@ def open_version(supplier: BackendSupplier, directory: Path, version: FormatVers
     """
     new = not directory.exists()
     opened = open_backend(supplier, directory)
-    if new and next(opened.scan(), None) is not None:
-        opened.close()
+    if new:
+        try:
+            _require_empty(opened, supplier, directory)
+        except BaseException:
+            opened.close()
+            raise
+    return Checksums(opened, store) if version.checksums else opened
+
+
+def _require_empty(backend: Backend, supplier: BackendSupplier, directory: Path) -> None:
+    if next(backend.scan(), None) is not None:
         raise BackendError(
             f"the backend {supplier.name!r} shows rows in {directory}, which is new: they are those of another store, "
             "and nothing would be right from here; such a backend must not be used until it keeps to "
             "BackendSupplier.open, by which a new directory is an empty store"
         )
-    return Checksums(opened, store) if version.checksums else opened
 
 
 def open_directory(supplier: BackendSupplier, directory: Path, spec: StoreSpec) -> Backend:
