@@ -113,14 +113,23 @@ def test_the_code_of_the_page_on_upgrading_has_a_job_go_on_with_one_more_input(
     totals = session.createDataFrame([("UA", 1, 1)], "key string, value long, timestamp long")
     topologies = {"topology": counted(["flights", "returns"]), "other_topology": counted(["flights"])}
     other = {'"other"': '"counts"', "other-checkpoint": "checkpoint"}
+    new = {'topology, application_id="new-counts"': 'other_topology, application_id="new-counts"', "delta": "parquet"}
+    history = session.createDataFrame([("UA", "", 0), ("BA", "", 0)], ddl)
     run_page(
         "docs/upgrading.md",
         session,
-        {**topologies, "totals": totals, **inputs},
-        {"s3://bucket": str(tmp_path), **other},
+        {**topologies, "totals": totals, "history": history, **inputs},
+        {'start("s3://bucket/new-totals': f'start("{tmp_path}/stream', "s3://bucket": str(tmp_path), **other, **new},
     )
-    rows = session.read.parquet(f"{tmp_path}/totals").select("key", "value").collect()
-    assert sorted(map(tuple, rows)) == [("AA", 1), ("AA", 2), ("UA", 1), ("UA", 2)]
+    written = {
+        name: sorted(map(tuple, session.read.parquet(f"{tmp_path}/{name}").select("key", "value").collect()))
+        for name in ("totals", "new-totals", "stream")
+    }
+    assert written == {
+        "totals": [("AA", 1), ("AA", 2), ("UA", 1), ("UA", 2)],
+        "new-totals": [("BA", 1), ("UA", 1)],
+        "stream": [("AA", 1), ("UA", 2)],
+    }
 
 
 def counted(topics: list[str]) -> Topology:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from millpond.errors import FormatError
+from millpond.errors import BackendError, FormatError
 from millpond.stores.backend import BackendSupplier
 from millpond.stores.directory import store_directory
 from millpond.stores.formats import FormatVersion
@@ -15,6 +15,8 @@ from millpond.stores.migration import older_versions, open_directory
 from millpond.stores.registry import supplier
 from millpond.stores.serdes import INT64, STRING
 from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.testing.faults import Fault, FaultPlan, Step
+from millpond.stores.testing.faulty_backend import FaultySupplier
 from millpond.stores.transaction import Transaction
 from millpond.stores.typed.timestamped_keyvalue import ValueAndTimestamp
 
@@ -53,6 +55,17 @@ def check_migrated(tmp_path: Path, engine: BackendSupplier) -> None:
         ]
         assert store.get_metadata("mark") == b"kept"
     assert [path.name for path in directory.parent.iterdir()] == ["counts-v2"]
+
+
+def test_a_new_directory_whose_first_look_fails_is_free_for_the_next_attempt(
+    tmp_path: Path, engine: BackendSupplier
+) -> None:
+    plan = FaultPlan.at(1, Fault.ERROR, Step.BACKEND_SCAN)
+    directory = directory_of(tmp_path, engine, PLAIN)
+    with pytest.raises(BackendError, match="scan"):
+        open_directory(FaultySupplier(engine, plan), directory, PLAIN)
+    with open_directory(engine, directory, PLAIN) as backend:
+        assert list(backend.scan()) == []
 
 
 def test_a_plain_directory_becomes_a_timestamped_one_with_unknown_timestamps(
