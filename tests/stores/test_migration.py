@@ -62,8 +62,9 @@ def test_a_new_directory_whose_first_look_fails_is_free_for_the_next_attempt(
 ) -> None:
     plan = FaultPlan.at(1, Fault.ERROR, Step.BACKEND_SCAN)
     directory = directory_of(tmp_path, engine, PLAIN)
-    with pytest.raises(BackendError, match="scan"):
+    with pytest.raises(BackendError, match="scan") as failed:
         open_directory(FaultySupplier(engine, plan), directory, PLAIN)
+    assert failed.tb is not None  # as long as somebody has its frames, nothing but a close lets go of the engine
     with open_directory(engine, directory, PLAIN) as backend:
         assert list(backend.scan()) == []
 
