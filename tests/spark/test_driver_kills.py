@@ -25,7 +25,7 @@ from pyspark.sql import SparkSession
 from tests.spark.mortal_driver import SECONDS, Nursery, Order, Victim
 from tests.spark.mortal_jobs import JOBS, WORDS, File, Row
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("driver kills")]  # a Spark each, so beside the session
 
 ROOT = Path(__file__).parents[2]
 KILLED = -signal.SIGKILL
