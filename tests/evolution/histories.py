@@ -24,7 +24,7 @@ _BATCHES = st.lists(st.tuples(st.lists(_RECORD, min_size=3, max_size=7), _SELDOM
 
 STEPS: Final[Mapping[str, tuple[int, Mapping[str, st.SearchStrategy[Any]]]]] = {
     "batch": (5, {"records": _RECORDS, "deaths": _SOMETIMES}),
-    "repartition": (1, {"more": st.sampled_from(range(MOST - 1, 0, -1)), "deaths": _SOMETIMES}),
+    "repartition": (2, {"more": st.sampled_from(range(MOST - 1, 0, -1)), "deaths": _SOMETIMES}),
     "add_store": (2, {"which": _WHICH, "records": _RECORDS, "deaths": _SOMETIMES}),
     "drop_store": (1, {"which": _WHICH, "deaths": _SOMETIMES}),
     "rename_store": (1, {"which": _WHICH, "deaths": _SOMETIMES}),
@@ -36,7 +36,7 @@ STEPS: Final[Mapping[str, tuple[int, Mapping[str, st.SearchStrategy[Any]]]]] = {
     ),
     "upgrade_in_place": (2, {"stamped": st.booleans(), "batches": _BATCHES}),
     "roll_over": (
-        2,
+        1,
         {"stamped": st.booleans(), "batches": st.lists(st.tuples(_RECORDS, _SELDOM), min_size=1, max_size=2)},
     ),
     "restart": (1, {"upgrade_mode": _IN_PLACE, "exclusive": st.booleans()}),
