@@ -69,7 +69,10 @@ def delete_local_copy(supplier: BackendSupplier, directory: Path) -> None:
     if not directory.is_dir():
         return
     supplier.destroy(directory)
-    try:
-        rmtree(directory)
-    except OSError as error:
-        raise StoreError(f"the local copy in {directory} cannot be deleted: {error}; delete it by hand") from error
+    while directory.is_dir():
+        try:
+            rmtree(directory)
+        except FileNotFoundError:
+            continue  # somebody else deletes it, too
+        except OSError as error:
+            raise StoreError(f"the local copy in {directory} cannot be deleted: {error}; delete it by hand") from error

@@ -10,13 +10,11 @@ import pytest
 
 from millpond.errors import BackendError
 from millpond.processors import StreamsBuilder, TopologyDriver
-from millpond.stores.durability import Storage, TaskState
 from millpond.stores.formats import FormatVersion
 from millpond.stores.migration import open_version
-from millpond.stores.serdes import INT64, STRING
-from millpond.stores.specs import StoreKind, StoreSpec
 from millpond.stores.testing import BackendSuite, Feature
 from tests.contract.outside import NamedByItsPath, OutsideSupplier, away
+from tests.durability.one_store import add, content, key, task
 
 # Held as long as this module.
 _service = TemporaryDirectory(prefix="service-")
@@ -36,23 +34,9 @@ class TestOutside(BackendSuite):
         return away(_service.name)
 
 
-SPEC = StoreSpec("counts", StoreKind.KEY_VALUE, STRING, INT64)
-
-
 @pytest.fixture(autouse=True)
 def service(tmp_path: Path) -> None:
     (tmp_path / "service").mkdir()
-
-
-def task(directory: Path, supplier: OutsideSupplier) -> TaskState:
-    return TaskState(
-        [SPEC],
-        supplier,
-        application_id="app",
-        task_id="0_0",
-        local_dir=directory / "local",
-        storage=Storage.from_uri(directory / "state"),
-    )
 
 
 def test_a_new_directory_that_shows_old_rows_is_refused(tmp_path: Path) -> None:
@@ -72,9 +56,7 @@ def test_a_new_directory_that_shows_old_rows_is_refused(tmp_path: Path) -> None:
 def test_old_state_never_comes_back_from_outside(tmp_path: Path, mistake: str, monkeypatch: Any) -> None:
     supplier = NamedByItsPath(str(tmp_path / "service"))
     with task(tmp_path, supplier) as state:
-        store: Any = state.open(None)["counts"]
-        store.put("a", 1)
-        manifest = state.commit()
+        manifest = add(state, None, range(1))
     monkeypatch.setattr(NamedByItsPath, "destroy", lambda *_: None)
     (copy,) = (tmp_path / "local").glob("app/0_0/outside/counts")
     if mistake == "deleted by hand":
@@ -88,15 +70,12 @@ def test_old_state_never_comes_back_from_outside(tmp_path: Path, mistake: str, m
 def test_a_discarded_copy_leaves_nothing_outside_and_is_restored(tmp_path: Path) -> None:
     supplier = OutsideSupplier(str(tmp_path / "service"))
     with task(tmp_path, supplier) as state:
-        store: Any = state.open(None)["counts"]
-        store.put("a", 1)
-        manifest = state.commit()
+        manifest = add(state, None, range(1))
     (copy,) = (tmp_path / "local").glob("app/0_0/outside/counts")
     before = list((tmp_path / "service").iterdir())
     (copy / "damage").write_text("the seal does not know this file")
     with task(tmp_path, supplier) as state:
-        store = state.open(manifest)["counts"]
-        assert list(store.scan()) == [("a", 1)]
+        assert content(state, manifest) == {key(0): 1}
     after = list((tmp_path / "service").iterdir())
     assert (len(before), len(after)) == (1, 1)
     assert before != after

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from millpond.stores.durability import Manifest, Storage, TaskState
-from millpond.stores.registry import supplier
+from millpond.stores.durability import Manifest, TaskState
 from millpond.stores.serdes import BYTES, INT64
 from millpond.stores.specs import StoreKind, StoreSpec
+from tests.durability.one_store import task
 
 LIMITED = """
 import sys
@@ -25,18 +25,8 @@ from pathlib import Path
 from tests.crash.test_durability_full import act
 act(Path(sys.argv[2]), sys.argv[3], sys.argv[4], sys.argv[5])
 """
+BIG = StoreSpec("big", StoreKind.KEY_VALUE, INT64, BYTES)
 VALUE = random.Random(0).randbytes(100_000)
-
-
-def task(directory: Path, backend: str) -> TaskState:
-    return TaskState(
-        [StoreSpec("big", StoreKind.KEY_VALUE, INT64, BYTES)],
-        supplier(backend),
-        application_id="app",
-        task_id="0_0",
-        local_dir=directory / "local",
-        storage=Storage.from_uri(directory / "state"),
-    )
 
 
 def fill(state: TaskState, manifest: Manifest | None) -> Manifest:
@@ -48,7 +38,7 @@ def fill(state: TaskState, manifest: Manifest | None) -> Manifest:
 def act(directory: Path, backend: str, what: str, manifest: str) -> None:
     """In the child: restore or commit more than there is room for, and tell what came of it."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
-    state = task(directory, backend)
+    state = task(directory, backend, BIG)
     opened = Manifest.from_json(manifest)
     try:
         if what == "restore":
@@ -68,22 +58,22 @@ def report(directory: Path, backend: str, what: str, manifest: Manifest) -> str:
 
 @pytest.mark.parametrize("backend", ["lmdb", "rocksdb"])
 def test_no_room_for_a_restore(tmp_path: Path, backend: str) -> None:
-    with task(tmp_path, "memory") as state:
+    with task(tmp_path, "memory", BIG) as state:
         manifest = fill(state, None)
     assert report(tmp_path, backend, "restore", manifest) == "StoreFullError"
-    with task(tmp_path, backend) as state:
+    with task(tmp_path, backend, BIG) as state:
         store: Any = state.open(manifest)["big"]
         assert [key for key, value in store.scan() if value == VALUE] == list(range(40))
 
 
 @pytest.mark.parametrize("backend", ["lmdb", "rocksdb"])
 def test_no_room_for_a_commit(tmp_path: Path, backend: str) -> None:
-    with task(tmp_path, backend) as state:
+    with task(tmp_path, backend, BIG) as state:
         store: Any = state.open(None)["big"]
         store.put(7, b"committed")
         manifest = state.commit()
     assert report(tmp_path, backend, "commit", manifest) == "StoreFullError"
-    with task(tmp_path, backend) as state:
+    with task(tmp_path, backend, BIG) as state:
         store = state.open(manifest)["big"]
         assert list(store.scan()) == [(7, b"committed")]
         fill(state, manifest)

@@ -6,6 +6,8 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -22,46 +24,20 @@ from millpond.errors import (
 )
 from millpond.stores.durability import DurabilityPolicy, Manifest, Storage, TaskState, read_rows
 from millpond.stores.durability.copies.seal import Seal
+from millpond.stores.evolution.conversion import CONVERTIBLE
 from millpond.stores.keys import DATA
 from millpond.stores.memory import MemoryBackend, MemorySupplier
-from millpond.stores.registry import supplier
-from millpond.stores.serdes import BYTES, INT64, STRING
+from millpond.stores.serdes import BYTES, INT64
 from millpond.stores.specs import StoreKind, StoreSpec
+from tests.durability.one_store import COUNTS, add, content, key, task
 
-SPEC = StoreSpec("counts", StoreKind.KEY_VALUE, STRING, INT64)
 PERSISTENT = ["lmdb", "rocksdb"]
 EVERY = ["memory", *PERSISTENT]
 
 
-def task(directory: Path, backend: Any, local: str = "local", **options: Any) -> TaskState:
-    return TaskState(
-        [SPEC],
-        supplier(backend),
-        application_id="app",
-        task_id="0_0",
-        local_dir=directory / local,
-        storage=Storage.from_uri(directory / "state"),
-        **options,
-    )
-
-
-def add(state: TaskState, manifest: Manifest | None, keys: range, amount: int = 1) -> Manifest:
-    store: Any = state.open(manifest)["counts"]
-    for number in keys:
-        key = f"key {number:03d}"
-        store.put(key, (store.get(key) or 0) + amount)
-    return state.commit()
-
-
-def content(state: TaskState, manifest: Manifest) -> dict[str, int]:
-    store: Any = state.open(manifest)["counts"]
-    found = dict(store.scan())
-    state.rollback()
-    return found
-
-
 def durable(directory: Path, manifest: Manifest) -> dict[str, int]:
-    return {key: value for key, value, _ in read_rows(Storage.from_uri(directory / "state"), manifest, SPEC)}
+    rows = read_rows(Storage.from_uri(directory / "state"), manifest, COUNTS)
+    return {name: value for name, value, _ in rows}
 
 
 def copy_of(directory: Path, local: str = "local") -> Path:
@@ -72,12 +48,12 @@ def copy_of(directory: Path, local: str = "local") -> Path:
 
 @pytest.fixture
 def manifest(tmp_path: Path) -> Manifest:
-    with task(tmp_path, "memory", "elsewhere") as state:
+    with task(tmp_path, "memory", local="elsewhere") as state:
         return add(state, add(state, None, range(60)), range(40))
 
 
 def expected(keys: int = 60, twice: int = 40) -> dict[str, int]:
-    return {f"key {number:03d}": 2 if number < twice else 1 for number in range(keys)}
+    return {key(number): 2 if number < twice else 1 for number in range(keys)}
 
 
 def survives(directory: Path, backend: str, manifest: Manifest, damage: Callable[[Path], object]) -> None:
@@ -135,14 +111,7 @@ WIDTH = 300
 
 def wide(directory: Path, cache: int) -> TaskState:
     """A task whose copy has a table that is too large for its seal. Each size of cache is a cache of its own."""
-    return TaskState(
-        [WIDE],
-        RocksDbSupplier(compression="none", block_cache=cache),
-        application_id="app",
-        task_id="0_0",
-        local_dir=directory / "local",
-        storage=Storage.from_uri(directory / "state"),
-    )
+    return task(directory, RocksDbSupplier(compression="none", block_cache=cache), WIDE)
 
 
 @pytest.mark.parametrize("place", [0.0, 0.5, 1.0])
@@ -218,7 +187,7 @@ DIES = """
 import os, signal, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-from test_local_copies import SPEC, task
+from tests.durability.one_store import task
 from millpond.stores.durability import Manifest
 state = task(Path(sys.argv[2]), sys.argv[3])
 state.open(Manifest.from_json(sys.argv[4]))
@@ -231,8 +200,8 @@ os.kill(os.getpid(), signal.SIGKILL)
 def test_a_copy_whose_process_died_is_kept_only_if_its_engine_tells_what_it_lost(
     tmp_path: Path, manifest: Manifest, backend: str, kept: bool
 ) -> None:
-    here = str(Path(__file__).parent)
-    command = [sys.executable, "-c", DIES, here, str(tmp_path), backend, manifest.to_json()]
+    root = str(Path(__file__).parents[2])
+    command = [sys.executable, "-c", DIES, root, str(tmp_path), backend, manifest.to_json()]
     assert subprocess.run(command, check=False).returncode == -9
     with task(tmp_path, backend) as state:
         assert content(state, manifest) == expected()
@@ -268,7 +237,7 @@ def test_an_attempt_that_lost_is_undone_and_what_won_is_replayed(
     tmp_path: Path, manifest: Manifest, backend: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
-    with task(tmp_path, backend) as state, task(tmp_path, "memory", "other host") as other:
+    with task(tmp_path, backend) as state, task(tmp_path, "memory", local="other host") as other:
         add(state, manifest, range(30, 70), amount=7)
         won = add(other, add(other, manifest, range(50), amount=5), range(45, 80))
         assert content(state, won) == durable(tmp_path, won)
@@ -366,15 +335,7 @@ def test_a_stored_row_that_cannot_be_read_makes_the_next_open_restore(
 
 
 def kinds(directory: Path, backend: str, kind: StoreKind) -> TaskState:
-    retention = 100 if kind is StoreKind.VERSIONED else None
-    return TaskState(
-        [StoreSpec("counts", kind, STRING, INT64, history_retention=retention)],
-        supplier(backend),
-        application_id="app",
-        task_id="0_0",
-        local_dir=directory / "local",
-        storage=Storage.from_uri(directory / "state"),
-    )
+    return task(directory, backend, replace(COUNTS, kind=kind, history_retention=100 if kind.versioned else None))
 
 
 @pytest.mark.parametrize("backend", PERSISTENT)
@@ -409,3 +370,23 @@ def test_a_copy_of_another_kind_that_is_broken_is_not_opened_but_deleted(tmp_pat
         store = state.open(None)["counts"]
         assert store.get("a") is None
     assert not copy.exists()
+
+
+@pytest.mark.parametrize("backend", PERSISTENT)
+@pytest.mark.parametrize(("before", "after"), list(permutations(CONVERTIBLE, 2)))
+def test_an_empty_copy_of_another_kind_is_in_nobodys_way(
+    tmp_path: Path, backend: str, before: StoreKind, after: StoreKind
+) -> None:
+    with kinds(tmp_path, backend, before) as state:
+        state.open(None)
+    copies = tmp_path / "local" / "app" / "0_0" / backend
+    (empty,) = copies.glob("counts*")
+    time = [5] if after.stamped else []
+    with kinds(tmp_path, backend, after) as state:
+        store: Any = state.open(None)["counts"]
+        store.put("a", 1, *time)
+        manifest = state.commit()
+    assert not empty.exists()
+    with kinds(tmp_path, backend, after) as state:
+        store = state.open(manifest)["counts"]
+        assert [key for key, _ in store.scan()] == ["a"]

@@ -1,39 +1,16 @@
-"""Histories of a job's life: it grows, shrinks, moves and upgrades at restarts, and dies at any step of all of it.
+"""Histories of a job's life: it grows, shrinks, moves and upgrades at restarts, and dies at any step of all of it."""
 
-Whatever happens, each micro-batch puts out and each store holds what the oracle says, which knows nothing but the
-records of committed micro-batches. Where copies stay plain while timestamps are known, they show none (-1).
-"""
-
-import shutil
-import tempfile
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from pathlib import Path
-from typing import Any, Final, NamedTuple, Self
+from collections.abc import Mapping
+from typing import Any, Final
 
 from hypothesis import strategies as st
 
-from millpond.errors import FormatError
-from millpond.stores.columns.partitions import partition_of
-from millpond.stores.durability import TaskState, collect_garbage
-from millpond.stores.durability.checking.verification import verify
-from millpond.stores.durability.inspection import read_store
-from millpond.stores.evolution.matching import Declared
-from millpond.stores.registry import supplier
-from millpond.stores.serdes import STRING
-from millpond.stores.specs import StoreKind, StoreSpec
-from millpond.stores.typed.windows.windowed import Windowed
-from tests.evolution.job import APPLICATION, POLICY, RETAINED, Checkpoint, DeathError, Job, Running
-from tests.evolution.oracle import UNKNOWN, Entry, Oracle, Record, comparable, shown
-from tests.evolution.topologies import OWN, STORES, Variant
+from millpond.stores.durability.copies.upgrade_mode import UpgradeMode
+from tests.evolution.life import BACKENDS, MOST
+from tests.evolution.oracle import Record
+from tests.evolution.topologies import STORES
 
-MOST = 5
-"""So many partitions, and so many stores, a job has at most."""
 KEYS = [f"k{number}" for number in range(8)]
-_MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
-"""Where files are fast, if there is such a place."""
-BACKENDS = ["memory", "lmdb", "lmdb", "lmdb", "rocksdb"]
 
 _RECORD = st.builds(Record, st.sampled_from(KEYS), st.none() | st.integers(0, 99), st.integers(0, 60))
 _RECORDS = st.lists(_RECORD, max_size=7)
@@ -41,21 +18,28 @@ _DEATHS = st.lists(st.integers(1, 30), min_size=1, max_size=2)
 """At which step each attempt dies; the one after these lives."""
 _WHICH = st.integers(0, 99)
 _SOMETIMES: Final[st.SearchStrategy[list[int]]] = st.just(list[int]()) | _DEATHS
-_SELDOM = st.one_of(*[st.just(list[int]())] * 4, _DEATHS)
+_SELDOM = st.one_of(*[st.just(list[int]())] * 9, _DEATHS)
+_IN_PLACE = st.sampled_from([None, UpgradeMode.IN_PLACE])
+_BATCHES = st.lists(st.tuples(st.lists(_RECORD, min_size=3, max_size=7), _SELDOM), min_size=2, max_size=4)
 
 STEPS: Final[Mapping[str, tuple[int, Mapping[str, st.SearchStrategy[Any]]]]] = {
-    "batch": (6, {"records": _RECORDS, "deaths": _SOMETIMES}),
-    "repartition": (1, {"more": st.integers(1, MOST - 1), "deaths": _SOMETIMES}),
-    "add_store": (1, {"which": _WHICH, "deaths": _SOMETIMES}),
+    "batch": (5, {"records": _RECORDS, "deaths": _SOMETIMES}),
+    "repartition": (2, {"more": st.sampled_from(range(MOST - 1, 0, -1)), "deaths": _SOMETIMES}),
+    "add_store": (2, {"which": _WHICH, "records": _RECORDS, "deaths": _SOMETIMES}),
     "drop_store": (1, {"which": _WHICH, "deaths": _SOMETIMES}),
     "rename_store": (1, {"which": _WHICH, "deaths": _SOMETIMES}),
+    "convert_store": (2, {"deaths": _SOMETIMES}),
     "move_stores": (1, {"deaths": _SOMETIMES}),
-    "change_format": (2, {"stamped": st.booleans(), "checksums": st.booleans(), "in_place": st.booleans()}),
-    "upgrade_in_place": (
+    "change_format": (
         2,
-        {"stamped": st.booleans(), "batches": st.lists(st.tuples(_RECORDS, _SELDOM), min_size=2, max_size=4)},
+        {"flips": st.sampled_from([True, True, False]), "checksums": st.booleans(), "upgrade_mode": _IN_PLACE},
     ),
-    "restart": (1, {"in_place": st.booleans(), "exclusive": st.booleans()}),
+    "upgrade_in_place": (2, {"stamped": st.booleans(), "batches": _BATCHES}),
+    "roll_over": (
+        1,
+        {"stamped": st.booleans(), "batches": st.lists(st.tuples(_RECORDS, _SELDOM), min_size=1, max_size=2)},
+    ),
+    "restart": (1, {"upgrade_mode": _IN_PLACE, "exclusive": st.booleans()}),
     "switch_backend": (1, {"which": _WHICH}),
     "lose_the_machine": (1, {}),
     "set_back": (1, {"which": _WHICH, "deaths": _SOMETIMES}),
@@ -64,28 +48,46 @@ STEPS: Final[Mapping[str, tuple[int, Mapping[str, st.SearchStrategy[Any]]]]] = {
 }
 """What can happen: how likely it is, and how."""
 
-EVENTS: Final = frozenset(
+OFTEN: Final = frozenset(
     {
         "killed in a batch",
         "killed while carrying over",
         "a backfill",
+        "more partitions",
+        "fewer partitions",
+        "a store came empty",
+        "a store came with seeds",
+        "a store went",
+        "a store has another name",
+        "a store is of another kind",
+        "switch_backend",
+        "another format offline",
+        "a downgrade",
+        "changed over to what was prepared",
+        "changed over to what was warmed",
+    }
+)
+"""What comes of steps and happens in a tenth of the histories, or more."""
+
+SELDOM: Final = frozenset(
+    {
         "killed in a backfill",
         "at a new checkpoint",
         "upgrade offline",
         "upgrade in place",
+        "upgrade by roll over",
         "downgrade offline",
         "downgrade in place",
         "downgrade in the middle of an upgrade",
         "a downgrade was refused",
         "other checksums",
         "prepared",
-        "changed over to what was prepared",
         "switch to memory",
         "switch to lmdb",
         "switch to rocksdb",
     }
 )
-"""What comes of steps, and is noted."""
+"""What else comes of them."""
 
 BEGINNINGS: Final = st.fixed_dictionaries(
     {
@@ -93,6 +95,7 @@ BEGINNINGS: Final = st.fixed_dictionaries(
         "partitions": st.integers(1, 3),
         "moved": st.booleans(),
         "stamped": st.sampled_from([False, False, True]),
+        "versioned": st.booleans(),
         "backend": st.sampled_from(BACKENDS),
         "exclusive": st.booleans(),
         "history": st.none() | _RECORDS,
@@ -110,304 +113,3 @@ HISTORIES: Final = st.lists(
     min_size=10,
     max_size=20,
 )
-
-
-class Kept(NamedTuple):
-    """What is known of a committed micro-batch."""
-
-    batch: int | None
-    checkpoint: Checkpoint
-    variant: Variant
-    oracle: Oracle
-
-
-class Life:
-    """The life of one job, step by step.
-
-    Attributes:
-        seen: what has happened, and how often.
-    """
-
-    def __init__(self, seen: Counter[str]) -> None:
-        self.seen = seen
-        self.directory = Path(tempfile.mkdtemp(dir=_MEMORY))
-        self.job = Job(self.directory)
-        self.oracle = Oracle()
-        self.kept: list[Kept] = []
-
-    def step(self, name: str, how: Mapping[str, Any]) -> None:
-        """What happens next, and a look at all that the job holds if it was a restart."""
-        runs = self.job.runs
-        getattr(self, name)(**how)
-        self.note(name)
-        if self.job.runs > runs and name != "batch":
-            (self.check_durable, self.check)[self.job.runs % 2]()
-
-    def note(self, what: str) -> None:
-        self.seen[what] += 1
-
-    @property
-    def running(self) -> Running:
-        assert self.job.running is not None
-        return self.job.running
-
-    @property
-    def variant(self) -> Variant:
-        return self.running.variant
-
-    def begin(
-        self,
-        stores: set[str],
-        partitions: int,
-        moved: bool,
-        stamped: bool,
-        backend: str,
-        exclusive: bool,
-        history: list[Record] | None,
-        deaths: Sequence[int],
-    ) -> None:
-        """Begin with nothing, or with a backfill of ``history``."""
-        variant = Variant((), partitions, moved, stamped).with_stores({what: what for what in stores})
-        running = Running(variant, backend, exclusive=exclusive)
-        self.oracle.evolve(None, variant)
-        if history is not None:
-            self.backfill(running, history, deaths)
-        self.job.start(running)
-        self.keep()
-
-    def backfill(self, running: Running, records: list[Record], deaths: Sequence[int]) -> None:
-        """A run before the first micro-batch, which is begun again as long as the process dies, and done only once."""
-        expected = self.oracle.process(records, running.variant.stamped)
-        tables = "kinds" in running.variant.stores
-        for death in [*deaths, None, None]:
-            try:
-                told = self.job.backfill(running, records, death=death)
-                assert comparable(told, tables=tables) == comparable(expected, tables=tables)
-            except DeathError:
-                self.note("killed in a backfill")
-        self.note("a backfill")
-
-    def keep(self) -> None:
-        now = Kept(self.job.batch, dict(self.job.checkpoint), self.variant, self.oracle.copy())
-        self.kept = [*self.kept[-RETAINED:], now]
-
-    def batch(self, records: list[Record], deaths: Sequence[int] = ()) -> None:
-        """A micro-batch, which is repeated by a restarted process as long as that dies."""
-        expected = self.oracle.process(records, self.variant.stamped)
-        for death in [*deaths, None]:
-            try:
-                told = self.job.run(records, death=death)
-                break
-            except DeathError:
-                self.note("killed in a batch")
-                self.start(self.running)
-        tables = "kinds" in self.variant.stores
-        assert comparable(told, tables=tables) == comparable(expected, tables=tables)
-        if any(manifest.prepared for manifest in self.job.checkpoint.values()):
-            self.note("prepared")
-        self.keep()
-
-    def start(self, running: Running, declared: Declared | None = None, deaths: Sequence[int] = ()) -> None:
-        """Restart, again and again if the driver dies on the way."""
-        for death in [*deaths, None]:
-            try:
-                self.job.start(running, declared, death=death)
-                break
-            except DeathError:
-                self.note("killed while carrying over")
-
-    def evolve(self, variant: Variant, deaths: list[int], since: Variant | None = None) -> None:
-        """Restart with another topology, and declare what differs from the one that ran until then."""
-        before = since or self.variant
-        old, new = before.stores, variant.stores
-        renamed = {old[what]: new[what] for what in old.keys() & new.keys() if old[what] != new[what]}
-        dropped = [old[what] for what in old.keys() - new.keys()]
-        stages = self.job.stages
-        self.start(replace(self.running, variant=variant), Declared(renamed, dropped), deaths)
-        self.oracle.evolve(before, variant)
-        if self.job.stages != stages:
-            self.note("at a new checkpoint")
-            self.kept = []
-        else:
-            self.kept.pop()
-        self.keep()
-
-    def repartition(self, more: int, deaths: list[int]) -> None:
-        """To any other number of partitions; beyond the most it begins anew at one."""
-        partitions = (self.variant.partitions - 1 + more) % MOST + 1
-        self.evolve(replace(self.variant, partitions=partitions), deaths)
-
-    def add_store(self, which: int, deaths: list[int]) -> None:
-        stores = self.variant.stores
-        if len(stores) == MOST:
-            return
-        what = _chosen([one for one in STORES if one not in stores], which)
-        self.evolve(self.variant.with_stores({**stores, what: what}), deaths)
-
-    def drop_store(self, which: int, deaths: list[int]) -> None:
-        stores = self.variant.stores
-        what = _chosen(sorted(stores), which)
-        left = {one: name for one, name in stores.items() if one != what}
-        if not left.keys() - {"kinds"}:
-            return
-        self.evolve(self.variant.with_stores(left), deaths)
-
-    def rename_store(self, which: int, deaths: list[int]) -> None:
-        stores = self.variant.stores
-        what = _chosen(sorted(stores), which)
-        name = what if stores[what] != what else f"{what}-too"
-        self.evolve(self.variant.with_stores({**stores, what: name}), deaths)
-
-    def move_stores(self, deaths: list[int]) -> None:
-        """Records are repartitioned before they come to the stores, or no more."""
-        self.evolve(replace(self.variant, moved=not self.variant.moved), deaths)
-
-    def change_format(self, stamped: bool, checksums: bool, in_place: bool) -> None:
-        """Upgrade or downgrade, offline or in place, also in the middle of another."""
-        before, upgraded = self.variant, self.running.in_place
-        after = replace(before, stamped=stamped, checksums=checksums)
-        self.start(replace(self.running, variant=after, in_place=in_place))
-        self.oracle.evolve(before, after)
-        self.note(
-            f"{'downgrade' if before.stamped and not stamped else 'upgrade'} {'in place' if in_place else 'offline'}"
-            if stamped != before.stamped
-            else "other checksums"
-        )
-        if upgraded and before.stamped and not stamped:
-            self.note("downgrade in the middle of an upgrade")
-        if not stamped:
-            self.open_plain()
-        self.kept.pop()
-        self.keep()
-
-    def upgrade_in_place(self, stamped: bool, batches: Sequence[tuple[list[Record], list[int]]]) -> None:
-        """A new format is prepared while micro-batches go on; whoever restarts then uses it if it is complete."""
-        checksums = self.variant.checksums if stamped and not self.variant.stamped else not self.variant.checksums
-        self.change_format(stamped or self.variant.stamped, checksums, in_place=True)
-        for records, deaths in batches:
-            self.batch(records, deaths)
-        self.check()
-        prepared = any(self.job.local.rglob(".*.prepared"))
-        self.restart(in_place=False, exclusive=self.running.exclusive)
-        self.check()
-        if prepared and not any(self.job.local.rglob(".*.prepared")):
-            self.note("changed over to what was prepared")
-
-    def open_plain(self) -> None:
-        """Plain stores refuse copies that know timestamps; then these are deleted, as the error says."""
-        try:
-            for part, partition in self.job.tasks:
-                self.opened(self.job.state(part, partition), f"{part.index}_{partition}")
-        except FormatError:
-            assert self.oracle.knows_times
-            self.note("a downgrade was refused")
-            self.job.lose_local_copies()
-
-    def restart(self, in_place: bool, exclusive: bool) -> None:
-        """With the same topology, with or without ``upgrade_from``."""
-        self.start(replace(self.running, in_place=in_place, exclusive=exclusive))
-
-    def switch_backend(self, which: int) -> None:
-        backend = _chosen([one for one in BACKENDS if one != self.running.backend], which)
-        self.start(replace(self.running, backend=backend))
-        self.note(f"switch to {backend}")
-
-    def lose_the_machine(self) -> None:
-        self.job.lose_local_copies()
-
-    def set_back(self, which: int, deaths: list[int]) -> None:
-        """Go back to an earlier micro-batch, with the topology of today."""
-        if len(self.kept) == 1:
-            return
-        del self.kept[-1 - which % (len(self.kept) - 1) :]
-        at, today = self.kept[-1], self.variant
-        self.job.batch, self.job.checkpoint, self.oracle = at.batch, dict(at.checkpoint), at.oracle.copy()
-        self.evolve(today, deaths, since=at.variant)
-
-    def collect_garbage(self) -> None:
-        for manifest in self.job.manifests().values():
-            collect_garbage(self.job.storage, manifest, POLICY, self.job.run_id)
-
-    def verify(self) -> None:
-        """All that can be gone back to is whole, and so is every copy."""
-        retained = [manifest for kept in self.kept for manifest in kept.checkpoint.values()]
-        manifests = [*retained, *self.job.manifests().values()]
-        specs = {spec.name: spec for part, _ in self.job.tasks for spec in self.job.specs(part)}
-        self.job.stop()
-        report = verify(
-            self.job.storage,
-            lambda: manifests,
-            specs={APPLICATION: specs},
-            local_dirs=[self.job.local],
-            policy=POLICY,
-            workers=1,
-        )
-        assert report.sound, "\n".join(report.lines())
-
-    def check_durable(self) -> None:
-        """What other jobs and the command line read."""
-        manifests = self.job.manifests()
-        found: dict[str, dict[Any, Any]] = {name: {} for name in self.variant.stores.values()}
-        for part, partition in self.job.tasks:
-            manifest = manifests.get(f"{part.index}_{partition}")
-            for spec in self.job.specs(part) if manifest is not None else ():
-                assert manifest is not None
-                store = read_store(self.job.storage, manifest, spec)
-                found[spec.name] |= self.entries(spec, store, partition)
-        for what, name in self.variant.stores.items():
-            assert not shown(found[name], self.oracle.content(what)), what
-
-    def check(self) -> None:
-        """What the tasks find in their stores."""
-        found: dict[str, dict[Any, Any]] = {name: {} for name in self.variant.stores.values()}
-        plain: set[str] = set()
-        for part, partition in self.job.tasks:
-            state, task = self.job.state(part, partition), f"{part.index}_{partition}"
-            stores = state.open(self.job.manifests().get(task))
-            try:
-                for spec in self.job.specs(part):
-                    stores[spec.name].check()
-                    found[spec.name] |= self.entries(spec, stores[spec.name], partition)
-                    if not self.in_new_format(task, spec):
-                        plain.add(spec.name)
-            finally:
-                state.rollback()
-        for what, name in self.variant.stores.items():
-            expected = self.oracle.content(what)
-            if name in plain and what in OWN:
-                expected = {key: Entry(entry.value, entry.times | {UNKNOWN}) for key, entry in expected.items()}
-            assert not shown(found[name], expected), what
-
-    def in_new_format(self, task: str, spec: StoreSpec) -> bool:
-        """Whether the copy in use is of the format that the spec asks for."""
-        backend = self.running.backend
-        directory = self.job.local / APPLICATION / task / backend
-        return not supplier(backend).persistent or (directory / spec.directory_name).is_dir()
-
-    def entries(self, spec: StoreSpec, store: Any, partition: int) -> dict[Any, tuple[int, int | None]]:
-        """What a store shows, each key in the partition where its records come."""
-        found: dict[Any, tuple[int, int | None]] = {}
-        for key, value in store.fetch_keys() if spec.kind.in_segments else store.scan():
-            plain = key.key if isinstance(key, Windowed) else key
-            assert partition_of(STRING.serialize(plain), self.variant.partitions) == partition
-            entry = tuple(key) if isinstance(key, Windowed) else key
-            if spec.kind is StoreKind.VERSIONED:
-                found[key, value.timestamp, value.valid_to] = value.value, value.timestamp
-            else:
-                found[entry] = (value.value, value.timestamp) if spec.kind.stamped else (value, None)
-        return found
-
-    def opened(self, state: TaskState, task: str) -> None:
-        state.open(self.job.manifests().get(task))
-        state.rollback()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.job.stop()
-        shutil.rmtree(self.directory, ignore_errors=True)
-
-
-def _chosen(options: Sequence[str], which: int) -> str:
-    return options[which % len(options)]

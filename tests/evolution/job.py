@@ -27,23 +27,26 @@ from millpond.processors.runtime.task import Task
 from millpond.processors.verbs.carriages import CARRIAGES
 from millpond.stores.durability import DurabilityPolicy, Manifest, Storage, TaskState
 from millpond.stores.durability.copies.upgrade_mode import UpgradeMode
+from millpond.stores.durability.copies.warming import warm
 from millpond.stores.evolution.backfilling import begin, directory_of
 from millpond.stores.evolution.evolving import Committed, Target, Work, evolve
 from millpond.stores.evolution.history import History
 from millpond.stores.evolution.matching import Declared, same_state
 from millpond.stores.evolution.record import BEGINNING, EvolutionRecord
+from millpond.stores.evolution.seeding import Entry
 from millpond.stores.registry import supplier
 from millpond.stores.serdes import INT64, STRING
 from millpond.stores.specs import StoreSpec
 from millpond.stores.testing import Fault, FaultPlan, FaultyStorage, FaultySupplier, Step
 from millpond.stores.testing.faults import POSSIBLE
 from tests.evolution.oracle import Record, Told
+from tests.evolution.seeds import seeds_of
 from tests.evolution.topologies import SINK, TOPIC, Variant
 
 APPLICATION = "app"
 RETAINED = 3
 """So many micro-batches before the last one can be gone back to."""
-POLICY = DurabilityPolicy(max_deltas=2, retained_commits=RETAINED, retained_age=0, retained_forks=0, prepared_rows=2)
+POLICY = DurabilityPolicy(max_deltas=2, retained_commits=RETAINED, retained_age=0, retained_forks=0, prepared_rows=4)
 
 Place: TypeAlias = tuple[int, int]
 Checkpoint: TypeAlias = dict[Place, Manifest]
@@ -103,13 +106,13 @@ class Running:
     Attributes:
         variant: its topology.
         backend: that of its local copies.
-        in_place: whether it was started with ``upgrade_from`` and the upgrade in place.
+        upgrade_mode: how it was started with ``upgrade_from``; None if it was not.
         exclusive: whether a process keeps the tasks that it serves.
     """
 
     variant: Variant
     backend: str
-    in_place: bool = False
+    upgrade_mode: UpgradeMode | None = None
     exclusive: bool = True
 
 
@@ -167,13 +170,34 @@ class Job:
         self.stop()
         shutil.rmtree(self.local, ignore_errors=True)
 
+    def warm(self, local: Path) -> None:
+        """What another process does beside the job: warm the local copies with which it is to be restarted."""
+        assert self.running is not None
+        manifests, chosen = self.manifests(), supplier(self.running.backend)
+        for part, partition in self.tasks:
+            manifest = manifests.get(f"{part.index}_{partition}")
+            if manifest is not None:
+                warm(self.specs(part), chosen, manifest, local_dir=local, storage=self.storage, policy=POLICY)
+
+    def move_to(self, local: Path) -> None:
+        """Go on with the local copies in another directory, without those in this one."""
+        self.lose_local_copies()
+        self.local = self.deaths.local = local
+
     @property
     def stages(self) -> int:
         """How many operators the checkpoint's plan has."""
         return 0 if self.plan is None else len(self.plan.stages)
 
-    def start(self, running: Running, declared: Declared | None = None, *, death: int | None = None) -> None:
-        """What the driver does before the query starts; the state is carried over if that is declared."""
+    def start(
+        self,
+        running: Running,
+        declared: Declared | None = None,
+        seeds: Mapping[str, Sequence[Entry]] | None = None,
+        *,
+        death: int | None = None,
+    ) -> None:
+        """What the driver does before the query starts; the state is carried over, and sown, if that is declared."""
         self.stop()
         self.runs += 1
         plan = running.variant.plan()
@@ -189,7 +213,8 @@ class Job:
             else:
                 committed = Committed(self.batch, list(self.checkpoint.values()))
                 target = Target(plan.fingerprint, shape, declared or Declared())
-                record = evolve(history, committed, target, CARRIAGES, _in_process, anew=anew)
+                sown = seeds_of(plan, seeds or {})
+                record = evolve(history, committed, target, CARRIAGES, _in_process, anew=anew, seeds=sown)
                 checkpoint = {} if anew else self.checkpoint
         self.record, self.plan, self.running, self.checkpoint = record, plan, running, checkpoint
 
@@ -299,7 +324,7 @@ class Job:
                 policy=POLICY,
                 run=self.run_id,
                 exclusive=running.exclusive,
-                upgrade_mode=UpgradeMode.IN_PLACE if running.in_place else None,
+                upgrade_mode=running.upgrade_mode,
                 lease_timeout=0.01,
             )
         return self._states[task_id]

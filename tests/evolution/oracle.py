@@ -32,23 +32,42 @@ class Entry(NamedTuple):
     times: frozenset[int]
 
 
+Sown: TypeAlias = tuple[str, int | None, int, int | None, int | None]
+"""An entry of a seed: key, value, timestamp, and start and end of a window."""
 Content: TypeAlias = dict[Any, Entry]
 
 
 class Oracle:
-    """The stores of a query, by what they are for; those that it has not are missing."""
+    """The stores of a query, by what they are for; those that it has not are missing.
+
+    Attributes:
+        stores: what each of them holds; of the one with versions, all of these, deletes included.
+        versioned: whether it has any.
+    """
 
     def __init__(self) -> None:
         self.stores: dict[str, Content] = {}
+        self.versioned = True
 
     def copy(self) -> Self:
         return deepcopy(self)
 
     def evolve(self, before: Variant | None, after: Variant) -> None:
-        """Go on with the stores of another variant: new ones are empty, and plain ones may forget timestamps."""
+        """Go on with the stores of another variant: new ones are empty, plain ones may forget timestamps."""
         self.stores = {what: self.stores.get(what, {}) for what in after.stores}
+        if self.versioned != after.versioned and "versions" in self.stores:
+            convert = _with_history if after.versioned else _without_history
+            self.stores["versions"] = convert(self.stores["versions"])
+        self.versioned = after.versioned
         if before is not None and before.stamped and not after.stamped:
             self.forget_times()
+
+    def sow(self, what: str, entries: Iterable[Sown], *, stamped: bool) -> None:
+        """A new store begins with these."""
+        for key, value, time, start, end in entries:
+            place: Any = key if start is None else (key, start, end)
+            known = time if stamped or what not in OWN else UNKNOWN
+            self.stores[what][(key, time) if what == "versions" and self.versioned else place] = _entry(value, known)
 
     def forget_times(self) -> None:
         """From now on nobody can tell which of the timestamps are still known."""
@@ -75,8 +94,10 @@ class Oracle:
         places = {"latest": key, "spans": (key, start, start + SPAN), "trips": (key, time, time + LATER)}
         for what in places.keys() & self.stores.keys():
             _put(self.stores[what], places[what], value, time if stamped else UNKNOWN)
-        if "versions" in self.stores:
-            self.stores["versions"][key, time] = Entry(value, frozenset({time}))  # type: ignore[arg-type]
+        if "versions" in self.stores and self.versioned:
+            self.stores["versions"][key, time] = _entry(value, time)
+        elif "versions" in self.stores:
+            _put(self.stores["versions"], key, value, time)
         yield Told(key, f"latest={None if before is None else before.value}", time)
         if value is None:
             return
@@ -99,20 +120,36 @@ class Oracle:
     def content(self, what: str) -> Content:
         """What a store shows."""
         content = self.stores[what]
-        return _with_ends(content) if what == "versions" else content
+        return _with_ends(content) if what == "versions" and self.versioned else content
+
+
+def _entry(value: int | None, time: int) -> Entry:
+    """An entry whose time is known; None is for a delete, which only a store with versions keeps."""
+    return Entry(value, frozenset({time}))  # type: ignore[arg-type]
 
 
 def _put(content: Content, key: Any, value: int | None, time: int) -> None:
     if value is None:
         content.pop(key, None)
     else:
-        content[key] = Entry(value, frozenset({time}))
+        content[key] = _entry(value, time)
 
 
 def _count(content: Content, key: Any, time: int) -> Entry:
     before = content.get(key, Entry(0, frozenset({UNKNOWN})))
     content[key] = Entry(before.value + 1, frozenset({max(time, *before.times)}))
     return content[key]
+
+
+def _with_history(table: Content) -> Content:
+    """Each value as the only version of its key."""
+    return {(key, time): entry for key, entry in table.items() for time in entry.times}
+
+
+def _without_history(versions: Content) -> Content:
+    """The latest version of each key, unless that is a delete."""
+    latest = {key: versions[key, time] for key, time in sorted(versions)}
+    return {key: entry for key, entry in latest.items() if entry.value is not None}
 
 
 def _with_ends(versions: Content) -> Content:

@@ -49,6 +49,7 @@ class Variant:
         moved: whether records are repartitioned before they come to a store.
         stamped: whether the processor's own stores are timestamped.
         checksums: whether the rows of local copies have checksums.
+        versioned: whether the table of records is versioned.
     """
 
     names: tuple[tuple[str, str], ...]
@@ -56,16 +57,22 @@ class Variant:
     moved: bool = False
     stamped: bool = False
     checksums: bool = False
+    versioned: bool = True
 
     @property
     def stores(self) -> dict[str, str]:
         return dict(self.names)
 
+    @property
+    def table(self) -> StoreKind:
+        """The kind of the store ``versions``."""
+        return StoreKind.VERSIONED if self.versioned else StoreKind.TIMESTAMPED_KEY_VALUE
+
     def with_stores(self, stores: dict[str, str]) -> Self:
         return replace(self, names=tuple(sorted(stores.items())))
 
     def plan(self) -> Plan:
-        return make_plan(_topology(self.names, self.moved, self.stamped), SINK, self.partitions)
+        return make_plan(_topology(self.names, self.moved, self.stamped, self.versioned), SINK, self.partitions)
 
 
 class Own(Processor):
@@ -95,7 +102,7 @@ class Own(Processor):
 
 
 @cache
-def _topology(names: tuple[tuple[str, str], ...], moved: bool, stamped: bool) -> Topology:
+def _topology(names: tuple[tuple[str, str], ...], moved: bool, stamped: bool, versioned: bool) -> Topology:
     stores, builder = dict(names), StreamsBuilder()
     clicks = builder.stream(TOPIC, Consumed("string", "int64"))
     if moved:
@@ -114,7 +121,8 @@ def _topology(names: tuple[tuple[str, str], ...], moved: bool, stamped: bool) ->
         told = counted.map(_told_window, key_serde="string", value_serde="string")
         results = results.merge(told)
     if "versions" in stores:
-        clicks.to_table(Materialized.versioned(stores["versions"], history_retention=LONG))
+        name = stores["versions"]
+        clicks.to_table(Materialized.versioned(name, history_retention=LONG) if versioned else Materialized(name))
     if "kinds" in stores:
         kinds = results.group_by(_kind, Grouped("string", "string")).count(Materialized(stores["kinds"]))
         results = kinds.to_stream().map_values(lambda n: f"kinds={n}", value_serde="string")

@@ -6,8 +6,6 @@ Files of words arrive all the time: before each start, and while it is under way
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
@@ -22,12 +20,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from tests.spark.mortal_driver import SECONDS, Nursery, Order, Victim
+from tests.spark.apart import run_apart
+from tests.spark.mortal_driver import Nursery, Order, Victim
 from tests.spark.mortal_jobs import JOBS, WORDS, File, Row
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("driver kills")]  # a Spark each, so beside the session
 
-ROOT = Path(__file__).parents[2]
 KILLED = -signal.SIGKILL
 
 
@@ -108,20 +106,6 @@ def nursery(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> It
     nursery = Nursery(spark, tmp_path_factory.mktemp("nursery"))
     yield nursery
     nursery.close()
-
-
-def start_apart(life: Life, order: Order, number: int) -> int:
-    """A start in a JVM of its own; how it ended."""
-    given = [str(number), order.job, str(order.phase), order.directory, order.backend, order.victim, order.among]
-    command = [sys.executable, "-m", "tests.spark.mortal_driver", *given]
-    with (life.directory / "log").open("ab") as log:
-        driver = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log, start_new_session=True)
-        try:
-            return driver.wait(timeout=SECONDS)
-        finally:
-            if driver.poll() is None:
-                os.killpg(driver.pid, signal.SIGKILL)
-                driver.wait()
 
 
 Start: TypeAlias = Callable[[Order], int]
@@ -224,7 +208,8 @@ def test_an_application_that_is_killed_as_a_whole_goes_on(tmp_path: Path) -> Non
     life = Life(tmp_path / "job", "another checkpoint", "rocksdb")
 
     def start(order: Order) -> int:
-        return start_apart(life, order, next(numbers))
+        given = [order.job, str(order.phase), order.directory, order.backend, order.victim, order.among]
+        return run_apart(life.directory / "log", "-m", "tests.spark.mortal_driver", str(next(numbers)), *given)
 
     begin(life, start)
     for moment in (RECORD, IN_A_BATCH):

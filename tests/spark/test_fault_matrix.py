@@ -4,9 +4,6 @@ The table in ``docs/durability.md`` is what this test has seen. ``MILLPOND_WRITE
 """
 
 import os
-import signal
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Collection
 from itertools import product
@@ -21,6 +18,7 @@ import pyspark
 from pyspark.sql import SparkSession
 
 from millpond.processors import TopologyDriver
+from tests.spark.apart import run_apart
 from tests.spark.mortal_job import MOMENTS, STRAGGLER, VICTIMS, spending
 from tests.spark.orders import KEYS, Event, random_events, write_files
 from tests.spark.two_hosts import two_hosts
@@ -28,8 +26,6 @@ from tests.spark.two_hosts import two_hosts
 PAGE = Path(__file__).parents[2] / "docs" / "durability.md"
 BEGIN, END = "<!-- fault matrix: made by tests/spark/test_fault_matrix.py -->\n", "<!-- end of the fault matrix -->\n"
 JOB = Path(__file__).with_name("mortal_job.py")
-SECONDS = 600
-"""For a job that nobody kills; under load Spark alone takes a minute to start."""
 
 SAME = "same output"
 
@@ -104,16 +100,7 @@ def undisturbed(events: list[Event]) -> list[tuple[Any, ...]]:
 
 def run(directory: Path, *master: str) -> int:
     """Run the job to its end, or to that of its driver."""
-    with (directory / "log").open("ab") as log:
-        job = subprocess.Popen(
-            [sys.executable, str(JOB), str(directory), *master], stdout=log, stderr=log, start_new_session=True
-        )
-        try:
-            return job.wait(timeout=SECONDS)
-        finally:
-            if job.poll() is None:
-                os.killpg(job.pid, signal.SIGKILL)
-                job.wait()
+    return run_apart(directory / "log", str(JOB), str(directory), *master)
 
 
 @speculates

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from pyspark.sql import SparkSession
 from millpond.adapters.lmdb import LmdbBackend, LmdbSupplier
 from millpond.adapters.spark import SparkStreams
 from millpond.stores.backend import Changes
+from tests.spark.apart import kill_group, started
 from tests.spark.orders import (
     expected_totals,
     random_events,
@@ -82,11 +84,9 @@ def test_a_worker_that_ends_between_its_delta_and_the_commit_changes_nothing(
 class Job:
     """The job as a process of its own, on a directory."""
 
-    def __init__(self, directory: Path, backend: str) -> None:
+    def __init__(self, directory: Path, process: subprocess.Popen[bytes]) -> None:
         self.directory = directory
-        command = [sys.executable, str(JOB), str(directory), backend]
-        log = (directory / "log").open("ab")
-        self.process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+        self.process = process
 
     def files(self, pattern: str) -> set[Path]:
         return set(self.directory.glob(pattern))
@@ -96,8 +96,7 @@ class Job:
         before = len(self.files(pattern))
         while self.process.poll() is None:
             if len(self.files(pattern)) >= before + more:
-                os.killpg(self.process.pid, signal.SIGKILL)
-                self.process.wait()
+                kill_group(self.process)
                 return True
             time.sleep(0.002)
         return False
@@ -107,30 +106,23 @@ class Job:
 
 
 @pytest.fixture
-def started(tmp_path: Path) -> Iterator[Callable[[str], Job]]:
-    jobs: list[Job] = []
-
-    def start(backend: str) -> Job:
-        jobs.append(Job(tmp_path, backend))
-        return jobs[-1]
-
-    yield start
-    for job in jobs:
-        if job.process.poll() is None:
-            os.killpg(job.process.pid, signal.SIGKILL)
-            job.process.wait()
+def start(tmp_path: Path) -> Iterator[Callable[[str], Job]]:
+    with ExitStack() as stack:
+        yield lambda backend: Job(
+            tmp_path, stack.enter_context(started(tmp_path / "log", str(JOB), str(tmp_path), backend))
+        )
 
 
 def test_a_job_that_is_killed_again_and_again_gives_what_an_undisturbed_one_gives(
-    spark: SparkSession, tmp_path: Path, started: Callable[[str], Job]
+    spark: SparkSession, tmp_path: Path, start: Callable[[str], Job]
 ) -> None:
     events = random_events(6, 800)
     write_files(tmp_path / "in", events, 5)
     deltas, commits = "state/**/*.parquet", "checkpoint/commits/[0-9]*"
-    assert started("rocksdb").kill_when(deltas, 1)
-    assert started("rocksdb").kill_when(deltas, 7)
-    assert started("lmdb").kill_when(commits, 1)
-    started("lmdb").finish()
+    assert start("rocksdb").kill_when(deltas, 1)
+    assert start("rocksdb").kill_when(deltas, 7)
+    assert start("lmdb").kill_when(commits, 1)
+    start("lmdb").finish()
     schema = "key string, orders long, amount long, timestamp timestamp"
     rows = spark.read.schema(schema).parquet(str(tmp_path / "out"))
     assert totals(tuple(row) for row in rows.collect()) == expected_totals(events)

@@ -1,13 +1,17 @@
 """Names that become directories: plain ones only, whatever they are made of."""
 
+import os
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millpond.errors import ConfigurationError
-from millpond.stores.directory import LONGEST_NAME, check_plain_name, plain_name
+from millpond.errors import ConfigurationError, StoreError
+from millpond.stores.directory import LONGEST_NAME, check_plain_name, delete_local_copy, plain_name
+from millpond.stores.memory import MemorySupplier
 
 
 @pytest.mark.parametrize(
@@ -34,3 +38,48 @@ def test_different_texts_get_different_names() -> None:
     texts = ["counts", "..", ".", "a/b", "a%2Fb", "x" * 300, "x" * 301, "...", "größe"]
     assert len({plain_name(text) for text in texts}) == len(texts)
     assert plain_name("counts") == "counts"
+
+
+def stored(directory: Path) -> Path:
+    """The directory of a store, with files."""
+    copy = directory / "counts"
+    copy.mkdir()
+    for name in ("data", "lock"):
+        (copy / name).touch()
+    return copy
+
+
+class Vanishing(MemorySupplier):
+    """Somebody else deletes the directory as soon as what is outside of it is gone."""
+
+    def destroy(self, directory: Path) -> None:
+        shutil.rmtree(directory)
+
+
+def test_a_copy_that_vanishes_before_it_is_deleted_is_no_error(tmp_path: Path) -> None:
+    copy = stored(tmp_path)
+    delete_local_copy(Vanishing(), copy)
+    assert not copy.exists()
+
+
+def test_a_copy_that_somebody_else_deletes_at_the_same_time_is_gone_as_a_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = stored(tmp_path)
+    unlink = os.unlink
+
+    def first_somebody_else(path: Any, **options: Any) -> None:
+        monkeypatch.setattr(os, "unlink", unlink)
+        unlink(path, **options)
+        unlink(path, **options)
+
+    monkeypatch.setattr(os, "unlink", first_somebody_else)
+    delete_local_copy(MemorySupplier(), copy)
+    assert not copy.exists()
+
+
+def test_a_copy_that_cannot_be_deleted_is_an_error(tmp_path: Path) -> None:
+    copy = tmp_path / "link"
+    copy.symlink_to(stored(tmp_path))
+    with pytest.raises(StoreError, match=r"link cannot be deleted: .*; delete it by hand"):
+        delete_local_copy(MemorySupplier(), copy)

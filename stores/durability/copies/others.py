@@ -1,8 +1,8 @@
 """Local copies of what a store was before it became one of another kind.
 
-Rule of this module: it reads where such a copy stands, never its rows. One that the manifest continues is somebody's
-mistake and stays, to be refused or migrated by whoever opens the store. Any other is of no use to the store that goes
-on from elsewhere, and is deleted.
+Rule of this module: it reads where such a copy stands, never its rows. One at a commit that the manifest continues is
+somebody's mistake and stays, to be refused or migrated by whoever opens the store. Any other, such as an empty one, is
+of no use to the store that goes on from elsewhere, and is deleted.
 """
 
 import logging
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from millpond.errors import BackendUnavailableError, CorruptStoreError
 from millpond.stores.directory import delete_local_copy
-from millpond.stores.durability.copies.position import position_of
+from millpond.stores.durability.copies.position import NOWHERE, position_of
 from millpond.stores.durability.copies.seal import Seal
 from millpond.stores.durability.manifest import Manifest
 from millpond.stores.durability.policy import DurabilityPolicy
@@ -50,6 +50,6 @@ def _continues(
         seal.closed()
         raise
     seal.closed()
-    if position is None:
+    if position is None or position == NOWHERE:
         return False
     return manifest.after(position.commit) is not None or position.branched_from(manifest) is not None

@@ -181,6 +181,17 @@ def test_values_without_a_time_become_versions_from_a_time_that_is_given(tmp_pat
     assert query.content() == dict.fromkeys(KEYS, ("x", 7, None)) | {KEYS[0]: ("y", 9, None)}
 
 
+@pytest.mark.parametrize(("before", "after"), [(STAMPED, VERSIONED), (VERSIONED, STAMPED), (VERSIONED, PLAIN)])
+def test_a_partition_without_a_key_becomes_another_kind_where_its_empty_copy_is(
+    tmp_path: Path, engine: str, before: StoreKind, after: StoreKind
+) -> None:
+    query = Query(tmp_path, engine, before)
+    query.put({KEYS[0]: "x"}, 10)
+    query.start(shape(after), Declared(converted={"prices": after.value}, accept_loss=True))
+    query.put(dict.fromkeys(KEYS, "y"), 20)
+    assert query.content().keys() == set(KEYS)
+
+
 def test_what_would_be_done_and_lost_is_told_and_nothing_is_written(tmp_path: Path) -> None:
     query = Query(tmp_path, "memory", VERSIONED)
     query.put(dict.fromkeys(KEYS, "a"), 1)
