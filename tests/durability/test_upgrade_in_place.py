@@ -224,9 +224,7 @@ def test_a_micro_batch_without_time_leaves_the_new_directory_alone(tmp_path: Pat
     with task(tmp_path, engine, PLAIN) as state:
         manifest = commit(state, PLAIN, None, OLD)
     plan = FaultPlan()
-    with task(
-        tmp_path, FaultySupplier(supplier(engine), plan), TIMESTAMPED, in_place=True, policy=UNHURRIED
-    ) as state:
+    with task(tmp_path, FaultySupplier(supplier(engine), plan), TIMESTAMPED, in_place=True, policy=UNHURRIED) as state:
         manifest = commit(state, TIMESTAMPED, manifest, {"k0": (1, 1)})
         for number in range(10):
             before = plan.steps.copy()

@@ -98,7 +98,9 @@ class Seal:
         sealed = _parsed(seal)
         if sealed is None:
             return DIED
-        compared = {name for name, (_, digest) in sealed.items() if digest is not None and not str(digest).startswith(_STAMP)}
+        compared = {
+            name for name, (_, digest) in sealed.items() if digest is not None and not str(digest).startswith(_STAMP)
+        }
         self.proven = self._checked_by_engine or len(compared) == len(sealed)
         return _difference(sealed, self._files(_sizes(str(self._directory)), compared.__contains__))
 
