@@ -45,9 +45,6 @@ _log = logging.getLogger(__name__)
 _SEALED_BYTES: Final = 16 << 20
 """Up to this size a directory is compared with its seal in full: it is sealed far more often than a local copy."""
 
-_COMMITS_AT_THE_END: Final = 2
-"""How many commits a micro-batch writes at least once all rows are copied, so that none waits in the end."""
-
 
 class Preparation:
     """The directory in the new format of one store.
@@ -75,6 +72,7 @@ class Preparation:
         self._backlog = Backlog(backlog)
         self._backend: Backend | None = None
         self._sweep: Sweep | None = None
+        self._ending = 0
         self._looked_at = self._follows = self._rests = self._copied_all = self._complete = False
         self.proven = True
 
@@ -194,6 +192,8 @@ class Preparation:
         Args:
             source: the rows of the version that was opened.
         """
+        if self._copied_all and not self.complete:
+            self._ending += 1
         if self._idle:
             return
         with self._forgiving():
@@ -218,10 +218,9 @@ class Preparation:
     @property
     def _most_waiting(self) -> int:
         """How many commits may wait after this micro-batch has done its share."""
-        most = self._policy.prepared_commits
-        if self._copied_all and not self.complete:
-            return max(0, min(most, len(self._backlog.waiting) - _COMMITS_AT_THE_END))
-        return most
+        # Once all rows are copied, one less with each micro-batch, so that none waits in the end.
+        ending = 0 if self.complete else self._ending
+        return max(0, self._policy.prepared_commits - ending)
 
     def _take_turns(self, source: Backend, overdue: bool) -> None:
         """Write and copy in turn, so that neither has to wait for the other's end."""
@@ -339,6 +338,7 @@ class Preparation:
         self._delete_directories()
         self._backlog.delete()
         self._looked_at = self._follows = self._copied_all = False
+        self._ending = 0
 
     def _delete_directories(self) -> None:
         backend, self._backend, self._sweep, self._complete = self._backend, None, None, False
