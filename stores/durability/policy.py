@@ -23,8 +23,10 @@ class DurabilityPolicy:
         sealed_bytes: a local copy up to this size is compared in full with what it was when its engine closed it, each
             time it is opened; of a larger one only the sizes of its files. It concerns engines without checksums.
         prepared_rows: how many rows of a store a micro-batch copies at most into a directory in a new format, where
-            that is prepared while the old one is in use. Usually they are fewer: they may take a quarter of the time
-            that the micro-batch takes itself.
+            that is prepared while the old one is in use. Usually they are fewer.
+        prepared_share: how much longer a micro-batch may take for new formats, of what it takes itself.
+        prepared_commits: how many commits may wait until they are written to a directory in a new format. Beyond that a
+            micro-batch writes the first ones, whatever that costs.
     """
 
     max_deltas: int = 64
@@ -34,6 +36,8 @@ class DurabilityPolicy:
     retained_forks: Duration = timedelta(hours=6)
     sealed_bytes: int = 1 << 30
     prepared_rows: int = 50_000
+    prepared_share: float = 0.2
+    prepared_commits: int = 64
 
     def __post_init__(self) -> None:
         for what, least in (
@@ -42,6 +46,8 @@ class DurabilityPolicy:
             ("retained_commits", 1),
             ("sealed_bytes", 0),
             ("prepared_rows", 1),
+            ("prepared_share", 0),
+            ("prepared_commits", 0),
         ):
             if getattr(self, what) < least:
                 raise ConfigurationError(f"{what} is {getattr(self, what)}; it must be at least {least}")

@@ -102,7 +102,7 @@ class TaskState:
         self._protection = Protection(storage, self._policy, self._run)
         self._exclusive = exclusive
         self._keeps_formats = upgrade_mode is not None
-        self._pace = Pace()
+        self._pace = Pace(self._policy.prepared_share)
         self._written = Written.to_be_read_by(upgrade_from)
         check_older_reader(self._written.wanted, specs, evolved=is_evolved(fingerprint))
         self._copies: dict[str, LocalCopy] = {}
@@ -192,8 +192,12 @@ class TaskState:
         try:
             for store in self._stores.values():
                 store.flush()
+            before = manifest
             if self._rewrites(manifest) or any(transaction.changes for transaction in self._transactions.values()):
                 manifest = self._write(replace(manifest, fingerprint=self._fingerprint or manifest.fingerprint))
+            for name, transaction in self._transactions.items():
+                self._copies[name].prepare_further(transaction)
+            if manifest is not before:
                 for name, transaction in self._transactions.items():
                     self._copies[name].commit(transaction, manifest)
             manifest = self._prepared(manifest)
@@ -201,15 +205,13 @@ class TaskState:
             self.rollback(error)
             raise
         self.rollback()
+        self._pace.end()
         if manifest.snapshot is not None and manifest.snapshot.commit == manifest.commit:
             try_collect_garbage(self._storage, manifest, self._policy, self._run)
         return manifest
 
     def _prepared(self, manifest: Manifest) -> Manifest:
         """The manifest, which says which stores are prepared in a new format once all that are upgraded are."""
-        for name, transaction in self._transactions.items():
-            self._copies[name].prepare_further(transaction)
-        self._pace.end()
         upgraded = {name: copy.prepared for name, copy in self._copies.items() if copy.prepared is not None}
         prepared = tuple(sorted(upgraded)) if all(upgraded.values()) else ()
         if prepared and not manifest.prepared:

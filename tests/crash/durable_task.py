@@ -66,7 +66,7 @@ def task(
         local_dir=directory / local,
         storage=storage if plan is None else FaultyStorage.over(storage, plan),
         fingerprint="one",
-        policy=DurabilityPolicy(max_deltas=3, retained_commits=1, retained_age=0, prepared_rows=2),
+        policy=DurabilityPolicy(max_deltas=3, retained_commits=1, retained_age=0, prepared_rows=2, prepared_share=1e9),
         upgrade_mode=UpgradeMode.IN_PLACE if in_place else None,
     )
 

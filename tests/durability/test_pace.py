@@ -1,13 +1,17 @@
 """How much of a new format a micro-batch prepares follows the time that it takes itself, as an injected clock tells."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from millpond.stores.backend import Backend
-from millpond.stores.durability import DurabilityPolicy
+from millpond.stores.durability import DurabilityPolicy, Manifest
+from millpond.stores.durability.copies.backlog import Backlog
 from millpond.stores.durability.copies.pace import Pace
-from millpond.stores.durability.copies.preparation import NEXT_ROW, Preparation
+from millpond.stores.durability.copies.position import encode_position
+from millpond.stores.durability.copies.preparation import Preparation
+from millpond.stores.durability.manifest import DurableFile, FileKind, new_commit_id
 from millpond.stores.keys import COMMIT_ROW, DATA
 from millpond.stores.memory import MemoryBackend
 from millpond.stores.place import StorePlace
@@ -19,6 +23,7 @@ from millpond.stores.testing import FaultPlan, FaultySupplier, Step
 SPEC = StoreSpec("counts", StoreKind.TIMESTAMPED_KEY_VALUE, STRING, INT64)
 ROWS = 10_000
 STEP = 500
+SHARE = 0.2
 
 
 class Clock:
@@ -39,115 +44,233 @@ def clock() -> Clock:
     return Clock()
 
 
-def copy(pace: Pace, clock: Clock, seconds: float) -> None:
-    with pace.copying():
+@pytest.fixture
+def pace(clock: Clock) -> Pace:
+    pace = Pace(SHARE, clock)
+    pace.begin()
+    return pace
+
+
+def step(pace: Pace, clock: Clock, seconds: float, *, copying: bool = False) -> None:
+    with pace.step(copying=copying):
         clock.pass_by(seconds)
 
 
-def test_more_is_copied_until_a_quarter_of_the_own_time_is_spent(clock: Clock) -> None:
-    pace = Pace(clock)
-    pace.begin()
-    assert not pace.allows_more, "nothing has been done yet"
-    clock.pass_by(8)
-    copy(pace, clock, 1)
-    assert pace.allows_more
-    copy(pace, clock, 1)
-    assert not pace.allows_more
+def next_micro_batch(pace: Pace) -> None:
     pace.end()
     pace.begin()
-    clock.pass_by(8)
-    copy(pace, clock, 1)
+
+
+def test_steps_are_taken_until_the_share_of_the_own_time_is_spent(clock: Clock, pace: Pace) -> None:
+    assert not pace.allows_more, "nothing has been done yet"
+    clock.pass_by(10)
+    step(pace, clock, 1)
+    assert pace.allows_more, "1 of 10 seconds"
+    step(pace, clock, 1)
+    assert not pace.allows_more
+    next_micro_batch(pace)
+    clock.pass_by(10)
     assert pace.allows_more, "each micro-batch has its own time"
 
 
-def test_what_is_spent_between_two_micro_batches_counts_in_the_second_and_not_as_its_own(clock: Clock) -> None:
-    pace = Pace(clock)
+def test_what_took_more_than_the_share_is_paid_off_before_anything_else_is_done(clock: Clock, pace: Pace) -> None:
+    clock.pass_by(10)
+    step(pace, clock, 5)
+    next_micro_batch(pace)
+    clock.pass_by(10)
+    assert pace.in_debt
+    assert not pace.allows_more, "3 - 2 are left"
+    next_micro_batch(pace)
+    clock.pass_by(10)
+    assert not pace.in_debt
+    step(pace, clock, 0.9)
+    assert pace.allows_more, "1.9 of 2"
+    step(pace, clock, 0.1)
+    assert not pace.allows_more
+
+
+def test_a_debt_is_no_greater_than_what_the_micro_batch_took_itself(clock: Clock, pace: Pace) -> None:
+    clock.pass_by(1)
+    step(pace, clock, 1_000_000)
+    next_micro_batch(pace)
+    clock.pass_by(4.9)
+    assert pace.in_debt
+    clock.pass_by(0.2)
+    assert not pace.in_debt
+
+
+def test_what_is_spent_between_two_micro_batches_counts_in_the_second_and_not_as_its_own(
+    clock: Clock, pace: Pace
+) -> None:
     pace.end()
     with pace.aside():
         clock.pass_by(2)
     clock.pass_by(100)
     pace.begin()
-    clock.pass_by(8)
-    copy(pace, clock, 1)
-    assert not pace.allows_more, "3 of 8 seconds"
-    clock.pass_by(5)
-    assert pace.allows_more, "3 of 13 seconds"
+    clock.pass_by(10)
+    assert not pace.allows_more, "2 of 10 seconds"
+    clock.pass_by(1)
+    assert pace.allows_more, "2 of 11 seconds"
 
 
-def test_copying_gets_a_twentieth_even_if_all_else_takes_more_than_the_quarter(clock: Clock) -> None:
-    pace = Pace(clock)
-    pace.begin()
-    clock.pass_by(20)
-    with pace.aside():
-        clock.pass_by(19)
-    assert pace.allows_more
-    with pace.copying():
+def test_time_is_set_aside_for_closing(clock: Clock, pace: Pace) -> None:
+    clock.pass_by(100)
+    with pace.closing():
         clock.pass_by(1)
+    next_micro_batch(pace)
+    clock.pass_by(10)
+    step(pace, clock, 0.9)
+    assert pace.allows_more
+    step(pace, clock, 0.1)
+    assert not pace.allows_more, "the second of two seconds is for closing"
+
+
+def test_what_has_been_opened_is_worth_some_steps(clock: Clock, pace: Pace) -> None:
+    with pace.opening():
+        clock.pass_by(4)
+    step(pace, clock, 1.9)
+    assert pace.allows_more
+    step(pace, clock, 0.2)
+    assert not pace.allows_more
+    next_micro_batch(pace)
     assert not pace.allows_more
 
 
-def preparation(directory: Path, clock: Clock, *, seconds_per_step: float, most: int) -> tuple[Preparation, Backend]:
-    """What prepares the new format of a backend with many rows, where each step takes so long."""
-
-    def passes(step: Step) -> None:
-        if step is Step.BACKEND_WRITE:
-            clock.pass_by(seconds_per_step)
-
-    engine = FaultySupplier(supplier("lmdb"), FaultPlan(passes))
-    place = StorePlace.of(SPEC, engine, local_dir=directory, application_id="app", task_id="0_0")
-    source = MemoryBackend()
-    source.write({COMMIT_ROW: b"here"} | {DATA + b"%05d" % number: b"value" for number in range(ROWS)})
-    preparing = Preparation(place, DurabilityPolicy(prepared_rows=most))
-    preparing.begin(source)
-    return preparing, source
+def test_copying_has_a_quarter_of_the_share_even_if_all_else_takes_more(clock: Clock, pace: Pace) -> None:
+    clock.pass_by(20)
+    step(pace, clock, 19)
+    assert not pace.allows_more
+    step(pace, clock, 0.9, copying=True)
+    assert pace.allows_copying
+    step(pace, clock, 0.1, copying=True)
+    assert not pace.allows_copying
 
 
-def copied(preparing: Preparation) -> int:
-    return sum(1 for row, _ in preparing.open().scan() if row not in (COMMIT_ROW, NEXT_ROW))
+class Job:
+    """Micro-batches of a store with many rows that is prepared in a new format, where each write there takes a second.
+
+    Attributes:
+        plan: counts what is done to the new directory.
+        kept: the rows that a restart in the new format is to find.
+    """
+
+    def __init__(self, directory: Path, clock: Clock, *, rows: int = ROWS, most: int = ROWS, waiting: int = 64) -> None:
+        self._clock = clock
+        self.plan = FaultPlan(self._passes)
+        engine = FaultySupplier(supplier("lmdb"), self.plan)
+        self.place = StorePlace.of(SPEC, engine, local_dir=directory, application_id="app", task_id="0_0")
+        self.pace = Pace(SHARE, clock)
+        policy = DurabilityPolicy(prepared_rows=most, prepared_commits=waiting)
+        self.preparation = Preparation(self.place, policy, self.pace)
+        self.manifest = Manifest.empty("app", "0_0", "").with_snapshot(file(FileKind.SNAPSHOT, 1), ())
+        self.kept = {DATA + b"%05d" % number: b"value" for number in range(rows)}
+        self.source = MemoryBackend()
+        self.source.write({**self.kept, COMMIT_ROW: encode_position(self.manifest)})
+
+    def _passes(self, step: Step) -> None:
+        self._clock.pass_by({Step.BACKEND_WRITE: 1, Step.BACKEND_OPEN: 1e-6}.get(step, 0))
+
+    def batch(self, own: float, changes: Mapping[bytes, bytes | None] | None = None) -> None:
+        """A micro-batch that takes ``own`` seconds by itself. The old format holds only the beginning of values."""
+        self.pace.begin()
+        self.preparation.begin(self.source)
+        self.preparation.bring(self.manifest, lambda backend: True)
+        self._clock.pass_by(own)
+        self.preparation.go_on(self.source)
+        changed = dict(changes or {})
+        self.kept = {row: value for row, value in (self.kept | changed).items() if value is not None}
+        self.manifest = self.manifest.with_delta(file(FileKind.DELTA, self.manifest.sequence + 1))
+        position = {COMMIT_ROW: encode_position(self.manifest)}
+        self.source.write({row: value and value[:5] for row, value in changed.items()} | position)
+        self.preparation.append(self.manifest, {**changed, **position})
+        self.preparation.close()
+        self.pace.end()
+
+    @property
+    def waiting(self) -> int:
+        """How many commits wait."""
+        backlog = Backlog(self.place.directory.with_name(f".{self.place.directory.name}.backlog"))
+        backlog.look()
+        return len(backlog.waiting)
+
+    def writes(self) -> int:
+        """How often the new directory was written."""
+        return self.plan.steps[Step.BACKEND_WRITE]
+
+    def taken_over(self) -> dict[bytes, bytes]:
+        """The rows of the store after a restart in the new format."""
+        self.preparation.take_over()
+        with self.place.open() as backend:
+            return rows_of(backend)
+
+
+def file(kind: FileKind, sequence: int) -> DurableFile:
+    return DurableFile(kind, sequence, new_commit_id(), 1, 1, 1)
+
+
+def rows_of(backend: Backend) -> dict[bytes, bytes]:
+    return {row: value for row, value in backend.scan() if row != COMMIT_ROW}
 
 
 @pytest.mark.parametrize(
     ("own", "steps"),
-    [(0, 1), (4, 1), (16, 4), (1000, 6)],
-    ids=["at least one", "a short one", "a longer one", "at most prepared_rows"],
+    [(0, 1), (5, 1), (20, 3), (1000, 6)],
+    ids=["one, because it is open", "a short one", "a longer one", "at most prepared_rows"],
 )
 def test_a_micro_batch_copies_as_many_rows_as_its_own_time_has_room_for(
     tmp_path: Path, clock: Clock, own: float, steps: int
 ) -> None:
-    preparing, source = preparation(tmp_path, clock, seconds_per_step=1, most=6 * STEP)
-    pace = Pace(clock)
-    pace.begin()
-    clock.pass_by(own)
-    preparing.copy_further(source, pace)
-    assert copied(preparing) == steps * STEP
-    preparing.close()
+    job = Job(tmp_path, clock, most=6 * STEP)
+    job.batch(own)
+    assert job.writes() == 1 + steps, "the first one begins"
 
 
-def test_copying_ends_however_short_the_micro_batches_are(tmp_path: Path, clock: Clock) -> None:
-    preparing, source = preparation(tmp_path, clock, seconds_per_step=1, most=6 * STEP)
-    pace = Pace(clock)
+def test_a_micro_batch_that_has_no_time_neither_opens_nor_writes_anything(tmp_path: Path, clock: Clock) -> None:
+    job = Job(tmp_path, clock)
+    job.batch(1)
+    before = dict(job.plan.steps)
+    job.batch(0.1, {DATA + b"00000": b"newer"})
+    assert job.plan.steps == before
+    assert job.waiting == 2
+    job.batch(1000)
+    assert job.waiting == 1, "its own"
+    assert job.taken_over() == job.kept
+
+
+@pytest.mark.parametrize("own", [3, 30, 300])
+@pytest.mark.parametrize("changed", [0, 10, 10 * STEP], ids=["nothing", "some rows", "half of all rows"])
+def test_it_comes_to_an_end_and_no_more_commits_wait_than_may(
+    tmp_path: Path, clock: Clock, own: float, changed: int
+) -> None:
+    job = Job(tmp_path, clock, waiting=5)
     count = 0
-    while not preparing.complete:
-        pace.begin()
-        preparing.copy_further(source, pace)
-        pace.end()
+    while not job.preparation.complete:
         count += 1
-    assert count == ROWS // STEP
-    assert [row for row in preparing.open().scan() if row[0] != COMMIT_ROW] == [
-        row for row in source.scan() if row[0] != COMMIT_ROW
-    ]
-    preparing.close()
+        rows = [DATA + b"%05d" % (number * 7919 % (ROWS + STEP)) for number in range(count, count + changed)]
+        job.batch(own, {row: None if number % 9 == 0 else b"newer %d" % count for number, row in enumerate(rows)})
+        assert job.waiting <= 5 + 1, "one is that of the micro-batch"
+        assert count < 1000
+    for _ in range(9):
+        job.batch(own, {DATA + b"00001": b"newest"})
+    assert job.preparation.complete, "commits that wait since do not change that"
+    assert job.taken_over() == job.kept
 
 
-def test_what_has_been_written_meanwhile_is_not_copied_over(tmp_path: Path, clock: Clock) -> None:
-    preparing, source = preparation(tmp_path, clock, seconds_per_step=1, most=ROWS)
-    written = {DATA + b"%05d" % number: b"newer" for number in range(0, ROWS, 7)}
-    preparing.write(written)
-    pace = Pace(clock)
-    pace.begin()
-    clock.pass_by(1e6)
-    preparing.copy_further(source, pace)
-    assert preparing.complete
-    expected = {**dict(source.scan()), **written}
-    assert dict(preparing.open().scan()) == expected
-    preparing.close()
+def test_what_can_wait_takes_no_more_than_the_share_and_one_step(tmp_path: Path, clock: Clock) -> None:
+    job = Job(tmp_path, clock, rows=5 * ROWS, waiting=1000)
+    job.batch(50)
+    for number in range(40):
+        before, begun = job.writes(), clock.now
+        job.batch(20, {DATA + b"%05d" % (number * 10 + row): b"newer" for row in range(3 * STEP)})
+        assert clock.now - begun == pytest.approx(20 + job.writes() - before, abs=0.01)
+        assert job.writes() - before <= SHARE * 20 + 1
+    assert not job.preparation.complete
+
+
+def test_what_the_old_format_cannot_hold_is_not_copied_over(tmp_path: Path, clock: Clock) -> None:
+    job = Job(tmp_path, clock)
+    for number in range(0, ROWS, 1000):
+        job.batch(10, {DATA + b"%05d" % row: b"newer than that" for row in range(number, number + 1000, 7)})
+    while not job.preparation.complete:
+        job.batch(100)
+    assert job.taken_over() == job.kept

@@ -13,16 +13,20 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from millpond.errors import FormatError
-from millpond.stores.backend import BackendSupplier
+from millpond.errors import BackendUnavailableError, FormatError, StoreFullError
+from millpond.stores.backend import Backend, BackendSupplier
 from millpond.stores.durability import DurabilityPolicy, Manifest, Storage, TaskState, read_rows
+from millpond.stores.durability.copies.backlog import Backlog
+from millpond.stores.durability.copies.pace import Pace
 from millpond.stores.durability.copies.preparation import Preparation
 from millpond.stores.durability.copies.upgrade_mode import UpgradeMode
+from millpond.stores.keys import COMMIT_ROW
+from millpond.stores.memory import MemoryBackend
 from millpond.stores.place import StorePlace
 from millpond.stores.registry import supplier
 from millpond.stores.serdes import INT64, STRING
 from millpond.stores.specs import StoreKind, StoreSpec
-from millpond.stores.testing import FaultPlan, FaultySupplier, Step
+from millpond.stores.testing import Fault, FaultPlan, FaultySupplier, Step
 
 PLAIN = StoreSpec("counts", StoreKind.KEY_VALUE, STRING, INT64)
 TIMESTAMPED = replace(PLAIN, kind=StoreKind.TIMESTAMPED_KEY_VALUE)
@@ -38,7 +42,18 @@ KEYS = [f"k{number}" for number in range(9)]
 Content = dict[str, tuple[int, int]]
 
 
-def task(directory: Path, engine: str | BackendSupplier, spec: StoreSpec, *, in_place: bool = False) -> TaskState:
+POLICY = DurabilityPolicy(max_deltas=4, retained_commits=50, retained_age=0, prepared_rows=2, prepared_share=1e9)
+"""Every micro-batch copies two rows, and writes all that waits."""
+
+
+def task(
+    directory: Path,
+    engine: str | BackendSupplier,
+    spec: StoreSpec,
+    *,
+    in_place: bool = False,
+    policy: DurabilityPolicy = POLICY,
+) -> TaskState:
     return TaskState(
         [spec],
         supplier(engine),
@@ -46,7 +61,7 @@ def task(directory: Path, engine: str | BackendSupplier, spec: StoreSpec, *, in_
         task_id="0_0",
         local_dir=directory / "local",
         storage=Storage.from_uri(directory / "state"),
-        policy=DurabilityPolicy(max_deltas=4, retained_commits=50, retained_age=0, prepared_rows=2),
+        policy=policy,
         upgrade_mode=UpgradeMode.IN_PLACE if in_place else None,
     )
 
@@ -147,8 +162,8 @@ def test_a_directory_that_fell_behind_is_restored_with_the_timestamps_that_are_k
 
 
 def hidden(directory: Path) -> set[str]:
-    """What is prepared, and its seals."""
-    return {path.name for path in (directory / "local" / "app" / "0_0").glob("*/*") if ".prepar" in path.name}
+    """What is prepared, its seal, and what waits."""
+    return {path.name for path in (directory / "local" / "app" / "0_0").glob("*/.*") if "-v" in path.name}
 
 
 @pytest.mark.parametrize("commits", [1, 9], ids=["in the middle", "prepared"])
@@ -160,8 +175,8 @@ def test_what_an_upgrade_has_prepared_is_deleted_once_the_job_asks_for_another_f
     with task(tmp_path, engine, TIMESTAMPED, in_place=True) as state:
         for _ in range(commits):
             manifest = commit(state, TIMESTAMPED, manifest, {"k0": (7, -1)})
-    kept = hidden(tmp_path)
-    assert kept == {f".counts-v2.{'prepared' if commits == 9 else 'preparing'}", min(kept)}
+    kept, name = hidden(tmp_path), f".counts-v2.{'prepared' if commits == 9 else 'preparing'}"
+    assert kept == {name, f".{name}.seal", ".counts-v2.backlog"}
     with task(tmp_path, engine, TIMESTAMPED, in_place=True) as state:
         content(state, manifest)
     assert hidden(tmp_path) == kept, "it is still asked for"
@@ -171,19 +186,197 @@ def test_what_an_upgrade_has_prepared_is_deleted_once_the_job_asks_for_another_f
         manifest = commit(state, PLAIN, manifest, {"k1": (8, -1)})
     with task(tmp_path, engine, TIMESTAMPED, in_place=True) as state:
         assert content(state, manifest) == OLD | {"k0": (7, -1), "k1": (8, -1)}
-    assert names(tmp_path) == {"counts", ".counts-v2.preparing"}
+    assert names(tmp_path) == {"counts", ".counts-v2.preparing", ".counts-v2.backlog"}
 
 
 def test_what_has_not_begun_is_not_prepared(tmp_path: Path, engine: str) -> None:
     """As after an error between its making and its first write."""
+    plan = FaultPlan.at(1, Fault.AWAY, Step.BACKEND_WRITE)
     place = StorePlace.of(
-        TIMESTAMPED, supplier(engine), local_dir=tmp_path / "local", application_id="app", task_id="0_0"
+        TIMESTAMPED,
+        FaultySupplier(supplier(engine), plan),
+        local_dir=tmp_path / "local",
+        application_id="app",
+        task_id="0_0",
     )
-    preparation = Preparation(place, DurabilityPolicy())
-    preparation.open()
-    assert not preparation.complete
+    preparation = Preparation(place, POLICY, Pace(1))
+    source = MemoryBackend()
+    source.write({COMMIT_ROW: b"somewhere"})
+    with pytest.raises(BackendUnavailableError):
+        preparation.begin(source)
     preparation.close()
+    assert not preparation.complete
     assert names(tmp_path) == {".counts-v2.preparing"}
+
+
+def waiting(directory: Path, engine: str, spec: StoreSpec) -> Backlog:
+    """What waits to be written to the new directory of ``spec``."""
+    backlog = Backlog(directory / "local" / "app" / "0_0" / engine / f".{spec.directory_name}.backlog")
+    backlog.look()
+    return backlog
+
+
+UNHURRIED = replace(POLICY, prepared_share=0)
+"""Nothing is done but what has to be."""
+
+
+def test_a_micro_batch_without_time_leaves_the_new_directory_alone(tmp_path: Path, engine: str) -> None:
+    with task(tmp_path, engine, PLAIN) as state:
+        manifest = commit(state, PLAIN, None, OLD)
+    plan = FaultPlan()
+    with task(tmp_path, FaultySupplier(supplier(engine), plan), TIMESTAMPED, in_place=True, policy=UNHURRIED) as state:
+        manifest = commit(state, TIMESTAMPED, manifest, {"k0": (1, 1)})
+        for number in range(10):
+            before = plan.steps.copy()
+            manifest = commit(state, TIMESTAMPED, manifest, {"k1": (number, number)})
+            assert {step: (plan.steps - before)[step] for step in (Step.BACKEND_OPEN, Step.BACKEND_WRITE)} == {
+                Step.BACKEND_OPEN: 1,
+                Step.BACKEND_WRITE: 1,
+            }, "both are those of the directory in use"
+    assert len(waiting(tmp_path, engine, TIMESTAMPED).waiting) == 11
+    with task(tmp_path, engine, TIMESTAMPED, in_place=True) as state:
+        while not manifest.prepared:
+            manifest = commit(state, TIMESTAMPED, manifest, {})
+    with task(tmp_path, engine, TIMESTAMPED) as state:
+        assert content(state, manifest) == OLD | {"k0": (1, 1), "k1": (9, 9)}
+        assert names(tmp_path) == {"counts-v2"}
+
+
+def test_no_more_commits_wait_than_may_even_if_there_is_no_time(tmp_path: Path, engine: str) -> None:
+    with task(tmp_path, engine, PLAIN) as state:
+        manifest = commit(state, PLAIN, None, OLD)
+    policy = replace(UNHURRIED, prepared_commits=3)
+    with task(tmp_path, engine, TIMESTAMPED, in_place=True, policy=policy) as state:
+        for number in range(10):
+            manifest = commit(state, TIMESTAMPED, manifest, {"k0": (number, number)})
+            assert 1 <= len(waiting(tmp_path, engine, TIMESTAMPED).waiting) <= 4, "the last one is its own"
+
+
+def test_what_waits_is_used_by_the_restart(tmp_path: Path, engine: str) -> None:
+    """Also what a snapshot has come after, so that the durable files alone lead nowhere from there."""
+    manifest, known, _ = upgraded(tmp_path, engine, TIMESTAMPED)
+    with task(tmp_path, engine, TIMESTAMPED, in_place=True, policy=UNHURRIED) as state:
+        for number in range(9):
+            manifest = commit(state, TIMESTAMPED, manifest, {f"k{number % 3}": (number, number)})
+            assert manifest.prepared
+    assert len(waiting(tmp_path, engine, TIMESTAMPED).waiting) > 5
+    plan = FaultPlan()
+    with task(tmp_path, FaultySupplier(supplier(engine), plan), TIMESTAMPED) as state:
+        assert content(state, manifest) == known | {"k0": (6, 6), "k1": (7, 7), "k2": (8, 8)}
+        assert names(tmp_path) == {"counts-v2"}
+    assert plan.steps[Step.BACKEND_LOAD] == 0, "nothing was restored"
+
+
+def test_an_attempt_that_failed_is_taken_back_from_what_waits(tmp_path: Path, engine: str) -> None:
+    with task(tmp_path, engine, PLAIN) as state:
+        manifest = commit(state, PLAIN, None, OLD)
+    with task(tmp_path, engine, TIMESTAMPED, in_place=True, policy=UNHURRIED) as state:
+        manifest = commit(state, TIMESTAMPED, manifest, {"k0": (1, 1)})
+        for number in range(3):
+            commit(state, TIMESTAMPED, manifest, {f"k{number}": (50, 50), "new": (50, 50)})
+            assert len(waiting(tmp_path, engine, TIMESTAMPED).waiting) in (1, 2)
+        manifest = commit(state, TIMESTAMPED, manifest, {"k1": (2, 2)})
+    with task(tmp_path, engine, TIMESTAMPED, in_place=True) as state:
+        while not manifest.prepared:
+            manifest = commit(state, TIMESTAMPED, manifest, {})
+    with task(tmp_path, engine, TIMESTAMPED) as state:
+        assert content(state, manifest) == OLD | {"k0": (1, 1), "k1": (2, 2)}
+        assert names(tmp_path) == {"counts-v2"}
+
+
+def harm_what_waits(copies: Path) -> None:
+    path = min(copies.glob(".*.backlog/*.changes"))
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def lose_what_waits(copies: Path) -> None:
+    min(copies.glob(".*.backlog/*.changes")).unlink()
+
+
+def harm_the_directory(copies: Path) -> None:
+    (directory,) = copies.glob(".*.preparing")
+    for path in directory.iterdir():
+        if path.is_file():
+            path.write_bytes(b"nonsense")
+
+
+def lose_the_directory(copies: Path) -> None:
+    (directory,) = copies.glob(".*.preparing")
+    shutil.rmtree(directory)
+
+
+HARM = {path.__name__: path for path in (harm_what_waits, lose_what_waits, harm_the_directory, lose_the_directory)}
+
+
+@pytest.mark.parametrize("when", ["while it is open", "at a restart"])
+@pytest.mark.parametrize("harm", HARM)
+@pytest.mark.parametrize("upgrade", ["plain-checksums", "timestamped"])
+def test_damage_to_what_is_prepared_fails_no_micro_batch_and_loses_nothing(
+    tmp_path: Path, engine: str, upgrade: str, harm: str, when: str
+) -> None:
+    spec = SPECS[upgrade]
+
+    def values(found: dict[str, Any]) -> dict[str, int]:
+        return {key: value[0] if isinstance(value, tuple) else value for key, value in found.items()}
+
+    known = dict(OLD)
+    with task(tmp_path, engine, PLAIN) as state:
+        manifest = commit(state, PLAIN, None, OLD)
+    state = task(tmp_path, engine, spec, in_place=True, policy=UNHURRIED)
+    for number in range(3):
+        known[f"k{number}"] = number, number
+        manifest = commit(state, spec, manifest, {f"k{number}": known[f"k{number}"]})
+    HARM[harm](tmp_path / "local" / "app" / "0_0" / engine)
+    if when == "at a restart":
+        state.close()
+        state = task(tmp_path, engine, spec, in_place=True)
+    for number in range(3, 15):
+        known[f"k{number % 9}"] = number, number
+        manifest = commit(state, spec, manifest, {f"k{number % 9}": known[f"k{number % 9}"]})
+        assert values(content(state, manifest)) == values(known)
+    state.close()
+    with task(tmp_path, engine, spec, in_place=True) as state:
+        for _ in range(12):
+            manifest = commit(state, spec, manifest, {"k0": known["k0"]})
+    with task(tmp_path, engine, spec) as state:
+        assert content(state, manifest) == (known if spec.kind.stamped else values(known))
+        assert names(tmp_path) == {spec.directory_name}
+
+
+class Elsewhere(FaultySupplier):
+    """An engine that cannot use new directories while it is in trouble."""
+
+    def __init__(self, engine: str) -> None:
+        super().__init__(supplier(engine), FaultPlan())
+        vars(self).update(trouble=None)
+
+    def open(self, directory: Path) -> Backend:
+        trouble: Exception | None = vars(self)["trouble"]
+        if trouble is not None and ".prepar" in directory.name:
+            raise trouble
+        return super().open(directory)
+
+
+@pytest.mark.parametrize("trouble", [BackendUnavailableError("it is away"), StoreFullError("it is full")])
+def test_a_new_directory_that_cannot_be_used_holds_up_nobody(
+    tmp_path: Path, engine: str, trouble: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    with task(tmp_path, engine, PLAIN) as state:
+        manifest = commit(state, PLAIN, None, OLD)
+    known = dict(OLD)
+    chosen = Elsewhere(engine)
+    with task(tmp_path, chosen, TIMESTAMPED, in_place=True) as state:
+        for number in range(20):
+            vars(chosen).update(trouble=trouble if 2 <= number < 5 else None)
+            known["k0"] = number, number
+            manifest = commit(state, TIMESTAMPED, manifest, {"k0": known["k0"]})
+            assert content(state, manifest)["k0"][0] == number
+    assert f"is put off: {trouble}" in caplog.text
+    assert "restoring" not in caplog.text
+    assert manifest.prepared
+    with task(tmp_path, engine, TIMESTAMPED) as state:
+        assert content(state, manifest) == known
+        assert names(tmp_path) == {"counts-v2"}
 
 
 def keep(local: Path, image: Path) -> None:

@@ -143,7 +143,7 @@ def test_a_job_that_is_to_roll_over_goes_on_in_its_format_and_prepares_nothing(
     job = Job(tmp_path, engine, *PATHS[new])
     job.batch(puts(1))
     job.batch(puts(2), job.new, upgrade_mode=UpgradeMode.IN_PLACE)
-    assert ".prepared" in "".join(names())
+    assert ".prepar" in "".join(names())
     for number in range(3, 6):
         manifest = job.batch(puts(number), job.new, upgrade_mode=UpgradeMode.ROLL_OVER)
         assert manifest.prepared == ()

@@ -46,7 +46,14 @@ from tests.evolution.topologies import SINK, TOPIC, Variant
 APPLICATION = "app"
 RETAINED = 3
 """So many micro-batches before the last one can be gone back to."""
-POLICY = DurabilityPolicy(max_deltas=2, retained_commits=RETAINED, retained_age=0, retained_forks=0, prepared_rows=4)
+POLICY = DurabilityPolicy(
+    max_deltas=2,
+    retained_commits=RETAINED,
+    retained_age=0,
+    retained_forks=0,
+    prepared_rows=4,
+    prepared_share=1e9,
+)
 
 Place: TypeAlias = tuple[int, int]
 Checkpoint: TypeAlias = dict[Place, Manifest]

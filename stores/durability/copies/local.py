@@ -92,8 +92,7 @@ class LocalCopy:
         self._switches = False
         self._others_known = False
         self._tidy = False
-        self._preparation = Preparation(place, policy)
-        self._pace = pace or Pace()
+        self._preparation = Preparation(place, policy, pace or Pace(policy.prepared_share))
 
     def open(self, manifest: Manifest, source: FileSource, *, switches: bool = False) -> Transaction:
         """A transaction over the store's content at ``manifest``, whose files are read from ``source``.
@@ -115,8 +114,7 @@ class LocalCopy:
         try:
             backend = self._at(manifest, source)
             if self._prepares:
-                with self._pace.aside():
-                    self._bring_preparation(manifest, source)
+                self._bring_preparation(backend, manifest, source)
             return Transaction(backend)
         except (BackendInUseError, BackendUnavailableError, StoreFullError):
             raise
@@ -153,15 +151,29 @@ class LocalCopy:
             return None
         return replay(backend, source, manifest, position.commit, self.spec.name, self.spec.kind.format_version)
 
-    def _bring_preparation(self, manifest: Manifest, source: FileSource) -> None:
-        """Bring the directory that is being prepared to ``manifest``.
+    def _bring_preparation(self, backend: Backend, manifest: Manifest, source: FileSource) -> None:
+        """Have what is being prepared follow to ``manifest``, at which the backend in use is.
 
         Raises:
-            CorruptStoreError: it cannot be, and the old directory alone does not hold all that was written.
+            BackendError: it cannot, and the old directory alone does not hold all that was written.
         """
-        prepared = self._preparation.open()
-        if self._brought(prepared, manifest, source, position_of(prepared)) is None:
-            raise CorruptStoreError("what is prepared of its new format is at no commit of the manifest")
+
+        def brought(prepared: Backend) -> bool:
+            return self._brought(prepared, manifest, source, position_of(prepared)) is not None
+
+        try:
+            self._preparation.bring(manifest, brought)
+        except BackendError as error:
+            self._prepare_anew(backend, error)
+            self._preparation.bring(manifest, brought)
+
+    def _prepare_anew(self, backend: Backend, error: BackendError) -> None:
+        """Begin anew to prepare, unless what has failed had more than the backend in use can hold."""
+        if self._in_use.content is not self.spec.kind.format_version:
+            raise error
+        _log.warning("the new format of store %r is prepared anew: %s", self.spec.name, error)
+        self._preparation.discard()
+        self._preparation.begin(backend)
 
     def _undone(self, backend: Backend, manifest: Manifest, source: FileSource, position: Position) -> Position | None:
         """Where the copy stands once its last commit is undone; None if that cannot be."""
@@ -179,7 +191,7 @@ class LocalCopy:
     def proven(self) -> bool:
         """Whether the copy is known to hold what was written to it."""
         lossless = self._in_use.content is self.spec.kind.format_version
-        return lossless and all(seal.proven for seal in self._seals)
+        return lossless and self._preparation.proven and all(seal.proven for seal in self._seals)
 
     @property
     def ready(self) -> bool:
@@ -188,7 +200,7 @@ class LocalCopy:
 
     @property
     def prepared(self) -> bool | None:
-        """Whether the directory in the new format has all rows; None if none is being prepared."""
+        """Whether the directory in the new format has had all rows; None if none is being prepared."""
         return self._preparation.complete if self._prepares else None
 
     @property
@@ -207,13 +219,12 @@ class LocalCopy:
         changes = transaction.changes
         transaction.commit()
         if self._prepares:
-            with self._pace.aside():
-                self._preparation.write(changes)
+            self._preparation.append(manifest, changes)
 
     def prepare_further(self, transaction: Transaction) -> None:
-        """Copy some more rows into the directory that is being prepared, if there is one."""
+        """Go on with what is being prepared, if anything is, from the rows as they were before the transaction."""
         if self._prepares:
-            self._preparation.copy_further(transaction.backend, self._pace)
+            self._preparation.go_on(transaction.backend)
 
     def changed_tables(self, transaction: Transaction) -> Iterator[Table]:
         """What the transaction changes."""
@@ -233,8 +244,6 @@ class LocalCopy:
         if self._backend is None:
             self._delete_left_over()
             reasons = [seal.take_off() for seal in self._seals]
-            with self._pace.aside():
-                reasons.append(self._preparation.take_seal_off())
             for reason in filter(None, reasons):
                 self._discard_because(reason)
             try:
@@ -247,15 +256,19 @@ class LocalCopy:
                 self._backend = self._open_in_use()
             self._seal.opened()
             if self._prepares:
-                with self._pace.aside():
-                    self._preparation.begin(self._backend)
+                self._begin_preparation(self._backend)
         return self._backend
 
     def _put_seals_back(self) -> None:
         """Seal what nobody has opened: it is as it was when its seals were taken off."""
         for seal in self._seals:
             seal.closed()
-        self._preparation.put_seal_back()
+
+    def _begin_preparation(self, backend: Backend) -> None:
+        try:
+            self._preparation.begin(backend)
+        except BackendError as error:
+            self._prepare_anew(backend, error)
 
     def _delete_left_over(self) -> None:
         """Delete what upgrades have prepared that were given up; once, because nobody else prepares such."""
@@ -296,8 +309,7 @@ class LocalCopy:
             except BackendUnavailableError as error:
                 _log.warning("the local copy of store %r closed without its engine: %s", self.spec.name, error)
             self._seal.closed()
-        with self._pace.aside():
-            self._preparation.close()
+        self._preparation.close()
 
     def _discard_because(self, reason: str) -> None:
         _log.warning(

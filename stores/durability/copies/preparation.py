@@ -1,36 +1,49 @@
 """A store's directory in a new format, built beside the one that is in use: KIP-258's upgrade in place.
 
-Rule of this module: it knows the new directory, not the old one. It copies in bounded steps, at least one in each
-micro-batch, so that it ends, and more of them for as long as the pace allows. The directory is called
-``.<store>-v<n>.preparing`` until it has all rows, and ``.<store>-v<n>.prepared`` from then on. It stands at a commit,
-as a local copy does, and beyond that has one row of its own, above all rows of stores::
+Rule of this module: it knows the new directory, not the old one, and when something is done there; what is done is in
+``millpond.stores.durability.copies.sweep``. The directory is called ``.<store>-v<n>.preparing`` until it has all rows,
+and ``.<store>-v<n>.prepared`` from then on. What is committed meanwhile waits in ``.<store>-v<n>.backlog``. So most
+micro-batches only add to that, and the directory is opened by those that have time for it, or if too many commits wait.
 
-    0x03 "next" -> the first row that has not been copied
-
-What is written meanwhile goes here, too, wherever it lies, with what the old format cannot hold. So a row that is
-there already is newer than what a copy could bring, and stays. The row is gone once all others are there.
+Whatever fails here never fails a micro-batch. A directory that is away, or has no room, is tried again later. One that
+is damaged is deleted, and its backlog stays, which tells the next one who opens the task that something is missing.
 
 A directory is for the format that the store's spec asks for. Those for any other format are left over from an upgrade
 that was given up, and are deleted by whoever opens the task.
 """
 
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from millpond.errors import (
+    BackendError,
+    BackendInUseError,
+    BackendUnavailableError,
+    CorruptStoreError,
+    StoreError,
+    StoreFullError,
+)
 from millpond.stores.backend import Backend, Changes
 from millpond.stores.directory import delete_local_copy
+from millpond.stores.durability.copies.backlog import Backlog, Commit
 from millpond.stores.durability.copies.pace import Pace
+from millpond.stores.durability.copies.position import Position
 from millpond.stores.durability.copies.seal import Seal, seal_path
+from millpond.stores.durability.copies.sweep import NEXT_ROW, Sweep
+from millpond.stores.durability.manifest import Manifest
 from millpond.stores.durability.policy import DurabilityPolicy
 from millpond.stores.formats import FormatVersion
-from millpond.stores.keys import BEYOND, COMMIT_ROW
+from millpond.stores.keys import COMMIT_ROW
 from millpond.stores.migration import open_version
 from millpond.stores.place import StorePlace
 
-NEXT_ROW: Final = BEYOND + b"next"
+_log = logging.getLogger(__name__)
 
-_ROWS_PER_STEP: Final = 500
-_BYTES_PER_STEP: Final = 1 << 20
+_SEALED_BYTES: Final = 16 << 20
+"""Up to this size a directory is compared with its seal in full: it is sealed far more often than a local copy."""
 
 
 class Preparation:
@@ -38,24 +51,35 @@ class Preparation:
 
     Args:
         place: the store, and where its directory will be.
-        policy: how many rows a micro-batch copies at most, and what may be compared with its seal in full.
+        policy: how many rows a micro-batch copies at most, how many commits may wait, and what may be compared with its
+            seal in full.
+        pace: how much time may be spent.
+
+    Attributes:
+        proven: whether what was taken over is known to hold what its engine wrote.
     """
 
-    def __init__(self, place: StorePlace, policy: DurabilityPolicy) -> None:
+    def __init__(self, place: StorePlace, policy: DurabilityPolicy, pace: Pace) -> None:
         self._place = place
-        self._rows = policy.prepared_rows
-        self._preparing, self._prepared = _hidden(place.directory)
-        checked = place.supplier.checksums
+        self._policy = policy
+        self._pace = pace
+        self._preparing, self._prepared, backlog = _hidden(place.directory)
+        checked, limit = place.supplier.checksums, min(policy.sealed_bytes, _SEALED_BYTES)
         self._seals = {
-            path: Seal(path, checked_by_engine=checked, limit=policy.sealed_bytes)
+            path: Seal(path, checked_by_engine=checked, limit=limit, stamped=True)
             for path in (self._preparing, self._prepared)
         }
+        self._backlog = Backlog(backlog)
         self._backend: Backend | None = None
+        self._sweep: Sweep | None = None
+        self._ending = 0
+        self._looked_at = self._follows = self._rests = self._copied_all = self._complete = False
+        self.proven = True
 
     @property
     def begun(self) -> bool:
         """Whether there is something of it on the disk."""
-        return self._preparing.is_dir() or self.prepared
+        return self._preparing.is_dir() or self.prepared or self._backlog.exists
 
     @property
     def prepared(self) -> bool:
@@ -64,10 +88,8 @@ class Preparation:
 
     @property
     def complete(self) -> bool:
-        """Whether it is open and has all rows."""
-        if self._backend is None or self._backend.get(COMMIT_ROW) is None:
-            return False
-        return self._backend.get(NEXT_ROW) is None
+        """Whether all rows are there, or were there once and commits wait since."""
+        return self._complete or self.prepared
 
     def delete_others(self) -> None:
         """Delete what was prepared of the store in other formats than the one that is asked for.
@@ -77,90 +99,254 @@ class Preparation:
         """
         for version in FormatVersion:
             directory = self._place.directory.with_name(version.directory_name(self._place.spec.name))
-            for other in _hidden(directory) if directory != self._place.directory else ():
+            if directory == self._place.directory:
+                continue
+            *others, backlog = _hidden(directory)
+            for other in others:
                 delete_local_copy(self._place.supplier, other)
                 seal_path(other).unlink(missing_ok=True)
-
-    def take_seal_off(self) -> str | None:
-        """Why the directory must not be opened; None if it may be."""
-        return self._seals[self._directory].take_off() if self.begun else None
-
-    def put_seal_back(self) -> None:
-        """Seal what nobody has opened since ``take_seal_off``."""
-        if self._backend is None and self.begun:
-            self._seals[self._directory].closed()
+            Backlog(backlog).delete()
 
     def take_over(self) -> None:
-        """Let the prepared directory be the store's; whoever opens it then removes the old one."""
-        self._prepared.rename(self._place.directory)
+        """Let the prepared directory be the store's, with all that waits; whoever opens it then removes the old one.
 
-    def open(self) -> Backend:
-        """The rows that are there already."""
-        if self._backend is None:
-            spec, directory = self._place.spec, self._directory
-            self._backend = open_version(self._place.supplier, directory, spec.format_version, spec.name)
-            self._seals[directory].opened()
-        return self._backend
+        Raises:
+            CorruptStoreError: it has failed, or what waits does not lead on from where it stands.
+            BackendInUseError, BackendUnavailableError, StoreFullError: it cannot be used now.
+        """
+        self._backlog.look()
+        sweep = self._opened_sweep()
+        sweep.check()
+        self._write_all(sweep)
+        self.proven = self._seals[self._prepared].proven
+        self.close()
+        self._prepared.rename(self._place.directory)
+        seal_path(self._prepared).unlink(missing_ok=True)
+        self._backlog.delete()
 
     def begin(self, source: Backend) -> None:
         """Begin to copy the rows of ``source``, which is at a commit, unless that has begun.
 
         From then on both are brought from commit to commit, each with what it can hold.
+
+        Raises:
+            CorruptStoreError: what was begun has failed.
+            BackendInUseError, BackendUnavailableError, StoreFullError: it cannot begin now.
         """
-        if self.open().get(COMMIT_ROW) is None:
-            self.open().write({NEXT_ROW: b"", COMMIT_ROW: source.get(COMMIT_ROW)})
+        if self._looked_at:
+            return
+        self._backlog.look()
+        if self._directory.is_dir() and self._backlog.reached is not None:
+            return
+        backend = self._open()
+        if backend.get(COMMIT_ROW) is None:
+            if self._backlog.exists:
+                raise CorruptStoreError("what was prepared of its new format is gone")
+            with self._pace.aside():
+                backend.write({NEXT_ROW: b"", COMMIT_ROW: source.get(COMMIT_ROW)})
 
-    def write(self, changes: Changes) -> None:
-        """Write what has been written to the directory in use, and its position."""
-        self.open().write(changes)
+    def bring(self, manifest: Manifest, brought: Callable[[Backend], bool]) -> None:
+        """See to it that all which ``manifest`` includes is there, or waits.
 
-    def copy_further(self, source: Backend, pace: Pace) -> None:
-        """Copy more rows of ``source``, which is at the same commit, if any are left: as many as ``pace`` allows."""
-        left = self._rows
-        while left and not self.complete:
-            with pace.copying():
-                left -= self._step(source, min(left, _ROWS_PER_STEP))
-            if not pace.allows_more:
+        Args:
+            manifest: the version that is opened.
+            brought: brings a backend there by durable files, and says whether that could be done.
+
+        Raises:
+            CorruptStoreError: it cannot be done.
+        """
+        wanted = Commit.of(Position.of(manifest))
+        with self._pace.aside():
+            self._backlog.look()
+            cut = self._backlog.cut(manifest)
+        self._rests, self._follows = False, self._backlog.end == wanted
+        if self._looked_at and self._follows and not cut:
+            return
+        with self._putting_off():
+            sweep = self._opened_sweep()
+            sweep.check(manifest)
+            self._copied_all = sweep.copied_all
+            if not self._follows:
+                self._replay(sweep, wanted, brought)
+            self._looked_at = self._follows = True
+
+    def _replay(self, sweep: Sweep, wanted: Commit | None, brought: Callable[[Backend], bool]) -> None:
+        """Bring the directory itself to a commit, with what waits, and from there on by durable files."""
+        self._write_all(sweep)
+        self._sweep = None
+        with self._pace.aside():
+            if wanted is None or not brought(self._open()):
+                raise CorruptStoreError("what is prepared of its new format is at no commit of the manifest")
+            self._backlog.begin(wanted)
+
+    def append(self, manifest: Manifest, changes: Changes) -> None:
+        """Let what the commit of ``manifest`` has changed wait."""
+        commit = Commit.of(Position.of(manifest))
+        if self._follows and commit is not None:
+            with self._pace.aside(), self._forgiving():
+                self._backlog.append(commit, changes)
+
+    def go_on(self, source: Backend) -> None:
+        """Copy rows, and write what waits: as much as the pace allows, or has to be done.
+
+        Args:
+            source: the rows of the version that was opened.
+        """
+        if self._copied_all and not self.complete:
+            self._ending += 1
+        if self._idle:
+            return
+        with self._forgiving():
+            self._opened_sweep()
+        most = self._most_waiting
+        overdue = len(self._backlog.waiting) > most
+        while self._sweep is not None and len(self._backlog.waiting) > most:
+            self._write_further(self._sweep)
+        self._take_turns(source, overdue)
+        if self._sweep is not None:
+            self._copied_all = self._sweep.copied_all
+            self._complete = self._complete or (self._copied_all and not self._backlog.waiting)
+
+    @property
+    def _idle(self) -> bool:
+        """Whether nothing is to be done in this micro-batch."""
+        waiting = len(self._backlog.waiting)
+        if not self._follows or self._rests or (self.complete and not waiting):
+            return True
+        return self._backend is None and self._pace.in_debt and waiting <= self._most_waiting
+
+    @property
+    def _most_waiting(self) -> int:
+        """How many commits may wait after this micro-batch has done its share."""
+        # Once all rows are copied, one less with each micro-batch, so that none waits in the end.
+        ending = 0 if self.complete else self._ending
+        return max(0, self._policy.prepared_commits - ending)
+
+    def _take_turns(self, source: Backend, overdue: bool) -> None:
+        """Write and copy in turn, so that neither has to wait for the other's end."""
+        left, copied = self._policy.prepared_rows, False
+        while (sweep := self._sweep) is not None:
+            allowed = self._pace.allows_more
+            writes = allowed and bool(self._backlog.waiting)
+            copies = allowed or (overdue and self._pace.allows_copying)
+            if copies and left > 0 and not sweep.copied_all and not (copied and writes):
+                left -= self._copy_further(sweep, source, left)
+                copied = True
+            elif writes:
+                self._write_further(sweep)
+                copied = False
+            else:
                 return
 
-    def _step(self, source: Backend, most: int) -> int:
-        """Copy the next rows of ``source``, at most so many; returns how many that were."""
-        backend = self.open()
-        start = backend.get(NEXT_ROW) or None
-        copied: dict[bytes, bytes | None] = {}
-        size = 0
-        following: bytes | None = None
-        for row, value in source.scan(start):
-            if len(copied) == most or size > _BYTES_PER_STEP:
-                following = row
-                break
-            if row != COMMIT_ROW:
-                copied[row] = value
-                size += len(row) + len(value)
-        count = len(copied)
-        # A scan, because most rows are not there yet: each would cost a search of its own.
-        for row, _ in backend.scan(start, following):
-            copied.pop(row, None)
-        backend.write({**copied, NEXT_ROW: following})
-        return count
+    def _copy_further(self, sweep: Sweep, source: Backend, most: int) -> int:
+        with self._pace.step(copying=True):
+            piece = sweep.piece(source, most)
+            with self._forgiving():
+                sweep.copy(piece)
+        return len(piece.rows)
+
+    def _write_further(self, sweep: Sweep) -> None:
+        with self._pace.step(), self._forgiving():
+            sweep.write_further()
+
+    def _write_all(self, sweep: Sweep) -> None:
+        with self._pace.aside():
+            while self._backlog.waiting:
+                sweep.write_further()
+
+    def _opened_sweep(self) -> Sweep:
+        backend = self._open()
+        if self._sweep is None:
+            with self._pace.aside():
+                self._sweep = Sweep(backend, self._backlog)
+        return self._sweep
+
+    def _open(self) -> Backend:
+        if self._backend is None:
+            with self._pace.opening():
+                self._backend = self._opened()
+        return self._backend
+
+    def _opened(self) -> Backend:
+        spec, directory = self._place.spec, self._directory
+        seal = self._seals[directory]
+        reason = seal.take_off()
+        if reason is not None:
+            raise CorruptStoreError(f"what is prepared of its new format in {directory} failed: {reason}")
+        try:
+            backend = open_version(self._place.supplier, directory, spec.format_version, spec.name)
+        except (BackendInUseError, BackendUnavailableError, StoreFullError):
+            seal.closed()
+            raise
+        seal.opened()
+        return backend
+
+    @contextmanager
+    def _putting_off(self) -> Iterator[None]:
+        """Do nothing more in this micro-batch if the directory cannot be used now."""
+        try:
+            yield
+        except (BackendInUseError, BackendUnavailableError, StoreFullError) as error:
+            self._put_off(error)
+
+    @contextmanager
+    def _forgiving(self) -> Iterator[None]:
+        """Whatever fails within fails nobody else: it is done later, or all of it anew."""
+        try:
+            with self._putting_off():
+                yield
+        except CorruptStoreError as error:
+            self._fail(error)
+        except StoreError as error:
+            self._put_off(error)
+
+    def _put_off(self, error: StoreError) -> None:
+        _log.warning("preparing the new format of store %r is put off: %s", self._place.spec.name, error)
+        self._rests = True
+        self._looked_at = False
+        self._sweep = None
+
+    def _fail(self, error: StoreError) -> None:
+        """Delete the directory. Its backlog stays, so that it is noticed."""
+        _log.warning("what was prepared of store %r in its new format failed: %s", self._place.spec.name, error)
+        self._follows = self._looked_at = False
+        with self._putting_off():
+            self._delete_directories()
 
     def close(self) -> None:
         """Let go of the directory. Doing so twice is no error."""
         if self._backend is None:
             return
-        directory, complete = self._directory, self.complete
-        backend, self._backend = self._backend, None
-        backend.close()
-        if complete and directory == self._preparing:
-            seal_path(directory).unlink(missing_ok=True)
-            directory = directory.rename(self._prepared)
-        self._seals[directory].closed()
+        directory, complete = self._directory, self._complete
+        backend, self._backend, self._sweep, self._complete = self._backend, None, None, False
+        with self._pace.closing():
+            try:
+                backend.close()
+            except BackendUnavailableError as error:
+                _log.warning("what is prepared in %s closed without its engine: %s", directory, error)
+            except BackendError as error:
+                _log.warning("what is prepared in %s did not close: %s", directory, error)
+                self._looked_at = False
+                return
+            if complete and directory == self._preparing:
+                seal_path(directory).unlink(missing_ok=True)
+                directory = directory.rename(self._prepared)
+            self._seals[directory].closed()
 
     def discard(self) -> None:
         """Throw away what is there."""
-        backend, self._backend = self._backend, None
+        self._delete_directories()
+        self._backlog.delete()
+        self._looked_at = self._follows = self._copied_all = False
+        self._ending = 0
+
+    def _delete_directories(self) -> None:
+        backend, self._backend, self._sweep, self._complete = self._backend, None, None, False
         if backend is not None:
-            backend.close()
+            try:
+                backend.close()
+            except BackendError as error:
+                _log.warning("what was prepared of store %r did not close: %s", self._place.spec.name, error)
         for directory in self._seals:
             delete_local_copy(self._place.supplier, directory)
 
@@ -169,6 +355,9 @@ class Preparation:
         return self._prepared if self.prepared else self._preparing
 
 
-def _hidden(directory: Path) -> tuple[Path, Path]:
-    """What ``directory`` is called while it is being prepared, and once it has all rows."""
-    return directory.with_name(f".{directory.name}.preparing"), directory.with_name(f".{directory.name}.prepared")
+def _hidden(directory: Path) -> tuple[Path, Path, Path]:
+    """What ``directory`` is called while it is being prepared, and once it has all rows; and where commits wait."""
+    preparing, prepared, backlog = (
+        directory.with_name(f".{directory.name}.{what}") for what in ("preparing", "prepared", "backlog")
+    )
+    return preparing, prepared, backlog

@@ -15,7 +15,9 @@ The seal is the file ``.<directory>.seal`` beside the directory, empty while an 
     {"data.mdb":[bytes,"XXH3 of 64 bits"],…}
 
 Digests are null where the files together have more bytes than the limit, and for what an engine with checksums vouches
-for; of such files only names and sizes are compared.
+for; of such files only names and sizes are compared. A seal that is made so often that it has a low limit has stamps in
+the place of such digests, @ and what the system says that every write changes, if no engine vouches for the files:
+``{"data.mdb":[bytes,"@inode-ctime"]}``.
 """
 
 import json
@@ -35,6 +37,8 @@ _SMALL: Final = 1 << 20
 
 _OPEN: Final = ""
 
+_STAMP: Final = "@"
+
 DIED: Final = "whoever opened it last died with it open"
 """The one reason that is no damage: there is no seal."""
 
@@ -51,16 +55,18 @@ class Seal:
         directory: where an engine keeps its files.
         checked_by_engine: whether the engine finds damaged bytes by itself.
         limit: how many bytes a directory may have for its content to be compared.
+        stamped: whether beyond that limit it is to be noticed if somebody else has written a file.
 
     Attributes:
         proven: whether the directory is known to hold what its engine wrote; the engine's own checksums count.
     """
 
-    def __init__(self, directory: Path, *, checked_by_engine: bool, limit: int) -> None:
+    def __init__(self, directory: Path, *, checked_by_engine: bool, limit: int, stamped: bool = False) -> None:
         self._directory = directory
         self._path = seal_path(directory)
         self._checked_by_engine = checked_by_engine
         self._limit = limit
+        self._stamped = stamped and not checked_by_engine
         self.proven = True
 
     def take_off(self) -> str | None:
@@ -92,7 +98,9 @@ class Seal:
         sealed = _parsed(seal)
         if sealed is None:
             return DIED
-        compared = {name for name, (_, digest) in sealed.items() if digest is not None}
+        compared = {
+            name for name, (_, digest) in sealed.items() if digest is not None and not str(digest).startswith(_STAMP)
+        }
         self.proven = self._checked_by_engine or len(compared) == len(sealed)
         return _difference(sealed, self._files(_sizes(str(self._directory)), compared.__contains__))
 
@@ -112,10 +120,13 @@ class Seal:
 
     def _files(self, sizes: Mapping[str, int], digested: Callable[[str], bool]) -> _Files:
         """What a seal says of files of these sizes."""
-        return {
-            name: (size, _digest(os.path.join(self._directory, name), size) if digested(name) else None)
-            for name, size in sizes.items()
-        }
+        return {name: (size, self._mark(name, size, digested(name))) for name, size in sizes.items()}
+
+    def _mark(self, name: str, size: int, digested: bool) -> str | None:
+        path = os.path.join(self._directory, name)
+        if digested:
+            return _digest(path, size)
+        return _stamp(path) if self._stamped else None
 
     def _write(self, seal: str) -> None:
         # Without its seal the copy is restored, so a full disk is no reason to fail what has just been committed.
@@ -156,6 +167,11 @@ def _digest(path: str, size: int) -> str:
             return xxh3_64_hexdigest(b"")
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
             return xxh3_64_hexdigest(content)
+
+
+def _stamp(path: str) -> str:
+    status = os.stat(path)
+    return f"{_STAMP}{status.st_ino}-{status.st_ctime_ns}"
 
 
 def _difference(sealed: _Files, found: _Files) -> str | None:

@@ -1,0 +1,203 @@
+"""What is to be done in a directory in a new format: rows to be copied, and commits that wait to be written to it.
+
+Rule of this module: it works in bounded steps, each of which is one atomic write, and knows no time. The directory
+stands at a commit, as a local copy does. Beyond that it has rows of its own, above all rows of stores::
+
+    0x03 "ahead"  -> the last commit of which rows may be here although the directory does not stand there yet
+    0x03 "next"   -> the first row that has not been copied; gone once all are there
+    0x03 "part"   -> the commit that is being written, a space, and how many of its rows are here
+
+Rows are copied as the directory in use has them, which may be some commits further on. A row that is here already
+stays, because it may have what the old format cannot hold, and whatever has changed since waits to be written over it.
+So once the commits that wait are written, all rows are those of the last of them.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from pyarrow import compute
+
+from millpond.errors import CorruptStoreError
+from millpond.stores.backend import Backend
+from millpond.stores.durability.copies.backlog import Backlog, Commit
+from millpond.stores.durability.copies.position import position_of
+from millpond.stores.durability.manifest import Manifest
+from millpond.stores.keys import BEYOND, COMMIT_ROW
+
+pc: Any = compute
+
+AHEAD_ROW: Final = BEYOND + b"ahead"
+NEXT_ROW: Final = BEYOND + b"next"
+PART_ROW: Final = BEYOND + b"part"
+
+_ROWS_PER_STEP: Final = 500
+_BYTES_PER_STEP: Final = 1 << 20
+
+
+class Piece(NamedTuple):
+    """Some rows to be copied, and the first one after them, if there is one."""
+
+    rows: Mapping[bytes, bytes]
+    following: bytes | None
+
+
+class _Part(NamedTuple):
+    """A commit that is being written, and how many of its rows are there."""
+
+    commit: Commit
+    rows: int
+
+
+class _Waiting(NamedTuple):
+    """What a commit has changed, in key order, and the position that it leads to."""
+
+    commit: Commit
+    keys: Any
+    values: Any
+    position: bytes
+
+
+class Sweep:
+    """What is to be done on ``backend``, the directory in the new format.
+
+    Args:
+        backend: which has been begun.
+        backlog: what waits to be written to it, and is told what need not wait any more.
+
+    Raises:
+        CorruptStoreError: the directory is at no commit that can be trusted, or its own rows make no sense.
+
+    Attributes:
+        at: the commit at which it stands.
+    """
+
+    def __init__(self, backend: Backend, backlog: Backlog) -> None:
+        self._backend = backend
+        self._backlog = backlog
+        position = position_of(backend)
+        at = None if position is None else Commit.of(position)
+        if at is None:
+            raise CorruptStoreError("what is prepared of a new format is at no commit that can be trusted")
+        self.at = at
+        self._next = backend.get(NEXT_ROW)
+        try:
+            self._ahead = _commit(backend.get(AHEAD_ROW))
+            self._part = _part(backend.get(PART_ROW))
+        except ValueError as error:
+            raise CorruptStoreError(f"what is prepared of a new format does not tell what it has: {error}") from error
+        self._first: _Waiting | None = None
+        if at in backlog.waiting:
+            backlog.reach(at)  # whoever has written it could not say so any more
+
+    @property
+    def copied_all(self) -> bool:
+        """Whether no row is left to be copied."""
+        return self._next is None
+
+    def check(self, manifest: Manifest | None = None) -> None:
+        """Find out whether what waits leads on from where the directory stands, and all that is there counts.
+
+        Args:
+            manifest: what counts, besides what waits.
+
+        Raises:
+            CorruptStoreError: it does not.
+        """
+        if self._backlog.reached not in (self.at, None):
+            raise CorruptStoreError("what waits to be written to a new format does not lead on from where that stands")
+        ahead = self._ahead
+        if ahead is None or ahead == self.at or ahead.sequence < self.at.sequence or ahead in self._backlog.waiting:
+            return
+        if manifest is None or manifest.after(ahead.id) is None:
+            raise CorruptStoreError("what is prepared of a new format has rows of a commit that does not count")
+
+    def write_further(self) -> int:
+        """Write the next rows of the first commit that waits; returns how many.
+
+        Raises:
+            CorruptStoreError: what waits is damaged.
+        """
+        first = self._first_waiting()
+        begin = self._part.rows if self._part is not None and self._part.commit == first.commit else 0
+        keys = first.keys.slice(begin, _ROWS_PER_STEP).to_pylist()
+        values = first.values.slice(begin, _ROWS_PER_STEP).to_pylist()
+        count = _count_within(keys, values)
+        rows: dict[bytes, bytes | None] = dict(zip(keys[:count], values[:count], strict=True))
+        rows.pop(COMMIT_ROW, None)
+        if begin + count < len(first.keys):
+            self._write({**rows, PART_ROW: bytes(first.commit) + b" %d" % (begin + count)}, first.commit)
+            self._part = _Part(first.commit, begin + count)
+        else:
+            self._arrive(rows, first)
+        return count
+
+    def piece(self, source: Backend, most: int) -> Piece:
+        """The next rows of ``source`` to be copied, at most so many."""
+        rows: dict[bytes, bytes] = {}
+        size = 0
+        for row, value in source.scan(self._next or None):
+            if len(rows) == min(most, _ROWS_PER_STEP) or size > _BYTES_PER_STEP:
+                return Piece(rows, row)
+            if row != COMMIT_ROW:
+                rows[row] = value
+                size += len(row) + len(value)
+        return Piece(rows, None)
+
+    def copy(self, piece: Piece) -> None:
+        """Copy what ``piece`` has told last, of a source that is at the end of the backlog."""
+        rows: dict[bytes, bytes | None] = dict(piece.rows)
+        # A scan, because most rows are not there yet: each would cost a search of its own.
+        for row, _ in self._backend.scan(self._next or None, piece.following):
+            rows.pop(row, None)
+        rows[NEXT_ROW] = piece.following
+        self._write(rows, self._backlog.end or self.at)
+        self._next = piece.following
+
+    def _write(self, rows: dict[bytes, bytes | None], commit: Commit) -> None:
+        """Write rows of ``commit``, at which the directory need not stand yet."""
+        ahead = self._ahead
+        if commit != self.at and (ahead is None or ahead.sequence < commit.sequence):
+            ahead, rows[AHEAD_ROW] = commit, bytes(commit)
+        self._backend.write(rows)
+        self._ahead = ahead
+
+    def _arrive(self, rows: dict[bytes, bytes | None], first: _Waiting) -> None:
+        """Write the last rows of a commit, and the position that it leads to."""
+        rows |= {PART_ROW: None, COMMIT_ROW: first.position}
+        ahead = self._ahead
+        if ahead is not None and ahead.sequence <= first.commit.sequence:
+            ahead, rows[AHEAD_ROW] = None, None
+        self._backend.write(rows)
+        self.at, self._ahead, self._part, self._first = first.commit, ahead, None, None
+        self._backlog.reach(first.commit)
+
+    def _first_waiting(self) -> _Waiting:
+        commit = self._backlog.waiting[0]
+        if self._first is None or self._first.commit != commit:
+            keys, values = self._backlog.changes(commit)
+            place = pc.index(keys, COMMIT_ROW).as_py()
+            if place < 0:
+                raise CorruptStoreError(f"what commit {commit.sequence} has changed does not tell where it leads")
+            self._first = _Waiting(commit, keys, values, values[place].as_py())
+        return self._first
+
+
+def _count_within(keys: list[bytes], values: list[bytes | None]) -> int:
+    """How many rows a step takes; at least one."""
+    size = 0
+    for count, (key, value) in enumerate(zip(keys, values, strict=True)):
+        if size > _BYTES_PER_STEP:
+            return count
+        size += len(key) + len(value or b"")
+    return len(keys)
+
+
+def _commit(row: bytes | None) -> Commit | None:
+    return None if row is None else Commit.parse(row)
+
+
+def _part(row: bytes | None) -> _Part | None:
+    if row is None:
+        return None
+    commit, _, rows = row.partition(b" ")
+    return _Part(Commit.parse(commit), int(rows))
