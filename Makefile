@@ -1,5 +1,5 @@
 # make demo   a year of real flights joined with the weather of their hour, on Spark      BACKEND=rocksdb|lmdb|memory
-# make test   the test suite, in two processes as the other targets; ARGS=-n0 is for one, as a debugger needs it
+# make test   the test suite, in two processes; ARGS=-n0 is for one, as a debugger needs it
 # make lint   ruff and mypy --strict
 # make site   the documentation as a site, in build/site; what is wrong with a link or with the reference is an error
 #
@@ -40,11 +40,11 @@ test: java .venv/dev.stamp
 	$(BIN)/python -m pytest -q -n 2 --dist loadgroup -m 'not long' $(ARGS)
 
 test-long: java .venv/dev.stamp
-	$(BIN)/python -m pytest -q -n 2 --dist loadgroup -m long $(ARGS)
+	$(BIN)/python -m pytest -q -m long $(ARGS)
 	$(if $(ARGS),,$(BIN)/python -m pytest -q tests/golden --engine spark)
 
 test-oldest: java .venv-oldest/stamp
-	$(OLDEST) -m pytest -q -n 2 --dist loadgroup -m 'not slow' $(OLDEST_TESTS) $(ARGS)
+	$(OLDEST) -m pytest -q -m 'not slow' $(OLDEST_TESTS) $(ARGS)
 
 test-flink: java .venv/dev.stamp .venv-flink/stamp
 	MILLPOND_FLINK_PYTHON='$(CURDIR)/$(FLINK)' $(BIN)/python -m pytest -q tests/spark/flink_answers.py $(ARGS)
@@ -91,7 +91,7 @@ java:
 
 .venv-oldest/stamp: pyproject.toml tests/packaging/oldest.py | $(OLDEST)
 	$(OLDEST) tests/packaging/oldest.py > .venv-oldest/constraints.txt
-	$(OLDEST) -m pip --disable-pip-version-check install --quiet pytest-xdist --editable '.[sketches,spark,testing]' \
+	$(OLDEST) -m pip --disable-pip-version-check install --quiet --editable '.[sketches,spark,testing]' \
 		--constraint .venv-oldest/constraints.txt
 	@touch $@
 

@@ -17,11 +17,10 @@ ROCKSDB_PROVIDER = "org.apache.spark.sql.execution.streaming.state.RocksDBStateS
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """One process has all files whose tests share a SparkSession; any other file is one process's, too."""
-    on_spark = {item.path for item in items if isinstance(item, pytest.Function) and "spark" in item.fixturenames}
+    """One process has all tests on Spark, and so one SparkSession; of the others, it has whole files."""
     for item in items:
-        if item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group("spark" if item.path in on_spark else str(item.path)))
+        on_spark = item.get_closest_marker("spark") is not None
+        item.add_marker(pytest.mark.xdist_group("spark" if on_spark else str(item.path)))
 
 
 @pytest.fixture(scope="session")

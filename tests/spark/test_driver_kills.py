@@ -24,7 +24,7 @@ from tests.spark.apart import run_apart
 from tests.spark.mortal_driver import Nursery, Order, Victim
 from tests.spark.mortal_jobs import JOBS, WORDS, File, Row
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("driver kills")]  # a Spark each, so beside the session
+pytestmark = pytest.mark.spark
 
 KILLED = -signal.SIGKILL
 
