@@ -143,6 +143,20 @@ def test_what_is_prepared_is_not_lost_by_a_restart_that_comes_too_early(tmp_path
         assert names(tmp_path) == {"counts-v2"}
 
 
+def test_a_plain_copy_of_what_was_timestamped_once_is_restored_with_the_timestamps_that_are_known(
+    tmp_path: Path, engine: str
+) -> None:
+    with task(tmp_path, engine, TIMESTAMPED) as state:
+        manifest = commit(state, TIMESTAMPED, None, {"k0": (0, 7)})
+    shutil.rmtree(tmp_path / "local")
+    with task(tmp_path, engine, PLAIN) as state:
+        assert content(state, manifest) == {"k0": 0}
+        manifest = commit(state, PLAIN, manifest, {"k1": (1, -1)})
+    with task(tmp_path, engine, TIMESTAMPED, in_place=True) as state:
+        assert content(state, manifest) == {"k0": (0, 7), "k1": (1, -1)}
+        assert names(tmp_path) == {TIMESTAMPED.directory_name}
+
+
 def test_a_directory_that_fell_behind_is_restored_with_the_timestamps_that_are_known(
     tmp_path: Path, engine: str
 ) -> None:

@@ -25,13 +25,14 @@ from millpond.stores.durability.copies.others import delete_others
 from millpond.stores.durability.copies.pace import Pace
 from millpond.stores.durability.copies.position import NOWHERE, Position, encode_position, position_of
 from millpond.stores.durability.copies.preparation import Preparation
-from millpond.stores.durability.copies.restore import entries, replay, restore, undo
+from millpond.stores.durability.copies.restore import entries, knows_timestamps, replay, restore, undo
 from millpond.stores.durability.copies.seal import Seal
 from millpond.stores.durability.copies.upgrade_mode import UpgradeMode
 from millpond.stores.durability.manifest import Manifest
 from millpond.stores.durability.parquet.rows import Table, tables_of_changes, tables_of_entries
 from millpond.stores.durability.parquet.sources import FileSource
 from millpond.stores.durability.policy import DurabilityPolicy
+from millpond.stores.formats import FormatVersion
 from millpond.stores.keys import COMMIT_ROW
 from millpond.stores.migration import older_versions
 from millpond.stores.place import StorePlace
@@ -124,7 +125,7 @@ class LocalCopy:
 
     def _at(self, manifest: Manifest, source: FileSource) -> Backend:
         store, version = self.spec.name, self.spec.kind.format_version
-        backend = self._opened()
+        backend = self._opened(manifest, source)
         position = position_of(backend)
         rows = self._brought(backend, manifest, source, position)
         if rows is not None:
@@ -133,7 +134,7 @@ class LocalCopy:
         if position != NOWHERE:
             _log.info("restoring store %r: its local copy is at no commit of the manifest", self.spec.name)
             self.discard()
-            backend = self._opened()
+            backend = self._opened(manifest, source)
         try:
             self.brought = Brought(restored=True, rows=restore(backend, source, manifest, store, version))
         except BaseException:
@@ -240,7 +241,7 @@ class LocalCopy:
         """All rows: those of this copy, and what the transaction changes."""
         return tables_of_entries(self.spec.name, self.spec.kind.format_version, transaction.scan())
 
-    def _opened(self) -> Backend:
+    def _opened(self, manifest: Manifest, source: FileSource) -> Backend:
         if self._backend is None:
             self._delete_left_over()
             reasons = [seal.take_off() for seal in self._seals]
@@ -251,7 +252,7 @@ class LocalCopy:
             except BackendUnavailableError:
                 self._put_seals_back()
                 raise
-            if self._upgrades and self._backend.get(COMMIT_ROW) is None:
+            if self._upgrades and (self._backend.get(COMMIT_ROW) is None or self._knows_less(manifest, source)):
                 self.discard()
                 self._backend = self._open_in_use()
             self._seal.opened()
@@ -263,6 +264,17 @@ class LocalCopy:
         """Seal what nobody has opened: it is as it was when its seals were taken off."""
         for seal in self._seals:
             seal.closed()
+
+    def _knows_less(self, manifest: Manifest, source: FileSource) -> bool:
+        """Whether a copy that is about to be prepared from has no timestamps, and the durable files do.
+
+        So it is if the store was timestamped once and has been plain since. Once something is prepared, it has what the
+        files have got meanwhile.
+        """
+        formats = (self._in_use.content, self.spec.kind.format_version)
+        if not self._prepares or self._preparation.begun or formats != (FormatVersion.PLAIN, FormatVersion.TIMESTAMPED):
+            return False
+        return knows_timestamps(source, manifest, self.spec.name)
 
     def _begin_preparation(self, backend: Backend) -> None:
         try:

@@ -23,6 +23,7 @@ from millpond.stores.durability.parquet.sources import FileSource
 from millpond.stores.entry_chunks import EntryChunks
 from millpond.stores.formats import FormatVersion
 from millpond.stores.keys import COMMIT_ROW
+from millpond.stores.typed.timestamped_keyvalue import UNKNOWN_TIMESTAMP
 
 pc: Any = compute
 
@@ -99,6 +100,12 @@ def entries(
         runs.append(iter([sorted_changes(version, changes)]))
     merged: Any = merged_runs(runs, deletions=False)
     return local_entries(version, EntryChunks(merged))
+
+
+def knows_timestamps(source: FileSource, manifest: Manifest, store: str) -> bool:
+    """Whether a file of ``manifest`` has a row of ``store`` with a timestamp that is known."""
+    tables = (table for file in manifest.files for table in read_tables(source, manifest, file, store))
+    return any(pc.any(pc.not_equal(table.column("timestamp"), UNKNOWN_TIMESTAMP)).as_py() for table in tables)
 
 
 def rows_of_files(source: FileSource, manifest: Manifest, store: str, version: FormatVersion) -> list[Iterator[Rows]]:
