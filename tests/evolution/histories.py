@@ -67,7 +67,7 @@ OFTEN: Final = frozenset(
         "changed over to what was warmed",
     }
 )
-"""What comes of steps and happens in a tenth of the histories, or more."""
+"""What comes of steps and happens in a tenth of the histories, more or less; and never in less than a twentieth."""
 
 SELDOM: Final = frozenset(
     {
