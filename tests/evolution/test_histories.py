@@ -64,5 +64,5 @@ def test_so_may_five_hundred_jobs_and_nothing_that_can_happen_is_left_out() -> N
     assert seen.number >= 500
     assert sum(seen.times[name] for name in STEPS) >= 12 * seen.number
     rare = {name: seen.lives[name] for name in OFTEN if seen.lives[name] < seen.number / 20}
-    rare |= {name: seen.times[name] for name in STEPS.keys() | SELDOM if not seen.times[name]}
+    rare |= {name: seen.times[name] for name in STEPS.keys() | SELDOM if seen.times[name] < 4}
     assert not rare, seen
