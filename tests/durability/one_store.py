@@ -44,7 +44,7 @@ def add(state: TaskState, manifest: Manifest | None, keys: range, amount: int = 
     return state.commit()
 
 
-def content(state: TaskState, manifest: Manifest) -> dict[str, int]:
+def content(state: TaskState, manifest: Manifest | None) -> dict[str, Any]:
     """What the task finds in its store."""
     store: Any = state.open(manifest)["counts"]
     found = dict(store.scan())

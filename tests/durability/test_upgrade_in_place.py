@@ -27,6 +27,8 @@ from millpond.stores.registry import supplier
 from millpond.stores.serdes import INT64, STRING
 from millpond.stores.specs import StoreKind, StoreSpec
 from millpond.stores.testing import Fault, FaultPlan, FaultySupplier, Step
+from tests.durability import one_store
+from tests.durability.one_store import content
 
 PLAIN = StoreSpec("counts", StoreKind.KEY_VALUE, STRING, INT64)
 TIMESTAMPED = replace(PLAIN, kind=StoreKind.TIMESTAMPED_KEY_VALUE)
@@ -54,16 +56,8 @@ def task(
     in_place: bool = False,
     policy: DurabilityPolicy = POLICY,
 ) -> TaskState:
-    return TaskState(
-        [spec],
-        supplier(engine),
-        application_id="app",
-        task_id="0_0",
-        local_dir=directory / "local",
-        storage=Storage.from_uri(directory / "state"),
-        policy=policy,
-        upgrade_mode=UpgradeMode.IN_PLACE if in_place else None,
-    )
+    mode = UpgradeMode.IN_PLACE if in_place else None
+    return one_store.task(directory, engine, spec, policy=policy, upgrade_mode=mode)
 
 
 def commit(state: TaskState, spec: StoreSpec, manifest: Manifest | None, puts: Content) -> Manifest:
@@ -71,13 +65,6 @@ def commit(state: TaskState, spec: StoreSpec, manifest: Manifest | None, puts: C
     for key, (value, time) in puts.items():
         store.put(key, value, *((time,) if spec.kind.stamped else ()))
     return Manifest.from_json(state.commit().to_json())
-
-
-def content(state: TaskState, manifest: Manifest | None) -> dict[str, Any]:
-    store: Any = state.open(manifest)["counts"]
-    found = dict(store.scan())
-    state.rollback()
-    return found
 
 
 def names(directory: Path) -> set[str]:
