@@ -112,10 +112,13 @@ def test_a_query_rolls_over_to_copies_that_were_warmed_while_it_ran(
         old.processAllAvailable()
         places = [query.checkpoint, "--state-dir", f"{tmp_path}/state", "--local-dir", f"{tmp_path}/warm"]
         named = ["--topology", f"{__name__}:TIMESTAMPED", "--backend", "lmdb", "--once", "--json"]
+        niceness: list[int] = []
+        monkeypatch.setattr(os, "nice", niceness.append)  # it would be that of all tests from here on
         monkeypatch.setattr(sys, "argv", ["millpond", "state", "warm", *places, *named])
         with pytest.raises(SystemExit) as ended:
             main()
         assert not ended.value.code
+        assert niceness == [10]
         told = json.loads(capsys.readouterr().out)
         assert (told["batch"], told["behind"], told["tasks"]) == (3, 0, 2)
         check_following(query, old)

@@ -1,5 +1,6 @@
 """``millpond state``: look after the state of a query on Spark."""
 
+import os
 import sys
 from contextlib import contextmanager
 from datetime import datetime
@@ -181,6 +182,9 @@ def state_warm(
     workers: Workers = 4,
     interval: Annotated[str, typer.Option(help="how long to wait before the copies catch up again")] = "5 seconds",
     once: Annotated[bool, typer.Option("--once", help="end when the copies stand at the last micro-batch")] = False,
+    nice: Annotated[
+        int, typer.Option(min=0, max=19, help="give way to the query on the same cores, as nice(1) has it; 0 for not")
+    ] = 10,
     json: Annotated[bool, typer.Option("--json", help="print JSON, a line each time")] = False,
 ) -> None:
     """Warm local copies on this machine beside a running query, in the formats that its next restart asks for.
@@ -192,6 +196,7 @@ def state_warm(
 
     found, pause = _topology(topology), to_length(interval, "interval") / 1000
     assert found is not None
+    os.nice(nice)  # before Spark starts, whose JVM inherits it
     with _query_state(checkpoint, state_dir, local_dir, workers) as query:
         for warmth in query.warming(found, sink, supplier(backend), checksums=checksums).follow(pause):
             for line in [dumps(warmth.to_dict())] if json else warmth.lines():
