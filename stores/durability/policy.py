@@ -25,8 +25,8 @@ class DurabilityPolicy:
         prepared_rows: how many rows of a store a micro-batch copies at most into a directory in a new format, where
             that is prepared while the old one is in use. Usually they are fewer.
         prepared_share: how much longer a micro-batch may take for new formats, of what it takes itself.
-        prepared_commits: how many commits may wait until they are written to a directory in a new format. Beyond that a
-            micro-batch writes the first ones, whatever that costs.
+        prepared_commits: how many commits may wait until they are written to a directory in a new format, which is
+            done once half as many wait. Micro-batches see to it that they do not become more, whatever that costs.
     """
 
     max_deltas: int = 64

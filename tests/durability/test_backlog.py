@@ -187,19 +187,62 @@ def test_a_sweep_writes_a_large_commit_in_steps_and_stands_at_it_after_the_last(
 ) -> None:
     backlog = Backlog(tmp_path / "backlog")
     backlog.begin(commit_of(chain[0]))
-    backlog.append(commit_of(chain[1]), changes_of(chain[1], 1200))
-    for left in (1200 + 2 - 500, 1200 + 2 - 1000):
+    large = {DATA + b"%04d" % row: b"put" for row in range(1200)} | {COMMIT_ROW: encode_position(chain[1])}
+    backlog.append(commit_of(chain[1]), large)
+    in_order = sorted(large)
+    for left in (1201 - 500, 1201 - 1000):
         sweep = Sweep(target, seen(backlog, tmp_path))  # as after a restart
         sweep.check(chain[1])
         assert sweep.write_further() == 500
-        assert sweep.at == commit_of(chain[0])
-        assert target.get(PART_ROW) == bytes(commit_of(chain[1])) + b" %d" % (1202 - left)
+        assert (sweep.at, sweep.left) == (commit_of(chain[0]), left)
+        assert target.get(PART_ROW) == bytes(commit_of(chain[1])) + b" " + in_order[1200 - left]
         assert target.get(AHEAD_ROW) == bytes(commit_of(chain[1]))
     sweep = Sweep(target, backlog)
-    assert sweep.write_further() == 202
+    assert sweep.write_further() == 201
     assert (sweep.at, backlog.end, backlog.waiting) == (commit_of(chain[1]), commit_of(chain[1]), [])
-    expected = {row: value for row, value in changes_of(chain[1], 1200).items() if value is not None}
-    assert dict(target.scan()) == {**expected, NEXT_ROW: b""}
+    assert dict(target.scan()) == {**large, NEXT_ROW: b""}
+
+
+def test_commits_that_wait_are_written_together_but_for_the_last(
+    tmp_path: Path, chain: list[Manifest], target: MemoryBackend
+) -> None:
+    backlog = Backlog(tmp_path / "backlog")
+    backlog.begin(commit_of(chain[0]))
+    kept: dict[bytes, bytes | None] = {}
+    for number, manifest in enumerate(chain[1:], start=1):
+        rows = {DATA + b"%04d" % row: b"%d" % number for row in range(0, 3000, number)}
+        changed: Changes = {**rows, DATA + b"%04d" % (7 * number): None, COMMIT_ROW: encode_position(manifest)}
+        backlog.append(commit_of(manifest), changed)
+        kept |= changed
+        if manifest is chain[-2]:
+            together = {row: value for row, value in kept.items() if value is not None}
+    counts = []
+    while len(backlog.waiting) > 1:
+        sweep = Sweep(target, backlog)  # as after a restart
+        sweep.check(chain[-1])
+        counts.append(sweep.write_further())
+    seen(backlog, tmp_path)
+    assert 6 <= len(counts) <= 9, "3000 rows, whichever of three commits have changed them"
+    assert sum(counts) == 3000 + 1500 + 1000 + 3
+    assert dict(target.scan()) == {**together, NEXT_ROW: b""}
+    while backlog.waiting:
+        Sweep(target, backlog).write_further()
+    assert dict(target.scan()) == {row: value for row, value in kept.items() if value is not None} | {NEXT_ROW: b""}
+
+
+def test_a_pass_has_no_more_commits_than_fit_into_memory(
+    tmp_path: Path, chain: list[Manifest], target: MemoryBackend
+) -> None:
+    backlog = Backlog(tmp_path / "backlog")
+    backlog.begin(commit_of(chain[0]))
+    for manifest in chain[1:]:
+        large = bytes(20 << 20)
+        backlog.append(commit_of(manifest), {DATA + b"row": large, COMMIT_ROW: encode_position(manifest)})
+    sweep = Sweep(target, backlog)
+    assert sweep.left == 2, "20 MiB, and not 40: a row and the position"
+    while len(backlog.waiting) == 4:
+        sweep.write_further()
+    assert backlog.waiting == list(map(commit_of, chain[2:]))
 
 
 def test_a_step_is_bounded_by_bytes(tmp_path: Path, chain: list[Manifest], target: MemoryBackend) -> None:
@@ -208,7 +251,7 @@ def test_a_step_is_bounded_by_bytes(tmp_path: Path, chain: list[Manifest], targe
     large = {DATA + b"%d" % row: bytes(1 << 20) for row in range(5)}
     backlog.append(commit_of(chain[1]), {**large, COMMIT_ROW: encode_position(chain[1])})
     sweep = Sweep(target, backlog)
-    assert [sweep.write_further() for _ in range(5)] == [2, 1, 1, 1, 1], "the position is the first row"
+    assert [sweep.write_further() for _ in range(6)] == [1] * 6, "the position is a row, too"
     assert not backlog.waiting
 
 

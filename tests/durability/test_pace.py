@@ -233,7 +233,25 @@ def test_a_micro_batch_that_has_no_time_neither_opens_nor_writes_anything(tmp_pa
     assert job.plan.steps == before
     assert job.waiting == 2
     job.batch(1000)
-    assert job.waiting == 1, "its own"
+    assert job.waiting == 3, "few are left to be written together"
+    assert job.taken_over() == job.kept
+
+
+def test_what_waits_is_written_together_and_by_all_micro_batches_that_are_left(tmp_path: Path, clock: Clock) -> None:
+    job = Job(tmp_path, clock, rows=STEP, waiting=8)
+    job.batch(1000)
+    assert job.preparation.complete
+    written, waiting = [], []
+    for number in range(16):
+        before = job.writes()
+        rows = range(number % 2, 8 * STEP, 2)  # each row is changed by every other commit
+        job.batch(0, {DATA + b"%05d" % row: b"newer %d" % number for row in rows})
+        written.append(job.writes() - before)
+        waiting.append(job.waiting)
+    assert waiting[:8] == [2, 3, 4, 5, 6, 7, 8, 5], "the first is that of the copy, and each has its own at the end"
+    assert max(waiting) == 8
+    assert written[:4] == [0, 0, 0, 0]
+    assert all(1 <= steps <= 3 for steps in written[4:8]), "8 steps for the rows of four commits, in four micro-batches"
     assert job.taken_over() == job.kept
 
 
@@ -257,7 +275,7 @@ def test_it_comes_to_an_end_and_no_more_commits_wait_than_may(
 
 
 def test_what_can_wait_takes_no_more_than_the_share_and_one_step(tmp_path: Path, clock: Clock) -> None:
-    job = Job(tmp_path, clock, rows=5 * ROWS, waiting=1000)
+    job = Job(tmp_path, clock, rows=10 * ROWS, waiting=1000)
     job.batch(50)
     for number in range(40):
         before, begun = job.writes(), clock.now

@@ -30,6 +30,11 @@ from millpond.stores.durability.manifest import Manifest
 _NAME: Final = re.compile(r"(\d{12,})-([0-9a-f]+)\.(reached|changes)", re.ASCII)
 _CHECKSUM: Final = 8
 
+BYTES_TOGETHER: Final = 1 << 25
+"""What of a backlog is in memory at a time, and at least one commit."""
+
+_READ_AHEAD: Final = 2
+
 
 class Commit(NamedTuple):
     """A commit of a task: its number, and its id. Later ones compare as greater."""
@@ -71,6 +76,7 @@ class Backlog:
         self._directory = directory
         self.reached: Commit | None = None
         self.waiting: list[Commit] = []
+        self._read: dict[Commit, tuple[Any, Any]] = {}
 
     @property
     def exists(self) -> bool:
@@ -152,6 +158,26 @@ class Backlog:
         Raises:
             CorruptStoreError: they are damaged, or gone.
         """
+        if commit not in self._read:
+            self._keep(commit, self._content(commit))
+        return self._read[commit]
+
+    def read_ahead(self) -> None:
+        """Read a few of the commits that wait, which other processes have written, before all are needed at once.
+
+        Raises:
+            CorruptStoreError: they are damaged, or gone.
+        """
+        if sum(keys.nbytes + values.nbytes for keys, values in self._read.values()) < BYTES_TOGETHER:
+            for commit in [one for one in self.waiting if one not in self._read][:_READ_AHEAD]:
+                self.changes(commit)
+
+    def _keep(self, commit: Commit, changes: tuple[Any, Any]) -> None:
+        """Keep what a commit has changed in memory for as long as it waits."""
+        self._read = {one: self._read[one] for one in self.waiting if one in self._read}
+        self._read[commit] = changes
+
+    def _content(self, commit: Commit) -> tuple[Any, Any]:
         path = self._path(commit, "changes")
         try:
             content = path.read_bytes()
@@ -160,6 +186,18 @@ class Backlog:
             table = pa.ipc.open_stream(pa.py_buffer(content).slice(_CHECKSUM)).read_all().combine_chunks()
             return table["key"].chunk(0), table["value"].chunk(0)
         except (OSError, pa.ArrowException, LookupError) as error:
+            raise CorruptStoreError(f"{path} cannot be read: {error}") from error
+
+    def size(self, commit: Commit) -> int:
+        """How many bytes the changes of a commit that waits take.
+
+        Raises:
+            CorruptStoreError: they are gone.
+        """
+        path = self._path(commit, "changes")
+        try:
+            return path.stat().st_size
+        except OSError as error:
             raise CorruptStoreError(f"{path} cannot be read: {error}") from error
 
     def reach(self, commit: Commit) -> None:

@@ -72,8 +72,7 @@ class Preparation:
         self._backlog = Backlog(backlog)
         self._backend: Backend | None = None
         self._sweep: Sweep | None = None
-        self._ending = 0
-        self._looked_at = self._follows = self._rests = self._copied_all = self._complete = False
+        self._looked_at = self._follows = self._rests = self._complete = False
         self.proven = True
 
     @property
@@ -88,7 +87,7 @@ class Preparation:
 
     @property
     def complete(self) -> bool:
-        """Whether all rows are there, or were there once and commits wait since."""
+        """Whether all rows are there, but for commits that wait."""
         return self._complete or self.prepared
 
     def delete_others(self) -> None:
@@ -165,7 +164,6 @@ class Preparation:
         with self._putting_off():
             sweep = self._opened_sweep()
             sweep.check(manifest)
-            self._copied_all = sweep.copied_all
             if not self._follows:
                 self._replay(sweep, wanted, brought)
             self._looked_at = self._follows = True
@@ -185,6 +183,7 @@ class Preparation:
         if self._follows and commit is not None:
             with self._pace.aside(), self._forgiving():
                 self._backlog.append(commit, changes)
+                self._backlog.read_ahead()
 
     def go_on(self, source: Backend) -> None:
         """Copy rows, and write what waits: as much as the pace allows, or has to be done.
@@ -192,43 +191,61 @@ class Preparation:
         Args:
             source: the rows of the version that was opened.
         """
-        if self._copied_all and not self.complete:
-            self._ending += 1
         if self._idle:
             return
         with self._forgiving():
             self._opened_sweep()
-        most = self._most_waiting
-        overdue = len(self._backlog.waiting) > most
-        while self._sweep is not None and len(self._backlog.waiting) > most:
-            self._write_further(self._sweep)
-        self._take_turns(source, overdue)
+        hurried = self._write_in_time()
+        self._take_turns(source, hurried)
         if self._sweep is not None:
-            self._copied_all = self._sweep.copied_all
-            self._complete = self._complete or (self._copied_all and not self._backlog.waiting)
+            self._complete = self._complete or self._sweep.copied_all
 
     @property
     def _idle(self) -> bool:
         """Whether nothing is to be done in this micro-batch."""
-        waiting = len(self._backlog.waiting)
-        if not self._follows or self._rests or (self.complete and not waiting):
+        if not self._follows or self._rests or (self.complete and not self._due):
             return True
-        return self._backend is None and self._pace.in_debt and waiting <= self._most_waiting
+        return self._backend is None and self._pace.in_debt and not self._overdue
 
     @property
-    def _most_waiting(self) -> int:
-        """How many commits may wait after this micro-batch has done its share."""
-        # Once all rows are copied, one less with each micro-batch, so that none waits in the end.
-        ending = 0 if self.complete else self._ending
-        return max(0, self._policy.prepared_commits - ending)
+    def _due(self) -> bool:
+        """Whether so many commits wait that they are to be written, all of them together."""
+        return len(self._backlog.waiting) > self._policy.prepared_commits // 2
 
-    def _take_turns(self, source: Backend, overdue: bool) -> None:
+    @property
+    def _overdue(self) -> bool:
+        return len(self._backlog.waiting) > self._policy.prepared_commits
+
+    def _write_in_time(self) -> bool:
+        """Write as much as has to be done so that no more commits wait than may; returns whether that was anything.
+
+        What is due is written bit by bit, by all the micro-batches that are left until then.
+        """
+        if not self._due:
+            return False
+        while self._overdue and self._sweep is not None:
+            self._write_further(self._sweep)
+        rows = 0
+        with self._pace.step(), self._forgiving():
+            rows = self._rows_in_time()
+        while rows > 0 and self._sweep is not None:
+            rows -= self._write_further(self._sweep)
+        return True
+
+    def _rows_in_time(self) -> int:
+        """How many rows of what is due have to be written now."""
+        if not self._due or self._sweep is None:
+            return 0
+        batches = self._policy.prepared_commits - len(self._backlog.waiting) + 1
+        return -(-self._sweep.left // batches)
+
+    def _take_turns(self, source: Backend, hurried: bool) -> None:
         """Write and copy in turn, so that neither has to wait for the other's end."""
         left, copied = self._policy.prepared_rows, False
         while (sweep := self._sweep) is not None:
             allowed = self._pace.allows_more
-            writes = allowed and bool(self._backlog.waiting)
-            copies = allowed or (overdue and self._pace.allows_copying)
+            writes = allowed and self._due
+            copies = allowed or (hurried and self._pace.allows_copying)
             if copies and left > 0 and not sweep.copied_all and not (copied and writes):
                 left -= self._copy_further(sweep, source, left)
                 copied = True
@@ -245,9 +262,10 @@ class Preparation:
                 sweep.copy(piece)
         return len(piece.rows)
 
-    def _write_further(self, sweep: Sweep) -> None:
+    def _write_further(self, sweep: Sweep) -> int:
         with self._pace.step(), self._forgiving():
-            sweep.write_further()
+            return sweep.write_further()
+        return 0
 
     def _write_all(self, sweep: Sweep) -> None:
         with self._pace.aside():
@@ -337,8 +355,7 @@ class Preparation:
         """Throw away what is there."""
         self._delete_directories()
         self._backlog.delete()
-        self._looked_at = self._follows = self._copied_all = False
-        self._ending = 0
+        self._looked_at = self._follows = False
 
     def _delete_directories(self) -> None:
         backend, self._backend, self._sweep, self._complete = self._backend, None, None, False

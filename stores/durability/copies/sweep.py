@@ -12,14 +12,17 @@ stays, because it may have what the old format cannot hold, and whatever has cha
 So once the commits that wait are written, all rows are those of the last of them.
 """
 
+from bisect import bisect_right
 from collections.abc import Mapping
+from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
 from pyarrow import compute
 
 from millpond.errors import CorruptStoreError
 from millpond.stores.backend import Backend
-from millpond.stores.durability.copies.backlog import Backlog, Commit
+from millpond.stores.durability.copies.backlog import BYTES_TOGETHER, Backlog, Commit
+from millpond.stores.durability.copies.merge import Merge
 from millpond.stores.durability.copies.position import position_of
 from millpond.stores.durability.manifest import Manifest
 from millpond.stores.keys import BEYOND, COMMIT_ROW
@@ -42,18 +45,17 @@ class Piece(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """A commit that is being written, and how many of its rows are there."""
+    """A pass that goes on: the last of its commits, and the row up to which all of them are there."""
 
     commit: Commit
-    rows: int
+    beyond: bytes
 
 
-class _Waiting(NamedTuple):
-    """What a commit has changed, in key order, and the position that it leads to."""
+class _Pass(NamedTuple):
+    """What is being written: the changes of commits, the last of these, and the position that this one leads to."""
 
+    merge: Merge
     commit: Commit
-    keys: Any
-    values: Any
     position: bytes
 
 
@@ -85,7 +87,7 @@ class Sweep:
             self._part = _part(backend.get(PART_ROW))
         except ValueError as error:
             raise CorruptStoreError(f"what is prepared of a new format does not tell what it has: {error}") from error
-        self._first: _Waiting | None = None
+        self._pass: _Pass | None = None
         if at in backlog.waiting:
             backlog.reach(at)  # whoever has written it could not say so any more
 
@@ -111,24 +113,30 @@ class Sweep:
         if manifest is None or manifest.after(ahead.id) is None:
             raise CorruptStoreError("what is prepared of a new format has rows of a commit that does not count")
 
-    def write_further(self) -> int:
-        """Write the next rows of the first commit that waits; returns how many.
+    @property
+    def left(self) -> int:
+        """How many rows are left of the commits that are being written, which are the first of those that wait.
 
         Raises:
             CorruptStoreError: what waits is damaged.
         """
-        first = self._first_waiting()
-        begin = self._part.rows if self._part is not None and self._part.commit == first.commit else 0
-        keys = first.keys.slice(begin, _ROWS_PER_STEP).to_pylist()
-        values = first.values.slice(begin, _ROWS_PER_STEP).to_pylist()
-        count = _count_within(keys, values)
-        rows: dict[bytes, bytes | None] = dict(zip(keys[:count], values[:count], strict=True))
-        rows.pop(COMMIT_ROW, None)
-        if begin + count < len(first.keys):
-            self._write({**rows, PART_ROW: bytes(first.commit) + b" %d" % (begin + count)}, first.commit)
-            self._part = _Part(first.commit, begin + count)
+        return self._passing().merge.left
+
+    def write_further(self) -> int:
+        """Write the next rows of the first commits that wait; returns of how many rows ``left`` is less.
+
+        Raises:
+            CorruptStoreError: what waits is damaged.
+        """
+        passing = self._passing()
+        step = passing.merge.step()
+        rows = {row: value for row, value in step.rows.items() if row != COMMIT_ROW}
+        count = sum(step.counts)
+        if count < passing.merge.left:
+            self._write({**rows, PART_ROW: bytes(passing.commit) + b" " + step.last}, passing.commit)
+            passing.merge.take(step)
         else:
-            self._arrive(rows, first)
+            self._arrive(rows, passing)
         return count
 
     def piece(self, source: Backend, most: int) -> Piece:
@@ -161,35 +169,46 @@ class Sweep:
         self._backend.write(rows)
         self._ahead = ahead
 
-    def _arrive(self, rows: dict[bytes, bytes | None], first: _Waiting) -> None:
-        """Write the last rows of a commit, and the position that it leads to."""
-        rows |= {PART_ROW: None, COMMIT_ROW: first.position}
+    def _arrive(self, rows: dict[bytes, bytes | None], passing: _Pass) -> None:
+        """Write the last rows of commits, and the position that they lead to."""
+        rows |= {PART_ROW: None, COMMIT_ROW: passing.position}
         ahead = self._ahead
-        if ahead is not None and ahead.sequence <= first.commit.sequence:
+        if ahead is not None and ahead.sequence <= passing.commit.sequence:
             ahead, rows[AHEAD_ROW] = None, None
         self._backend.write(rows)
-        self.at, self._ahead, self._part, self._first = first.commit, ahead, None, None
-        self._backlog.reach(first.commit)
+        self.at, self._ahead, self._part, self._pass = passing.commit, ahead, None, None
+        self._backlog.reach(passing.commit)
 
-    def _first_waiting(self) -> _Waiting:
-        commit = self._backlog.waiting[0]
-        if self._first is None or self._first.commit != commit:
-            keys, values = self._backlog.changes(commit)
-            place = pc.index(keys, COMMIT_ROW).as_py()
-            if place < 0:
-                raise CorruptStoreError(f"what commit {commit.sequence} has changed does not tell where it leads")
-            self._first = _Waiting(commit, keys, values, values[place].as_py())
-        return self._first
+    def _passing(self) -> _Pass:
+        """The pass that goes on, or one over what waits now."""
+        waiting = self._backlog.waiting
+        if self._pass is None or self._pass.commit not in waiting:
+            part = self._part if self._part is not None and self._part.commit in waiting else None
+            commits = self._together() if part is None else waiting[: waiting.index(part.commit) + 1]
+            changes = [self._backlog.changes(commit) for commit in commits]
+            self._pass = _Pass(
+                Merge(changes, None if part is None else part.beyond), commits[-1], _position(commits[-1], *changes[-1])
+            )
+        return self._pass
+
+    def _together(self) -> list[Commit]:
+        """The first of the commits that wait, as many as may be in memory; the last, which may yet fail, only alone."""
+        waiting = self._backlog.waiting
+        sizes = accumulate(self._backlog.size(commit) for commit in waiting[:-1])
+        return waiting[: max(1, bisect_right(list(sizes), BYTES_TOGETHER))]
 
 
-def _count_within(keys: list[bytes], values: list[bytes | None]) -> int:
-    """How many rows a step takes; at least one."""
-    size = 0
-    for count, (key, value) in enumerate(zip(keys, values, strict=True)):
-        if size > _BYTES_PER_STEP:
-            return count
-        size += len(key) + len(value or b"")
-    return len(keys)
+def _position(commit: Commit, keys: Any, values: Any) -> bytes:
+    """Where a commit leads.
+
+    Raises:
+        CorruptStoreError: what it has changed does not tell.
+    """
+    place = pc.index(keys, COMMIT_ROW).as_py()
+    if place < 0:
+        raise CorruptStoreError(f"what commit {commit.sequence} has changed does not tell where it leads")
+    position: bytes = values[place].as_py()
+    return position
 
 
 def _commit(row: bytes | None) -> Commit | None:
@@ -199,5 +218,5 @@ def _commit(row: bytes | None) -> Commit | None:
 def _part(row: bytes | None) -> _Part | None:
     if row is None:
         return None
-    commit, _, rows = row.partition(b" ")
-    return _Part(Commit.parse(commit), int(rows))
+    commit, _, beyond = row.partition(b" ")
+    return _Part(Commit.parse(commit), beyond)
