@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from millpond.adapters.spark.evolution.evolution import Evolution, generation_of
 from millpond.adapters.spark.evolution.upgrade import Upgrade
-from millpond.adapters.spark.evolution.warming import WarmQuery
+from millpond.adapters.spark.evolution.warm_query import WarmQuery
 from millpond.adapters.spark.rows.dead_letters import ErrorHandling, read_dead_letters
 from millpond.adapters.spark.session import active_session, check_operator, default_partitions, start_coordinator
 from millpond.adapters.spark.worker import StateSettings
@@ -181,8 +181,14 @@ class Job:
                 "there is no local_dir to warm copies in: Spark's own directories end with the application; give one, "
                 "and restart the query with it"
             )
-        return WarmQuery(
-            plan, self.application_id, self.storage, self.local_dir, self.supplier(session), self.checksums, self.policy
+        return WarmQuery.of_plan(
+            plan,
+            self.application_id,
+            self.storage,
+            self.local_dir,
+            self.supplier(session),
+            checksums=self.checksums,
+            policy=self.policy,
         )
 
     def history(self, plan: Plan) -> History:

@@ -13,7 +13,7 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from millpond.adapters.spark.dataflow import Dataflow
-from millpond.adapters.spark.evolution.warming import WarmQuery
+from millpond.adapters.spark.evolution.warm_query import WarmQuery
 from millpond.adapters.spark.inspection import CommittedStore
 from millpond.adapters.spark.job import Job
 from millpond.adapters.spark.rows.dead_letters import ErrorHandling
