@@ -29,6 +29,7 @@ from millpond.stores.durability.manifest import Manifest
 from millpond.stores.durability.storage import Storage
 from millpond.stores.evolution.history import History, current_manifests
 from millpond.stores.evolution.matching import same_state
+from millpond.stores.evolution.shape import Shape
 from millpond.stores.serdes import BYTES, JSON, STRING, Serde
 from millpond.stores.specs import KeyForm, StoreSpec
 
@@ -130,7 +131,8 @@ class CommittedStore:
         checkpoint = Checkpoint(session, self.checkpoint)
         found, batch = checkpoint.after(self.batch_id)
         current = current_manifests(self.storage, found, batch)
-        mine = manifests_of(self.plan, self.application_id, self.storage, current)
+        history = History.of(self.storage, self.application_id, plain_name(self.plan.sink))
+        mine = manifests_of(history, self.plan.fingerprint, shape_of(self.plan), current)
         if found and not mine:
             raise checkpoint.of_another_query(
                 f"it holds the state of a topology of application {found[0].application_id!r}"
@@ -138,29 +140,20 @@ class CommittedStore:
         return mine
 
 
-def manifests_of(plan: Plan, application_id: str, storage: Storage, current: Collection[Manifest]) -> list[Manifest]:
-    """Those of the manifests that belong to the query of a plan.
+def manifests_of(history: History, fingerprint: str, shape: Shape, current: Collection[Manifest]) -> list[Manifest]:
+    """Those of the manifests that belong to a query.
 
     Args:
-        plan: the query's, with any number of partitions.
-        application_id: the application's name.
-        storage: where the durable state is.
+        history: that of the query.
+        fingerprint: that of its plan, with any number of partitions.
+        shape: what its state looks like, with any number of partitions.
         current: manifests of a checkpoint with which tasks go on.
-
-    Raises:
-        FormatError: a record is damaged, or of a later release.
-        DurabilityError: the storage failed.
     """
-    topologies = {_topology(plan.fingerprint), *_same_state(plan, application_id, storage)}
-    return [one for one in current if one.application_id == application_id and _topology(one.fingerprint) in topologies]
-
-
-def _same_state(plan: Plan, application_id: str, storage: Storage) -> Iterator[str]:
-    """The topology under which the query's state began, where the rest of the topology has changed since."""
-    newest = History.of(storage, application_id, plain_name(plan.sink)).newest
-    shape = shape_of(plan)
+    topologies, newest = {_topology(fingerprint)}, history.newest
     if newest is not None and same_state(replace(newest.shape, partitions=shape.partitions), shape):
-        yield _topology(newest.fingerprint)
+        topologies.add(_topology(newest.fingerprint))  # the rest of the topology has changed since
+    mine = (one for one in current if one.application_id == history.application_id)
+    return [one for one in mine if _topology(one.fingerprint) in topologies]
 
 
 def plain_rows(spec: StoreSpec, schema: str | None, optional: Collection[str]) -> Sink:

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from millpond.adapters.spark.evolution.evolution import Evolution, generation_of
 from millpond.adapters.spark.evolution.upgrade import Upgrade
-from millpond.adapters.spark.evolution.warming import WarmQuery
+from millpond.adapters.spark.evolution.warm_query import WarmQuery
 from millpond.adapters.spark.rows.dead_letters import ErrorHandling, read_dead_letters
 from millpond.adapters.spark.session import active_session, check_operator, default_partitions, start_coordinator
 from millpond.adapters.spark.worker import StateSettings
@@ -160,7 +160,7 @@ class Job:
         if not plan.stages:
             return plan
         default = default_partitions(session)
-        return replace(plan, partitions=self.partitions or self.history(plan).partitions or default)
+        return replace(plan, partitions=self.partitions or self.history(plan.sink).partitions or default)
 
     def supplier(self, session: SparkSession) -> BackendSupplier:
         """The backend of stores that do not name one.
@@ -181,18 +181,24 @@ class Job:
                 "there is no local_dir to warm copies in: Spark's own directories end with the application; give one, "
                 "and restart the query with it"
             )
-        return WarmQuery(
-            plan, self.application_id, self.storage, self.local_dir, self.supplier(session), self.checksums, self.policy
+        return WarmQuery.of_plan(
+            plan,
+            self.application_id,
+            self.storage,
+            self.local_dir,
+            self.supplier(session),
+            checksums=self.checksums,
+            policy=self.policy,
         )
 
-    def history(self, plan: Plan) -> History:
-        """The generations of the state of a plan's query.
+    def history(self, sink: str) -> History:
+        """The generations of the state of the query for a sink or verb.
 
         Raises:
             FormatError: a record is damaged, or of a later release.
             DurabilityError: the storage failed.
         """
-        return History.of(self.storage, self.application_id, plain_name(plan.sink))
+        return History.of(self.storage, self.application_id, plain_name(sink))
 
     def settings(self, session: SparkSession, plan: Plan, unit: TimeUnit, *, streaming: bool) -> StateSettings:
         """Where the state of the plan's tasks lives, once this job has claimed it, and carried it over if need be.
@@ -214,7 +220,7 @@ class Job:
             raise ConfigurationError(
                 "seeds are for streaming DataFrames, and static ones start from empty state; leave seeds out"
             )
-        history, evolution = self.history(plan), self.evolution if streaming else None
+        history, evolution = self.history(plan.sink), self.evolution if streaming else None
         self.check(session, plan, evolved=history.evolved or evolution is not None or bool(self.seeds))
         generation = generation_of(session, history, plan, evolution, self.seeds)
         if not streaming:

@@ -28,7 +28,12 @@ _MARK: Final = "@"
 
 def query_directory(local_dir: str | Path, sink: str, storage: Storage) -> Path:
     """The directory of the local copies of the query for a sink below ``local_dir``."""
-    return Path(local_dir) / f"{plain_name(sink)}{_MARK}{storage.place}"
+    return recorded_directory(local_dir, plain_name(sink), storage)
+
+
+def recorded_directory(local_dir: str | Path, name: str, storage: Storage) -> Path:
+    """The same for a sink of which only the plain name is known, as records have it."""
+    return Path(local_dir) / f"{name}{_MARK}{storage.place}"
 
 
 def directories_of(local_dir: Path, storage: Storage) -> Collection[Path]:

@@ -10,7 +10,9 @@ from functools import partial
 from pathlib import Path
 
 from millpond.adapters.spark.checkpoint import Checkpoint
-from millpond.adapters.spark.evolution.warming import Warming, WarmQuery, tasks_in_threads
+from millpond.adapters.spark.evolution.reshaping import only_history
+from millpond.adapters.spark.evolution.warm_query import WarmQuery
+from millpond.adapters.spark.evolution.warming import Warming, tasks_in_threads
 from millpond.adapters.spark.local_directories import directories_of
 from millpond.errors import ConfigurationError, FormatError
 from millpond.processors.distribution.plan import make_plan
@@ -64,27 +66,35 @@ class QueryState:
         """
         return current_manifests(self.storage, *self.checkpoint.after(batch_id))
 
-    def warming(self, topology: Topology, sink: str | None, supplier: BackendSupplier, *, checksums: bool) -> Warming:
-        """The local copies of the checkpoint's only application, to be warmed on this machine.
+    def warming(
+        self, topology: Topology | None, sink: str | None, supplier: BackendSupplier, *, checksums: bool
+    ) -> Warming:
+        """The local copies of the checkpoint's applications, to be warmed on this machine.
 
         Args:
-            topology: that with which the query is to be restarted.
-            sink: what the query writes; None if the topology has only one.
-            supplier: the backend of stores that do not name one.
-            checksums: whether the rows of stores that do not say it themselves have checksums.
+            topology: that with which the query is to be restarted, if it has only one application; None for all
+                applications as their newest records have them, verbs included.
+            sink: what the query writes; None if there is only one.
+            supplier: the backend of stores that do not name one; of a record, of all stores.
+            checksums: whether the rows of stores that do not say it themselves have checksums; of a record, of all.
 
         Raises:
             TopologyError: the topology has no such sink, or several and none was named.
-            ConfigurationError: the checkpoint has no state, or that of several applications.
+            ConfigurationError: the checkpoint has no state, that of several applications for a topology, or no record
+                tells which stores they have.
         """
-        names = sorted({manifest.application_id for manifest in self.manifests()})
+        names, local_dir = sorted({manifest.application_id for manifest in self.manifests()}), str(self.local_dir)
+        if topology is None:
+            histories = [only_history(self.storage, name, sink) for name in names]
+            queries = [WarmQuery.recorded(one, local_dir, supplier, checksums=checksums) for one in histories]
+            return Warming(self.checkpoint, queries, tasks_in_threads(self.workers))
         if len(names) > 1:
             raise ConfigurationError(
                 f"the checkpoint {self.checkpoint.location} has the state of the applications {names}, and a topology "
-                "is that of one; warm the copies of verbs with Millpond.warm"
+                "is that of one; leave the topology out to warm the copies of all as they are"
             )
         plan = make_plan(topology, sink, 1)
-        query = WarmQuery(plan, names[0], self.storage, str(self.local_dir), supplier, checksums)
+        query = WarmQuery.of_plan(plan, names[0], self.storage, local_dir, supplier, checksums=checksums)
         return Warming(self.checkpoint, [query], tasks_in_threads(self.workers))
 
     def _specs(self, topology: Topology, batch_id: int | None) -> Specs:

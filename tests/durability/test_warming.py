@@ -324,3 +324,21 @@ def test_a_kill_at_any_step_leaves_what_can_be_warmed_on_and_what_can_be_started
         assert job.content("warm", FaultySupplier(supplier(engine), plan)) == job.content("anew")
         assert plan.steps[Step.BACKEND_LOAD] == 0
     assert number > 6
+
+
+def test_a_record_says_plain_of_a_store_that_is_timestamped_by_now_and_nothing_is_warmed(
+    tmp_path: Path, engine: str
+) -> None:
+    def recorded(spec: StoreSpec) -> list[Warmed]:
+        assert job.manifest is not None
+        local, chosen = tmp_path / f"warm as {spec.kind.value}", supplier(engine)
+        return warm([spec, OTHER], chosen, job.manifest, local_dir=local, storage=job.storage, as_recorded=True)
+
+    job = Job(tmp_path, engine, *PATHS["timestamped"])
+    job.batch(puts(1))
+    assert all(copy.restored for copy in recorded(PLAIN))
+    job.batch({})
+    job.batch({KEYS[0]: (5, -1)}, TIMESTAMPED)
+    with pytest.raises(ConfigurationError, match=r"store 'counts' of application 'app' was 'key-value' .*--topology"):
+        recorded(PLAIN)
+    assert all(copy.restored for copy in recorded(TIMESTAMPED))

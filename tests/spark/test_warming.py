@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,11 +19,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from millpond.adapters.spark import Checkpoint, Millpond, SparkStreams, Warmth
-from millpond.adapters.spark.evolution.warming import Outcome, TaskCopies, Warming, WarmQuery, tasks_in_threads
+from millpond.adapters.spark.evolution.warm_query import Outcome, TaskCopies, WarmQuery
+from millpond.adapters.spark.evolution.warming import Warming, tasks_in_threads
+from millpond.adapters.spark.upkeep import QueryState
 from millpond.cli import main
 from millpond.errors import ConfigurationError, MissingFileError
 from millpond.processors import Topology
 from millpond.processors.distribution.plan import make_plan
+from millpond.processors.verbs.aggregates import count
 from millpond.stores.durability import Storage
 from millpond.stores.registry import supplier
 from millpond.stores.releases import RELEASE
@@ -110,16 +114,8 @@ def test_a_query_rolls_over_to_copies_that_were_warmed_while_it_ran(
         assert not any(copy.restored for copy in second.copies)
         query.arrive()
         old.processAllAvailable()
-        places = [query.checkpoint, "--state-dir", f"{tmp_path}/state", "--local-dir", f"{tmp_path}/warm"]
-        named = ["--topology", f"{__name__}:TIMESTAMPED", "--backend", "lmdb", "--once", "--json"]
-        niceness: list[int] = []
-        monkeypatch.setattr(os, "nice", niceness.append)  # it would be that of all tests from here on
-        monkeypatch.setattr(sys, "argv", ["millpond", "state", "warm", *places, *named])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        assert not ended.value.code
-        assert niceness == [10]
-        told = json.loads(capsys.readouterr().out)
+        named = ["--topology", f"{__name__}:TIMESTAMPED"]
+        told = warmed_by_command(tmp_path, monkeypatch, capsys, *named)
         assert (told["batch"], told["behind"], told["tasks"]) == (3, 0, 2)
         check_following(query, old)
     assert set(query.directories("local")) == {"0_0 counts", "0_1 counts"}
@@ -130,10 +126,27 @@ def test_a_query_rolls_over_to_copies_that_were_warmed_while_it_ran(
         assert query.written(rows) == sorted((f"word {key}", number + 1) for key in range(KEYS) for number in range(6))
 
 
+def warmed_by_command(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *options: str
+) -> dict[str, Any]:
+    """What ``millpond state warm`` says once the copies of a query there stand at the last micro-batch."""
+    places = [f"{directory}/checkpoint", "--state-dir", f"{directory}/state", "--local-dir", f"{directory}/warm"]
+    given = ["--backend", "lmdb", "--once", "--json", *options]
+    niceness: list[int] = []
+    monkeypatch.setattr(os, "nice", niceness.append)  # it would be that of all tests from here on
+    monkeypatch.setattr(sys, "argv", ["millpond", "state", "warm", *places, *given])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert not ended.value.code
+    assert niceness == [10]
+    told: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return told
+
+
 def check_following(query: Query, old: StreamingQuery) -> None:
     """Garbage is no error, unless the query still needs it; an interrupt lets a pass end, and is the last."""
     plan = make_plan(TIMESTAMPED, None, 1)
-    roll = WarmQuery(
+    roll = WarmQuery.of_plan(
         plan, "roll", Storage.from_uri(query.directory / "state"), f"{query.directory}/warm", supplier("lmdb")
     )
     in_threads = tasks_in_threads(2)
@@ -158,7 +171,9 @@ def check_following(query: Query, old: StreamingQuery) -> None:
         replace(warming, run=lambda tasks: [Outcome((), "gone") for _ in tasks]).advance()
 
 
-def test_the_verbs_of_a_query_roll_over(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_verbs_of_a_query_roll_over(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     def pond(local: str, **options: Any) -> tuple[Millpond, DataFrame]:
         made = Millpond(
             application_id="roll",
@@ -169,18 +184,27 @@ def test_the_verbs_of_a_query_roll_over(spark: SparkSession, tmp_path: Path) -> 
             **options,
         )
         words = query.words.selectExpr("key", "value", "timestamp_millis(timestamp) as at")
-        return made, made.latest(words, key="key", time="at", history="1 day", name="words")
+        latest = made.latest(words, key="key", time="at", history="1 day", name="words")
+        return made, made.aggregate(latest, {"changes": count()}, by="key", time="at", name="changes of words")
 
     query = Query(spark, tmp_path)
     query.arrive()
     with query.running(pond("local")[1]):
         warm = pond("warm", checksums=True)[0].warm(query.checkpoint)
-        assert (warm.batch, warm.behind, warm.tasks) == (0, 0, 1)
+        assert (warm.batch, warm.behind, warm.tasks) == (0, 0, 2)
+        told = warmed_by_command(tmp_path, monkeypatch, capsys, "--checksums")
+        assert (told["batch"], told["behind"], told["tasks"]) == (0, 0, 2)
+        assert {copy["application"] for copy in told["copies"]} == {"roll.words", "roll.changes of words"}
+        assert not any(copy["restored"] for copy in told["copies"]), "the command and the call warm the same copies"
+    shutil.rmtree(tmp_path / "warm")
+    told = warmed_by_command(tmp_path, monkeypatch, capsys, "--checksums")
+    assert all(copy["restored"] for copy in told["copies"])
     query.arrive()
     directories = query.directories("warm")
     assert directories
     with never_thrown_away(directories), query.running(pond("warm", checksums=True)[1]):
-        assert len(query.written(spark.read.parquet(f"{tmp_path}/out"))) == 2 * KEYS
+        rows = spark.read.parquet(f"{tmp_path}/out").select("key", "changes").collect()
+        assert sorted(map(tuple, rows)) == [(f"word {key}", number) for key in range(KEYS) for number in (1, 2)]
 
 
 def test_what_cannot_be_warmed_is_refused(spark: SparkSession, tmp_path: Path) -> None:
@@ -205,6 +229,12 @@ def test_what_cannot_be_warmed_is_refused(spark: SparkSession, tmp_path: Path) -
         with pytest.raises(ConfigurationError, match=message):
             SparkStreams(TIMESTAMPED, **(given | options)).warm(query.checkpoint)
     assert not (tmp_path / "warm").exists()
+    state = Storage.from_uri(tmp_path / "state")
+    for record in state.list("roll/evolution/counts"):
+        state.delete(record.path)
+    unknown = QueryState(Checkpoint(spark, query.checkpoint), state, tmp_path / "warm")
+    with pytest.raises(ConfigurationError, match="nothing tells what the state of application 'roll' looks like"):
+        unknown.warming(None, None, supplier("lmdb"), checksums=False)
 
 
 def test_how_far_the_copies_are_is_told_in_a_line() -> None:

@@ -47,7 +47,7 @@ class Reshaping:
             DurabilityError: the state could not be read or written.
         """
         for application_id, committed in self._committed().items():
-            history = History.of(self.storage, application_id, self._sink_of(application_id))
+            history = only_history(self.storage, application_id, self.sink)
             if history.newest is None:
                 raise ConfigurationError(
                     f"nothing tells what the state of application {application_id!r} looks like; start the job once "
@@ -111,11 +111,16 @@ class Reshaping:
         mine = {name: [one for one in found if one.application_id == name] for name in names}
         return {name: Committed(batch, manifests, self.checkpoint.last) for name, manifests in mine.items()}
 
-    def _sink_of(self, application_id: str) -> str:
-        """The plain name of the sink of the checkpoint's query."""
-        known = sinks_of(self.storage, application_id)
-        if self.sink is not None:
-            return plain_name(self.sink)
-        if len(known) > 1:
-            raise ConfigurationError(f"application {application_id!r} has the sinks {known}; say which: --sink")
-        return known[0] if known else ""
+
+def only_history(storage: Storage, application_id: str, sink: str | None) -> History:
+    """The history of an application's query for a sink; None where it has one sink only, as verbs have.
+
+    Raises:
+        ConfigurationError: it has several, and none was named.
+        FormatError: a record is damaged, or of a later release.
+        DurabilityError: the storage failed.
+    """
+    known = sinks_of(storage, application_id)
+    if sink is None and len(known) > 1:
+        raise ConfigurationError(f"application {application_id!r} has the sinks {known}; say which: --sink")
+    return History.of(storage, application_id, plain_name(sink) if sink is not None else "".join(known))

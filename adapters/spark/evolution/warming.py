@@ -4,7 +4,6 @@ Rule of this module: it reads what the query commits, and says how far the copie
 tells it nothing; how a copy gets where it should be is up to ``millpond.stores.durability.copies.warming``.
 """
 
-import json
 import logging
 import signal
 import time
@@ -12,53 +11,19 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
-from typing import Any, Final, NamedTuple, Self, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from millpond.adapters.spark.checkpoint import Checkpoint
-from millpond.adapters.spark.inspection import manifests_of
-from millpond.adapters.spark.local_directories import query_directory
+from millpond.adapters.spark.evolution.warm_query import Outcome, TaskCopies, WarmCopy, WarmQuery
 from millpond.adapters.spark.session import check_workers
-from millpond.adapters.spark.worker import specs_of
 from millpond.errors import ConfigurationError, MissingFileError
-from millpond.processors.distribution.plan import Plan
-from millpond.stores.backend import BackendSupplier
-from millpond.stores.durability.copies.warming import warm
-from millpond.stores.durability.manifest import Manifest
-from millpond.stores.durability.policy import DurabilityPolicy
-from millpond.stores.durability.storage import Storage
-from millpond.stores.evolution.history import current_manifests
-from millpond.stores.registry import supplier
-from millpond.stores.specs import StoreSpec
 
 _log = logging.getLogger(__name__)
 
 _OUTCOMES_DDL: Final = "number long, outcome string"
-
-
-@dataclass(frozen=True)
-class WarmCopy:
-    """The local copy of one store of one task, which is warm.
-
-    Attributes:
-        application: the application's id.
-        task: the task's.
-        store: the store's name.
-        restored: whether it was filled anew this time, and did not only catch up.
-        rows: how many rows came from durable files for that; 0 if it was there already.
-    """
-
-    application: str
-    task: str
-    store: str
-    restored: bool
-    rows: int
-
-    def __str__(self) -> str:
-        done = "restored" if self.restored else "caught up" if self.rows else "there already"
-        return f"task {self.task} of {self.application}, store {self.store}: {done}, {self.rows} rows read"
 
 
 @dataclass(frozen=True)
@@ -92,83 +57,6 @@ class Warmth:
         """The same as JSON has it."""
         copies = [asdict(copy) for copy in self.copies]
         return {"batch": self.batch, "behind": self.behind, "tasks": self.tasks, "copies": copies}
-
-
-class Outcome(NamedTuple):
-    """What has become of a task: copies that are warm, or a durable file that is gone."""
-
-    copies: Sequence[WarmCopy]
-    missing: str | None
-
-    def to_json(self) -> str:
-        return json.dumps([[asdict(copy) for copy in self.copies], self.missing])
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        """The outcome that ``to_json`` wrote."""
-        copies, missing = json.loads(text)
-        return cls([WarmCopy(**copy) for copy in copies], missing)
-
-
-@dataclass(frozen=True)
-class TaskCopies:
-    """The local copies of one task. Travels to the workers.
-
-    Attributes:
-        manifest: where they are to stand.
-        query: whose task it is.
-    """
-
-    manifest: Manifest
-    query: "WarmQuery"
-
-    def warm(self) -> Outcome:
-        """Bring them there.
-
-        Raises what ``millpond.stores.durability.copies.warming.warm`` raises, but for ``MissingFileError``.
-        """
-        query, one = self.query, self.manifest
-        directory = query_directory(query.local_dir, query.plan.sink, query.storage)
-        specs = query.specs(one)
-        try:
-            warmed = warm(specs, query.supplier, one, local_dir=directory, storage=query.storage, policy=query.policy)
-        except MissingFileError as error:
-            return Outcome((), str(error))
-        return Outcome([WarmCopy(one.application_id, one.task_id, *copy) for copy in warmed], None)
-
-
-@dataclass(frozen=True)
-class WarmQuery:
-    """A query as it will be restarted.
-
-    Attributes:
-        plan: its plan, with any number of partitions.
-        application_id: the application's name.
-        storage: where the durable state is.
-        local_dir: where its copies are warmed.
-        supplier: the backend of stores that do not name one.
-        checksums: whether the rows of stores that do not say it themselves have checksums.
-        policy: of the job; None for the default.
-    """
-
-    plan: Plan
-    application_id: str
-    storage: Storage
-    local_dir: str
-    supplier: BackendSupplier
-    checksums: bool = False
-    policy: DurabilityPolicy | None = None
-
-    def specs(self, manifest: Manifest) -> list[StoreSpec]:
-        """The stores of the manifest's task."""
-        index = int(manifest.task_id.partition("_")[0])
-        return next(specs_of(part, self.checksums) for part in self.plan.parts if part.index == index)
-
-    @property
-    def persistent(self) -> bool:
-        """Whether a store of it has local copies at rest."""
-        specs = (spec for part in self.plan.parts for spec in part.stores.values())
-        return any(supplier(spec.backend or self.supplier).persistent for spec in specs)
 
 
 RunTasks: TypeAlias = Callable[[Sequence[TaskCopies]], Iterable[Outcome]]
@@ -241,11 +129,7 @@ class Warming:
         batch, found = self.checkpoint.newest()
         if batch is None:
             found, batch = self.checkpoint.after(None)
-        tasks = []
-        for query in self.queries:
-            current = current_manifests(query.storage, found, batch)
-            mine = manifests_of(query.plan, query.application_id, query.storage, current)
-            tasks += [TaskCopies(manifest, query) for manifest in mine]
+        tasks = [task for query in self.queries for task in query.tasks(found, batch)]
         if not tasks:
             names = sorted({manifest.application_id for manifest in found})
             raise self.checkpoint.of_another_query(f"it holds state of the applications {names}")

@@ -174,10 +174,20 @@ def _time(text: str) -> int:
 def state_warm(
     checkpoint: CheckpointPlace,
     state_dir: StateDir,
-    topology: Annotated[str, typer.Option(help="MODULE:NAME of the topology with which the query is to be restarted")],
     local_dir: Annotated[Path, typer.Option(help="the local_dir with which the query is to be restarted")],
-    backend: Annotated[str, typer.Option(help="rocksdb, lmdb, or a URL, as the job will have it")] = "rocksdb",
-    checksums: Annotated[bool, typer.Option("--checksums", help="if the job will have them")] = False,
+    topology: Annotated[
+        str | None,
+        typer.Option(
+            help="MODULE:NAME of the topology with which the query is to be restarted, if stores will be of another "
+            "kind, or have a backend or checksums of their own, of which the state knows nothing"
+        ),
+    ] = None,
+    backend: Annotated[
+        str, typer.Option(help="rocksdb, lmdb, or a URL, as the job will have it; without TOPOLOGY, for all stores")
+    ] = "rocksdb",
+    checksums: Annotated[
+        bool, typer.Option("--checksums", help="if the job will have them; without TOPOLOGY, for all stores")
+    ] = False,
     sink: SinkName = None,
     workers: Workers = 4,
     interval: Annotated[str, typer.Option(help="how long to wait before the copies catch up again")] = "5 seconds",
@@ -189,13 +199,14 @@ def state_warm(
 ) -> None:
     """Warm local copies on this machine beside a running query, in the formats that its next restart asks for.
 
+    Without a topology, those of all that the query runs, verbs included, with the stores that its state has.
+
     Says each time how far they are, and goes on until it is interrupted. It changes nothing but LOCAL_DIR.
     """
     from millpond.stores.registry import supplier
     from millpond.stores.times import to_length
 
     found, pause = _topology(topology), to_length(interval, "interval") / 1000
-    assert found is not None
     os.nice(nice)  # before Spark starts, whose JVM inherits it
     with _query_state(checkpoint, state_dir, local_dir, workers) as query:
         for warmth in query.warming(found, sink, supplier(backend), checksums=checksums).follow(pause):

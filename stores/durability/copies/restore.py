@@ -22,7 +22,7 @@ from millpond.stores.durability.parquet.sorted_runs import Rows, merged_runs
 from millpond.stores.durability.parquet.sources import FileSource
 from millpond.stores.entry_chunks import EntryChunks
 from millpond.stores.formats import FormatVersion
-from millpond.stores.keys import COMMIT_ROW
+from millpond.stores.keys import COMMIT_ROW, DATA
 from millpond.stores.typed.timestamped_keyvalue import UNKNOWN_TIMESTAMP
 
 pc: Any = compute
@@ -106,6 +106,19 @@ def knows_timestamps(source: FileSource, manifest: Manifest, store: str) -> bool
     """Whether a file of ``manifest`` has a row of ``store`` with a timestamp that is known."""
     tables = (table for file in manifest.files for table in read_tables(source, manifest, file, store))
     return any(pc.any(pc.not_equal(table.column("timestamp"), UNKNOWN_TIMESTAMP)).as_py() for table in tables)
+
+
+def newest_are_stamped(source: FileSource, manifest: Manifest, store: str) -> bool:
+    """Whether the newest values of ``store`` in the files of ``manifest`` have timestamps, known or not.
+
+    So they have if a timestamped store wrote them: in one file all values have timestamps, or none has.
+    """
+    for file in reversed(manifest.files):
+        for table in read_tables(source, manifest, file, store):
+            values = pc.and_(pc.starts_with(table.column("key"), DATA), pc.is_valid(table.column("value")))
+            if pc.any(values).as_py():
+                return bool(pc.any(pc.is_valid(table.column("timestamp"))).as_py())
+    return False
 
 
 def rows_of_files(source: FileSource, manifest: Manifest, store: str, version: FormatVersion) -> list[Iterator[Rows]]:

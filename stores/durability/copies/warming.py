@@ -15,6 +15,7 @@ from millpond.errors import ConfigurationError
 from millpond.stores.backend import BackendSupplier
 from millpond.stores.durability.copies.lease import LEASE_TIMEOUT, Lease
 from millpond.stores.durability.copies.local import LocalCopy
+from millpond.stores.durability.copies.restore import newest_are_stamped
 from millpond.stores.durability.manifest import Manifest
 from millpond.stores.durability.parquet.sources import Fetched
 from millpond.stores.durability.policy import DurabilityPolicy
@@ -48,6 +49,7 @@ def warm(
     storage: Storage,
     policy: DurabilityPolicy | None = None,
     lease_timeout: float = LEASE_TIMEOUT,
+    as_recorded: bool = False,
 ) -> list[Warmed]:
     """Bring the local copies of one task to ``manifest``, in the formats that the specs ask for.
 
@@ -60,12 +62,15 @@ def warm(
         storage: where the durable files are.
         policy: of the job.
         lease_timeout: seconds to wait for another process to release the task in ``local_dir``.
+        as_recorded: whether the kinds of ``specs`` are those of an evolution record, which does not tell if a plain
+            store has become timestamped since.
 
     Returns:
         The copies that are warm, in the order of ``specs``.
 
     Raises:
-        ConfigurationError: ``local_dir`` has a copy in another format, as that of the running job has.
+        ConfigurationError: ``local_dir`` has a copy in another format, as that of the running job has; or a store
+            that is plain by its record has timestamps.
         MissingFileError: a file is gone; if that is garbage by now, a newer manifest does not name it.
         CorruptFileError, DurabilityError: the durable state is damaged, or the storage failed.
         BackendInUseError: another process has the task open in ``local_dir``.
@@ -86,6 +91,8 @@ def warm(
     lease.acquire()
     try:
         with Fetched(storage, manifest) as source:
+            if as_recorded:
+                _refuse_stamped(kept, manifest, source)
             return [_warmed(place, policy or DurabilityPolicy(), manifest, source) for place in kept]
     finally:
         lease.release()
@@ -97,6 +104,17 @@ def _refuse_older(place: StorePlace) -> None:
             raise ConfigurationError(
                 f"{directory} is in another format, as the local copies of a running job may be; give a local_dir of "
                 "its own to warm copies in, with which the job is restarted"
+            )
+
+
+def _refuse_stamped(places: Sequence[StorePlace], manifest: Manifest, source: Fetched) -> None:
+    """Refuse to make plain copies of timestamped stores: whoever opens them next would not know the timestamps."""
+    for spec in (place.spec for place in places):
+        if not spec.kind.stamped and newest_are_stamped(source, manifest, spec.name):
+            raise ConfigurationError(
+                f"the store {spec.name!r} of application {manifest.application_id!r} was {spec.kind.value!r} when its "
+                "state got its shape, which is all that its record tells, and has become timestamped since; warm the "
+                "copies with the topology of the restart: --topology"
             )
 
 
