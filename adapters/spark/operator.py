@@ -8,7 +8,7 @@ from the very attempt whose results they stand for; those of earlier operators p
 
 import time
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
@@ -16,7 +16,7 @@ import pandas as pd
 import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from millpond.adapters.spark.counters import counts_row, without_counts
+from millpond.adapters.spark.counters import report_row, without_report
 from millpond.adapters.spark.rows.dead_letters import ErrorHandling
 from millpond.adapters.spark.rows.sink import SinkColumns, SinkRows
 from millpond.adapters.spark.worker import StateSettings, current_batch, short_errors, task_state, tune_worker
@@ -32,9 +32,11 @@ from millpond.processors.distribution.exchange import (
 from millpond.processors.distribution.execution import Decoder, Outputs, run_blobs
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.distribution.router import Router
+from millpond.processors.runtime.metrics import TaskMetric
 from millpond.processors.runtime.subtopology import Subtopology
 from millpond.processors.runtime.task import Task
 from millpond.stores.durability.manifest import Manifest
+from millpond.stores.metrics import Stopwatch
 
 EXCHANGE_DDL: Final = "task int, input int, split int, chunk int, records binary"
 """``EXCHANGE_SCHEMA`` as Spark writes it."""
@@ -77,7 +79,7 @@ class Stage:
 
     @property
     def schema(self) -> pa.Schema:
-        """What comes out of the operator, without the column for the counts."""
+        """What comes out of the operator, without the column for the report."""
         if self.sink is None:
             return EXCHANGE_SCHEMA
         return self.sink.schema.append(pa.field(MANIFEST_COLUMN, pa.string())) if self.backfill else self.sink.schema
@@ -102,6 +104,14 @@ def kept_manifest(version: int, text: str) -> Manifest:
     return Manifest.from_json(text)
 
 
+@dataclass
+class _Report:
+    """What a task has counted and measured."""
+
+    counts: Mapping[str, int] = field(default_factory=dict)
+    metrics: dict[str, int] = field(default_factory=dict)
+
+
 class TaskOperator(StatefulProcessor):
     """One group is one task; its rows are the blobs that one micro-batch brings to it."""
 
@@ -117,6 +127,7 @@ class TaskOperator(StatefulProcessor):
             yield from self._handle(int(key[0]), rows)
 
     def _handle(self, number: int, rows: Iterator[Any]) -> Iterator[pd.DataFrame]:
+        watch = Stopwatch()
         blobs = _blobs(number, rows)
         if number == MANIFESTS:
             yield from self._hand_out(blobs)
@@ -125,19 +136,26 @@ class TaskOperator(StatefulProcessor):
         part = self._stage.parts.get(index)
         if part is None:
             yield _frame(pa.Table.from_batches([to_record_batch(blobs)]))
-        elif not part.stores:
-            yield from self._run(part, {}, partition, blobs)
         else:
-            yield from self._run_with_state(part, partition, blobs)
+            report = _Report()
+            if part.stores:
+                yield from self._run_with_state(part, partition, blobs, report)
+            else:
+                yield from self._run(part, {}, partition, blobs, report)
+            report.metrics[TaskMetric.TASK_DURATION] = watch.lap()
+            yield _pandas(report_row(self._stage.schema, report.counts, report.metrics))
 
-    def _run_with_state(self, part: Subtopology, partition: int, blobs: Collection[Blob]) -> Iterator[pd.DataFrame]:
+    def _run_with_state(
+        self, part: Subtopology, partition: int, blobs: Collection[Blob], report: _Report
+    ) -> Iterator[pd.DataFrame]:
         settings = self._stage.settings
         stored = self._manifest.get()
         found = None if stored is None else kept_manifest(*stored)
         before = settings.generation.start_of(f"{part.index}_{partition}", found, current_batch())
         with task_state(settings, part, partition) as state:
-            yield from self._run(part, state.open(before), partition, blobs)
+            yield from self._run(part, state.open(before), partition, blobs, report)
             after = state.commit()
+            report.metrics |= state.metrics.figures
         if not self._stage.backfill:
             self._manifest.update((STATE_VERSION, after.to_json()))
         elif after.files:
@@ -152,9 +170,14 @@ class TaskOperator(StatefulProcessor):
         yield _frame(_filled(pa.table({MANIFEST_COLUMN: column}), self._stage.schema))
 
     def _run(
-        self, part: Subtopology, stores: Mapping[str, Any], partition: int, blobs: Collection[Blob]
+        self,
+        part: Subtopology,
+        stores: Mapping[str, Any],
+        partition: int,
+        blobs: Collection[Blob],
+        report: _Report,
     ) -> Iterator[pd.DataFrame]:
-        """Everything that comes out of the task, in frames of a good size."""
+        """Everything that comes out of the task, in frames of a good size; at the end ``report`` is about it."""
         stage = self._stage
         box = stage.handling.box(f"task-{part.index}_{partition}")
         reset = stage.settings.reset
@@ -169,8 +192,8 @@ class TaskOperator(StatefulProcessor):
             else:
                 yield from (_frame(_filled(table, stage.schema)) for table in rows.to_tables(outputs))
         box.write()
-        if task.counters:
-            yield _pandas(counts_row(stage.schema, task.counters))
+        task.measure_time(_now() * 1_000, stage.handling.unit)
+        report.counts, report.metrics = task.counters, task.metrics.figures
 
 
 def _to_tasks(outputs: Outputs, router: Router, writer: BlobWriter) -> Iterator[pd.DataFrame]:
@@ -205,8 +228,8 @@ def _filled(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def _frame(rows: pa.Table) -> pd.DataFrame:
-    """The rows as Spark expects them, with the column for the counts."""
-    return _pandas(without_counts(rows))
+    """The rows as Spark expects them, with the column for the report."""
+    return _pandas(without_report(rows))
 
 
 def _pandas(table: pa.Table) -> pd.DataFrame:
