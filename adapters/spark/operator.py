@@ -49,6 +49,9 @@ STATE_VERSION: Final = 1
 MANIFEST_COLUMN: Final = "millpond_manifest"
 """Of what a backfill writes: a task's manifest, in a row that is null in all columns of the sink."""
 
+_SMALL: Final = 1 << 20
+"""The bytes of a table that is copied sooner than that Spark handles one more."""
+
 BEFORE_THE_STREAM: Final = -1
 """The number of the micro-batch that a backfill is, so that ``sequence`` goes on with the first one of the stream."""
 
@@ -130,24 +133,39 @@ class TaskOperator(StatefulProcessor):
         watch = Stopwatch()
         blobs = _blobs(number, rows)
         if number == MANIFESTS:
-            yield from self._hand_out(blobs)
+            yield _pandas(without_report(self._manifest_rows(blobs)))
             return
         index, partition = self._stage.tasks[number]
         part = self._stage.parts.get(index)
         if part is None:
-            yield _frame(pa.Table.from_batches([to_record_batch(blobs)]))
+            yield _pandas(without_report(_blob_rows(blobs)))
+            return
+        report = _Report()
+        if part.stores:
+            tables = self._run_with_state(part, partition, blobs, report)
         else:
-            report = _Report()
-            if part.stores:
-                yield from self._run_with_state(part, partition, blobs, report)
-            else:
-                yield from self._run(part, {}, partition, blobs, report)
-            report.metrics[TaskMetric.TASK_DURATION] = watch.lap()
-            yield _pandas(report_row(self._stage.schema, report.counts, report.metrics))
+            tables = self._run(part, {}, partition, blobs, report)
+        yield from map(_pandas, self._reported(tables, report, watch))
+
+    def _reported(self, tables: Iterator[pa.Table], report: _Report, watch: Stopwatch) -> Iterator[pa.Table]:
+        """The tables, and the row of the report on all of them, in the last one if that is small."""
+        last = None
+        for table in tables:
+            if last is not None:
+                yield last
+            last = without_report(table)
+        report.metrics[TaskMetric.TASK_DURATION] = watch.lap()
+        row = report_row(self._stage.schema, report.counts, report.metrics)
+        if last is None:
+            yield row
+        elif last.get_total_buffer_size() <= _SMALL:
+            yield pa.concat_tables([last, row]).combine_chunks()
+        else:
+            yield from (last, row)
 
     def _run_with_state(
         self, part: Subtopology, partition: int, blobs: Collection[Blob], report: _Report
-    ) -> Iterator[pd.DataFrame]:
+    ) -> Iterator[pa.Table]:
         settings = self._stage.settings
         stored = self._manifest.get()
         found = None if stored is None else kept_manifest(*stored)
@@ -159,15 +177,14 @@ class TaskOperator(StatefulProcessor):
         if not self._stage.backfill:
             self._manifest.update((STATE_VERSION, after.to_json()))
         elif after.files:
-            yield from self._hand_out([manifest_blob(part.index, partition, after.to_json())])
+            yield self._manifest_rows([manifest_blob(part.index, partition, after.to_json())])
 
-    def _hand_out(self, manifests: Collection[Blob]) -> Iterator[pd.DataFrame]:
+    def _manifest_rows(self, manifests: Collection[Blob]) -> pa.Table:
         """Manifests as rows: to the next operator, or out of the last one."""
         if self._stage.sink is None:
-            yield _frame(pa.Table.from_batches([to_record_batch(manifests)]))
-            return
+            return _blob_rows(manifests)
         column: Any = pa.array([blob.records.decode() for blob in manifests], pa.string())
-        yield _frame(_filled(pa.table({MANIFEST_COLUMN: column}), self._stage.schema))
+        return _filled(pa.table({MANIFEST_COLUMN: column}), self._stage.schema)
 
     def _run(
         self,
@@ -176,8 +193,8 @@ class TaskOperator(StatefulProcessor):
         partition: int,
         blobs: Collection[Blob],
         report: _Report,
-    ) -> Iterator[pd.DataFrame]:
-        """Everything that comes out of the task, in frames of a good size; at the end ``report`` is about it."""
+    ) -> Iterator[pa.Table]:
+        """Everything that comes out of the task, in tables of a good size; at the end ``report`` is about it."""
         stage = self._stage
         box = stage.handling.box(f"task-{part.index}_{partition}")
         reset = stage.settings.reset
@@ -190,16 +207,20 @@ class TaskOperator(StatefulProcessor):
             if rows is None:
                 yield from _to_tasks(outputs, router, writer)
             else:
-                yield from (_frame(_filled(table, stage.schema)) for table in rows.to_tables(outputs))
+                yield from (_filled(table, stage.schema) for table in rows.to_tables(outputs))
         box.write()
         task.measure_time(_now() * 1_000, stage.handling.unit)
         report.counts, report.metrics = task.counters, task.metrics.figures
 
 
-def _to_tasks(outputs: Outputs, router: Router, writer: BlobWriter) -> Iterator[pd.DataFrame]:
+def _to_tasks(outputs: Outputs, router: Router, writer: BlobWriter) -> Iterator[pa.Table]:
     blobs = list(router.send(outputs, writer))
     if blobs:
-        yield _frame(pa.Table.from_batches([to_record_batch(blobs)]))
+        yield _blob_rows(blobs)
+
+
+def _blob_rows(blobs: Collection[Blob]) -> pa.Table:
+    return pa.Table.from_batches([to_record_batch(blobs)])
 
 
 def _now() -> int:
@@ -227,13 +248,8 @@ def _filled(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def _frame(rows: pa.Table) -> pd.DataFrame:
-    """The rows as Spark expects them, with the column for the report."""
-    return _pandas(without_report(rows))
-
-
 def _pandas(table: pa.Table) -> pd.DataFrame:
-    """With Arrow columns underneath, because integers with nulls must not pass through floats."""
+    """The rows as Spark takes them: Arrow columns underneath, because integers with nulls must not become floats."""
     frame: pd.DataFrame = table.to_pandas(types_mapper=_flat_dtype, maps_as_pydicts="strict")
     return frame
 
