@@ -208,20 +208,20 @@ def test_of_a_micro_batch_without_records_the_line_says_so() -> None:
     assert log_line("q", 4, [Measured("shop", "operator.0", [], [])]) == "query q, batch 4: no records"
 
 
-def test_what_others_observe_is_not_ours_and_connect_gives_values_apart() -> None:
-    fields = [{"name": "application"}, {"name": "tasks"}]
+def test_what_others_observe_is_not_ours() -> None:
     observed = {
         "theirs:metrics": Row(rows=3),
         "millpond.latest-id.input": Row(tasks=[]),
         "millpond.latest-id.input:metrics": Row(application="shop", tasks=[{"records.in": 1}]),
-        "millpond.in": Row(values=[[]], schema={"fields": [{"name": "tasks"}]}),
-        "millpond.in:metrics": Row(values=["shop", [{"records.in": 2}]], schema={"fields": fields}),
+        "millpond.in": Row(tasks=[{"dropped-null-key": 4}]),
+        "millpond.in:metrics": Row(application="shop", tasks=[{"records.in": 2}]),
     }
     found = measured_in(observed)
     assert [(one.operator, one.application, one.figure("records.in")) for one in found] == [
         ("in", "shop", 2),
         ("latest-id.input", "shop", 1),
     ]
+    assert found[0].dropped == {("", "dropped-null-key"): 4}
     assert measured_in({"theirs:metrics": Row(rows=3)}) == []
 
 

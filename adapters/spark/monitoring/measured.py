@@ -84,24 +84,15 @@ def measured_in(observed: Mapping[str, Any]) -> list[Measured]:
     """What Millpond's inputs and operators have told, in the order of their names; empty if the query has none.
 
     Args:
-        observed: the observed metrics of a progress report.
+        observed: the observed metrics that a listener is told, each a row.
     """
     names = sorted(name for name in observed if name.startswith(PREFIX) and name.endswith(MEASURED))
     found = []
     for name in names:
-        row, counts = _content(observed[name]), _content(observed[name.removesuffix(MEASURED)])
+        row, counts = observed[name], observed[name.removesuffix(MEASURED)]
         operator = name.removeprefix(PREFIX).removesuffix(MEASURED)
         found.append(Measured(row["application"], operator, row["tasks"], counts["tasks"]))
     return found
-
-
-def _content(row: Any) -> dict[str, Any]:
-    """A row by column; Spark Connect gives the values and the schema apart."""
-    content: dict[str, Any] = row.asDict()
-    if content.keys() != {"values", "schema"}:
-        return content
-    names = [field["name"] for field in content["schema"]["fields"]]
-    return dict(zip(names, content["values"], strict=True))
 
 
 def _together(tasks: Iterable[Mapping[str, int]]) -> dict[Figure, int]:
