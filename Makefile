@@ -91,7 +91,7 @@ java:
 
 .venv-oldest/stamp: pyproject.toml tests/packaging/oldest.py | $(OLDEST)
 	$(OLDEST) tests/packaging/oldest.py > .venv-oldest/constraints.txt
-	$(OLDEST) -m pip --disable-pip-version-check install --quiet --editable '.[sketches,spark,testing]' \
+	$(OLDEST) -m pip --disable-pip-version-check install --quiet --editable '.[metrics,sketches,spark,testing]' \
 		--constraint .venv-oldest/constraints.txt
 	@touch $@
 

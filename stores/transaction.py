@@ -61,6 +61,12 @@ class Transaction:
         return pending.beside(self._changes) if self._changes else pending
 
     @property
+    def changed_keys(self) -> int:
+        """How many keys ``commit`` would write."""
+        pending = self.sorted_changes
+        return len(self._changes) + (0 if pending is None else len(pending))
+
+    @property
     def sorted_changes(self) -> SortedChanges | None:
         """What ``put_sorted`` was given, as long as nothing that it spans has been changed since; else None."""
         if self._sorted is not None and self._touched_by(self._sorted):

@@ -1,7 +1,8 @@
-"""What tasks count (dropped and late records) on its way into the metrics of a query's progress.
+"""What workers count and measure, on its way into the metrics of a query's progress.
 
 Rule of this module: whatever a worker sends back has one extra column, null in all rows but one, which is null in all
-other columns and holds the worker's counts as JSON. Spark's ``observe`` picks the counts up; then row and column go.
+other columns and holds the worker's report as JSON. Spark's ``observe`` picks the reports up; then row and column go.
+Counts and measurements have metrics of their own, so that those of counts stay as they are.
 """
 
 import json
@@ -14,41 +15,57 @@ from pyspark.sql import functions as F
 
 from millpond.processors.runtime.counters import CounterName
 
+MEASURED: Final = ":metrics"
+"""What the name of an operator's measurements has after the name of its counts. No topic's name has a colon."""
+
 _COLUMN: Final = "millpond_counters"
-_PARSED: Final = "map<string, bigint>"
+_NUMBERS: Final = "map<string, bigint>"
+_PARSED: Final = f"counts {_NUMBERS}, metrics {_NUMBERS}"
 
 
 def counting_ddl(ddl: str) -> str:
-    """The columns ``ddl`` plus the one for the counts."""
+    """The columns ``ddl`` plus the one for the report."""
     return f"{ddl}, {_COLUMN} string"
 
 
-def without_counts(rows: pa.Table) -> pa.Table:
-    """The rows with an empty column for the counts."""
+def without_report(rows: pa.Table) -> pa.Table:
+    """The rows with an empty column for the report."""
     nulls: Any = pa.nulls(rows.num_rows, pa.string())
     return rows.append_column(_COLUMN, nulls)
 
 
-def counts_row(schema: pa.Schema, counts: Mapping[str, int]) -> pa.Table:
-    """The row that holds nothing but counts, beside rows of ``schema``."""
+def report_row(schema: pa.Schema, counts: Mapping[str, int], metrics: Mapping[str, int]) -> pa.Table:
+    """The row that holds nothing but a report, beside rows of ``schema``.
+
+    Args:
+        schema: that of the rows.
+        counts: what was counted; if nothing was, the worker adds nothing to the metrics of counts.
+        metrics: what was measured.
+    """
+    report = {"counts": counts, "metrics": metrics} if counts else {"metrics": metrics}
     rows = pa.Table.from_arrays([pa.nulls(1, field.type) for field in schema], schema=schema)
-    column: Any = pa.array([json.dumps(counts)], pa.string())
+    column: Any = pa.array([json.dumps(report)], pa.string())
     return rows.append_column(_COLUMN, column)
 
 
-def report_counts(rows: DataFrame, name: str, totals: Iterable[CounterName] = ()) -> DataFrame:
-    """The rows alone; their counts become the metrics ``name`` of the query's progress.
+def observe_reports(rows: DataFrame, name: str, application: str, totals: Iterable[CounterName] = ()) -> DataFrame:
+    """The rows alone; their reports become the metrics ``name`` and ``<name>:metrics`` of the query's progress.
 
     Args:
         rows: what workers sent back.
-        name: the name of the metrics.
-        totals: counts that also become a metric each, under the name of their column and over all nodes; ``tasks`` has
-            all counts, one map per worker.
+        name: the name of the metrics of counts. ``tasks`` has all of them, one map per worker that counted something.
+            Those of measurements have one map per worker as ``tasks``, and the ``application``.
+        application: the job's name.
+        totals: counts that also become a metric each, under the name of their column and over all nodes.
     """
-    counts = F.from_json(_COLUMN, _PARSED)
+    report = F.from_json(_COLUMN, _PARSED)
+    counts = report["counts"]
     numbers = [F.coalesce(F.sum(_total(counts, total)), F.lit(0)).alias(total.column) for total in totals]
-    observed = rows.observe(name, F.collect_list(counts).alias("tasks"), *numbers)
-    return observed.where(f"{_COLUMN} is null").drop(_COLUMN)
+    counted = rows.observe(name, F.collect_list(counts).alias("tasks"), *numbers)
+    measured = counted.observe(
+        f"{name}{MEASURED}", F.lit(application).alias("application"), F.collect_list(report["metrics"]).alias("tasks")
+    )
+    return measured.where(f"{_COLUMN} is null").drop(_COLUMN)
 
 
 def _total(counts: Column, name: CounterName) -> Column:

@@ -4,7 +4,7 @@ Rule of this module: it starts nothing and checks nothing. It takes what others 
 sink and where state lives.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import cast
@@ -12,7 +12,7 @@ from typing import cast
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
-from millpond.adapters.spark.counters import counting_ddl, report_counts
+from millpond.adapters.spark.counters import counting_ddl, observe_reports
 from millpond.adapters.spark.group_keys import group_keys
 from millpond.adapters.spark.map_side import ProcessAndSend, ProcessToSink, SendCompletion, SendToTasks
 from millpond.adapters.spark.operator import EXCHANGE_DDL, MANIFEST_COLUMN, Stage, TaskOperator
@@ -78,7 +78,7 @@ class Dataflow:
         assert isinstance(source, Source)
         process = ProcessToSink(self.plan.readers[source.topic], source, self.sink, self.handling)
         rows = frame.mapInArrow(process, counting_ddl(self.sink.ddl))
-        return report_counts(rows, f"{self.metrics}.{source.topic}", SKIP_REASONS)
+        return self._observed(rows, source.topic, SKIP_REASONS)
 
     def _sent(self, frame: DataFrame, source: TopicSource) -> tuple[int, DataFrame]:
         """One input as blobs, and the position of the first operator that takes some of them."""
@@ -96,7 +96,7 @@ class Dataflow:
             send = SendToTasks(source, route, self.handling, combining)
         blobs = frame.mapInArrow(send, counting_ddl(EXCHANGE_DDL))
         level = min(map(plan.entry_level, plan.all_readers(source.topic)))
-        return level, report_counts(blobs, f"{self.metrics}.{source.topic}", SKIP_REASONS)
+        return level, self._observed(blobs, source.topic, SKIP_REASONS)
 
     def _stages(self, settings: StateSettings, backfill: bool) -> list[Stage]:
         """What each operator runs; the last one writes the sink."""
@@ -126,8 +126,11 @@ class Dataflow:
             frames = reduce(DataFrame.unionByName, flow + arriving.get(level, []))
             groups = frames.groupBy("task")
             rows = groups.transformWithStateInPandas(TaskOperator(stage), _columns(stage), "Append", "None")
-            flow = [report_counts(rows, f"{self.metrics}.operator.{level}", [CounterName.WAITING])]
+            flow = [self._observed(rows, f"operator.{level}", [CounterName.WAITING])]
         return flow[0]
+
+    def _observed(self, rows: DataFrame, name: str, totals: Iterable[CounterName]) -> DataFrame:
+        return observe_reports(rows, f"{self.metrics}.{name}", self.handling.application_id, totals)
 
 
 def _columns(stage: Stage) -> str | T.StructType:

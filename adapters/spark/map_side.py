@@ -6,17 +6,16 @@ between micro-batches.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
 from typing import Final
 
 import pyarrow as pa
 from pyspark.taskcontext import TaskContext
 
-from millpond.adapters.spark.counters import counts_row, without_counts
+from millpond.adapters.spark.counters import report_row, without_report
 from millpond.adapters.spark.rows.dead_letters import ErrorHandling
 from millpond.adapters.spark.rows.records import Source
 from millpond.adapters.spark.rows.sink import SinkColumns, SinkRows
-from millpond.adapters.spark.rows.unusable import TopicSource
+from millpond.adapters.spark.rows.unusable import SplitReader, TopicSource
 from millpond.adapters.spark.worker import current_batch, short_errors, tune_worker
 from millpond.processors.distribution.combining import Combining, Sent
 from millpond.processors.distribution.exchange import (
@@ -28,8 +27,11 @@ from millpond.processors.distribution.exchange import (
 )
 from millpond.processors.distribution.execution import Outputs, run_split
 from millpond.processors.distribution.router import Route, Router
+from millpond.processors.runtime.batches.columns import Records
+from millpond.processors.runtime.metrics import TaskMetric
 from millpond.processors.runtime.subtopology import Subtopology
 from millpond.processors.runtime.task import Task
+from millpond.stores.metrics import Metrics
 
 _CHUNK_BYTES: Final = 8 << 20
 
@@ -55,13 +57,23 @@ class SendToTasks:
         writer = BlobWriter(split)
         box = self._handling.box(f"{self._source.topic}-{split}")
         reader = self._source.reader(split, box.bury)
+        metrics = Metrics()
         for chunk in _chunks(batches):
-            usable = reader.usable(chunk)
-            for sent, partial in [Sent(usable)] if self._combining is None else self._combining.split(usable):
-                records, keys = reader.packed(sent, partial=partial)
-                yield from _blob_rows(self._route.send(records, keys, writer, partial=partial))
+            metrics.add(TaskMetric.RECORDS_IN, chunk.num_rows)
+            sent = self._sent(chunk, reader, writer, metrics)
+            yield from metrics.timed_each(TaskMetric.PROCESS_DURATION, sent)
         box.write()
-        yield from _counted(EXCHANGE_SCHEMA, reader.skipped)
+        yield from _reported(EXCHANGE_SCHEMA, reader.skipped, metrics)
+
+    def _sent(
+        self, chunk: pa.Table, reader: SplitReader, writer: BlobWriter, metrics: Metrics
+    ) -> Iterator[pa.RecordBatch]:
+        """The records of some rows as rows of blobs."""
+        usable = reader.usable(chunk)
+        for sent, partial in [Sent(usable)] if self._combining is None else self._combining.split(usable):
+            records, keys = reader.packed(sent, partial=partial)
+            metrics.add(TaskMetric.RECORDS_OUT, records.num_rows)
+            yield from _blob_rows(self._route.send(records, keys, writer, partial=partial))
 
 
 class SendCompletion:
@@ -87,10 +99,10 @@ class ProcessAndSend:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         split = _split()
         writer = BlobWriter(split)
-        counts: Counter[str] = Counter()
-        for outputs in _process(self._part, self._source, self._handling, batches, counts):
+        run = _Run(self._part, self._source, self._handling, split)
+        for outputs in run.outputs(batches):
             yield from _blob_rows(self._router.send(outputs, writer))
-        yield from _counted(EXCHANGE_SCHEMA, counts)
+        yield from _reported(EXCHANGE_SCHEMA, run.counts, run.metrics)
 
 
 class ProcessToSink:
@@ -103,12 +115,12 @@ class ProcessToSink:
         self._handling = handling
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        counts: Counter[str] = Counter()
+        run = _Run(self._part, self._source, self._handling, _split())
         rows = SinkRows(self._sink, current_batch() or 0)
-        for outputs in _process(self._part, self._source, self._handling, batches, counts):
+        for outputs in run.outputs(batches):
             for table in rows.to_tables(outputs):
-                yield from without_counts(table).to_batches()
-        yield from _counted(self._sink.schema, counts)
+                yield from without_report(table).to_batches()
+        yield from _reported(self._sink.schema, run.counts, run.metrics)
 
 
 def _split() -> int:
@@ -131,30 +143,44 @@ def _chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(pending)
 
 
-def _process(
-    part: Subtopology,
-    source: Source,
-    handling: ErrorHandling,
-    batches: Iterator[pa.RecordBatch],
-    counts: Counter[str],
-) -> Iterator[Outputs]:
-    """What the sub-topology makes of the rows; at the end ``counts`` holds what was skipped and what it counted."""
-    tune_worker()
-    split = _split()
-    box = handling.box(f"{source.topic}-{split}")
-    reader = source.reader(split, box.bury)
-    with short_errors():
-        task = Task(part, {}, split, policy=box.policy)
-        yield from run_split(task, source.topic, chain.from_iterable(map(reader.batches, _chunks(batches))))
-    box.write()
-    counts.update(reader.skipped)
-    counts.update(task.counters)
+class _Run:
+    """Runs one source topic through a sub-topology that keeps nothing.
+
+    Attributes:
+        counts: what was left out and counted, once all outputs are taken.
+        metrics: what was measured.
+    """
+
+    def __init__(self, part: Subtopology, source: Source, handling: ErrorHandling, split: int) -> None:
+        tune_worker()
+        self._topic = source.topic
+        self._box = handling.box(f"{source.topic}-{split}")
+        self._reader = source.reader(split, self._box.bury)
+        self._task = Task(part, {}, split, policy=self._box.policy)
+        self.counts: Counter[str] = Counter()
+        self.metrics = self._task.metrics
+        self._rows = 0
+
+    def outputs(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Outputs]:
+        """What the sub-topology makes of the rows."""
+        with short_errors():
+            yield from run_split(self._task, self._topic, self._records(batches))
+        self._box.write()
+        self.counts.update(self._reader.skipped)
+        self.counts.update(self._task.counters)
+        self.metrics.put(TaskMetric.RECORDS_IN, self._rows)
+
+    def _records(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Records]:
+        for chunk in _chunks(batches):
+            self._rows += chunk.num_rows
+            yield from self._reader.batches(chunk)
 
 
 def _blob_rows(blobs: Iterable[Blob]) -> Iterator[pa.RecordBatch]:
-    yield from without_counts(pa.Table.from_batches([to_record_batch(blobs)])).to_batches()
+    yield from without_report(pa.Table.from_batches([to_record_batch(blobs)])).to_batches()
 
 
-def _counted(schema: pa.Schema, counts: Mapping[str, int]) -> Iterator[pa.RecordBatch]:
-    if counts:
-        yield from counts_row(schema, counts).to_batches()
+def _reported(schema: pa.Schema, counts: Mapping[str, int], metrics: Metrics) -> Iterator[pa.RecordBatch]:
+    """The report, unless nothing came."""
+    if counts or metrics.figures.get(TaskMetric.RECORDS_IN):
+        yield from report_row(schema, counts, metrics.figures).to_batches()

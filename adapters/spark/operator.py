@@ -8,7 +8,7 @@ from the very attempt whose results they stand for; those of earlier operators p
 
 import time
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
@@ -16,7 +16,7 @@ import pandas as pd
 import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from millpond.adapters.spark.counters import counts_row, without_counts
+from millpond.adapters.spark.counters import report_row, without_report
 from millpond.adapters.spark.rows.dead_letters import ErrorHandling
 from millpond.adapters.spark.rows.sink import SinkColumns, SinkRows
 from millpond.adapters.spark.worker import StateSettings, current_batch, short_errors, task_state, tune_worker
@@ -32,9 +32,11 @@ from millpond.processors.distribution.exchange import (
 from millpond.processors.distribution.execution import Decoder, Outputs, run_blobs
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.distribution.router import Router
+from millpond.processors.runtime.metrics import TaskMetric
 from millpond.processors.runtime.subtopology import Subtopology
 from millpond.processors.runtime.task import Task
 from millpond.stores.durability.manifest import Manifest
+from millpond.stores.metrics import Stopwatch
 
 EXCHANGE_DDL: Final = "task int, input int, split int, chunk int, records binary"
 """``EXCHANGE_SCHEMA`` as Spark writes it."""
@@ -46,6 +48,9 @@ STATE_VERSION: Final = 1
 
 MANIFEST_COLUMN: Final = "millpond_manifest"
 """Of what a backfill writes: a task's manifest, in a row that is null in all columns of the sink."""
+
+_SMALL: Final = 1 << 20
+"""The bytes of a table that is copied sooner than that Spark handles one more."""
 
 BEFORE_THE_STREAM: Final = -1
 """The number of the micro-batch that a backfill is, so that ``sequence`` goes on with the first one of the stream."""
@@ -77,7 +82,7 @@ class Stage:
 
     @property
     def schema(self) -> pa.Schema:
-        """What comes out of the operator, without the column for the counts."""
+        """What comes out of the operator, without the column for the report."""
         if self.sink is None:
             return EXCHANGE_SCHEMA
         return self.sink.schema.append(pa.field(MANIFEST_COLUMN, pa.string())) if self.backfill else self.sink.schema
@@ -102,6 +107,14 @@ def kept_manifest(version: int, text: str) -> Manifest:
     return Manifest.from_json(text)
 
 
+@dataclass
+class _Report:
+    """What a task has counted and measured."""
+
+    counts: Mapping[str, int] = field(default_factory=dict)
+    metrics: dict[str, int] = field(default_factory=dict)
+
+
 class TaskOperator(StatefulProcessor):
     """One group is one task; its rows are the blobs that one micro-batch brings to it."""
 
@@ -117,44 +130,71 @@ class TaskOperator(StatefulProcessor):
             yield from self._handle(int(key[0]), rows)
 
     def _handle(self, number: int, rows: Iterator[Any]) -> Iterator[pd.DataFrame]:
+        watch = Stopwatch()
         blobs = _blobs(number, rows)
         if number == MANIFESTS:
-            yield from self._hand_out(blobs)
+            yield _pandas(without_report(self._manifest_rows(blobs)))
             return
         index, partition = self._stage.tasks[number]
         part = self._stage.parts.get(index)
         if part is None:
-            yield _frame(pa.Table.from_batches([to_record_batch(blobs)]))
-        elif not part.stores:
-            yield from self._run(part, {}, partition, blobs)
+            yield _pandas(without_report(_blob_rows(blobs)))
+            return
+        report = _Report()
+        if part.stores:
+            tables = self._run_with_state(part, partition, blobs, report)
         else:
-            yield from self._run_with_state(part, partition, blobs)
+            tables = self._run(part, {}, partition, blobs, report)
+        yield from map(_pandas, self._reported(tables, report, watch))
 
-    def _run_with_state(self, part: Subtopology, partition: int, blobs: Collection[Blob]) -> Iterator[pd.DataFrame]:
+    def _reported(self, tables: Iterator[pa.Table], report: _Report, watch: Stopwatch) -> Iterator[pa.Table]:
+        """The tables, and the row of the report on all of them, in the last one if that is small."""
+        last = None
+        for table in tables:
+            if last is not None:
+                yield last
+            last = without_report(table)
+        report.metrics[TaskMetric.TASK_DURATION] = watch.lap()
+        row = report_row(self._stage.schema, report.counts, report.metrics)
+        if last is None:
+            yield row
+        elif last.get_total_buffer_size() <= _SMALL:
+            yield pa.concat_tables([last, row]).combine_chunks()
+        else:
+            yield from (last, row)
+
+    def _run_with_state(
+        self, part: Subtopology, partition: int, blobs: Collection[Blob], report: _Report
+    ) -> Iterator[pa.Table]:
         settings = self._stage.settings
         stored = self._manifest.get()
         found = None if stored is None else kept_manifest(*stored)
         before = settings.generation.start_of(f"{part.index}_{partition}", found, current_batch())
         with task_state(settings, part, partition) as state:
-            yield from self._run(part, state.open(before), partition, blobs)
+            yield from self._run(part, state.open(before), partition, blobs, report)
             after = state.commit()
+            report.metrics |= state.metrics.figures
         if not self._stage.backfill:
             self._manifest.update((STATE_VERSION, after.to_json()))
         elif after.files:
-            yield from self._hand_out([manifest_blob(part.index, partition, after.to_json())])
+            yield self._manifest_rows([manifest_blob(part.index, partition, after.to_json())])
 
-    def _hand_out(self, manifests: Collection[Blob]) -> Iterator[pd.DataFrame]:
+    def _manifest_rows(self, manifests: Collection[Blob]) -> pa.Table:
         """Manifests as rows: to the next operator, or out of the last one."""
         if self._stage.sink is None:
-            yield _frame(pa.Table.from_batches([to_record_batch(manifests)]))
-            return
+            return _blob_rows(manifests)
         column: Any = pa.array([blob.records.decode() for blob in manifests], pa.string())
-        yield _frame(_filled(pa.table({MANIFEST_COLUMN: column}), self._stage.schema))
+        return _filled(pa.table({MANIFEST_COLUMN: column}), self._stage.schema)
 
     def _run(
-        self, part: Subtopology, stores: Mapping[str, Any], partition: int, blobs: Collection[Blob]
-    ) -> Iterator[pd.DataFrame]:
-        """Everything that comes out of the task, in frames of a good size."""
+        self,
+        part: Subtopology,
+        stores: Mapping[str, Any],
+        partition: int,
+        blobs: Collection[Blob],
+        report: _Report,
+    ) -> Iterator[pa.Table]:
+        """Everything that comes out of the task, in tables of a good size; at the end ``report`` is about it."""
         stage = self._stage
         box = stage.handling.box(f"task-{part.index}_{partition}")
         reset = stage.settings.reset
@@ -167,16 +207,20 @@ class TaskOperator(StatefulProcessor):
             if rows is None:
                 yield from _to_tasks(outputs, router, writer)
             else:
-                yield from (_frame(_filled(table, stage.schema)) for table in rows.to_tables(outputs))
+                yield from (_filled(table, stage.schema) for table in rows.to_tables(outputs))
         box.write()
-        if task.counters:
-            yield _pandas(counts_row(stage.schema, task.counters))
+        task.measure_time(_now() * 1_000, stage.handling.unit)
+        report.counts, report.metrics = task.counters, task.metrics.figures
 
 
-def _to_tasks(outputs: Outputs, router: Router, writer: BlobWriter) -> Iterator[pd.DataFrame]:
+def _to_tasks(outputs: Outputs, router: Router, writer: BlobWriter) -> Iterator[pa.Table]:
     blobs = list(router.send(outputs, writer))
     if blobs:
-        yield _frame(pa.Table.from_batches([to_record_batch(blobs)]))
+        yield _blob_rows(blobs)
+
+
+def _blob_rows(blobs: Collection[Blob]) -> pa.Table:
+    return pa.Table.from_batches([to_record_batch(blobs)])
 
 
 def _now() -> int:
@@ -204,13 +248,8 @@ def _filled(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def _frame(rows: pa.Table) -> pd.DataFrame:
-    """The rows as Spark expects them, with the column for the counts."""
-    return _pandas(without_counts(rows))
-
-
 def _pandas(table: pa.Table) -> pd.DataFrame:
-    """With Arrow columns underneath, because integers with nulls must not pass through floats."""
+    """The rows as Spark takes them: Arrow columns underneath, because integers with nulls must not become floats."""
     frame: pd.DataFrame = table.to_pandas(types_mapper=_flat_dtype, maps_as_pydicts="strict")
     return frame
 

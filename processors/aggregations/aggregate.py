@@ -154,7 +154,7 @@ class Aggregate(Processor):
     def process_partials(self, records: Records) -> None:
         fold, store = self._merging_fold, self._columns
         if isinstance(records, Columns) and fold is not None and store is not None and store.takes(records.keys.type):
-            self._updates.send_columns(merge_columns(fold, store, records))
+            self._send_columns(records, merge_columns(fold, store, records))
         else:
             self._updates.send(self._fold_all(records.to_batch(), self._merging))
 
@@ -171,7 +171,11 @@ class Aggregate(Processor):
         except pa.ArrowInvalid:
             self._updates.send(self._fold_all(kept.to_batch(), self._folding))
         else:
-            self._updates.send_columns(updates)
+            self._send_columns(kept, updates)
+
+    def _send_columns(self, records: Columns, updates: Columns) -> None:
+        self._updates.replaced(len(records) - len(updates))
+        self._updates.send_columns(updates)
 
     def _columns_of(self, store: TimestampedKeyValueStore[Any, Any] | None) -> TimestampedColumns | None:
         """The store for whole columns; None if what is computed from them, or kept, has to be objects."""
@@ -247,7 +251,10 @@ class Aggregate(Processor):
             news, times = folding.updates(states, slots, batch.keys, batch.values, batch.timestamps, olds)
         values, timestamps = [state[0] for state in states.values()], [state[1] for state in states.values()]
         store.put_many(distinct, values, timestamps)
-        return Batch(distinct, values, timestamps, olds) if self._caching else Batch(batch.keys, news, times, olds)
+        if not self._caching:
+            return Batch(batch.keys, news, times, olds)
+        self._updates.replaced(len(batch) - len(distinct))
+        return Batch(distinct, values, timestamps, olds)
 
 
 def without_nulls(context: ProcessorContext, batch: Batch) -> Batch:

@@ -74,6 +74,8 @@ class WindowedAggregate(WindowedProcessor):
             updates = self._fold_updates(placed, states)
         values, timestamps = [state[0] for state in states.values()], [state[1] for state in states.values()]
         self._store.put_many(slots.values(), values, timestamps, starts)
+        if self._caching:
+            self._updates.replaced(len(placed.slots) - len(states))
         if closing is not None:
             size = self._windows.size
             changes = (

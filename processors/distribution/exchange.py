@@ -14,17 +14,20 @@ place of the records of an input (``millpond.processors.runtime.batches.partials
 the task ``MANIFESTS`` is the text of a manifest (UTF-8), on its way to the end of the chain of operators.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as _compute
 
 from millpond.errors import SerdeError
 from millpond.processors.runtime.batches.columns import Columns, Records
 from millpond.processors.runtime.order.time_order import Regroup, merge_order, owners_of, reached_by_key, runs_of
+
+pc: Any = _compute
 
 _COLUMNS: Final = ["key", "value", "timestamp"]
 _NUMBERS: Any = [(name, pa.int32()) for name in ("task", "input", "split", "chunk")]
@@ -150,7 +153,10 @@ def is_complete(blobs: Iterable[Blob]) -> bool:
 
 
 def gather(
-    blobs: Iterable[Blob], keep_order: Collection[int] = (), regroup: Regroup[int] | None = None
+    blobs: Iterable[Blob],
+    keep_order: Collection[int] = (),
+    regroup: Regroup[int] | None = None,
+    reached: Callable[[int], None] | None = None,
 ) -> Iterator[Run]:
     """The records of one task in the order in which it must see them, in runs of a limited size.
 
@@ -163,6 +169,7 @@ def gather(
         keep_order: inputs whose queues keep the order of each key even then: a record that is older than one of its
             key before it comes right behind that.
         regroup: makes runs longer; they then have positions.
+        reached: told the greatest timestamp of each input, before the first run.
 
     Raises:
         SerdeError: a blob is damaged.
@@ -177,6 +184,7 @@ def gather(
     for (input_, _), parts in queues.items():
         tables.setdefault(input_, []).extend(parts)
     inputs = {i: _joined(i, parts) for i, parts in tables.items()}
+    _tell(reached, inputs)
     if queues and is_complete(placed):
         times = [_times_to_go_by(queue, input_ in keep_order) for (input_, _), queue in queues.items()]
         yield from _interleave(inputs, np.concatenate(times).argsort(kind="stable"), regroup)
@@ -188,8 +196,8 @@ def gather(
     yield from _interleave(inputs, merge_order(list(map(_timestamps, queues.values()))), regroup)
 
 
-def gather_partials(blobs: Iterable[Blob]) -> Iterator[Run]:
-    """The partial aggregates of one task, in runs of a limited size.
+def gather_partials(blobs: Iterable[Blob], reached: Callable[[int], None] | None = None) -> Iterator[Run]:
+    """The partial aggregates of one task, in runs of a limited size; ``reached`` is that of ``gather``.
 
     Raises:
         SerdeError: a blob is damaged.
@@ -198,8 +206,16 @@ def gather_partials(blobs: Iterable[Blob]) -> Iterator[Run]:
     for blob in sorted(blobs, key=_position):
         if blob.input < COMPLETE:
             tables.setdefault(partials_of(blob.input), []).append(_records(blob))
-    for input_, parts in tables.items():
-        yield from (Run(input_, window) for window in windows(_joined(input_, parts)))
+    inputs = {i: _joined(i, parts) for i, parts in tables.items()}
+    _tell(reached, inputs)
+    for input_, table in inputs.items():
+        yield from (Run(input_, window) for window in windows(table))
+
+
+def _tell(reached: Callable[[int], None] | None, inputs: Mapping[int, pa.Table]) -> None:
+    if reached is not None:
+        for table in inputs.values():
+            reached(pc.max(table.column("timestamp")).as_py())
 
 
 def _records(blob: Blob) -> pa.Table:

@@ -16,6 +16,7 @@ from millpond.processors.distribution.exchange import WINDOW_ROWS, Blob, gather,
 from millpond.processors.options.records import Consumed
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns, Records, joined
+from millpond.processors.runtime.metrics import TaskMetric
 from millpond.processors.runtime.order.time_order import Regroup
 from millpond.processors.runtime.task import Task
 from millpond.stores.columns.column_serdes import ColumnSerde, column_serde
@@ -144,9 +145,11 @@ def _read(reader: Serde[Any] | None, column: list[Any]) -> list[Any]:
 def run_split(task: Task, topic: str, runs: Iterable[Records]) -> Iterator[Outputs]:
     """Run a stateless task over a split of one source topic, and close it; yields the output of each run."""
     for run in runs:
-        task.process(topic, run)
+        with task.metrics.timed(TaskMetric.PROCESS_DURATION):
+            task.process(topic, run)
         yield Outputs.of(task)
-    task.flush()
+    with task.metrics.timed(TaskMetric.FLUSH_DURATION):
+        task.flush()
     yield Outputs.of(task)
     task.close()
 
@@ -165,15 +168,26 @@ def run_blobs(
     Yields:
         The output of about every ``WINDOW_ROWS`` records.
     """
+    yield from task.metrics.timed_each(TaskMetric.PROCESS_DURATION, _processed(task, blobs, decoders, clock))
+    with task.metrics.timed(TaskMetric.FLUSH_DURATION):
+        task.flush()
+    yield Outputs.of(task)
+    task.close()
+
+
+def _processed(
+    task: Task, blobs: Iterable[Blob], decoders: Mapping[str, Decoder], clock: Callable[[], int]
+) -> Iterator[Outputs]:
+    """The output of about every ``WINDOW_ROWS`` records; the last of it stays in the task."""
     topics = list(task.subtopology.sources)
     derived = [i for i, topic in enumerate(topics) if topic in task.subtopology.derived_topics]
     arrived = list(blobs)
-    for run in gather_partials(arrived):
+    for run in gather_partials(arrived, task.reached):
         topic = topics[run.input]
         decoder = replace(decoders[topic], value_serde=task.partials_serde(topic))
         task.process_partials(topic, decoder.decode(run.records))
     waiting = 0
-    for run in gather(arrived, derived, _regrouped(task, topics)):
+    for run in gather(arrived, derived, _regrouped(task, topics), task.reached):
         topic = topics[run.input]
         task.process(topic, decoders[topic].decode(run.records))
         waiting += len(run.records)
@@ -185,9 +199,6 @@ def run_blobs(
     task.punctuate(clock())
     if is_complete(arrived):
         task.complete()
-    task.flush()
-    yield Outputs.of(task)
-    task.close()
 
 
 def _regrouped(task: Task, topics: Sequence[str]) -> Regroup[int] | None:

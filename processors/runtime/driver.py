@@ -14,8 +14,9 @@ from typing import Any, Final, NamedTuple, Self
 from millpond.errors import TopologyError
 from millpond.processors.options.on_error import OnError
 from millpond.processors.runtime.batches.batch import Batch
-from millpond.processors.runtime.batches.columns import Records, joined
+from millpond.processors.runtime.batches.columns import Columns, Records, joined
 from millpond.processors.runtime.failures import DeadLetter, FailurePolicy
+from millpond.processors.runtime.metrics import TaskMetric
 from millpond.processors.runtime.order.time_order import merge
 from millpond.processors.runtime.repartition_topic import Repartition
 from millpond.processors.runtime.stream_time_reset import StreamTimeReset
@@ -23,6 +24,7 @@ from millpond.processors.runtime.task import Task
 from millpond.processors.runtime.topology import Topology
 from millpond.stores.backend import Backend, BackendSupplier
 from millpond.stores.directory import delete_local_copy
+from millpond.stores.metrics import Stopwatch, StoreMetric
 from millpond.stores.place import StorePlace
 from millpond.stores.registry import supplier
 from millpond.stores.specs import StoreSpec
@@ -238,6 +240,13 @@ class TopologyDriver:
         """What all tasks have counted so far, and what waits in them now, by ``<node>:<counter>``."""
         return {name: amount for task in self._tasks for name, amount in task.counters.items()}
 
+    def metrics(self) -> Mapping[str, Mapping[str, int]]:
+        """What was measured in the last micro-batch: the figures of each task, by the task's id (docs/metrics.md).
+
+        There are no durable files here, and the wall clock is the driver's own.
+        """
+        return {task.task_id: task.metrics.figures for task in self._tasks}
+
     def close(self) -> None:
         """Close tasks and stores, and delete the temporary directory. It may be called twice."""
         for task in self._tasks:
@@ -272,31 +281,45 @@ class TopologyDriver:
         Each sub-topology comes after those that write the repartition topics it reads.
         """
         outputs: dict[str, list[Records]] = {topic: [] for topic in self._outputs}
+        for task in self._tasks:
+            task.metrics.clear()
         try:
             self._run_dry(inputs, outputs)
             if then is not None:
                 then(outputs)
             while self._flush(outputs) and self._topology.loops:
                 pass
-            for store in self._stores.values():
-                store.flush()
+            for (index, _), store in self._stores.items():
+                with self._tasks[index].metrics.timed(StoreMetric.COMMIT_DURATION):
+                    store.flush()
         except BaseException:
             for opened in self._opened.values():
                 opened.transaction.rollback()
             self._buried.clear()
             self._start()
             raise
-        for opened in self._opened.values():
-            opened.transaction.commit()
+        self._commit()
         self.dead_letters += self._buried
         self._buried.clear()
         for topic, runs in outputs.items():
             self._outputs[topic].extend(runs)
 
+    def _commit(self) -> None:
+        for task in self._tasks:
+            task.measure_time(self._wall_clock * 1_000, TimeUnit.MILLISECOND)
+        for (index, name), opened in self._opened.items():
+            metrics, watch = self._tasks[index].metrics, Stopwatch()
+            metrics.add(StoreMetric.COMMIT_ROWS, opened.transaction.changed_keys, name)
+            opened.transaction.commit()
+            took = watch.lap()
+            metrics.add(StoreMetric.ENGINE_DURATION, took, name)
+            metrics.add(StoreMetric.COMMIT_DURATION, took)
+
     def _punctuate(self, outputs: dict[str, list[Records]]) -> None:
         """Fire what is due at the wall-clock time."""
         for task in self._tasks:
-            task.punctuate(self._wall_clock)
+            with task.metrics.timed(TaskMetric.PROCESS_DURATION):
+                task.punctuate(self._wall_clock)
             self._collect(task, outputs)
             self._run_dry({}, outputs)
 
@@ -307,14 +330,16 @@ class TopologyDriver:
             once = True
             for task in self._tasks:
                 self._process(task, {}, outputs)
-                task.complete()
+                with task.metrics.timed(TaskMetric.PROCESS_DURATION):
+                    task.complete()
                 self._collect(task, outputs)
 
     def _flush(self, outputs: dict[str, list[Records]]) -> bool:
         """Flush each task; True if that reached another task, which in a loop may have been flushed already."""
         reached = False
         for task in self._tasks:
-            task.flush()
+            with task.metrics.timed(TaskMetric.FLUSH_DURATION):
+                task.flush()
             self._collect(task, outputs)
             reached = reached or any(self._pending.values())
             self._run_dry({}, outputs)
@@ -329,9 +354,13 @@ class TopologyDriver:
 
     def _process(self, task: Task, inputs: Mapping[str, Records], outputs: dict[str, list[Records]]) -> None:
         """Run a task over what waits for it."""
-        for topic, run in merge(self._waiting(task, inputs), task.regroup):
-            task.process(topic, run)
-        task.settle()
+        waiting = self._waiting(task, inputs)
+        with task.metrics.timed(TaskMetric.PROCESS_DURATION):
+            for records in filter(len, waiting.values()):
+                task.reached(_latest(records))
+            for topic, run in merge(waiting, task.regroup):
+                task.process(topic, run)
+            task.settle()
         self._collect(task, outputs)
 
     def _waiting(self, task: Task, inputs: Mapping[str, Records]) -> dict[str, Records]:
@@ -352,3 +381,8 @@ class TopologyDriver:
                 self._pending[topic].extend(task.written(topic, run, transfer) for run in runs)
             else:
                 outputs[topic].extend(runs)
+
+
+def _latest(records: Records) -> int:
+    """The greatest timestamp."""
+    return int(records.timestamps.max()) if isinstance(records, Columns) else max(records.timestamps)

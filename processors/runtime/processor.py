@@ -18,6 +18,7 @@ from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.failures import FailurePolicy, Place, failure, is_of_record
 from millpond.processors.runtime.kept_time import KeptTime
 from millpond.processors.runtime.punctuation import PUNCTUATION, Punctuation, PunctuationType, Punctuator, Scheduler
+from millpond.stores.metrics import Metrics
 from millpond.stores.times import Duration, to_millis
 
 _Shared = TypeVar("_Shared")
@@ -38,6 +39,7 @@ class ProcessorContext:
         separable: whether a whole batch may go to one child after another. If not, a processor that uses
             ``forward_to`` must keep the order of records across children; ``forward`` does so by itself.
         gathers: whether this processor, which knows how to (``Processor.gathers``), keeps what comes until ``settle``.
+        metrics: what the task measures, for the operators that come with Millpond.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class ProcessorContext:
         policy: FailurePolicy,
         shared: dict[str, Any],
         gathers: bool,
+        metrics: Metrics,
     ) -> None:
         self.node = node
         self.task_id = task_id
@@ -68,6 +71,7 @@ class ProcessorContext:
         self._policy = policy
         self._shared = shared
         self.gathers = gathers
+        self.metrics = metrics
 
     def _connect(self, children: Sequence[tuple[str, "Processor"]]) -> None:
         self._by_name = {name: child.process for name, child in children}

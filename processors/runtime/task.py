@@ -10,6 +10,7 @@ from millpond.errors import TopologyError
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns, Records
 from millpond.processors.runtime.failures import FailurePolicy
+from millpond.processors.runtime.metrics import TaskMetric
 from millpond.processors.runtime.nodes import Node, ProcessorNode, SinkNode, SourceNode
 from millpond.processors.runtime.order.gate import Gate
 from millpond.processors.runtime.order.gathering import gathering_nodes
@@ -21,7 +22,9 @@ from millpond.processors.runtime.punctuation import PunctuationType, Scheduler
 from millpond.processors.runtime.stream_time_reset import StreamTimeReset
 from millpond.processors.runtime.subtopology import Subtopology
 from millpond.processors.runtime.written import written
+from millpond.stores.metrics import Metrics
 from millpond.stores.serdes import Serde
+from millpond.stores.times import MAX_TIME, MIN_TIME, TimeUnit
 
 _Written = TypeVar("_Written")
 
@@ -66,6 +69,7 @@ class Task:
 
     Attributes:
         task_id: ``<sub-topology>_<partition>``.
+        metrics: what was measured; whoever runs the task for several micro-batches clears it before each.
     """
 
     def __init__(
@@ -80,6 +84,9 @@ class Task:
     ) -> None:
         self.subtopology = subtopology
         self.task_id = f"{subtopology.index}_{partition}"
+        self.metrics = Metrics()
+        self._stores = stores
+        self._latest: int | None = None
         self._counts: Counter[str] = Counter()
         self._levels: dict[str, Callable[[], int]] = {}
         fresh = reset is not None and reset.apply(self.task_id, stores, self._counts)
@@ -130,6 +137,7 @@ class Task:
             self._policy,
             self._shared,
             node.name in self._gathering,
+            self.metrics,
         )
 
     def _gate(self, edges: Sequence[Edge]) -> Gate:
@@ -146,6 +154,24 @@ class Task:
     def counters(self) -> Mapping[str, int]:
         """What the processors have counted, and the levels as they are now, by ``<node>:<counter>``."""
         return {**self._counts, **{name: read() for name, read in self._levels.items()}}
+
+    def reached(self, timestamp: int) -> None:
+        """Learn the greatest timestamp of the records that a micro-batch brings, whose times nobody compares here."""
+        self._latest = timestamp if self._latest is None else max(self._latest, timestamp)
+
+    def measure_time(self, wall_clock: int, unit: TimeUnit) -> None:
+        """Measure stream time, if any is known, while the stores are open.
+
+        Args:
+            wall_clock: the wall-clock time, in microseconds.
+            unit: what the records' timestamps count.
+        """
+        observed = [getattr(store, "observed_stream_time", None) for store in self._stores.values()]
+        known = [time for time in (self._latest, *observed) if time is not None]
+        if known:
+            stream_time = max(known) * int(unit)
+            self.metrics.put(TaskMetric.STREAM_TIME, _within_64_bits(stream_time))
+            self.metrics.put(TaskMetric.STREAM_LAG, _within_64_bits(wall_clock - stream_time))
 
     @property
     def regroup(self) -> Regroup[str] | None:
@@ -164,6 +190,7 @@ class Task:
             source = self._sources[topic]
         except KeyError:
             raise TopologyError(f"task {self.task_id} reads {sorted(self._sources)}, not {topic!r}") from None
+        self.metrics.add(TaskMetric.RECORDS_IN, len(records))
         if self._gathering:
             records = self._positioned(records)
         if self._scheduler.follows_stream_time:
@@ -184,6 +211,7 @@ class Task:
 
     def process_partials(self, topic: str, records: Records) -> None:
         """Process partial aggregates of records of a source topic, which the combiner of its only reader has made."""
+        self.metrics.add(TaskMetric.RECORDS_IN, len(records))
         self._reader(topic).process_partials(records)
 
     def _reader(self, topic: str) -> Processor:
@@ -249,6 +277,7 @@ class Task:
     def take(self) -> dict[str, list[Records]]:
         """The records written to each sink topic since the last call, in order."""
         taken = {topic: list(batches) for topic, batches in self._outputs.items() if batches}
+        self.metrics.add(TaskMetric.RECORDS_OUT, sum(len(batch) for batches in taken.values() for batch in batches))
         for batches in self._outputs.values():
             batches.clear()
         return taken
@@ -269,6 +298,10 @@ class Task:
     def close(self) -> None:
         for processor in self._processors.values():
             processor.close()
+
+
+def _within_64_bits(time: int) -> int:
+    return max(MIN_TIME, min(time, MAX_TIME))
 
 
 def _step(processor: Processor, step: Callable[[], None]) -> None:

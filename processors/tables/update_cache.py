@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns, Records, joined
+from millpond.processors.runtime.metrics import TaskMetric
 from millpond.processors.runtime.processor import ProcessorContext
 from millpond.stores.serdes import Serde
 
@@ -103,11 +104,17 @@ class UpdateForwarder:
     def __init__(self, context: ProcessorContext, key_serde: Serde[Any], *, caching: bool) -> None:
         self._context = context
         self._cache = UpdateCache(key_serde) if caching else None
+        self._made = 0
+
+    def replaced(self, updates: int) -> None:
+        """Count updates that the operator itself has replaced by later ones, which it sends."""
+        self._made += updates
 
     def send(self, updates: Batch) -> None:
         if self._cache is None:
             self._context.forward(updates)
         else:
+            self._made += len(updates)
             self._cache.add(updates)
 
     def send_columns(self, updates: Columns) -> None:
@@ -115,15 +122,23 @@ class UpdateForwarder:
         if self._cache is None:
             self._context.forward_columns(updates)
         elif updates.olds is not None or updates.latest is not None:
-            self._cache.add(updates.to_batch())
+            self.send(updates.to_batch())
         else:
+            self._made += len(updates)
             self._cache.add_columns(updates)
 
     def flush(self) -> None:
         if self._cache is None:
             return
         held = self._cache.take()
+        self._measure(len(held))
         if isinstance(held, Columns):
             self._context.forward_columns(held)
         else:
             self._context.forward(held)
+
+    def _measure(self, forwarded: int) -> None:
+        if self._made:
+            self._context.metrics.add(TaskMetric.CACHE_UPDATES, self._made, self._context.node)
+            self._context.metrics.add(TaskMetric.CACHE_HITS, self._made - forwarded, self._context.node)
+            self._made = 0

@@ -34,10 +34,11 @@ from millpond.stores.durability.older_reader import Written, check_older_reader,
 from millpond.stores.durability.parquet.file_faults import broken_file
 from millpond.stores.durability.parquet.files import write_file
 from millpond.stores.durability.parquet.rows import Table
-from millpond.stores.durability.parquet.sources import Fetched
+from millpond.stores.durability.parquet.sources import Fetched, FileSource
 from millpond.stores.durability.pins import Protection
 from millpond.stores.durability.policy import DurabilityPolicy
 from millpond.stores.durability.storage import Storage
+from millpond.stores.metrics import Metrics, Stopwatch, StoreMetric
 from millpond.stores.place import StorePlace
 from millpond.stores.releases import Release
 from millpond.stores.specs import StoreSpec
@@ -71,6 +72,9 @@ class TaskState:
         upgrade_from: the release that must be able to read what is written, so that the task can go back to it.
         lease_timeout: seconds to wait for another process to release the task.
 
+    Attributes:
+        metrics: what was measured since the stores were opened last.
+
     Raises:
         ConfigurationError: two stores have the same name, an id is not a plain file name, or the release to be upgraded
             from can read no such state.
@@ -93,6 +97,7 @@ class TaskState:
         upgrade_from: Release | None = None,
         lease_timeout: float = LEASE_TIMEOUT,
     ) -> None:
+        self.metrics = Metrics()
         self._application_id = application_id
         self._task_id = task_id
         self._fingerprint = fingerprint
@@ -132,8 +137,12 @@ class TaskState:
             FormatError: a store holds rows of a layout that this release does not know.
         """
         self.rollback()
-        if manifest is None:
-            manifest = Manifest.empty(self._application_id, self._task_id, self._fingerprint)
+        self.metrics.clear()
+        with self.metrics.timed(StoreMetric.OPEN_DURATION):
+            self._open(manifest or Manifest.empty(self._application_id, self._task_id, self._fingerprint))
+        return MappingProxyType(self._stores)
+
+    def _open(self, manifest: Manifest) -> None:
         check_owner(manifest, self._application_id, self._task_id, self._fingerprint)
         self._claim()
         self._lease.acquire()
@@ -145,7 +154,8 @@ class TaskState:
             switches = not self._keeps_formats and all(copy.ready for copy in self._copies.values())
             with Fetched(self._storage, manifest) as source:
                 self._transactions = {
-                    name: copy.open(manifest, source, switches=switches) for name, copy in self._copies.items()
+                    name: self._opened_copy(copy, manifest, source, switches=switches)
+                    for name, copy in self._copies.items()
                 }
             if self._broken is not None:
                 self._stand_in(self._broken)
@@ -154,7 +164,14 @@ class TaskState:
             self.close()
             raise
         self._manifest = manifest if manifest.files else replace(manifest, oldest_reader=self._written.reader)
-        return MappingProxyType(self._stores)
+
+    def _opened_copy(self, copy: LocalCopy, manifest: Manifest, source: FileSource, *, switches: bool) -> Transaction:
+        watch = Stopwatch()
+        transaction = copy.open(manifest, source, switches=switches)
+        if copy.brought.rows:
+            self.metrics.add(StoreMetric.RESTORE_DURATION, watch.lap(), copy.spec.name)
+            self.metrics.add(StoreMetric.RESTORE_ROWS, copy.brought.rows, copy.spec.name)
+        return transaction
 
     def _stand_in(self, broken: DurabilityError) -> None:
         """Let the local copies stand in for durable files that are gone or damaged: the next commit is a snapshot.
@@ -188,27 +205,37 @@ class TaskState:
         """
         if self._manifest is None:
             raise StoreClosedError(f"task {self._task_id!r} has no batch open; call open(manifest) before commit()")
-        manifest = self._manifest
-        try:
-            for store in self._stores.values():
-                store.flush()
-            before = manifest
-            if self._rewrites(manifest) or any(transaction.changes for transaction in self._transactions.values()):
-                manifest = self._write(replace(manifest, fingerprint=self._fingerprint or manifest.fingerprint))
-            for name, transaction in self._transactions.items():
-                self._copies[name].prepare_further(transaction)
-            if manifest is not before:
-                for name, transaction in self._transactions.items():
-                    self._copies[name].commit(transaction, manifest)
-            manifest = self._prepared(manifest)
-        except BaseException as error:
-            self.rollback(error)
-            raise
-        self.rollback()
-        self._pace.end()
-        if manifest.snapshot is not None and manifest.snapshot.commit == manifest.commit:
-            try_collect_garbage(self._storage, manifest, self._policy, self._run)
+        with self.metrics.timed(StoreMetric.COMMIT_DURATION):
+            try:
+                manifest = self._committed(self._manifest)
+            except BaseException as error:
+                self.rollback(error)
+                raise
+            self.rollback()
+            self._pace.end()
+            if manifest.snapshot is not None and manifest.snapshot.commit == manifest.commit:
+                try_collect_garbage(self._storage, manifest, self._policy, self._run)
+        for name, copy in self._copies.items():
+            if copy.size is not None:
+                self.metrics.put(StoreMetric.COPY_SIZE, copy.size, name)
         return manifest
+
+    def _committed(self, before: Manifest) -> Manifest:
+        """Write what has changed: the durable file, then the local copies."""
+        for store in self._stores.values():
+            store.flush()
+        manifest = before
+        changed = {name: transaction.changed_keys for name, transaction in self._transactions.items()}
+        if self._rewrites(before) or any(changed.values()):
+            manifest = self._write(replace(before, fingerprint=self._fingerprint or before.fingerprint))
+        for name, transaction in self._transactions.items():
+            self._copies[name].prepare_further(transaction)
+        if manifest is not before:
+            for name, transaction in self._transactions.items():
+                self.metrics.add(StoreMetric.COMMIT_ROWS, changed[name], name)
+                with self.metrics.timed(StoreMetric.ENGINE_DURATION, name):
+                    self._copies[name].commit(transaction, manifest)
+        return self._prepared(manifest)
 
     def _prepared(self, manifest: Manifest) -> Manifest:
         """The manifest, which says which stores are prepared in a new format once all that are upgraded are."""
@@ -261,7 +288,12 @@ class TaskState:
     def _write_file(self, kind: FileKind, manifest: Manifest, tables: Iterable[Iterable[Table]]) -> DurableFile:
         rows = chain.from_iterable(tables)
         number, commit = manifest.sequence + 1, new_commit_id()
-        return write_file(self._storage, manifest.directory, kind, number, commit, rows, self._written.file_format)
+        with self.metrics.timed(StoreMetric.FILE_DURATION):
+            file = write_file(self._storage, manifest.directory, kind, number, commit, rows, self._written.file_format)
+        self.metrics.add(StoreMetric.FILE_ROWS, file.rows)
+        self.metrics.add(StoreMetric.FILE_SIZE, file.size)
+        self.metrics.add(StoreMetric.FILE_SNAPSHOTS, int(kind is FileKind.SNAPSHOT))
+        return file
 
     def _opened(self) -> list[tuple[LocalCopy, Transaction]]:
         """The stores' copies with their transactions, in the order of files."""

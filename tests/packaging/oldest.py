@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PYPROJECT = Path(__file__).resolve().parents[2] / "pyproject.toml"
-EXTRAS = ("sketches", "spark", "testing")
+EXTRAS = ("metrics", "sketches", "spark", "testing")
 """The extras that run in a user's process, rather than on a developer's machine only."""
 
 _REQUIREMENT = re.compile(r"(?P<name>[\w.-]+)(?:\[[\w,]+\])?>=(?P<bound>[\d.]+)(?:,<[\d.]+)?")

@@ -18,7 +18,7 @@ def test_every_dependency_is_pinned_to_its_lower_bound() -> None:
 
 def test_a_dependency_without_a_lower_bound_is_refused(tmp_path: Path) -> None:
     project = tmp_path / "pyproject.toml"
-    extras = "[project.optional-dependencies]\nsketches=[]\nspark=[]\ntesting=[]"
+    extras = "[project.optional-dependencies]\nmetrics=[]\nsketches=[]\nspark=[]\ntesting=[]"
     project.write_text(f'[project]\ndependencies = ["pandas<3"]\n{extras}')
     with pytest.raises(ValueError, match=r"'pandas<3' in pyproject\.toml has no lower bound"):
         list(pins(project))

@@ -5,7 +5,9 @@ the workers' Python finds no packages.
 """
 
 import json
+import logging
 import sys
+import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +20,7 @@ from pyspark.sql import functions as F
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from millpond.adapters.spark import Millpond, SparkStreams, configure
+from millpond.adapters.spark import Millpond, SparkStreams, configure, watch
 from millpond.errors import ConfigurationError
 from millpond.processors import Consumed, Materialized, Produced, StreamsBuilder, TimeWindows, Topology
 from millpond.processors.verbs import aggregates
@@ -113,6 +115,24 @@ def verbs(spark: SparkSession, directory: Path) -> list[tuple[Any, ...]]:
     return rows(totals.select("currency", "total"))
 
 
+class Lines(logging.Handler):
+    """Keeps the messages that it gets, in whichever thread."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._messages: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._messages.append(record.getMessage())
+
+    def first(self, count: int) -> list[str]:
+        """So many messages, waited for up to half a minute; fewer if they do not come."""
+        deadline = time.monotonic() + 30
+        while len(self._messages) < count and time.monotonic() < deadline:
+            time.sleep(0.05)
+        return self._messages[:count]
+
+
 def partition_warnings(spark: SparkSession, transform: Callable[[], object]) -> list[str]:
     """The warnings of two calls with 200 shuffle partitions."""
     spark.conf.set(PARTITIONS, "200")
@@ -134,7 +154,12 @@ def main(directory: Path) -> None:
     (directory / "broken").unlink()
     found["stateless"] = rows(job(stateless(), directory, "stateless").transform({"words": words}))
     found["warnings"] = partition_warnings(spark, lambda: job(counts(), directory, "many").transform({"words": words}))
+    listener, lines = watch(spark), Lines()
+    logging.getLogger("millpond.spark.progress").addHandler(lines)
+    logging.getLogger("millpond.spark.progress").setLevel(logging.INFO)
     found["first run"] = count_streaming(spark, directory, "aba")
+    found["lines"] = lines.first(1)
+    spark.streams.removeListener(listener)
     found["second run"] = count_streaming(spark, directory, "ca")
     found["join"] = join_static(spark, directory)
     found["verbs"] = verbs(spark, directory)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -49,6 +50,11 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 def test_a_count_goes_on_where_it_stopped(found: dict[str, Any]) -> None:
     assert found["first run"]["written"] == [["a", 2], ["b", 1]]
     assert found["second run"]["written"] == [["a", 2], ["a", 3], ["b", 1], ["c", 1]]
+
+
+def test_the_log_gets_a_line_for_a_micro_batch(found: dict[str, Any]) -> None:
+    (line,) = found["lines"]
+    assert re.match(r"query [0-9a-f-]{36}, batch 0: operator\.0: 3 in, 2 out, lag .*; words: 3 in, 3 out, ", line)
 
 
 def test_its_store_can_be_read(found: dict[str, Any]) -> None:

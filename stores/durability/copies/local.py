@@ -195,6 +195,11 @@ class LocalCopy:
         return lossless and self._preparation.proven and all(seal.proven for seal in self._seals)
 
     @property
+    def size(self) -> int | None:
+        """The bytes of the files of the directory in use; None if it is open, or in memory."""
+        return self._seal.size
+
+    @property
     def ready(self) -> bool:
         """Whether no directory waits for being prepared."""
         return self._preparation.prepared or not self._preparation.begun

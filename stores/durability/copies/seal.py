@@ -59,6 +59,7 @@ class Seal:
 
     Attributes:
         proven: whether the directory is known to hold what its engine wrote; the engine's own checksums count.
+        size: the bytes of its files when the engine let go of them last; None while it is open, or if there is none.
     """
 
     def __init__(self, directory: Path, *, checked_by_engine: bool, limit: int, stamped: bool = False) -> None:
@@ -68,6 +69,7 @@ class Seal:
         self._limit = limit
         self._stamped = stamped and not checked_by_engine
         self.proven = True
+        self.size: int | None = None
 
     def take_off(self) -> str | None:
         """Take the seal off, before the engine opens the directory.
@@ -106,6 +108,7 @@ class Seal:
 
     def opened(self) -> None:
         """The engine has opened the directory without harm."""
+        self.size = None
         if self._checked_by_engine and self._directory.exists():
             self._write(_OPEN)
 
@@ -114,7 +117,8 @@ class Seal:
         if not self._directory.exists():
             return
         sizes = _sizes(str(self._directory))
-        whole = sum(sizes.values()) <= self._limit
+        self.size = sum(sizes.values())
+        whole = self.size <= self._limit
         digested = (lambda name: sizes[name] <= _SMALL) if self._checked_by_engine else (lambda _: whole)
         self._write(json.dumps(self._files(sizes, digested)))
 

@@ -1,0 +1,92 @@
+"""What queries report, as metrics of OpenTelemetry.
+
+Rule of this module: it knows OpenTelemetry's interface and no exporter. Names are those of the figures with
+``millpond.`` before them; sums are counters, levels are gauges, and durations are histograms, in seconds, with one
+value for each task.
+"""
+
+from typing import Any, Final
+
+from millpond.adapters.spark.monitoring.measured import Figure, Measured
+from millpond.processors.runtime.metrics import TaskMetric
+from millpond.stores.metrics import StoreMetric
+
+_SUMS: Final = {
+    TaskMetric.RECORDS_IN: "{record}",
+    TaskMetric.RECORDS_OUT: "{record}",
+    TaskMetric.CACHE_UPDATES: "{update}",
+    TaskMetric.CACHE_HITS: "{update}",
+    StoreMetric.RESTORE_ROWS: "{row}",
+    StoreMetric.COMMIT_ROWS: "{row}",
+    StoreMetric.FILE_ROWS: "{row}",
+    StoreMetric.FILE_SIZE: "By",
+    StoreMetric.FILE_SNAPSHOTS: "{file}",
+}
+_SECONDS: Final = (TaskMetric.STREAM_TIME, TaskMetric.STREAM_LAG)
+_DURATIONS: Final = (
+    TaskMetric.TASK_DURATION,
+    TaskMetric.PROCESS_DURATION,
+    TaskMetric.FLUSH_DURATION,
+    StoreMetric.OPEN_DURATION,
+    StoreMetric.RESTORE_DURATION,
+    StoreMetric.COMMIT_DURATION,
+    StoreMetric.FILE_DURATION,
+    StoreMetric.ENGINE_DURATION,
+)
+_BUCKETS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+_MICROSECONDS: Final = 1_000_000
+_OF_NODES: Final = frozenset((TaskMetric.CACHE_UPDATES, TaskMetric.CACHE_HITS))
+
+
+class Instruments:
+    """The instruments of one meter.
+
+    Args:
+        meter: a meter of OpenTelemetry.
+    """
+
+    def __init__(self, meter: Any) -> None:
+        self._sums: dict[str, Any] = {
+            name: meter.create_counter(f"millpond.{name}", unit) for name, unit in _SUMS.items()
+        }
+        self._seconds: dict[str, Any] = {name: meter.create_gauge(f"millpond.{name}", "s") for name in _SECONDS}
+        self._durations: dict[str, Any] = {
+            name: meter.create_histogram(f"millpond.{name}", "s", explicit_bucket_boundaries_advisory=_BUCKETS)
+            for name in _DURATIONS
+        }
+        self._copies = meter.create_gauge(f"millpond.{StoreMetric.COPY_SIZE}", "By")
+        self._dropped = meter.create_counter("millpond.records.dropped", "{record}")
+        self._late = meter.create_counter("millpond.records.late", "{record}")
+        self._waiting = meter.create_gauge("millpond.records.waiting", "{record}")
+
+    def record(self, query: str, measured: Measured) -> None:
+        """Record what an input or an operator has told of a micro-batch of ``query``."""
+        own = {"query": query, "application": measured.application, "operator": measured.operator}
+        for figure, amount in measured.figures.items():
+            attributes = {**own, **_of(figure)}
+            if figure.name in self._sums:
+                self._sums[figure.name].add(amount, attributes)
+            elif figure.name in self._seconds:
+                self._seconds[figure.name].set(amount / _MICROSECONDS, attributes)
+            elif figure.name == StoreMetric.COPY_SIZE:
+                self._copies.set(amount, attributes)
+        for task in measured.tasks:
+            for key, amount in task.items():
+                scope, _, name = key.rpartition(":")
+                if name in self._durations:
+                    self._durations[name].record(amount / _MICROSECONDS, {**own, **_of(Figure(scope, name))})
+        self._record_counts(own, measured)
+
+    def _record_counts(self, own: dict[str, str], measured: Measured) -> None:
+        for counter, counted in ((self._dropped, measured.dropped), (self._late, measured.late)):
+            for (node, reason), amount in counted.items():
+                counter.add(amount, {**own, "node": node, "reason": reason})
+        for (node, _), amount in measured.waiting.items():
+            self._waiting.set(amount, {**own, "node": node})
+
+
+def _of(figure: Figure) -> dict[str, str]:
+    """The attribute that tells of which node or store a figure is."""
+    if not figure.scope:
+        return {}
+    return {"node" if figure.name in _OF_NODES else "store": figure.scope}

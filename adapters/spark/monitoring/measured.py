@@ -1,0 +1,104 @@
+"""What the progress of a query says of each input and operator, added up over their tasks.
+
+Rule of this module: it reads what ``millpond.adapters.spark.counters`` has Spark observe. Figures are sums over tasks,
+but for times: the task that is furthest behind counts.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final, NamedTuple
+
+from millpond.adapters.spark.counters import MEASURED
+from millpond.processors.runtime.counters import CounterName
+from millpond.processors.runtime.metrics import TaskMetric
+
+PREFIX: Final = "millpond."
+"""What the names of all metrics begin with."""
+
+LATE: Final = (CounterName.DROPPED_LATE, CounterName.DROPPED_EXPIRED, CounterName.PASSED_LATE)
+"""What is counted of records that came too late."""
+
+_DROPPED: Final = "dropped-"
+_COMBINED: Final[Mapping[str, Callable[[Iterable[int]], int]]] = {
+    TaskMetric.STREAM_TIME: min,
+    TaskMetric.STREAM_LAG: max,
+}
+
+
+class Figure(NamedTuple):
+    """What a figure is of, a node or a store or (empty) the tasks as a whole, and its name."""
+
+    scope: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What the tasks of one input or operator have told of one micro-batch.
+
+    Attributes:
+        application: the job's name.
+        operator: ``operator.<n>`` or the name of a topic; of verbs with the verb's name before it.
+        tasks: the measurements of each task.
+        counts: the counts of each task that has any.
+    """
+
+    application: str
+    operator: str
+    tasks: Sequence[Mapping[str, int]]
+    counts: Sequence[Mapping[str, int]]
+
+    @cached_property
+    def figures(self) -> dict[Figure, int]:
+        """The measurements of all tasks."""
+        return _together(self.tasks)
+
+    @cached_property
+    def counted(self) -> dict[Figure, int]:
+        """The counts of all tasks; their scope is the node."""
+        return _together(self.counts)
+
+    def figure(self, name: str) -> int | None:
+        """A figure over all nodes and stores; None if nobody has measured it."""
+        found = [amount for figure, amount in self.figures.items() if figure.name == name]
+        return _COMBINED.get(name, sum)(found) if found else None
+
+    @property
+    def dropped(self) -> dict[Figure, int]:
+        """The dropped records, by node and reason."""
+        return {figure: amount for figure, amount in self.counted.items() if figure.name.startswith(_DROPPED)}
+
+    @property
+    def late(self) -> dict[Figure, int]:
+        """The late records, by node and what became of them."""
+        return {figure: amount for figure, amount in self.counted.items() if figure.name in LATE}
+
+    @property
+    def waiting(self) -> dict[Figure, int]:
+        """The records that wait, by node."""
+        return {figure: amount for figure, amount in self.counted.items() if figure.name == CounterName.WAITING}
+
+
+def measured_in(observed: Mapping[str, Any]) -> list[Measured]:
+    """What Millpond's inputs and operators have told, in the order of their names; empty if the query has none.
+
+    Args:
+        observed: the observed metrics that a listener is told, each a row.
+    """
+    names = sorted(name for name in observed if name.startswith(PREFIX) and name.endswith(MEASURED))
+    found = []
+    for name in names:
+        row, counts = observed[name], observed[name.removesuffix(MEASURED)]
+        operator = name.removeprefix(PREFIX).removesuffix(MEASURED)
+        found.append(Measured(row["application"], operator, row["tasks"], counts["tasks"]))
+    return found
+
+
+def _together(tasks: Iterable[Mapping[str, int]]) -> dict[Figure, int]:
+    found: dict[Figure, list[int]] = {}
+    for task in tasks:
+        for key, amount in task.items():
+            scope, _, name = key.rpartition(":")
+            found.setdefault(Figure(scope, name), []).append(amount)
+    return {figure: _COMBINED.get(figure.name, sum)(amounts) for figure, amounts in found.items()}

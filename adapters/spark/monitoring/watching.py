@@ -1,0 +1,81 @@
+"""``watch``: tells of each micro-batch of all queries of a session.
+
+Rule of this module: it listens to what Spark reports anyway. Nothing here runs in a query's own thread.
+"""
+
+import logging
+from typing import Any, Final
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+
+from millpond.adapters.spark.monitoring.instruments import Instruments
+from millpond.adapters.spark.monitoring.log_line import log_line
+from millpond.adapters.spark.monitoring.measured import measured_in
+from millpond.errors import ConfigurationError
+
+_log: Final = logging.getLogger("millpond.spark.progress")
+
+
+def watch(session: SparkSession, meter_provider: Any = None) -> StreamingQueryListener:
+    """Tell of each micro-batch of Millpond's queries, from now on; call it once for a session.
+
+    The logger ``millpond.spark.progress`` gets one line for each, at the level INFO. If OpenTelemetry is installed
+    (``pip install 'millpond[metrics]'``), its metrics get the figures of docs/metrics.md.
+
+    Args:
+        session: a session, classic or of Spark Connect.
+        meter_provider: OpenTelemetry's; by default the one that is set for the process.
+
+    Returns:
+        The listener, for ``session.streams.removeListener``.
+
+    Raises:
+        ConfigurationError: it is no session.
+    """
+    if not hasattr(session, "streams"):
+        raise ConfigurationError(f"watch takes a SparkSession, not {session!r}; start one first")
+    listener = _Watcher(_instruments(meter_provider))
+    session.streams.addListener(listener)
+    return listener
+
+
+def _instruments(meter_provider: Any) -> Instruments | None:
+    try:
+        from opentelemetry.metrics import get_meter
+    except ModuleNotFoundError:
+        return None
+    return Instruments(get_meter("millpond", meter_provider=meter_provider))
+
+
+class _Watcher(StreamingQueryListener):
+    """Logs and records what the progress of a query says."""
+
+    def __init__(self, instruments: Instruments | None) -> None:
+        self._instruments = instruments
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        progress = event.progress
+        measured = measured_in(progress.observedMetrics)
+        if not measured:
+            return
+        query = progress.name or str(progress.id)
+        _log.info("%s", log_line(query, progress.batchId, measured))
+        if self._instruments is not None:
+            for one in measured:
+                self._instruments.record(query, one)
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        """Nothing is known yet."""
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:
+        """There was no micro-batch."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+        """All micro-batches have been told of."""

@@ -1,0 +1,123 @@
+"""What is measured in a micro-batch: amounts and times, by name.
+
+Rule of this module: a figure is an integer, and durations are microseconds of a monotonic clock. What is measured of a
+store or an operator has its name before the figure's, ``<store>:<figure>``, as counters have that of their node.
+Measuring takes a few readings of the clock for a task and a micro-batch, none for a record. docs/metrics.md lists all
+figures.
+"""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from time import monotonic_ns
+from typing import TypeVar
+
+_Item = TypeVar("_Item")
+
+
+class StoreMetric(StrEnum):
+    """What is measured where stores are opened and committed."""
+
+    OPEN_DURATION = "open.duration"
+    """The time until the stores of a task were open, with everything that had to be restored for that."""
+
+    RESTORE_DURATION = "restore.duration"
+    """Of a store: the time in which its local copy got rows from durable files; part of ``open.duration``."""
+
+    RESTORE_ROWS = "restore.rows"
+    """Of a store: the rows that its local copy got from durable files."""
+
+    COMMIT_DURATION = "commit.duration"
+    """The time of the commit, until the local copies were closed."""
+
+    COMMIT_ROWS = "commit.rows"
+    """Of a store: the rows that the commit put or deleted."""
+
+    FILE_DURATION = "file.duration"
+    """The time in which the durable file was written; part of ``commit.duration``."""
+
+    FILE_ROWS = "file.rows"
+    """The rows of the durable file: those that have changed in a delta, all in a snapshot."""
+
+    FILE_SIZE = "file.size"
+    """The bytes of the durable file."""
+
+    FILE_SNAPSHOTS = "file.snapshots"
+    """1 if the durable file is a snapshot."""
+
+    ENGINE_DURATION = "engine.duration"
+    """Of a store: the time in which its engine wrote the changes; part of ``commit.duration``."""
+
+    COPY_SIZE = "copy.size"
+    """Of a store: the bytes of its local copy's files, once these are closed."""
+
+
+class Stopwatch:
+    """Measures stretches of time, one after the other."""
+
+    def __init__(self) -> None:
+        self._since = monotonic_ns()
+
+    def lap(self) -> int:
+        """The microseconds since the last call, or since the object was made."""
+        before, self._since = self._since, monotonic_ns()
+        return (self._since - before) // 1_000
+
+
+class Metrics:
+    """The figures of one task and micro-batch.
+
+    >>> metrics = Metrics()
+    >>> metrics.add(StoreMetric.FILE_ROWS, 3)
+    >>> metrics.add(StoreMetric.COMMIT_ROWS, 1, "orders")
+    >>> metrics.add(StoreMetric.COMMIT_ROWS, 2, "orders")
+    >>> metrics.figures
+    {'file.rows': 3, 'orders:commit.rows': 3}
+    """
+
+    def __init__(self) -> None:
+        self._figures: dict[str, int] = {}
+
+    @property
+    def figures(self) -> dict[str, int]:
+        """All figures by name."""
+        return dict(self._figures)
+
+    def add(self, metric: StrEnum, amount: int, scope: str = "") -> None:
+        """Add to a figure, which begins with 0.
+
+        Args:
+            metric: its name.
+            amount: how much.
+            scope: the store or the node that it is measured of; empty for the task.
+        """
+        name = _scoped(metric, scope)
+        self._figures[name] = self._figures.get(name, 0) + amount
+
+    def put(self, metric: StrEnum, amount: int, scope: str = "") -> None:
+        """Set a figure, whatever it was."""
+        self._figures[_scoped(metric, scope)] = amount
+
+    @contextmanager
+    def timed(self, metric: StrEnum, scope: str = "") -> Iterator[None]:
+        """Add the time that the block takes; nothing if it raises."""
+        watch = Stopwatch()
+        yield
+        self.add(metric, watch.lap(), scope)
+
+    def timed_each(self, metric: StrEnum, items: Iterable[_Item]) -> Iterator[_Item]:
+        """The items; adds the time that making them takes, and not what the caller does between them."""
+        watch = Stopwatch()
+        for item in items:
+            self.add(metric, watch.lap())
+            yield item
+            watch.lap()
+        self.add(metric, watch.lap())
+
+    def clear(self) -> None:
+        """Forget all figures: a micro-batch begins."""
+        self._figures.clear()
+
+
+def _scoped(metric: StrEnum, scope: str) -> str:
+    return f"{scope}:{metric}" if scope else str(metric)

@@ -1,0 +1,93 @@
+"""What a task's state measures of its stores, from ``open`` to ``commit``."""
+
+from pathlib import Path
+from time import monotonic_ns
+from typing import Any
+
+import pytest
+
+from millpond.errors import DurabilityError
+from millpond.stores.durability import DurabilityPolicy, Manifest, TaskState
+from tests.durability.one_store import add, key, task
+
+
+@pytest.fixture(params=["memory", "lmdb", "rocksdb"])
+def backend(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+def of_files(state: TaskState) -> tuple[int, int, int]:
+    figures = state.metrics.figures
+    return figures["file.rows"], figures["file.size"], figures["file.snapshots"]
+
+
+def test_a_commit_tells_the_rows_that_change_and_what_its_durable_file_has(tmp_path: Path, backend: str) -> None:
+    with task(tmp_path, backend, policy=DurabilityPolicy(max_deltas=1)) as state:
+        manifest: Manifest | None = None
+        for keys, rows, snapshot in ((range(10), 10, 1), (range(8, 12), 4, 0), (range(1), 12, 1)):
+            manifest = add(state, manifest, keys)
+            assert state.metrics.figures["counts:commit.rows"] == len(keys)
+            assert of_files(state) == (rows, manifest.files[-1].size, snapshot)
+        assert manifest is not None
+        stored = [path.stat().st_size for path in (tmp_path / "state").rglob(manifest.files[-1].name)]
+        assert stored == [of_files(state)[1]]
+
+
+def test_a_commit_without_a_change_writes_nothing(tmp_path: Path, backend: str) -> None:
+    with task(tmp_path, backend) as state:
+        manifest = add(state, None, range(3))
+        assert add(state, manifest, range(0)) == manifest
+        written = {name for name in state.metrics.figures if "file." in name or "engine." in name or "rows" in name}
+        assert written == set()
+        assert {"open.duration", "commit.duration"} <= state.metrics.figures.keys()
+
+
+def test_rows_that_a_local_copy_gets_from_durable_files_are_told_once(tmp_path: Path, backend: str) -> None:
+    with task(tmp_path, backend) as here, task(tmp_path, backend, local="elsewhere") as there:
+        first = add(here, None, range(10))
+        assert "counts:restore.rows" not in here.metrics.figures
+        second = add(there, first, range(5, 20))
+        assert there.metrics.figures["counts:restore.rows"] == 10
+        third = add(here, second, range(1))
+        assert here.metrics.figures["counts:restore.rows"] == 15
+        add(here, third, range(1))
+        assert "counts:restore.rows" not in here.metrics.figures
+        assert "counts:restore.duration" not in here.metrics.figures
+
+
+def test_the_size_of_a_local_copy_is_that_of_its_files(tmp_path: Path, backend: str) -> None:
+    with task(tmp_path, backend) as state:
+        add(state, None, range(10))
+        copies = [path for path in (tmp_path / "local").rglob("counts*") if path.is_dir()]
+        files = [path.stat().st_size for copy in copies for path in copy.rglob("*") if path.is_file()]
+        assert state.metrics.figures.get("counts:copy.size") == (sum(files) if backend != "memory" else None)
+
+
+def test_the_times_are_parts_of_the_whole(tmp_path: Path, backend: str) -> None:
+    with task(tmp_path, backend) as here, task(tmp_path, backend, local="elsewhere") as there:
+        first = add(here, None, range(2_000))
+        begin = monotonic_ns()
+        add(there, first, range(2_000))
+        whole = (monotonic_ns() - begin) // 1_000
+    took = {name: amount for name, amount in there.metrics.figures.items() if name.endswith("duration")}
+    assert len(took) == 5
+    assert min(took.values()) > 0
+    assert took["counts:restore.duration"] <= took["open.duration"]
+    assert took["file.duration"] + took["counts:engine.duration"] <= took["commit.duration"]
+    assert took["open.duration"] + took["commit.duration"] <= whole
+
+
+def test_a_commit_that_fails_has_written_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*arguments: Any) -> Any:
+        raise DurabilityError("full")
+
+    with task(tmp_path, "memory") as state:
+        manifest = add(state, None, range(3))
+        with monkeypatch.context() as broken:
+            broken.setattr("millpond.stores.durability.state.write_file", full)
+            with pytest.raises(DurabilityError):
+                add(state, manifest, range(5))
+        assert set(state.metrics.figures) == {"open.duration"}
+        store: Any = state.open(manifest)["counts"]
+        assert store.get(key(1)) == 1

@@ -1,0 +1,246 @@
+"""What a query tells of each micro-batch: its progress, a line of the log, metrics of OpenTelemetry."""
+
+import json
+import logging
+import os
+import sys
+import time
+from importlib.util import find_spec
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+pytest.importorskip("pyspark")
+
+from pyspark.sql import Row, SparkSession
+
+from millpond.adapters.spark import SparkStreams, watch
+from millpond.adapters.spark.monitoring import watching
+from millpond.adapters.spark.monitoring.instruments import Instruments
+from millpond.adapters.spark.monitoring.log_line import log_line
+from millpond.adapters.spark.monitoring.measured import Figure, Measured, measured_in
+from millpond.errors import ConfigurationError
+from millpond.processors import Consumed, Materialized, StreamsBuilder, TimeWindows, Topology
+from millpond.processors.runtime.metrics import TaskMetric
+from millpond.stores.metrics import StoreMetric
+
+LOGGER = "millpond.spark.progress"
+ARRIVALS = [[("a", 3), ("a", 7), ("b", 12), ("a", 4), ("a", 25)], [("a", 26)]]
+INSTALLED = find_spec("opentelemetry") is not None and find_spec("opentelemetry.sdk") is not None
+
+
+def window_counts() -> Topology:
+    builder = StreamsBuilder()
+    clicks = builder.stream("clicks", Consumed("string", "int64"))
+    windows = TimeWindows(10, grace=0)
+    clicks.group_by_key().windowed_by(windows).count(Materialized("counts")).to_stream().to("counts")
+    return builder.build()
+
+
+class Lines(logging.Handler):
+    """Keeps the messages that it gets."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.messages: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.messages.append(record.getMessage())
+
+
+def reader_and_provider() -> tuple[Any, Any]:
+    """OpenTelemetry's reader of metrics in memory, and a provider for it; nothing where it is not installed."""
+    if not INSTALLED:
+        return None, None
+    from opentelemetry.sdk.metrics import MeterProvider
+    from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+
+    reader = InMemoryMetricReader()
+    return reader, MeterProvider([reader])
+
+
+class Watched(NamedTuple):
+    """What a query of two micro-batches has told."""
+
+    progress: list[dict[str, Any]]
+    lines: list[str]
+    reader: Any
+    sizes: list[int]
+
+
+@pytest.fixture(scope="module")
+def watched(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Watched:
+    """Clicks counted by windows, in two micro-batches."""
+    directory = tmp_path_factory.mktemp("watched")
+    (directory / "in").mkdir()
+    for number, clicks in enumerate(ARRIVALS):
+        keys, times = zip(*clicks, strict=True)
+        file = directory / "in" / f"{number}.parquet"
+        pq.write_table(pa.table({"key": keys, "value": [1] * len(keys), "timestamp": times}), file)
+        os.utime(file, (1_000_000_000 + number,) * 2)
+    reader, provider = reader_and_provider()
+    handler, log = Lines(), logging.getLogger(LOGGER)
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    listener = watch(spark, provider)
+    try:
+        progress = run(spark, directory)
+        deadline = time.monotonic() + 60
+        while len(handler.messages) < len(progress) and time.monotonic() < deadline:
+            time.sleep(0.05)
+    finally:
+        spark.streams.removeListener(listener)
+        log.removeHandler(handler)
+        log.setLevel(logging.NOTSET)
+    sizes = [path.stat().st_size for path in sorted((directory / "state").rglob("*.parquet"))]
+    return Watched(progress, handler.messages, reader, sizes)
+
+
+def run(spark: SparkSession, directory: Path) -> list[dict[str, Any]]:
+    source = spark.readStream.schema("key string, value long, timestamp long").option("maxFilesPerTrigger", 1)
+    streams = SparkStreams(
+        window_counts(), application_id="clicks", state_dir=f"{directory}/state", partitions=1, backend="lmdb"
+    )
+    rows = streams.transform({"clicks": source.parquet(f"{directory}/in")})
+    writer = rows.writeStream.format("noop").queryName("watched")
+    query = writer.option("checkpointLocation", f"{directory}/checkpoint").trigger(availableNow=True).start()
+    query.awaitTermination()
+    return [json.loads(progress.json) for progress in query.recentProgress]
+
+
+@pytest.mark.spark
+def test_the_progress_has_the_figures_of_each_task(watched: Watched) -> None:
+    observed = [progress["observedMetrics"] for progress in watched.progress]
+    inputs = [found["millpond.clicks:metrics"] for found in observed]
+    assert [found["application"] for found in inputs] == ["clicks", "clicks"]
+    assert [[(task["records.in"], task["records.out"]) for task in found["tasks"]] for found in inputs] == [
+        [(5, 5)],
+        [(1, 1)],
+    ]
+    tasks = [task for found in observed for task in found["millpond.operator.0:metrics"]["tasks"]]
+    assert [(task["records.in"], task["records.out"], task["stream.time"]) for task in tasks] == [
+        (5, 4, 25_000),
+        (1, 1, 26_000),
+    ]
+    assert [task["file.size"] for task in tasks] == watched.sizes
+    assert [task["counts:commit.rows"] > 0 for task in tasks] == [True, True]
+    for task in tasks:
+        assert task["stream.lag"] == pytest.approx(time.time() * 1_000_000, rel=0.001)
+        assert task["counts:copy.size"] > 0
+        parts = sum(task[f"{name}.duration"] for name in ("open", "process", "flush", "commit"))
+        assert 0 < parts <= task["task.duration"]
+
+
+@pytest.mark.spark
+def test_spark_shows_each_task_as_one_row_of_state(watched: Watched) -> None:
+    (state,) = watched.progress[-1]["stateOperators"]
+    assert (state["numRowsTotal"], state["numRowsUpdated"]) == (1, 1)
+
+
+@pytest.mark.spark
+def test_the_log_gets_one_line_for_each_micro_batch(watched: Watched) -> None:
+    first, second = watched.lines
+    assert first.startswith("query watched, batch 0: clicks: 5 in, 5 out, process ")
+    assert "; operator.0: 5 in, 4 out, 1 dropped, 1 late, lag " in first
+    assert f"{watched.sizes[0]} bytes written" in first
+    assert "; operator.0: 1 in, 1 out, lag " in second
+
+
+@pytest.mark.spark
+@pytest.mark.skipif(not INSTALLED, reason="needs the package opentelemetry-sdk")
+def test_opentelemetry_gets_the_figures_of_all_micro_batches(watched: Watched) -> None:
+    points = points_of(watched.reader)
+    own = {"query": "watched", "application": "clicks", "operator": "operator.0"}
+    assert [point.value for point in points["millpond.records.in", "{record}"] if point.attributes == own] == [6]
+    assert [point.value for point in points["millpond.file.size", "By"]] == [sum(watched.sizes)]
+    assert [point.value for point in points["millpond.stream.time", "s"]] == [0.026]
+    ((node, late),) = [(point.attributes["node"], point.value) for point in points["millpond.records.late", "{record}"]]
+    assert node
+    assert late == 1
+    (commits,) = points["millpond.commit.duration", "s"]
+    assert (commits.count, commits.attributes) == (2, own)
+    assert 0 < commits.sum < 60
+    assert [point.attributes for point in points["millpond.engine.duration", "s"]] == [{**own, "store": "counts"}]
+
+
+def points_of(reader: Any) -> dict[tuple[str, str], list[Any]]:
+    """The data points by the name and the unit of their metric."""
+    (resource,) = reader.get_metrics_data().resource_metrics
+    (scope,) = resource.scope_metrics
+    assert scope.scope.name == "millpond"
+    return {(metric.name, metric.unit): list(metric.data.data_points) for metric in scope.metrics}
+
+
+SEEN = Measured(
+    "shop",
+    "operator.0",
+    [
+        {"records.in": 3, "stream.time": 50, "stream.lag": 10, "a:commit.rows": 2, "a:copy.size": 7},
+        {"records.in": 4, "stream.time": 20, "stream.lag": 40, "a:commit.rows": 1, "b:commit.rows": 5},
+    ],
+    [{"join:dropped-expired": 2, "join:waiting": 6, "other:dropped-null": 1}, {"join:passed-late": 3}],
+)
+
+
+def test_the_figures_of_tasks_are_added_but_of_times_the_one_that_is_furthest_behind_counts() -> None:
+    assert SEEN.figures == {
+        ("", "records.in"): 7,
+        ("", "stream.time"): 20,
+        ("", "stream.lag"): 40,
+        ("a", "commit.rows"): 3,
+        ("b", "commit.rows"): 5,
+        ("a", "copy.size"): 7,
+    }
+    assert [SEEN.figure(name) for name in ("commit.rows", "stream.lag", "file.size")] == [8, 40, None]
+    assert SEEN.dropped == {("join", "dropped-expired"): 2, ("other", "dropped-null"): 1}
+    assert SEEN.late == {("join", "dropped-expired"): 2, ("join", "passed-late"): 3}
+    assert SEEN.waiting == {Figure("join", "waiting"): 6}
+    assert log_line("q", 3, [SEEN]) == (
+        "query q, batch 3: operator.0: 7 in, 0 out, 3 dropped, 5 late, 6 waiting, lag 0.0 s, 8 rows written"
+    )
+
+
+def test_of_a_micro_batch_without_records_the_line_says_so() -> None:
+    assert log_line("q", 4, [Measured("shop", "operator.0", [], [])]) == "query q, batch 4: no records"
+
+
+def test_what_others_observe_is_not_ours() -> None:
+    observed = {
+        "theirs:metrics": Row(rows=3),
+        "millpond.latest-id.input": Row(tasks=[]),
+        "millpond.latest-id.input:metrics": Row(application="shop", tasks=[{"records.in": 1}]),
+        "millpond.in": Row(tasks=[{"dropped-null-key": 4}]),
+        "millpond.in:metrics": Row(application="shop", tasks=[{"records.in": 2}]),
+    }
+    found = measured_in(observed)
+    assert [(one.operator, one.application, one.figure("records.in")) for one in found] == [
+        ("in", "shop", 2),
+        ("latest-id.input", "shop", 1),
+    ]
+    assert found[0].dropped == {("", "dropped-null-key"): 4}
+    assert measured_in({"theirs:metrics": Row(rows=3)}) == []
+
+
+def test_only_a_session_can_be_watched() -> None:
+    with pytest.raises(ConfigurationError, match="watch takes a SparkSession, not 'spark'"):
+        watch("spark")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", [*TaskMetric, *StoreMetric])
+def test_every_figure_has_an_instrument(name: str) -> None:
+    made: list[str] = []
+
+    def make(full_name: str, *arguments: Any, **options: Any) -> None:
+        made.append(full_name)
+
+    Instruments(SimpleNamespace(create_counter=make, create_gauge=make, create_histogram=make))
+    assert made.count(f"millpond.{name}") == 1
+
+
+def test_without_opentelemetry_there_is_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "opentelemetry.metrics", None)
+    assert watching._instruments(None) is None
