@@ -9,7 +9,7 @@ import json
 from bisect import bisect_right
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
-from functools import partial
+from functools import lru_cache, partial
 from io import SEEK_END, SEEK_SET, RawIOBase
 from itertools import accumulate
 from typing import Any, Final
@@ -36,6 +36,7 @@ from millpond.stores.durability.parquet.files import (
 from millpond.stores.durability.parquet.prefetch import called_ahead
 from millpond.stores.durability.parquet.rows import SCHEMA, Table
 from millpond.stores.durability.parquet.sources import WHOLE, FileSource
+from millpond.stores.durability.parquet.spans import Span
 from millpond.stores.releases import check_reader
 
 pc: Any = compute
@@ -62,6 +63,28 @@ def read_tables(source: FileSource, manifest: Manifest, file: DurableFile, store
         DurabilityError: the storage failed.
     """
     return (table for _, table in _groups(source, manifest, file, store))
+
+
+def read_span(source: FileSource, manifest: Manifest, file: DurableFile, store: str, span: Span) -> Iterator[Table]:
+    """The rows of one store in a file of ``manifest`` whose keys are within a span, as ``read_tables`` gives them.
+
+    Only row groups that can hold such a key are read, and those that tell which these are; each is proved first.
+
+    Raises what ``read_tables`` raises.
+    """
+    with _opened(source, manifest, file) as opened:
+        with blaming(source, manifest, file):
+            groups = [group for group, name in enumerate(opened.stores()) if name == store]
+
+        @lru_cache(maxsize=2)
+        def proved(place: int) -> Table:
+            with blaming(source, manifest, file), closing(opened.tables([groups[place]], 0)) as tables:
+                table = next(tables)
+                if not _checked_keys(table, b""):
+                    raise pa.ArrowInvalid(f"its row group {groups[place]} is empty")
+            return table
+
+        yield from span.tables(len(groups), proved)
 
 
 def read_all_tables(source: FileSource, manifest: Manifest, file: DurableFile) -> Iterator[tuple[str, Table]]:
