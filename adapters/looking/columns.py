@@ -6,7 +6,7 @@ what nobody here can read as the bytes that it is. Nothing is unpickled: reading
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -18,7 +18,12 @@ from millpond.stores.text import TextSerde
 
 _TEXT: Final = TextSerde()
 _READABLE: Final = {one.name for one in (BYTES, STRING, INT64, FLOAT64, JSON, MSGPACK)}
-_FROM_TEXT: Final = {STRING.name: str, INT64.name: int, FLOAT64.name: float, BYTES.name: bytes.fromhex}
+_FROM_TEXT: Final[Mapping[str, Callable[[str], Any]]] = {
+    STRING.name: str,
+    INT64.name: int,
+    FLOAT64.name: float,
+    BYTES.name: bytes.fromhex,
+}
 
 
 class ShownColumn(ABC):

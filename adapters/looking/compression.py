@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from struct import Struct
 from struct import error as StructError
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import pyarrow as pa
 from xxhash import xxh32_intdigest
@@ -94,11 +94,11 @@ def _length(block: bytes) -> int:
     raise ValueError("it has a block without a length")
 
 
-def _unpacked(block: bytes, size: int, codec: str) -> bytes:
+def _unpacked(block: bytes, size: int, codec: Literal["lz4_raw", "snappy"]) -> bytes:
     if not 0 <= size < 1 << 30:
         raise ValueError(f"it has a block of {size} bytes")
     with _arrow_errors():
-        unpacked: Any = pa.decompress(block, decompressed_size=size, codec=codec, asbytes=True)
+        unpacked: Any = pa.decompress(block, size, codec)
     return bytes(unpacked)
 
 

@@ -236,9 +236,9 @@ def _partition(task_id: str) -> int:
 
 def _key_column(shape: StoreShape, packed: PackedPlaces, given: StoreSpec | None) -> ShownColumn:
     column = packed.key_column(shape.name) if shape.layout is None and shape.key_serde == BYTES.name else None
-    return column or shown(shape.key_serde, given and given.key_serde)
+    return column or shown(shape.key_serde, None if given is None else given.key_serde)
 
 
 def _value_column(shape: StoreShape, packed: PackedPlaces, given: StoreSpec | None) -> ShownColumn:
     column = packed.row_column(shape.name) if shape.layout is None and shape.value_serde == BYTES.name else None
-    return column or shown(shape.value_serde, given and given.value_serde)
+    return column or shown(shape.value_serde, None if given is None else given.value_serde)

@@ -13,7 +13,6 @@ import pyarrow as pa
 
 from millpond.adapters.looking.columns import ShownColumn
 from millpond.errors import ConfigurationError, RecordError
-from millpond.processors.verbs.foreign_keyed import without_foreign_key
 from millpond.stores.durability.schema_log import kept_schemas, schema_places
 from millpond.stores.durability.storage import Storage
 from millpond.stores.rows.packing import RowCodec
@@ -86,8 +85,7 @@ class PackedRowColumn(ShownColumn):
         self.type = pa.struct([field.with_nullable(True) for field in codec.schemas.current])
 
     def read(self, data: Sequence[bytes]) -> Any:
-        rows = [without_foreign_key(row) if row.startswith(_FOREIGN) else row for row in data]
-        return _structs(self._codec.unpack(rows), self.type)
+        return _structs(self._codec.unpack(_without_foreign_keys(data)), self.type)
 
     def to_bytes(self, key: Any) -> bytes:
         raise ConfigurationError("a packed row is a value; look it up by its key")
@@ -141,6 +139,15 @@ class PackedPlaces:
         if store in self.rows:
             return PackedRowColumn(self.rows[store])
         return PackedRowColumn(next(iter(self.rows.values()))) if len(self.rows) == 1 else None
+
+
+def _without_foreign_keys(rows: Sequence[bytes]) -> Sequence[bytes]:
+    if not any(row.startswith(_FOREIGN) for row in rows):
+        return rows
+    # Only now, because it brings all processors with it, and most look-ups need none.
+    from millpond.processors.verbs.foreign_keyed import without_foreign_key
+
+    return [without_foreign_key(row) if row.startswith(_FOREIGN) else row for row in rows]
 
 
 def _structs(rows: pa.Table, type_: Any) -> Any:

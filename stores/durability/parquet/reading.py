@@ -7,6 +7,7 @@ footer contradicts itself, asking ends the process.
 
 import json
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import lru_cache, partial
@@ -104,6 +105,15 @@ def stores_in(source: FileSource, manifest: Manifest, file: DurableFile) -> set[
         return set(opened.stores())
 
 
+def bytes_of_stores(source: FileSource, manifest: Manifest, file: DurableFile) -> Counter[str]:
+    """How many bytes of a file of ``manifest`` each store has; none are known of a file in the first format.
+
+    Raises what ``read_tables`` raises.
+    """
+    with _opened(source, manifest, file) as opened, blaming(source, manifest, file):
+        return opened.bytes_of_stores()
+
+
 def _groups(
     source: FileSource, manifest: Manifest, file: DurableFile, wanted: str | None
 ) -> Iterator[tuple[str, Table]]:
@@ -172,6 +182,13 @@ class _OpenFile:
         """Row groups without the store column; ``ahead`` of them are read while the caller uses the one before."""
         reads = [partial(self._table, group) for group in groups]
         yield from called_ahead(reads, ahead) if ahead else (read() for read in reads)
+
+    def bytes_of_stores(self) -> Counter[str]:
+        """How many bytes the row groups of each store have."""
+        sizes: Counter[str] = Counter()
+        for store, one in zip(self.stores() if self._ranges else (), self._ranges or (), strict=False):
+            sizes[store] += one.size
+        return sizes
 
     def most_ahead(self) -> int:
         """How many row groups may be read ahead, so that they take little memory; 0 if their sizes are unknown."""
