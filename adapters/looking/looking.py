@@ -29,6 +29,7 @@ from millpond.stores.times import TimeUnit
 
 _NO_SPECS: Final[Mapping[str, StoreSpec]] = MappingProxyType({})
 _WORKERS: Final = 4
+_AGGREGATES: Final = "aggregate-state-"
 
 
 class _Query(NamedTuple):
@@ -241,4 +242,17 @@ def _key_column(shape: StoreShape, packed: PackedPlaces, given: StoreSpec | None
 
 def _value_column(shape: StoreShape, packed: PackedPlaces, given: StoreSpec | None) -> ShownColumn:
     column = packed.row_column(shape.name) if shape.layout is None and shape.value_serde == BYTES.name else None
+    if column is None and shape.value_serde.startswith(_AGGREGATES):
+        column = _aggregated(shape.value_serde)
     return column or shown(shape.value_serde, None if given is None else given.value_serde)
+
+
+def _aggregated(name: str) -> ShownColumn | None:
+    """The column of aggregates; None if this release, or what is installed, cannot read them."""
+    # Only now, because it brings all processors with it, and most queries have none.
+    from millpond.adapters.looking.aggregated_column import AggregatedColumn
+
+    try:
+        return AggregatedColumn(name)
+    except ConfigurationError:
+        return None
