@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from millpond.adapters.spark.operator import STATE_NAME, kept_manifest
+from millpond.adapters.looking.kept_manifest import STATE_NAME, kept_manifest
 from millpond.adapters.spark.session import start_coordinator
 from millpond.errors import ConfigurationError
 from millpond.stores.durability.manifest import Manifest

@@ -15,7 +15,6 @@ from pyspark.sql import types as T
 
 from millpond.adapters.spark.checkpoint import Checkpoint
 from millpond.adapters.spark.rows.sink import Sink
-from millpond.adapters.spark.rows.text import TextSerde
 from millpond.errors import ConfigurationError
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.distribution.shape_of import shape_of
@@ -32,6 +31,7 @@ from millpond.stores.evolution.matching import same_state
 from millpond.stores.evolution.shape import Shape
 from millpond.stores.serdes import BYTES, JSON, STRING, Serde
 from millpond.stores.specs import KeyForm, StoreSpec
+from millpond.stores.text import TextSerde
 
 _ROWS = 10_000
 

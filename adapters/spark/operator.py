@@ -16,11 +16,11 @@ import pandas as pd
 import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
+from millpond.adapters.looking.kept_manifest import STATE_DDL, STATE_NAME, STATE_VERSION, kept_manifest
 from millpond.adapters.spark.counters import report_row, without_report
 from millpond.adapters.spark.rows.dead_letters import ErrorHandling
 from millpond.adapters.spark.rows.sink import SinkColumns, SinkRows
 from millpond.adapters.spark.worker import StateSettings, current_batch, short_errors, task_state, tune_worker
-from millpond.errors import FormatError
 from millpond.processors.distribution.exchange import (
     EXCHANGE_SCHEMA,
     MANIFESTS,
@@ -35,16 +35,10 @@ from millpond.processors.distribution.router import Router
 from millpond.processors.runtime.metrics import TaskMetric
 from millpond.processors.runtime.subtopology import Subtopology
 from millpond.processors.runtime.task import Task
-from millpond.stores.durability.manifest import Manifest
 from millpond.stores.metrics import Stopwatch
 
 EXCHANGE_DDL: Final = "task int, input int, split int, chunk int, records binary"
 """``EXCHANGE_SCHEMA`` as Spark writes it."""
-
-STATE_NAME: Final = "manifest"
-STATE_DDL: Final = "version int, manifest string"
-STATE_VERSION: Final = 1
-"""The version of the value in Spark's state. Its layout never changes; another one gets another number and name."""
 
 MANIFEST_COLUMN: Final = "millpond_manifest"
 """Of what a backfill writes: a task's manifest, in a row that is null in all columns of the sink."""
@@ -91,20 +85,6 @@ class Stage:
     def tasks(self) -> dict[int, tuple[int, int]]:
         """The (sub-topology, partition) behind each group key."""
         return {number: task for task, number in self.group_keys.items()}
-
-
-def kept_manifest(version: int, text: str) -> Manifest:
-    """The manifest that a value in Spark's state holds.
-
-    Raises:
-        FormatError: the value or the manifest is of a version that this release does not know, or damaged.
-    """
-    if version != STATE_VERSION:
-        raise FormatError(
-            f"the checkpoint holds a value of version {version}, but this release of Millpond knows version "
-            f"{STATE_VERSION}; run the release that wrote it, or a newer one"
-        )
-    return Manifest.from_json(text)
 
 
 @dataclass

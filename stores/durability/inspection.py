@@ -1,36 +1,60 @@
 """Reading a store's content at any manifest whose files are retained, without a task and without its local copy."""
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any, NoReturn
 
 from millpond.errors import BackendError
 from millpond.stores.backend import Backend, Changes, Entries
 from millpond.stores.durability.copies.restore import entries, restore
 from millpond.stores.durability.manifest import Manifest
+from millpond.stores.durability.parquet.sources import FileSource
+from millpond.stores.durability.parquet.spans import Span
 from millpond.stores.durability.storage import Storage
+from millpond.stores.formats import FormatVersion
+from millpond.stores.keys import DATA
 from millpond.stores.memory import MemoryBackend
 from millpond.stores.specs import StoreSpec
 from millpond.stores.transaction import Transaction
 from millpond.stores.typed.store import Store
+from millpond.stores.typed.versions.version_rows import JUST_ABOVE, plain_bounds
 
 
 class DurableRows(Backend):
-    """The rows of one store at one manifest, read from the durable files each time. Good for a scan, slow for a get."""
+    """The rows of one store at one manifest, read from the durable files each time, but for the metadata.
 
-    def __init__(self, storage: Storage, manifest: Manifest, spec: StoreSpec) -> None:
-        self._storage = storage
+    Of large files, only those row groups are read that can hold what is asked for.
+
+    Args:
+        source: where the files are.
+        manifest: the version.
+        name: of the store.
+        version: the local format in which its rows are given.
+    """
+
+    def __init__(self, source: FileSource, manifest: Manifest, name: str, version: FormatVersion) -> None:
+        self._source = source
         self._manifest = manifest
-        self._spec = spec
+        self._name = name
+        self._version = version
 
     def get(self, key: bytes) -> bytes | None:
-        return next((value for found, value in self.scan(key, key + b"\x00")), None)
+        if key < DATA:
+            return self._metadata.get(key)
+        return next((value for found, value in self._rows(key, key + JUST_ABOVE)), None)
 
     def scan(self, start: bytes | None = None, stop: bytes | None = None, *, reverse: bool = False) -> Entries:
         rows = self._rows(start or b"", stop)
         return reversed(list(rows)) if reverse else rows
 
+    @cached_property
+    def _metadata(self) -> dict[bytes, bytes]:
+        return dict(self._rows(b"", DATA))
+
     def _rows(self, start: bytes, stop: bytes | None) -> Entries:
-        for key, value in entries(self._storage, self._manifest, self._spec.name, self._spec.kind.format_version):
+        name, version = self._name, self._version
+        bounds = plain_bounds(start, stop) if version is FormatVersion.LATEST_APART else (start, stop)
+        for key, value in entries(self._source, self._manifest, name, version, span=Span(*bounds)):
             if stop is not None and key >= stop:
                 return
             if key >= start:
@@ -43,7 +67,7 @@ class DurableRows(Backend):
         self._refuse()
 
     def _refuse(self) -> NoReturn:
-        raise BackendError(f"the durable rows of store {self._spec.name!r} are read only; open the task to change them")
+        raise BackendError(f"the durable rows of store {self._name!r} are read only; open the task to change them")
 
     def close(self) -> None:
         """Nothing is held open."""
@@ -85,7 +109,7 @@ def _content(storage: Storage, manifest: Manifest, spec: StoreSpec) -> Iterator[
         # The files are in the order of the rows, and here that is not the order of the keys.
         store: Any = read_store(storage, manifest, spec)
         return iter(store.fetch_keys())
-    store = spec.open_read_only(Transaction(DurableRows(storage, manifest, spec)))
+    store = spec.open_read_only(Transaction(DurableRows(storage, manifest, spec.name, spec.kind.format_version)))
     return iter(store.scan())
 
 

@@ -51,6 +51,16 @@ def kept_schemas(storage: Storage, application_id: str, place: str) -> Schemas |
     return _newest(storage, application_id, place) if any(tasks) else None
 
 
+def schema_places(storage: Storage, application_id: str) -> list[str]:
+    """The places of an application that have histories of schemas, sorted.
+
+    Raises:
+        DurabilityError: the storage failed.
+    """
+    names = (file.path.rpartition("/")[2] for file in storage.list(application_id))
+    return sorted({match[1] for match in map(_NAME.fullmatch, names) if match is not None})
+
+
 def evolve_schemas(
     storage: Storage,
     application_id: str,
@@ -90,8 +100,7 @@ def schema_faults(storage: Storage, application_id: str) -> Iterator[SchemaFault
     Raises:
         DurabilityError: the storage failed.
     """
-    names = [file.path.rpartition("/")[2] for file in storage.list(application_id)]
-    for place in sorted({match[1] for name in names if (match := _NAME.fullmatch(name))}):
+    for place in schema_places(storage, application_id):
         newest, *earlier = sorted(_numbers(storage, application_id, place), reverse=True)
         history: Schemas | None = None
         for number in (newest, *earlier):

@@ -100,7 +100,7 @@ def test_a_store_that_is_read_reads_all_that_its_kind_can(storage: Storage, mani
 
 
 def test_durable_rows_are_a_backend_that_only_reads(storage: Storage, manifests: list[Manifest]) -> None:
-    rows = DurableRows(storage, manifests[1], SPECS["plain"])
+    rows = DurableRows(storage, manifests[1], "plain", SPECS["plain"].format_version)
     found = list(rows.scan())
     keys = [key for key, _ in found]
     assert len(keys) == 2

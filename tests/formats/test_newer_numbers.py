@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet as pq
 
-from millpond.adapters.spark.operator import kept_manifest
+from millpond.adapters.looking.kept_manifest import kept_manifest
 from millpond.errors import FormatError, MillpondError, SerdeError
 from millpond.processors.runtime.kept_time import STREAM_TIME, KeptTime
 from millpond.processors.tables.foreign_key.messages import Content, Instruction, Response, Subscription

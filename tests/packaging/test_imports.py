@@ -1,8 +1,8 @@
 """Which way the imports point, and how little the core needs.
 
 The arrows are those of docs/architecture.md: processors -> stores <- adapters; within processors one way, from options
-to dsl; only adapters.spark also knows processors; errors know nothing; bench, demo and the command line are on top
-and nothing imports them.
+to dsl; only adapters.spark and adapters.looking also know processors; errors know nothing; bench, demo and the command
+line are on top and nothing imports them.
 """
 
 import ast
@@ -28,7 +28,7 @@ PROCESSORS = {
     "processors.distribution",
     "processors.verbs",
 }
-LIBRARY = {*CORE, *PROCESSORS, "adapters", "adapters.spark"}
+LIBRARY = {*CORE, *PROCESSORS, "adapters", "adapters.looking", "adapters.spark"}
 ALLOWED = {
     "errors": set[str](),
     "stores": {"errors"},
@@ -43,7 +43,8 @@ ALLOWED = {
     "processors.verbs": {*CORE, *PROCESSORS},
     "processors": {*CORE, *(PROCESSORS - {"processors.verbs"})},
     "adapters": CORE,
-    "adapters.spark": {*CORE, *PROCESSORS},
+    "adapters.looking": {*CORE, *PROCESSORS},
+    "adapters.spark": {*CORE, *PROCESSORS, "adapters.looking"},
     "bench": LIBRARY,
     "demo": LIBRARY,
     "cli": LIBRARY | {"bench", "demo"},
@@ -158,7 +159,7 @@ def test_the_core_imports_without(heavy: str) -> None:
     core = sorted(
         name
         for name, _ in modules()
-        if room_of(name) in {*CORE, *PROCESSORS, "adapters", "cli"} and "testing" not in name
+        if room_of(name) in {*CORE, *PROCESSORS, "adapters", "adapters.looking", "cli"} and "testing" not in name
     )
     assert "millpond.stores.backend" in core
     assert "millpond.cli" in core

@@ -14,9 +14,9 @@ pytest.importorskip("pyspark")
 from pyspark.sql import SparkSession
 
 from millpond.adapters.spark import SparkStreams
-from millpond.adapters.spark.rows.text import TextSerde
 from millpond.errors import ConfigurationError
 from millpond.processors import Consumed, Materialized, Produced, StreamsBuilder, Topology
+from millpond.stores.text import TextSerde
 
 pytestmark = pytest.mark.spark
 

@@ -19,12 +19,12 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.taskcontext import TaskContext
 
-from millpond.adapters.spark.rows.text import shown_text, sound_text
 from millpond.adapters.spark.worker import current_batch
 from millpond.errors import CorruptFileError
 from millpond.processors.options.on_error import OnError
 from millpond.processors.runtime.failures import DeadLetter, FailurePolicy
 from millpond.stores.durability.storage import Storage
+from millpond.stores.text import shown_text, sound_text
 from millpond.stores.times import TimeUnit
 
 DEAD_LETTERS: Final = "dead-letters"

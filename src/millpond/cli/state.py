@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from millpond.adapters.spark.evolution.reshaping import Reshaping
     from millpond.adapters.spark.upkeep import QueryState
     from millpond.processors import Topology
+    from millpond.stores.times import Instant
 
 app = typer.Typer(no_args_is_help=True, help="Look after the state of a query on Spark.")
 
@@ -49,7 +50,7 @@ def state_verify(
     Exit code 1: something has to be done.
     """
     with _query_state(checkpoint, state_dir, local_dir, workers) as query:
-        report = query.verify(batch, _topology(topology))
+        report = query.verify(batch, topology_named(topology))
     for line in report.lines():
         typer.echo(line)
     if json is not None:
@@ -75,7 +76,7 @@ def state_repair(
     something remains to be done.
     """
     with _query_state(checkpoint, state_dir, local_dir, workers) as query:
-        report = query.verify(batch, _topology(topology))
+        report = query.verify(batch, topology_named(topology))
         for line in report.lines():
             typer.echo(line)
         for repair in query.repairs(report, orphans=orphans):
@@ -131,15 +132,19 @@ def state_evolve(
     It does what evolution=Evolution(...) does when the job is started. Where the state fits, nothing is done.
     """
     from millpond.stores.evolution.matching import Declared
+    from millpond.stores.times import to_instant
 
-    found = _topology(topology)
+    found = topology_named(topology)
     assert found is not None
     with _reshaping(checkpoint, state_dir, sink, workers) as reshaping:
         declared = Declared(
             _pairs("--rename", rename, "OLD=NEW, as in --rename counts=totals"),
             drop or [],
             _pairs("--convert", convert, "STORE=KIND, as in --convert prices=versioned"),
-            {store: _time(text) for store, text in _pairs("--valid-from", valid_from, "STORE=TIME").items()},
+            {
+                store: to_instant(time_in(text, "--valid-from"), "--valid-from")
+                for store, text in _pairs("--valid-from", valid_from, "STORE=TIME").items()
+            },
             accept_loss,
         )
         for line in reshaping.evolve(found, partitions, declared, dry_run=dry_run):
@@ -153,21 +158,25 @@ def _pairs(option: str, pairs: list[str] | None, form: str) -> dict[str, str]:
     return {name: value for name, _, value in split}
 
 
-def _time(text: str) -> int:
-    """Milliseconds, or a time in the form of ISO 8601, as milliseconds.
+def time_in(text: str, option: str) -> "Instant":
+    """Milliseconds, or a time in the form of ISO 8601.
 
-    >>> _time("1970-01-01T00:00:01+00:00"), _time("-5")
-    (1000, -5)
+    Args:
+        text: what the user gave.
+        option: with which option.
+
+    Raises:
+        ConfigurationError: it is neither.
+
+    >>> time_in("1970-01-01T00:00:01+00:00", "--as-of").timestamp(), time_in("-5", "--as-of")
+    (1.0, -5)
     """
-    from millpond.stores.times import to_instant
-
     try:
-        time = int(text) if text.removeprefix("-").isdecimal() else datetime.fromisoformat(text)
+        return int(text) if text.removeprefix("-").isdecimal() else datetime.fromisoformat(text)
     except ValueError as error:
         raise ConfigurationError(
-            f"--valid-from has the time {text!r}; give one such as 2026-01-31T00:00:00+00:00, or milliseconds"
+            f"{option} has the time {text!r}; give one such as 2026-01-31T00:00:00+00:00, or milliseconds"
         ) from error
-    return to_instant(time, "--valid-from")
 
 
 @app.command("warm")
@@ -206,7 +215,7 @@ def state_warm(
     from millpond.stores.registry import supplier
     from millpond.stores.times import to_length
 
-    found, pause = _topology(topology), to_length(interval, "interval") / 1000
+    found, pause = topology_named(topology), to_length(interval, "interval") / 1000
     os.nice(nice)  # before Spark starts, whose JVM inherits it
     with _query_state(checkpoint, state_dir, local_dir, workers) as query:
         for warmth in query.warming(found, sink, supplier(backend), checksums=checksums).follow(pause):
@@ -239,7 +248,12 @@ def _query_state(checkpoint: str, state_dir: str, local_dir: Path | None, worker
         yield QueryState(Checkpoint(spark, checkpoint), Storage.from_uri(state_dir), local_dir, workers)
 
 
-def _topology(name: str | None) -> "Topology | None":
+def topology_named(name: str | None) -> "Topology | None":
+    """The topology that MODULE:NAME means; None for none.
+
+    Raises:
+        ConfigurationError: there is no such topology.
+    """
     if name is None:
         return None
     from millpond.processors import Topology

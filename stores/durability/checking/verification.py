@@ -183,7 +183,8 @@ def _readable(
 def _row_findings(storage: Storage, manifest: Manifest, spec: StoreSpec) -> list[Finding]:
     where = storage.describe(manifest.directory)
     try:
-        with spec.open_read_only(Transaction(DurableRows(storage, manifest, spec))) as store:
+        rows = DurableRows(storage, manifest, spec.name, spec.kind.format_version)
+        with spec.open_read_only(Transaction(rows)) as store:
             damaged = store.damaged_rows()
             first = next(damaged, None)
             count = 1 + sum(1 for _ in damaged)

@@ -16,10 +16,11 @@ from millpond.stores.durability.copies.position import encode_position
 from millpond.stores.durability.copies.progress import Progress
 from millpond.stores.durability.manifest import DurableFile, Manifest
 from millpond.stores.durability.parquet.prefetch import prefetched
-from millpond.stores.durability.parquet.reading import read_tables
+from millpond.stores.durability.parquet.reading import read_span, read_tables
 from millpond.stores.durability.parquet.rows import local_changes, local_columns, local_entries, sorted_changes
 from millpond.stores.durability.parquet.sorted_runs import Rows, merged_runs
 from millpond.stores.durability.parquet.sources import FileSource
+from millpond.stores.durability.parquet.spans import Span
 from millpond.stores.entry_chunks import EntryChunks
 from millpond.stores.formats import FormatVersion
 from millpond.stores.keys import COMMIT_ROW, DATA
@@ -28,6 +29,7 @@ from millpond.stores.typed.timestamped_keyvalue import UNKNOWN_TIMESTAMP
 pc: Any = compute
 
 _WORTH_A_THREAD = 1 << 20
+_ALL = Span()
 
 
 def replay(
@@ -85,6 +87,7 @@ def entries(
     version: FormatVersion,
     changes: Changes | None = None,
     progress: Progress | None = None,
+    span: Span = _ALL,
 ) -> Iterable[tuple[bytes, bytes]]:
     """The rows of ``store`` at ``manifest`` in the local format, in key order, metadata rows included, as a stream.
 
@@ -92,8 +95,9 @@ def entries(
         source, manifest, store, version: where they are, and whose they are.
         changes: what has been changed since.
         progress: is told of each part that is read.
+        span: the keys, as durable files have them, that are wanted, and all of each key whose versions lie apart.
     """
-    runs = rows_of_files(source, manifest, store, version)
+    runs = rows_of_files(source, manifest, store, version, span)
     if progress is not None:
         runs = list(map(progress.watched, runs))
     if changes:
@@ -121,21 +125,27 @@ def newest_are_stamped(source: FileSource, manifest: Manifest, store: str) -> bo
     return False
 
 
-def rows_of_files(source: FileSource, manifest: Manifest, store: str, version: FormatVersion) -> list[Iterator[Rows]]:
+def rows_of_files(
+    source: FileSource, manifest: Manifest, store: str, version: FormatVersion, span: Span = _ALL
+) -> list[Iterator[Rows]]:
     """The rows of ``store`` in each file of ``manifest``: runs to be merged; each version still lies by its time."""
-    return [_rows(source, manifest, file, store, version) for file in manifest.files]
+    return [_rows(source, manifest, file, store, version, span) for file in manifest.files]
 
 
 def _rows(
-    source: FileSource, manifest: Manifest, file: DurableFile, store: str, version: FormatVersion
+    source: FileSource, manifest: Manifest, file: DurableFile, store: str, version: FormatVersion, span: Span = _ALL
 ) -> Iterator[Rows]:
-    columns = columns_of_file(source, manifest, file, store, version)
-    for keys, values in prefetched(columns) if file.size > _WORTH_A_THREAD else columns:
+    columns = columns_of_file(source, manifest, file, store, version, span)
+    for keys, values in prefetched(columns) if span.whole and file.size > _WORTH_A_THREAD else columns:
         yield from parts(keys, values)
 
 
 def columns_of_file(
-    source: FileSource, manifest: Manifest, file: DurableFile, store: str, version: FormatVersion
+    source: FileSource, manifest: Manifest, file: DurableFile, store: str, version: FormatVersion, span: Span = _ALL
 ) -> Iterator[tuple[Any, Any]]:
-    """The keys and values of one store in one file, as arrays, row group by row group."""
-    return (local_columns(table, version) for table in read_tables(source, manifest, file, store))
+    """The keys and values of one store in one file, as arrays, row group by row group; those within a span of keys."""
+    if span.whole:
+        tables = read_tables(source, manifest, file, store)
+    else:
+        tables = read_span(source, manifest, file, store, span)
+    return (local_columns(table, version) for table in tables)

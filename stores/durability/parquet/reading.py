@@ -7,9 +7,10 @@ footer contradicts itself, asking ends the process.
 
 import json
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
-from functools import partial
+from functools import lru_cache, partial
 from io import SEEK_END, SEEK_SET, RawIOBase
 from itertools import accumulate
 from typing import Any, Final
@@ -36,6 +37,7 @@ from millpond.stores.durability.parquet.files import (
 from millpond.stores.durability.parquet.prefetch import called_ahead
 from millpond.stores.durability.parquet.rows import SCHEMA, Table
 from millpond.stores.durability.parquet.sources import WHOLE, FileSource
+from millpond.stores.durability.parquet.spans import Span
 from millpond.stores.releases import check_reader
 
 pc: Any = compute
@@ -64,6 +66,28 @@ def read_tables(source: FileSource, manifest: Manifest, file: DurableFile, store
     return (table for _, table in _groups(source, manifest, file, store))
 
 
+def read_span(source: FileSource, manifest: Manifest, file: DurableFile, store: str, span: Span) -> Iterator[Table]:
+    """The rows of one store in a file of ``manifest`` whose keys are within a span, as ``read_tables`` gives them.
+
+    Only row groups that can hold such a key are read, and those that tell which these are; each is proved first.
+
+    Raises what ``read_tables`` raises.
+    """
+    with _opened(source, manifest, file) as opened:
+        with blaming(source, manifest, file):
+            groups = [group for group, name in enumerate(opened.stores()) if name == store]
+
+        @lru_cache(maxsize=2)
+        def proved(place: int) -> Table:
+            with blaming(source, manifest, file), closing(opened.tables([groups[place]], 0)) as tables:
+                table = next(tables)
+                if not _checked_keys(table, b""):
+                    raise pa.ArrowInvalid(f"its row group {groups[place]} is empty")
+            return table
+
+        yield from span.tables(len(groups), proved)
+
+
 def read_all_tables(source: FileSource, manifest: Manifest, file: DurableFile) -> Iterator[tuple[str, Table]]:
     """The rows of all stores in a file of ``manifest``, as ``read_tables`` gives them, each with its store's name.
 
@@ -79,6 +103,15 @@ def stores_in(source: FileSource, manifest: Manifest, file: DurableFile) -> set[
     """
     with _opened(source, manifest, file) as opened, blaming(source, manifest, file):
         return set(opened.stores())
+
+
+def bytes_of_stores(source: FileSource, manifest: Manifest, file: DurableFile) -> Counter[str]:
+    """How many bytes of a file of ``manifest`` each store has; none are known of a file in the first format.
+
+    Raises what ``read_tables`` raises.
+    """
+    with _opened(source, manifest, file) as opened, blaming(source, manifest, file):
+        return opened.bytes_of_stores()
 
 
 def _groups(
@@ -149,6 +182,13 @@ class _OpenFile:
         """Row groups without the store column; ``ahead`` of them are read while the caller uses the one before."""
         reads = [partial(self._table, group) for group in groups]
         yield from called_ahead(reads, ahead) if ahead else (read() for read in reads)
+
+    def bytes_of_stores(self) -> Counter[str]:
+        """How many bytes the row groups of each store have."""
+        sizes: Counter[str] = Counter()
+        for store, one in zip(self.stores() if self._ranges else (), self._ranges or (), strict=False):
+            sizes[store] += one.size
+        return sizes
 
     def most_ahead(self) -> int:
         """How many row groups may be read ahead, so that they take little memory; 0 if their sizes are unknown."""

@@ -15,6 +15,7 @@ and the functions of this module lead from one form to the other. Whoever remove
 in its place also deletes the plain row of its time, because a deletion does not tell the time that durable files need.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
@@ -42,6 +43,9 @@ JUST_ABOVE: Final = b"\x00"
 """Added to a row, gives the least that is greater."""
 
 _END_SIZE: Final = 2
+_KEY_END: Final = re.compile(rb"\x00[\x00\x01]")
+"""What comes after a key: within it, 0xFF follows each 0x00."""
+
 _PLAIN_END: Final = slice(-TIME_SIZE - _END_SIZE, -TIME_SIZE)
 
 Entry: TypeAlias = tuple[bytes, bytes]
@@ -97,6 +101,26 @@ def is_tombstone(version: bytes) -> bool:
     if version == TOMBSTONE:
         return True
     raise CorruptStoreError(f"the value {version[:20]!r} is neither a version nor a tombstone; restore the store")
+
+
+def plain_bounds(start: bytes, stop: bytes | None) -> tuple[bytes, bytes | None]:
+    r"""Bounds of plain rows that hold all versions of every key of which a row lies within these bounds.
+
+    >>> plain_bounds(b"\x01tea\x00\x01", b"\x01tea\x00\x01\x00")
+    (b'\x01tea\x00\x00', b'\x01tea\x00\x01')
+    """
+    key = _key_end(start)
+    first = start if key is None else start[:key] + TERMINATOR
+    end = None if stop is None else _key_end(stop)
+    return first, stop if stop is None or end is None else stop[:end] + LATEST_END
+
+
+def _key_end(bound: bytes) -> int | None:
+    """Where the key of a data row ends, if a bound holds all of it."""
+    if bound[:1] != DATA:
+        return None
+    match = _KEY_END.search(bound, 1)
+    return None if match is None else match.start()
 
 
 def plain_entries(entries: Iterable[Entry]) -> Iterator[Entry]:

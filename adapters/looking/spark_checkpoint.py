@@ -1,0 +1,170 @@
+"""A query's checkpoint, read without Spark: its micro-batches, and the manifests that Spark's state holds after each.
+
+Rule of this module: it shows what was committed and nothing else. Spark names a micro-batch in ``commits/`` once all of
+its state is kept; after micro-batch n, the state of each partition is at version n + 1. What it cannot read for certain
+is refused.
+"""
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from millpond.adapters.looking.changelogs import StateVersion
+from millpond.adapters.looking.kept_manifest import STATE_NAME
+from millpond.adapters.looking.partition_state import OTHER_WAY, PartitionState
+from millpond.errors import ConfigurationError, CorruptFileError, FormatError, MissingFileError
+from millpond.stores.durability.manifest import Manifest
+from millpond.stores.durability.storage import Storage
+
+_CONF: Final = "spark.sql.streaming.stateStore."
+_EXPECTED: Final = {
+    f"{_CONF}providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+    f"{_CONF}encodingFormat": "unsaferow",
+}
+"""What a query is set to whose state can be read here; settings that it does not tell are these."""
+
+
+class _Operator(NamedTuple):
+    """An operator that keeps manifests."""
+
+    number: int
+    partitions: int
+
+
+@dataclass(frozen=True)
+class SparkCheckpoint:
+    """The checkpoint of a query.
+
+    Attributes:
+        storage: where it is.
+        workers: how many partitions are read at the same time.
+    """
+
+    storage: Storage
+    workers: int
+
+    @classmethod
+    def at(cls, location: str, workers: int) -> "SparkCheckpoint":
+        """The checkpoint at a path or URI, as Spark takes it.
+
+        Raises:
+            ConfigurationError: no file system is known for it, or there is none.
+        """
+        plain = location.startswith("file:/") and not location.startswith("file://")
+        storage = Storage.from_uri(location.removeprefix("file:") if plain else location)
+        if "metadata" not in storage.sizes("", ["metadata"]):
+            raise ConfigurationError(
+                f"there is no checkpoint at {location}; give the query's checkpointLocation, and start the query first"
+            )
+        return cls(storage, workers)
+
+    def batches(self) -> list[int]:
+        """The micro-batches that were committed and are retained, the first one first."""
+        return self._numbers("commits")
+
+    def chosen(self, batch: int | None) -> int:
+        """The number of a micro-batch that was committed; that of the last one for None.
+
+        Raises:
+            ConfigurationError: there is none yet, or not that one.
+        """
+        batches = self.batches()
+        if not batches:
+            raise ConfigurationError(
+                f"the query with the checkpoint {self.storage.uri} has not committed a micro-batch yet; its stores can "
+                "be read after the first one"
+            )
+        if batch is not None and batch not in batches:
+            raise ConfigurationError(
+                f"the checkpoint {self.storage.uri} has no micro-batch {batch}, only {batches[0]} to {batches[-1]}; "
+                "Spark retains as many as spark.sql.streaming.minBatchesToRetain says"
+            )
+        return batches[-1] if batch is None else batch
+
+    def manifests(self, batch: int) -> list[Manifest]:
+        """The manifests of all tasks of all operators of the query, of all its applications, after a micro-batch.
+
+        Raises:
+            FormatError: the state is kept in a way that is not known here.
+            MissingFileError: the state after that micro-batch is gone.
+            CorruptFileError: a file is damaged.
+            DurabilityError: the checkpoint cannot be read.
+        """
+        self._check_settings(batch)
+        ids = self._unique_ids(batch)
+        parts = [
+            (PartitionState(self.storage, f"state/{operator.number}/{partition}"), id_)
+            for operator in self._operators(batch)
+            for partition, id_ in enumerate(_ids_of(ids, operator))
+        ]
+        with ThreadPoolExecutor(self.workers, "millpond-looking") as pool:
+            found = pool.map(lambda part: part[0].manifests(StateVersion(batch + 1, part[1])), parts)
+            return [manifest for manifests in found for manifest in manifests]
+
+    def _operators(self, batch: int) -> Iterator[_Operator]:
+        """The operators that keep manifests and were there at a micro-batch."""
+        for number in sorted(int(name) for name in self.storage.directories("state") if name.isdecimal()):
+            directory = f"state/{number}/_metadata/v2"
+            known = [since for since in self._numbers(directory) if since <= batch]
+            if known:
+                yield from self._operator(number, f"{directory}/{known[-1]}")
+
+    def _operator(self, number: int, path: str) -> Iterator[_Operator]:
+        content = self._json(path)
+        try:
+            properties = json.loads(content["operatorPropertiesJson"] or "{}")
+            names = [str(one["stateName"]) for one in properties.get("stateVariables", [])]
+            if content["operatorInfo"]["operatorName"].startswith("transformWithState") and STATE_NAME in names:
+                (store,) = content["stateStoreInfo"]
+                yield _Operator(number, int(store["numPartitions"]))
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise self._damaged(path, error) from error
+
+    def _check_settings(self, batch: int) -> None:
+        """Refuse a query whose state is kept in another way than is known here."""
+        path = f"offsets/{batch}"
+        settings = self._json(path).get("conf") or {}
+        for name, expected in _EXPECTED.items():
+            if settings.get(name, expected) != expected:
+                raise FormatError(
+                    f"the query of {self.storage.uri} has {name}={settings[name]}, and only {expected} can be read "
+                    f"without Spark; {OTHER_WAY.removeprefix('or ')}"
+                )
+
+    def _unique_ids(self, batch: int) -> dict[str, Any]:
+        """For each operator, the ids of the state of its partitions; empty where state has no ids."""
+        return self._json(f"commits/{batch}").get("stateUniqueIds") or {}
+
+    def _json(self, path: str) -> dict[str, Any]:
+        """The first object of one of Spark's files, which begin with a line that has their version."""
+        text = self.storage.read(path).decode(errors="replace")
+        try:
+            found = json.loads(text.split("\n", 2)[1])
+        except (LookupError, ValueError, RecursionError) as error:
+            raise self._damaged(path, error) from error
+        if not isinstance(found, dict):
+            raise self._damaged(path, "it is no object")
+        return found
+
+    def _numbers(self, directory: str) -> list[int]:
+        names = (file.path.rpartition("/")[2] for file in self.storage.list(directory))
+        return sorted(int(name) for name in names if name.isdecimal())
+
+    def _damaged(self, path: str, error: object) -> CorruptFileError:
+        return CorruptFileError(
+            f"{self.storage.describe(path)} is damaged ({error!r}); put an undamaged copy back, or look at another "
+            "micro-batch"
+        )
+
+
+def _ids_of(ids: dict[str, Any], operator: _Operator) -> list[str | None]:
+    """The id of the state of each partition of an operator; None where state has no ids."""
+    if not ids:
+        return [None] * operator.partitions
+    try:
+        found = [str(stores[0]) for stores in ids[str(operator.number)]]
+    except (LookupError, TypeError) as error:
+        raise MissingFileError(f"the commit names no state of operator {operator.number} ({error!r})") from error
+    return list(found)

@@ -1,0 +1,261 @@
+"""``millpond state list``, ``get``, ``scan`` and so on: look at the state of a query, without Spark.
+
+Rule of this module: options and messages live here; what a command does lives in ``millpond.adapters.looking``. Rows go
+to the standard output, in columns that tabs divide, or as JSON, an object on each line; all else goes to the other.
+"""
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from millpond.cli.state import (
+    BatchNumber,
+    CheckpointPlace,
+    SinkName,
+    StateDir,
+    TopologyName,
+    Workers,
+    time_in,
+    topology_named,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from millpond.adapters.looking import Looking, Selection
+    from millpond.adapters.looking.store_view import StoreView
+
+app = typer.Typer()
+
+StoreName = Annotated[str, typer.Argument(help="the store's name")]
+KeyText = Annotated[
+    str,
+    typer.Argument(help="a key: text, a number, hexadecimal digits, JSON; a verb's columns as a JSON array or object"),
+]
+Application = Annotated[str | None, typer.Option(help="the application, if the query has several")]
+AsJson = Annotated[bool, typer.Option("--json", help="print JSON, an object on each line")]
+AsOf = Annotated[str | None, typer.Option(help="TIME (ISO 8601 with zone, or milliseconds), of a versioned store")]
+
+
+@app.command("list")
+def state_list(
+    checkpoint: CheckpointPlace,
+    state_dir: StateDir,
+    batch: BatchNumber = None,
+    topology: TopologyName = None,
+    workers: Workers = 4,
+    json: AsJson = False,
+) -> None:
+    """List the stores of a query, and how many bytes of durable files their rows take."""
+    from millpond.adapters.looking.sizes import bytes_by_store
+
+    looking = _looking(checkpoint, state_dir, topology, workers)
+    views = looking.stores(batch)
+    sizes = bytes_by_store(looking, views)
+    _say([{**_short(view), "bytes": size} for view, size in zip(views, sizes, strict=True)], json)
+
+
+@app.command("describe")
+def state_describe(
+    checkpoint: CheckpointPlace,
+    store: StoreName,
+    state_dir: StateDir,
+    batch: BatchNumber = None,
+    sink: SinkName = None,
+    application: Application = None,
+    topology: TopologyName = None,
+    workers: Workers = 4,
+    json: AsJson = False,
+) -> None:
+    """Describe a store: what it is, its columns, and what each task has of it."""
+    view = _looking(checkpoint, state_dir, topology, workers).store(
+        store, batch=batch, sink=sink, application_id=application
+    )
+    facts = {**_short(view), **dict(view.shape.facts()), "batch": view.batch, "of_tasks": view.partitions}
+    columns = {field.name: str(field.type) for field in view.schema}
+    tasks = {part.task_id: {"files": len(part.manifest.files), "commit": part.manifest.sequence} for part in view.parts}
+    if json:
+        _say([{**facts, "columns": columns, "state_of_tasks": tasks}], json)
+        return
+    _say([{"what": what, "is": value} for what, value in facts.items()], json)
+    _say([{"column": name, "type": type_} for name, type_ in columns.items()], json)
+    _say([{"task": task, **found} for task, found in tasks.items()], json)
+
+
+@app.command("get")
+def state_get(
+    checkpoint: CheckpointPlace,
+    store: StoreName,
+    key: KeyText,
+    state_dir: StateDir,
+    batch: BatchNumber = None,
+    as_of: AsOf = None,
+    sink: SinkName = None,
+    application: Application = None,
+    topology: TopologyName = None,
+    workers: Workers = 4,
+    json: AsJson = False,
+) -> None:
+    """Get what a store has for a key: a row, or one for each window or session. Exit code 1: there is none."""
+    view = _looking(checkpoint, state_dir, topology, workers).store(
+        store, batch=batch, sink=sink, application_id=application
+    )
+    found = view.get(view.form.key.parse(key), None if as_of is None else time_in(as_of, "--as-of"))
+    if found is None:
+        typer.echo(f"store {store!r} has nothing for the key {key!r} after micro-batch {view.batch}", err=True)
+        raise typer.Exit(1)
+    _say_rows(iter(found.to_batches()), view.schema, json)
+
+
+@app.command("scan")
+def state_scan(
+    checkpoint: CheckpointPlace,
+    store: StoreName,
+    state_dir: StateDir,
+    from_: Annotated[str | None, typer.Option("--from", help="the first key, included")] = None,
+    to: Annotated[str | None, typer.Option("--to", help="the key before which to end")] = None,
+    limit: Annotated[int | None, typer.Option(min=0, help="print no more rows than these")] = None,
+    as_of: AsOf = None,
+    batch: BatchNumber = None,
+    sink: SinkName = None,
+    application: Application = None,
+    topology: TopologyName = None,
+    workers: Workers = 4,
+    json: AsJson = False,
+) -> None:
+    """Print the rows of a store, task by task, those of each in the order of their keys' bytes."""
+    view = _looking(checkpoint, state_dir, topology, workers).store(
+        store, batch=batch, sink=sink, application_id=application
+    )
+    _say_rows(view.rows(_selection(view, from_, to, as_of)), view.schema, json, limit)
+
+
+@app.command("history")
+def state_history(
+    checkpoint: CheckpointPlace,
+    store: StoreName,
+    key: KeyText,
+    state_dir: StateDir,
+    batch: BatchNumber = None,
+    sink: SinkName = None,
+    application: Application = None,
+    topology: TopologyName = None,
+    workers: Workers = 4,
+    json: AsJson = False,
+) -> None:
+    """Print all versions of a key of a versioned store, the oldest first. Exit code 1: there is none."""
+    view = _looking(checkpoint, state_dir, topology, workers).store(
+        store, batch=batch, sink=sink, application_id=application
+    )
+    found = view.history(view.form.key.parse(key))
+    if not found.num_rows:
+        typer.echo(f"store {store!r} has no version of the key {key!r} after micro-batch {view.batch}", err=True)
+        raise typer.Exit(1)
+    _say_rows(iter(found.to_batches()), view.schema, json)
+
+
+@app.command("export")
+def state_export(
+    checkpoint: CheckpointPlace,
+    store: StoreName,
+    file: Annotated[Path, typer.Argument(help="ends with .parquet, .csv or .json (an object on each line)")],
+    state_dir: StateDir,
+    from_: Annotated[str | None, typer.Option("--from", help="the first key, included")] = None,
+    to: Annotated[str | None, typer.Option("--to", help="the key before which to end")] = None,
+    as_of: AsOf = None,
+    batch: BatchNumber = None,
+    sink: SinkName = None,
+    application: Application = None,
+    topology: TopologyName = None,
+    workers: Workers = 4,
+    json: AsJson = False,
+) -> None:
+    """Write the rows of a store into a file, which is replaced if it is there."""
+    from millpond.adapters.looking.row_texts import Writer
+
+    view = _looking(checkpoint, state_dir, topology, workers).store(
+        store, batch=batch, sink=sink, application_id=application
+    )
+    rows = 0
+    with Writer(file, view.schema) as writer:
+        for part in view.rows(_selection(view, from_, to, as_of)):
+            writer.write(part)
+            rows += part.num_rows
+    _say([{"store": store, "batch": view.batch, "rows": rows, "file": str(file)}], json)
+
+
+@app.command("size")
+def state_size(
+    checkpoint: CheckpointPlace,
+    state_dir: StateDir,
+    batch: BatchNumber = None,
+    workers: Workers = 4,
+    json: AsJson = False,
+) -> None:
+    """Say how many files and bytes the durable state takes: by task, by store, and for all retained micro-batches."""
+    from millpond.adapters.looking.sizes import state_size as measured
+
+    found = measured(_looking(checkpoint, state_dir, None, workers), batch)
+    if json:
+        _say([found.to_dict()], json)
+        return
+    _say([{**vars(task), "stores": len(task.stores)} for task in found.tasks], json)
+    _say([{"store": store, "bytes": size} for store, size in found.stores.items()], json)
+    typer.echo(
+        f"micro-batch {found.batch}: {found.size} bytes; the {found.batches} that are retained need "
+        f"{found.retained_files} files of {found.retained_size} bytes, {found.shared_size} of them in common",
+        err=True,
+    )
+
+
+def _looking(checkpoint: str, state_dir: str, topology: str | None, workers: int) -> "Looking":
+    from millpond.adapters.looking import Looking
+
+    found = topology_named(topology)
+    return Looking.at(checkpoint, state_dir, workers=workers, specs={} if found is None else found.stores)
+
+
+def _selection(view: "StoreView", from_: str | None, to: str | None, as_of: str | None) -> "Selection":
+    from millpond.adapters.looking import Selection
+
+    parse = view.form.key.parse
+    return Selection(
+        None if from_ is None else parse(from_),
+        None if to is None else parse(to),
+        None if as_of is None else time_in(as_of, "--as-of"),
+    )
+
+
+def _short(view: "StoreView") -> dict[str, Any]:
+    shape = view.shape
+    return {
+        "store": view.name,
+        "kind": view.kind,
+        "key": shape.key_serde,
+        "value": shape.value_serde,
+        "tasks": len(view.parts),
+        "sink": view.sink,
+        "application": view.application_id,
+    }
+
+
+def _say(rows: list[dict[str, Any]], json: bool) -> None:
+    """Print objects, which have all the same entries."""
+    from millpond.adapters.looking.row_texts import cells, line_of
+
+    if rows and not json:
+        typer.echo("\t".join(rows[0]))
+    for row in rows:
+        typer.echo(line_of(row) if json else "\t".join(cells(row)))
+
+
+def _say_rows(batches: "Iterator[pa.RecordBatch]", schema: "pa.Schema", json: bool, limit: int | None = None) -> None:
+    from millpond.adapters.looking.row_texts import cells, line_of, objects
+
+    if not json:
+        typer.echo("\t".join(schema.names))
+    for row in islice((row for batch in batches for row in objects(batch)), limit):
+        typer.echo(line_of(row) if json else "\t".join(cells(row)))

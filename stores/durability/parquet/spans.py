@@ -1,0 +1,55 @@
+"""Spans of keys: which row groups of a durable file can hold one of them, and which rows are some of theirs.
+
+Rule of this module: it knows keys and their order. Row groups of one store are in key order, so the first that matters
+is found by halving, with as few of them read as that takes.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from millpond.stores.durability.parquet.rows import Table
+
+
+class Span(NamedTuple):
+    """The keys with ``start <= key < stop``; None for ``stop`` leaves that side open."""
+
+    start: bytes = b""
+    stop: bytes | None = None
+
+    @property
+    def whole(self) -> bool:
+        """Whether it has all keys."""
+        return not self.start and self.stop is None
+
+    def tables(self, count: int, read: Callable[[int], Table]) -> Iterator[Table]:
+        """The rows within the span of consecutive tables in key order.
+
+        Args:
+            count: how many tables there are, none of them empty.
+            read: reads one of them by its place; it is called again for what it has just given.
+        """
+        first = bisect_left(range(count), self.start, key=lambda place: _key(read(place), -1)) if self.start else 0
+        for place in range(first, count):
+            table = read(place)
+            yield self._cut(table)
+            if self.stop is not None and _key(table, -1) >= self.stop:
+                return
+
+    def _cut(self, table: Table) -> Table:
+        """The rows of a table within the span."""
+        start, stop = (_place(table, bound) for bound in self)
+        return table.slice(start or 0, None if stop is None else max(0, stop - (start or 0)))
+
+
+def _place(table: Table, bound: bytes | None) -> int | None:
+    """How many keys of a table come before ``bound``; None where there is no bound."""
+    if bound is None:
+        return None
+    keys = table.column("key")
+    return bisect_left(range(table.num_rows), bound, key=lambda row: keys[row].as_py())
+
+
+def _key(table: Table, row: int) -> bytes:
+    key: bytes = table.column("key")[row].as_py()
+    return key

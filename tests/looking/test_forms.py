@@ -1,0 +1,135 @@
+"""The forms that are read: compressed streams, names of aggregates, keys from the command line."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from millpond.adapters.looking.aggregated_column import AggregatedColumn
+from millpond.adapters.looking.columns import SerdeColumn, shown
+from millpond.adapters.looking.compression import decompressed
+from millpond.adapters.looking.packed_columns import PackedKeyColumn
+from millpond.errors import ConfigurationError, FormatError, SerdeError
+from millpond.processors.verbs.aggregates import collect, count, first, max, sum
+from millpond.processors.verbs.row_aggregate import RowAggregate
+from millpond.stores.rows.tuple_keys import KeyCodec
+from millpond.stores.serdes import serde
+from tests.looking.checkpoints import lz4
+
+TEXT = b"so much state, " * 999
+SHORT = b"a" * 20
+
+
+def packed_lz4(data: bytes) -> bytes:
+    """In one block that is packed."""
+    plain = lz4(data)
+    block = pa.compress(data, "lz4_raw", asbytes=True)
+    head = b"LZ4Block\x20" + len(block).to_bytes(4, "little") + plain[13:21]
+    return head + block + plain[-21:]
+
+
+def snappy(data: bytes) -> bytes:
+    blocks = [pa.compress(part, "snappy", asbytes=True) for part in (data[:700], data[700:])]
+    framed = b"".join(len(block).to_bytes(4) + block for block in blocks if block != b"\x00")
+    return b"\x82SNAPPY\x00" + (1).to_bytes(4) + (1).to_bytes(4) + framed
+
+
+def zstd(data: bytes) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, "zstd") as stream:
+        stream.write(data)
+    return sink.getvalue().to_pybytes()
+
+
+@pytest.mark.parametrize("compress", [lz4, packed_lz4, snappy, zstd])
+def test_streams_are_decompressed_whole_or_refused(compress: Callable[[bytes], bytes]) -> None:
+    for text in (SHORT, TEXT):
+        data = compress(text)
+        assert decompressed(data) == text
+        for size in range(9, len(data), max_step(len(data))):
+            try:
+                assert decompressed(data[:size]) != text
+            except (ValueError, FormatError):
+                continue
+
+
+def max_step(size: int) -> int:
+    return size // 50 or 1
+
+
+def test_aggregates_are_shown_by_the_names_of_their_functions() -> None:
+    calls = {
+        "n": count(),
+        "total": sum("a"),
+        "top": max("b"),
+        "all": collect("c"),
+        "early": first("d", ignore_nulls=True),
+    }
+    types: dict[str, Any] = {
+        "total": pa.decimal128(10, 2),
+        "top": pa.timestamp("us", "UTC"),
+        "all": pa.struct([("x", pa.int32()), ("y", pa.map_(pa.string(), pa.list_(pa.float32())))]),
+        "early": pa.string(),
+    }
+    aggregate = RowAggregate(calls, types)
+    column = AggregatedColumn(aggregate.state_serde.name)
+    columns: Any = column.type
+    assert [field.name for field in columns] == ["count", "sum", "max", "collect", "first"]
+    state = aggregate.aggregator(b"", (5, 150, 7, [1, [["k", [0.5]]]], "tea"), aggregate.initializer())
+    (row,) = column.read([aggregate.state_serde.serialize(state)]).to_pylist()
+    assert row["count"] == 1
+    assert str(row["sum"]) == "1.50"
+    assert row["collect"] == [{"0": 1, "1": [("k", [0.5])]}]
+    assert row["first"] == "tea"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "aggregate-state-2: count(null)",
+        "aggregate-state-1: median(int)",
+        "aggregate-state-1: ",
+        "aggregate-state-1: sum(int, x=y)",
+    ],
+)
+def test_aggregates_that_are_not_known_are_refused(name: str) -> None:
+    with pytest.raises(ConfigurationError):
+        AggregatedColumn(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "key"),
+    [
+        ("string", "tea", "tea"),
+        ("int64", "-7", -7),
+        ("float64", "0.5", 0.5),
+        ("bytes", "00ff", b"\x00\xff"),
+        ("json", '{"b": 1, "a": 2}', {"a": 2, "b": 1}),
+        ("msgpack", "[1, null]", [1, None]),
+        ("struct<a:long>", '{"a": 1}', {"a": 1}),
+    ],
+)
+def test_keys_of_the_command_line_are_those_of_the_serde(name: str, text: str, key: object) -> None:
+    column = shown(name, None)
+    assert column.to_bytes(column.parse(text)) == serde(name).serialize(key)
+
+
+def test_a_key_that_is_none_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="'seven' is no key of the int64 serde"):
+        shown("int64", None).parse("seven")
+    with pytest.raises(SerdeError):
+        SerdeColumn(serde("int64")).read([b"too short"])
+
+
+def test_packed_keys_are_given_by_name_in_order_or_alone() -> None:
+    codec = KeyCodec(pa.table({"shop": ["a"], "day": pa.array(["2026-01-02"]).cast(pa.date32())}).schema)
+    column = PackedKeyColumn(codec)
+    (wanted,) = codec.pack(pa.table({"shop": ["a"], "day": pa.array(["2026-01-02"]).cast(pa.date32())}))
+    for text in ('["a", "2026-01-02"]', '{"day": "2026-01-02", "shop": "a"}'):
+        assert column.to_bytes(column.parse(text)) == wanted
+    single = PackedKeyColumn(KeyCodec(pa.schema([("shop", pa.string())])))
+    assert single.to_bytes(single.parse("7")) == single.to_bytes({"shop": "7"}) == single.to_bytes("7")
+    for key in (["a"], {"shop": "a"}, {"shop": "a", "day": "no day"}, {"shop": 7, "day": "2026-01-02"}):
+        with pytest.raises(ConfigurationError, match=r"is no key of \(shop string, day date32"):
+            column.to_bytes(key)
