@@ -197,7 +197,8 @@ class TaskState:
                 manifest = self._write(replace(manifest, fingerprint=self._fingerprint or manifest.fingerprint))
             for name, transaction in self._transactions.items():
                 self._copies[name].prepare_further(transaction)
-            if manifest is not before:
+            written = manifest is not before
+            if written:
                 for name, transaction in self._transactions.items():
                     self._copies[name].commit(transaction, manifest)
             manifest = self._prepared(manifest)
@@ -206,7 +207,7 @@ class TaskState:
             raise
         self.rollback()
         self._pace.end()
-        if manifest.snapshot is not None and manifest.snapshot.commit == manifest.commit:
+        if written and manifest.snapshot is not None and manifest.snapshot.commit == manifest.commit:
             try_collect_garbage(self._storage, manifest, self._policy, self._run)
         return manifest
 
