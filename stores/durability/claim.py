@@ -41,7 +41,7 @@ def claim(storage: Storage, application_id: str, fingerprint: str) -> None:
         mine = False
     else:
         if not found:
-            with storage.writing(f"{application_id}/{name}") as stream:
+            with storage.writing(f"{application_id}/{name}", keep=True) as stream:
                 stream.write(fingerprint.encode())
         mine, found = not found, found or _claims(storage, application_id)
     if found - {name}:
@@ -72,7 +72,7 @@ def keep_out_older_releases(storage: Storage, application_id: str) -> None:
     """
     path = f"{application_id}/{_FENCE}"
     if path not in (file.path for file in storage.list(application_id)):
-        with storage.writing(path) as stream:
+        with storage.writing(path, keep=True) as stream:
             stream.write(b"see the evolution records beside this file")
 
 

@@ -65,6 +65,6 @@ class Protection:
         now = time.monotonic()
         if path == self._pinned and (now - self._renewed) * 1000 < self._policy.retained_forks_ms / _RENEWALS:
             return
-        with self._storage.writing(path):
+        with self._storage.writing(path, keep=True):
             pass  # its name says it all
         self._pinned, self._renewed = path, now

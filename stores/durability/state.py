@@ -205,15 +205,17 @@ class TaskState:
         """
         if self._manifest is None:
             raise StoreClosedError(f"task {self._task_id!r} has no batch open; call open(manifest) before commit()")
+        before = self._manifest
         with self.metrics.timed(StoreMetric.COMMIT_DURATION):
             try:
-                manifest = self._committed(self._manifest)
+                manifest = self._committed(before)
             except BaseException as error:
                 self.rollback(error)
                 raise
             self.rollback()
             self._pace.end()
-            if manifest.snapshot is not None and manifest.snapshot.commit == manifest.commit:
+            written = manifest.commit != before.commit
+            if written and manifest.snapshot is not None and manifest.snapshot.commit == manifest.commit:
                 try_collect_garbage(self._storage, manifest, self._policy, self._run)
         for name, copy in self._copies.items():
             if copy.size is not None:

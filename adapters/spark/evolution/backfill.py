@@ -23,6 +23,7 @@ from millpond.processors.distribution.plan import Plan
 from millpond.processors.distribution.shape_of import shape_of
 from millpond.stores.durability.manifest import Manifest
 from millpond.stores.durability.storage import Storage
+from millpond.stores.durability.uris import shown
 from millpond.stores.evolution.backfilling import begin, directory_of
 from millpond.stores.evolution.history import History
 from millpond.stores.times import TimeUnit
@@ -79,8 +80,8 @@ def _results(session: SparkSession, history: History, results: str | None) -> Da
             raise
         raise ConfigurationError(
             f"the backfill of application {history.application_id!r} for the sink {history.sink!r} was done, but its "
-            f"results are not at {place}; give the directory that they were written to (results=...), or, if they are "
-            "not needed any more, take backfill out: the state is there"
+            f"results are not at {shown(place)}; give the directory that they were written to (results=...), or, if "
+            "they are not needed any more, take backfill out: the state is there"
         ) from error
 
 

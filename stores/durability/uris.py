@@ -1,0 +1,17 @@
+"""What may be shown of a URI.
+
+Rule of this module: a URI may hold secrets, before its host and in its options. What is shown holds neither.
+"""
+
+import re
+from typing import Final
+
+_SECRETS: Final = re.compile(r"(?<=://)[^/?#@]*:(?!\d*/)(?:[^/?#]*|[^?#@]*)@")
+"""A user with a password, even one with a ``/`` that should be escaped. A container before ``@`` is no secret."""
+
+
+def shown(uri: str) -> str:
+    """A path or URI as messages show it: without options, and without a user that has a password."""
+    if "://" not in uri:
+        return uri
+    return _SECRETS.sub("", uri.partition("?")[0].partition("#")[0])
