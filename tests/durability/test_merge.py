@@ -15,9 +15,9 @@ COMMITS = st.lists(st.dictionaries(KEYS, VALUES, min_size=1, max_size=40), min_s
 
 
 def merge_of(commits: list[Rows], beyond: bytes | None = None) -> Merge:
-    columns = [as_columns(rows) for rows in commits]
-    assert all(isinstance(one, ColumnChanges) for one in columns)
-    return Merge([(one.keys_column, one.values_column) for one in columns], beyond)  # type: ignore[union-attr]
+    columns = [one for one in map(as_columns, commits) if isinstance(one, ColumnChanges)]
+    assert len(columns) == len(commits)
+    return Merge([(one.keys_column, one.values_column) for one in columns], beyond)
 
 
 @given(COMMITS, st.booleans())
