@@ -5,7 +5,7 @@ together. Where deltas lead from one manifest to the other, it reads the deltas 
 reads all rows of both side by side, in their order. Rows are as durable files have them: each version lies by its time.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, compress
 from typing import Any, Final, NamedTuple
@@ -28,7 +28,7 @@ ALL_DATA: Final = Span(DATA, INDEX)
 
 _METADATA: Final = Span(b"", DATA)
 _LAST_NUMBER: Final = b"\xff" * TIME_SIZE
-_ALONE: Final = 16
+_ALONE: Final = 4
 """So many keys are looked up one by one; the rows of more are read from the first key to the last."""
 
 
@@ -155,20 +155,20 @@ class _RowKeys:
         olds = before[0] if len(before) == 1 else dict(chain.from_iterable(one.items() for one in before))
         keys = {self.of(row) for row, _ in olds.items() ^ after.items()}
         if keys:
-            yield ChangedRows([self.rows_of(one, keys) for one in before], self.rows_of(after, keys))
+            yield ChangedRows([self.among(one.items(), keys) for one in before], self.among(after.items(), keys))
 
-    def rows_of(self, rows: dict[bytes, bytes], keys: set[bytes]) -> dict[bytes, bytes]:
+    def among(self, rows: Iterable[tuple[bytes, bytes]], keys: Container[bytes]) -> dict[bytes, bytes]:
         """Those of the rows that belong to some keys."""
-        return {row: value for row, value in rows.items() if self.of(row) in keys}
+        return {row: value for row, value in rows if self.of(row) in keys}
 
 
 def _looked_up(before: RowsAt, touched: Iterator[Rows], keys: _RowKeys) -> Iterator[ChangedRows]:
     """What the rows were that were touched, and what they are."""
     for rows, values in keys.whole(touched):
-        wanted = sorted(set(map(keys.of, rows)))
+        wanted = list(dict.fromkeys(map(keys.of, rows)))
         ends = [(key, key) for key in wanted] if len(wanted) <= _ALONE else [(wanted[0], wanted[-1])]
-        spans = [Span(first, keys.last_row(last) + JUST_ABOVE) for first, last in ends]
-        old = keys.rows_of(dict(chain.from_iterable(_pairs(before.rows(span)) for span in spans)), set(wanted))
+        spans = (Span(first, keys.last_row(last) + JUST_ABOVE) for first, last in ends)
+        old = keys.among(chain.from_iterable(_pairs(before.rows(span)) for span in spans), set(wanted))
         now = old | dict(zip(rows, values, strict=True))
         yield from keys.differing([old], {row: value for row, value in now.items() if value is not None})
 

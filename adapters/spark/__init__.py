@@ -12,8 +12,18 @@ from millpond.adapters.spark.checkpoint import Checkpoint  # noqa: E402
 from millpond.adapters.spark.evolution.evolution import Evolution  # noqa: E402
 from millpond.adapters.spark.evolution.warming import Warmth  # noqa: E402
 from millpond.adapters.spark.session import configure  # noqa: E402
+from millpond.adapters.spark.state_source import register_state_source  # noqa: E402
 from millpond.adapters.spark.streams import SparkStreams  # noqa: E402
 from millpond.adapters.spark.verbs.pond import Millpond  # noqa: E402
 from millpond.processors.options.on_error import OnError  # noqa: E402
 
-__all__ = ["Checkpoint", "Evolution", "Millpond", "OnError", "SparkStreams", "Warmth", "configure"]
+__all__ = [
+    "Checkpoint",
+    "Evolution",
+    "Millpond",
+    "OnError",
+    "SparkStreams",
+    "Warmth",
+    "configure",
+    "register_state_source",
+]
