@@ -72,6 +72,27 @@ class TimeUnit(IntEnum):
             return str(time)
 
 
+def time_in(text: str, option: str) -> Instant:
+    """Milliseconds, or a time in the form of ISO 8601.
+
+    Args:
+        text: what the user gave.
+        option: with which option.
+
+    Raises:
+        ConfigurationError: it is neither.
+
+    >>> time_in("1970-01-01T00:00:01+00:00", "--as-of").timestamp(), time_in("-5", "--as-of")
+    (1.0, -5)
+    """
+    try:
+        return int(text) if text.removeprefix("-").isdecimal() else datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ConfigurationError(
+            f"{option} has the time {text!r}; give one such as 2026-01-31T00:00:00+00:00, or milliseconds"
+        ) from error
+
+
 def to_instant(time: Instant, what: str = "time") -> int:
     """A point in time in milliseconds since 1970, rounded down; ``what`` names it in errors.
 

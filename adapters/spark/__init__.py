@@ -13,8 +13,19 @@ from millpond.adapters.spark.evolution.evolution import Evolution  # noqa: E402
 from millpond.adapters.spark.evolution.warming import Warmth  # noqa: E402
 from millpond.adapters.spark.monitoring.watching import watch  # noqa: E402
 from millpond.adapters.spark.session import configure  # noqa: E402
+from millpond.adapters.spark.state_source import register_state_source  # noqa: E402
 from millpond.adapters.spark.streams import SparkStreams  # noqa: E402
 from millpond.adapters.spark.verbs.pond import Millpond  # noqa: E402
 from millpond.processors.options.on_error import OnError  # noqa: E402
 
-__all__ = ["Checkpoint", "Evolution", "Millpond", "OnError", "SparkStreams", "Warmth", "configure", "watch"]
+__all__ = [
+    "Checkpoint",
+    "Evolution",
+    "Millpond",
+    "OnError",
+    "SparkStreams",
+    "Warmth",
+    "configure",
+    "register_state_source",
+    "watch",
+]

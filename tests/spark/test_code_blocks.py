@@ -11,7 +11,11 @@ from millpond.adapters.spark import SparkStreams
 from millpond.processors import Consumed, Materialized, Produced, StreamsBuilder, Topology
 from tests.packaging.code_blocks import PAGES, blocks, run_block
 
-SETTINGS = ("spark.sql.shuffle.partitions", "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled")
+SETTINGS = (
+    "spark.sql.python.filterPushdown.enabled",
+    "spark.sql.shuffle.partitions",
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled",
+)
 """What the pages set in a session that all tests share."""
 
 pytestmark = pytest.mark.spark
@@ -49,7 +53,13 @@ def tables(session: SparkSession, tmp_path: Path) -> Iterator[MakeTable]:
 
 def test_every_page_that_needs_spark_is_run_here() -> None:
     pages = {page for page in PAGES if any(block.uses_spark for block in blocks(page))}
-    assert pages == {"README.md", "docs/coming-from-spark.md", "docs/running-on-spark.md", "docs/upgrading.md"}
+    assert pages == {
+        "README.md",
+        "docs/coming-from-spark.md",
+        "docs/looking-at-state.md",
+        "docs/running-on-spark.md",
+        "docs/upgrading.md",
+    }
 
 
 def test_the_readmes_example_joins_orders_with_the_price_of_their_time(
@@ -94,6 +104,27 @@ def test_the_code_for_those_who_come_from_spark_keeps_a_table_current(
     run_page("docs/coming-from-spark.md", session, {"spark": session}, {"s3://bucket": str(tmp_path)})
     table = session.read.parquet(str(tmp_path / "table" / "0")).select("id", "status", "name")
     assert list(map(tuple, table.collect())) == [(1, "new", "Anna")]
+
+
+def test_the_code_of_the_page_on_looking_at_state_shows_counts_and_what_has_changed_in_them(
+    session: SparkSession, tmp_path: Path
+) -> None:
+    builder = StreamsBuilder()
+    flights = builder.stream("flights", Consumed("string", "int64"))
+    flights.group_by_key().count(Materialized("counts")).to("out", Produced(schema="key string, value long"))
+    streams = SparkStreams(builder.build(), application_id="counts", state_dir=f"{tmp_path}/state", partitions=1)
+    for carrier in ("UA", "AA"):
+        rows = session.createDataFrame([(carrier, 1, 1)], "key string, value long, timestamp long")
+        rows.coalesce(1).write.mode("append").parquet(f"{tmp_path}/flights")
+        output = streams.transform({"flights": session.readStream.schema(rows.schema).parquet(f"{tmp_path}/flights")})
+        query = output.writeStream.format("noop").option("checkpointLocation", f"{tmp_path}/checkpoint")
+        query.trigger(availableNow=True).start().awaitTermination()
+    names: dict[str, Any] = {"spark": session}
+    run_page("docs/looking-at-state.md", session, names, {"s3://bucket": str(tmp_path)})
+    assert sorted(tuple(row)[:2] for row in names["counts"].collect()) == [("AA", 1), ("UA", 1)]
+    assert [(row.change, row.key, row.before, row.after.value) for row in names["changed"].collect()] == [
+        ("insert", "AA", None, 1)
+    ]
 
 
 @pytest.mark.long

@@ -18,7 +18,6 @@ from millpond.cli.state import (
     StateDir,
     TopologyName,
     Workers,
-    time_in,
     topology_named,
 )
 
@@ -100,6 +99,8 @@ def state_get(
     json: AsJson = False,
 ) -> None:
     """Get what a store has for a key: a row, or one for each window or session. Exit code 1: there is none."""
+    from millpond.stores.times import time_in
+
     view = _looking(checkpoint, state_dir, topology, workers).store(
         store, batch=batch, sink=sink, application_id=application
     )
@@ -155,6 +156,33 @@ def state_history(
         typer.echo(f"store {store!r} has no version of the key {key!r} after micro-batch {view.batch}", err=True)
         raise typer.Exit(1)
     _say_rows(iter(found.to_batches()), view.schema, json)
+
+
+@app.command("diff")
+def state_diff(
+    checkpoint: CheckpointPlace,
+    store: StoreName,
+    state_dir: StateDir,
+    from_batch: Annotated[int, typer.Option(help="what has changed since this micro-batch")],
+    to_batch: Annotated[int | None, typer.Option(help="up to this one; the last one by default")] = None,
+    from_: Annotated[str | None, typer.Option("--from", help="the first key, included")] = None,
+    to: Annotated[str | None, typer.Option("--to", help="the key before which to end")] = None,
+    limit: Annotated[int | None, typer.Option(min=0, help="print no more rows than these")] = None,
+    sink: SinkName = None,
+    application: Application = None,
+    topology: TopologyName = None,
+    workers: Workers = 4,
+    json: AsJson = False,
+) -> None:
+    """Print the rows of a store that were inserted, updated and deleted between two micro-batches, task by task."""
+    from millpond.adapters.looking.changes import change_schema, changes
+
+    looking = _looking(checkpoint, state_dir, topology, workers)
+    before, after = (
+        looking.store(store, batch=batch, sink=sink, application_id=application) for batch in (from_batch, to_batch)
+    )
+    found = changes(before, after, _selection(after, from_, to, None))
+    _say_rows(found, change_schema(after.schema), json, limit)
 
 
 @app.command("export")
@@ -220,6 +248,7 @@ def _looking(checkpoint: str, state_dir: str, topology: str | None, workers: int
 
 def _selection(view: "StoreView", from_: str | None, to: str | None, as_of: str | None) -> "Selection":
     from millpond.adapters.looking import Selection
+    from millpond.stores.times import time_in
 
     parse = view.form.key.parse
     return Selection(

@@ -3,7 +3,6 @@
 import os
 import sys
 from contextlib import contextmanager
-from datetime import datetime
 from importlib import import_module
 from json import dumps
 from pathlib import Path
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from millpond.adapters.spark.evolution.reshaping import Reshaping
     from millpond.adapters.spark.upkeep import QueryState
     from millpond.processors import Topology
-    from millpond.stores.times import Instant
 
 app = typer.Typer(no_args_is_help=True, help="Look after the state of a query on Spark.")
 
@@ -132,7 +130,7 @@ def state_evolve(
     It does what evolution=Evolution(...) does when the job is started. Where the state fits, nothing is done.
     """
     from millpond.stores.evolution.matching import Declared
-    from millpond.stores.times import to_instant
+    from millpond.stores.times import time_in, to_instant
 
     found = topology_named(topology)
     assert found is not None
@@ -156,27 +154,6 @@ def _pairs(option: str, pairs: list[str] | None, form: str) -> dict[str, str]:
     if not all(name and value for name, _, value in split):
         raise ConfigurationError(f"{option} is {pairs}; give {form}")
     return {name: value for name, _, value in split}
-
-
-def time_in(text: str, option: str) -> "Instant":
-    """Milliseconds, or a time in the form of ISO 8601.
-
-    Args:
-        text: what the user gave.
-        option: with which option.
-
-    Raises:
-        ConfigurationError: it is neither.
-
-    >>> time_in("1970-01-01T00:00:01+00:00", "--as-of").timestamp(), time_in("-5", "--as-of")
-    (1.0, -5)
-    """
-    try:
-        return int(text) if text.removeprefix("-").isdecimal() else datetime.fromisoformat(text)
-    except ValueError as error:
-        raise ConfigurationError(
-            f"{option} has the time {text!r}; give one such as 2026-01-31T00:00:00+00:00, or milliseconds"
-        ) from error
 
 
 @app.command("warm")

@@ -13,8 +13,12 @@ Rows: TypeAlias = tuple[list[bytes], list[bytes | None]]
 """Keys in ascending order, and the value of each; None where the row was deleted."""
 
 
-class _Run:
-    """One run, of which one part is in memory."""
+class Run:
+    """One run, of which one part is in memory.
+
+    Args:
+        source: its parts, in order.
+    """
 
     __slots__ = ("_keys", "_position", "_source", "_values")
 
@@ -35,6 +39,7 @@ class _Run:
 
     @property
     def last_key(self) -> bytes:
+        """The greatest key in memory."""
         return self._keys[-1]
 
     def take(self, bound: bytes) -> Rows:
@@ -51,7 +56,7 @@ def merged_runs(sources: Sequence[Iterator[Rows]], *, deletions: bool) -> Iterat
         sources: the runs, the earliest first, each with ascending keys.
         deletions: whether to include deleted rows, with the value None.
     """
-    runs = [run for run in map(_Run, sources) if run.fill()]
+    runs = [run for run in map(Run, sources) if run.fill()]
     while runs:
         bound = min(run.last_key for run in runs)
         parts = [rows for run in runs if (rows := run.take(bound))[0]]
