@@ -160,7 +160,7 @@ class Job:
         if not plan.stages:
             return plan
         default = default_partitions(session)
-        return replace(plan, partitions=self.partitions or self.history(plan).partitions or default)
+        return replace(plan, partitions=self.partitions or self.history(plan.sink).partitions or default)
 
     def supplier(self, session: SparkSession) -> BackendSupplier:
         """The backend of stores that do not name one.
@@ -191,14 +191,14 @@ class Job:
             policy=self.policy,
         )
 
-    def history(self, plan: Plan) -> History:
-        """The generations of the state of a plan's query.
+    def history(self, sink: str) -> History:
+        """The generations of the state of the query for a sink or verb.
 
         Raises:
             FormatError: a record is damaged, or of a later release.
             DurabilityError: the storage failed.
         """
-        return History.of(self.storage, self.application_id, plain_name(plan.sink))
+        return History.of(self.storage, self.application_id, plain_name(sink))
 
     def settings(self, session: SparkSession, plan: Plan, unit: TimeUnit, *, streaming: bool) -> StateSettings:
         """Where the state of the plan's tasks lives, once this job has claimed it, and carried it over if need be.
@@ -220,7 +220,7 @@ class Job:
             raise ConfigurationError(
                 "seeds are for streaming DataFrames, and static ones start from empty state; leave seeds out"
             )
-        history, evolution = self.history(plan), self.evolution if streaming else None
+        history, evolution = self.history(plan.sink), self.evolution if streaming else None
         self.check(session, plan, evolved=history.evolved or evolution is not None or bool(self.seeds))
         generation = generation_of(session, history, plan, evolution, self.seeds)
         if not streaming:

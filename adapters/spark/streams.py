@@ -5,6 +5,7 @@ early is raised here, in the driver, before a query starts.
 """
 
 from collections.abc import Collection, Mapping
+from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -181,7 +182,8 @@ class SparkStreams:
                 f"the topology keeps no state for the sink {plan.sink!r}, so there is nothing that a streaming query "
                 "could begin with; call transform with the static DataFrames, and write what it returns"
             )
-        return backfilled(session, self._job, plan, flow, TimeUnit.MILLISECOND, results)
+        rows = partial(flow.with_operators, backfill=True)
+        return backfilled(session, self._job, plan, rows, TimeUnit.MILLISECOND, results)
 
     def _flow(
         self, session: SparkSession, plan: Plan, inputs: Mapping[str, DataFrame], complete: DataFrame | None

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
+from millpond.errors import StateConflictError
 from millpond.stores.durability.manifest import Manifest, new_commit_id
 from millpond.stores.evolution.history import History
 from millpond.stores.evolution.record import BEGINNING, EvolutionRecord, Previous, generation_fingerprint
@@ -51,6 +52,37 @@ class Attempt:
         return self.history.keep(replace(self.generation, bases=with_state))
 
 
+def check_may_begin(history: History) -> None:
+    """Refuse a backfill of a query that has begun without one.
+
+    Args:
+        history: that of the query, of which no backfill counts.
+
+    Raises:
+        StateConflictError: it has begun.
+        FormatError: a record is damaged, or of a later release.
+        DurabilityError: the storage failed.
+    """
+    newest = history.newest
+    awaited = newest is not None and newest.awaits_backfill
+    if not awaited and (newest is not None or history.may_have_tasks()):
+        raise _too_late(history)
+
+
+def check_ended(history: History) -> None:
+    """Refuse to go on with a query whose backfill has begun and has not come to its end.
+
+    Raises:
+        StateConflictError: so it is.
+    """
+    if history.newest is not None and history.newest.awaits_backfill:
+        raise StateConflictError(
+            f"{history.storage.describe(history.application_id)} belongs to application {history.application_id!r}, "
+            f"whose backfill for {history.sink!r} has begun and has not come to its end; run the backfill again, "
+            "before the stream is built, or begin without one under another application id"
+        )
+
+
 def begin(history: History, fingerprint: str, shape: Shape, seeds: Seeds | None = None) -> Attempt:
     """Note that a query begins with a backfill, and write the seeds with which the run begins.
 
@@ -62,13 +94,15 @@ def begin(history: History, fingerprint: str, shape: Shape, seeds: Seeds | None 
 
     Raises:
         StateConflictError: the query has begun without a backfill.
+        FormatError: a record is damaged, or of a later release.
         DurabilityError: the storage failed.
     """
+    check_may_begin(history)
     seeded = frozenset[str]() if seeds is None else seeds.stores
     history = history.begun(fingerprint, shape, seeded, backfill=new_commit_id())
     before = history.newest
     if before is None or before.generation > BEGINNING or before.backfill is None:
-        raise history.too_late_for_backfill()
+        raise _too_late(history)
     own = generation_fingerprint(fingerprint, history.next_generation, history.sink)
     bases = {task: Manifest(history.application_id, task, own, _id_like(before.backfill)) for task in shape.tasks}
     if seeds is not None:
@@ -103,6 +137,15 @@ def abandoned(history: History) -> Iterator[str]:
                 yield f"{application_id}/{task}/{lineage}"
     results = directory_of(history)
     yield from (f"{results}/{attempt}" for attempt in storage.directories(results) if attempt != counting)
+
+
+def _too_late(history: History) -> StateConflictError:
+    return StateConflictError(
+        f"{history.storage.describe(history.application_id)} holds state of application {history.application_id!r}, "
+        f"sink {history.sink!r}, that began without a backfill, so this one would come too late; call backfill before "
+        "the stream is built, under an application id (or a verb's name) that has no state yet and with a new "
+        "checkpoint, or take it out"
+    )
 
 
 def _id_like(id_: str) -> str:

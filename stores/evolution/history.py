@@ -127,8 +127,6 @@ class History:
         if self.records:
             return self
         if self.claimed in (None, fingerprint):
-            if backfill is not None and self.may_have_tasks():
-                raise self.too_late_for_backfill()
             if seeded and self.may_have_tasks():
                 raise StateConflictError(
                     f"{self.storage.describe(self.application_id)} holds state of application {self.application_id!r} "
@@ -147,14 +145,6 @@ class History:
         same_topology = known[1] == fingerprint.partition("/")[0]
         before = Shape(int(known[2]), shape.stores if same_topology else ())
         return replace(self, records=(EvolutionRecord(BEGINNING, self.claimed, before),))
-
-    def too_late_for_backfill(self) -> StateConflictError:
-        """The error for a backfill of a query that has begun without."""
-        return StateConflictError(
-            f"{self.storage.describe(self.application_id)} holds state of application {self.application_id!r}, sink "
-            f"{self.sink!r}, that began without a backfill, so this one would come too late; call backfill before "
-            "transform, under an application id that has no state yet and with a new checkpoint, or take it out"
-        )
 
     def keep(self, record: EvolutionRecord) -> "History":
         """This history with one more generation, which counts from now on.

@@ -87,7 +87,7 @@ def test_a_backfill_comes_too_late_for_a_job_that_has_begun(tmp_path: Path) -> N
     job, plan = Job(tmp_path), ALL.plan()
     job.start(Running(ALL, "memory"))
     with pytest.raises(
-        StateConflictError, match=r"'out', that began without a backfill.*call backfill before transform"
+        StateConflictError, match=r"'out', that began without a backfill.*call backfill before the stream is built"
     ):
         job.backfill(Running(ALL, "memory"), FIRST)
     job.run(FIRST)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from millpond.adapters.spark import SparkStreams
 from millpond.processors import Consumed, Materialized, Produced, StreamsBuilder, Topology
@@ -118,9 +118,20 @@ def test_the_code_of_the_page_on_upgrading_has_a_job_go_on_with_one_more_input(
     run_page(
         "docs/upgrading.md",
         session,
-        {**topologies, "totals": totals, "history": history, **inputs},
-        {'start("s3://bucket/new-totals': f'start("{tmp_path}/stream', "s3://bucket": str(tmp_path), **other, **new},
+        {**topologies, "totals": totals, "history": history, **inputs, **shops(session, tmp_path)},
+        {
+            'start("s3://bucket/new-totals': f'start("{tmp_path}/stream',
+            'start("s3://bucket/shops': f'start("{tmp_path}/shops-stream',
+            "s3://bucket": str(tmp_path),
+            **other,
+            **new,
+        },
     )
+    sums = {
+        name: sorted(map(tuple, session.read.parquet(f"{tmp_path}/{name}").select("shop", "total").collect()))
+        for name in ("shops", "shops-stream")
+    }
+    assert sums == {"shops": [("here", 2), ("there", 2)], "shops-stream": [("here", 5)]}
     written = {
         name: sorted(map(tuple, session.read.parquet(f"{tmp_path}/{name}").select("key", "value").collect()))
         for name in ("totals", "new-totals", "stream")
@@ -130,6 +141,25 @@ def test_the_code_of_the_page_on_upgrading_has_a_job_go_on_with_one_more_input(
         "new-totals": [("BA", 1), ("UA", 1)],
         "stream": [("AA", 1), ("UA", 2)],
     }
+
+
+def shops(session: SparkSession, directory: Path) -> dict[str, DataFrame]:
+    """Sales and prices: old ones static, new ones as streams."""
+    columns = {"sales": ["shop", "product", "sold"], "prices": ["product", "price", "since"]}
+    rows = {
+        "old_sales": "('here', 'tea', timestamp'2026-01-05'), ('there', 'tea', timestamp'2026-01-05')",
+        "old_prices": "('tea', 2L, timestamp'2026-01-04')",
+        "sales": "('here', 'tea', timestamp'2026-01-07')",
+        "prices": "('tea', 3L, timestamp'2026-01-06')",
+    }
+    frames = {
+        name: session.sql(f"values {text}").toDF(*columns[name.removeprefix("old_")]) for name, text in rows.items()
+    }
+    for name in columns:
+        schema = frames[name].schema
+        frames[name].coalesce(1).write.parquet(f"{directory}/{name}")
+        frames[name] = session.readStream.schema(schema).parquet(f"{directory}/{name}")
+    return frames
 
 
 def counted(topics: list[str]) -> Topology:

@@ -141,7 +141,10 @@ def test_every_type_goes_through_source_repartition_store_and_sink(
         types_of = {field.name: field.dataType for field in given.schema}
         assert {field.name: field.dataType for field in changes.schema if field.name in types_of} == types_of
         assert {field.name: field.dataType for field in stored.schema if field.name in types_of} == types_of
+        past = pond.backfill().latest(given, key="id", time="at", history="1 hour", name="past")
+        assert {field.name: field.dataType for field in past.schema if field.name in types_of} == types_of
         expected = exact(given, given.columns)
+        assert exact(past, given.columns) == expected
         assert exact(written, given.columns) == expected
         assert exact(stored, given.columns) == expected
     finally:

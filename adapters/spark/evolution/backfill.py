@@ -5,17 +5,19 @@ both at once: of a task that ran twice, what counts is all of one attempt. What 
 ``millpond.stores.evolution.backfilling``.
 """
 
+from collections.abc import Callable
 from pathlib import PurePosixPath
 from posixpath import join
+from typing import TypeAlias
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from millpond.adapters.spark.dataflow import Dataflow
 from millpond.adapters.spark.evolution.seeds import seeds_of
 from millpond.adapters.spark.job import Job
 from millpond.adapters.spark.operator import MANIFEST_COLUMN
+from millpond.adapters.spark.worker import StateSettings
 from millpond.errors import ConfigurationError
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.distribution.shape_of import shape_of
@@ -25,9 +27,13 @@ from millpond.stores.evolution.backfilling import begin, directory_of
 from millpond.stores.evolution.history import History
 from millpond.stores.times import TimeUnit
 
+MakeRows: TypeAlias = Callable[[StateSettings], DataFrame]
+"""Makes what is written of a run whose state is where the settings say: rows of the sink, and manifests in
+``MANIFEST_COLUMN``."""
+
 
 def backfilled(
-    session: SparkSession, job: Job, plan: Plan, flow: Dataflow, unit: TimeUnit, results: str | None
+    session: SparkSession, job: Job, plan: Plan, rows: MakeRows, unit: TimeUnit, results: str | None
 ) -> DataFrame:
     """The rows that the backfill of a query has written; if there was none yet, it is run now.
 
@@ -35,7 +41,7 @@ def backfilled(
         session: runs it.
         job: the job.
         plan: what is to run.
-        flow: the same on static DataFrames.
+        rows: the same on static DataFrames.
         unit: what the topology's times count.
         results: the directory for the results, as Spark reaches it; None for one in the state directory.
 
@@ -45,20 +51,19 @@ def backfilled(
         StateConflictError: the query has begun without a backfill, or another job backfills it at the same time.
         DurabilityError: the state could not be read or written.
     """
-    history = job.history(plan)
+    history = job.history(plan.sink)
     if history.backfill is None:
-        history = _run(session, job, plan, flow, unit, results)
+        history = _run(session, job, plan, rows, unit, results)
     history.keep_out_older_releases()
     return _results(session, history, results)
 
 
-def _run(session: SparkSession, job: Job, plan: Plan, flow: Dataflow, unit: TimeUnit, results: str | None) -> History:
+def _run(session: SparkSession, job: Job, plan: Plan, rows: MakeRows, unit: TimeUnit, results: str | None) -> History:
     """The history of the query, with a generation that begins with the backfill."""
     job.check(session, plan, evolved=True)
-    attempt = begin(job.history(plan), plan.fingerprint, shape_of(plan), seeds_of(plan, job.seeds))
+    attempt = begin(job.history(plan.sink), plan.fingerprint, shape_of(plan), seeds_of(plan, job.seeds))
     place = join(_directory(attempt.history, results), attempt.id)
-    rows = flow.with_operators(job.settings_of(session, plan, unit, attempt.generation), backfill=True)
-    rows.write.parquet(place)
+    rows(job.settings_of(session, plan, unit, attempt.generation)).write.parquet(place)
     found = session.read.parquet(place).where(F.col(MANIFEST_COLUMN).isNotNull()).select(MANIFEST_COLUMN)
     return attempt.keep(Manifest.from_json(text) for (text,) in found.collect())
 

@@ -20,6 +20,7 @@ from millpond.errors import ConfigurationError, StateConflictError
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.distribution.shape_of import shape_of
 from millpond.processors.verbs.carriages import CARRIAGES
+from millpond.stores.evolution.backfilling import check_ended
 from millpond.stores.evolution.evolving import Committed, RunUnits, Target, Work, evolve
 from millpond.stores.evolution.history import History
 from millpond.stores.evolution.matching import Declared, conversions_to_declare, same_state, told_difference
@@ -167,12 +168,7 @@ def generation_of(
     shape, seeds = shape_of(plan), seeds_of(plan, frames)
     history = history.begun(plan.fingerprint, shape, frozenset() if seeds is None else seeds.stores)
     newest, place = history.newest, None if evolution is None else evolution.standpoint(session, plan.sink)
-    if newest is not None and newest.awaits_backfill:
-        raise StateConflictError(
-            f"{history.storage.describe(history.application_id)} belongs to application {history.application_id!r}, "
-            f"whose backfill for {plan.sink!r} has begun and has not come to its end; call backfill again, before "
-            "transform, or begin without one under another application id"
-        )
+    check_ended(history)
     target = Target(plan.fingerprint, shape, Declared() if evolution is None else evolution.declared)
     if newest is not None and newest.awaits_seeds:
         return evolve(history, Committed(None, []), target, CARRIAGES, on_spark(session), seeds=seeds)

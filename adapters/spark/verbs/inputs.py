@@ -6,7 +6,7 @@ converted that could come out as another value.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -205,3 +205,34 @@ def check_names(names: Sequence[str], *, changes: bool) -> None:
             f"the result would have the columns {', '.join(map(repr, twice))} twice{reserved}; rename or drop them "
             "before: df.withColumnRenamed(...), df.drop(...)"
         )
+
+
+def check_equal_keys(name: str, inputs: Sequence[RowInput]) -> None:
+    """Refuse to join columns whose equal values have other bytes.
+
+    Raises:
+        ConfigurationError: the verb ``name`` would.
+    """
+    if len(inputs) < 2:
+        return
+    left, right = inputs
+    one, other = left.schema(left.foreign or left.keys), right.schema(right.keys)
+    if key_kinds(one) != key_kinds(other):
+        raise ConfigurationError(
+            f"the verb {name!r} joins ({listed_key(one)}) with ({listed_key(other)}), whose types differ; cast the "
+            "columns of one side"
+        )
+
+
+def key_kinds(keys: pa.Schema) -> list[str]:
+    """What decides the bytes of a key: integers of all sizes have the same."""
+    return ["integer" if pa.types.is_integer(field.type) and not field.metadata else _kind(field) for field in keys]
+
+
+def listed_key(keys: pa.Schema) -> str:
+    """The columns of a key with their types, for messages."""
+    return ", ".join(f"{field.name}: {_kind(field)}" for field in keys)
+
+
+def _kind(field: Any) -> str:
+    return "interval of months" if dict(field.metadata or {}) == MONTHS else str(field.type)

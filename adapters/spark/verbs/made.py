@@ -3,13 +3,16 @@
 Rule of this module: it knows no verb by name.
 """
 
-from typing import Any
+from copy import copy
+from dataclasses import replace
+from typing import Any, Self
 
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
 from millpond.adapters.spark.evolution.warming import Warmth, warm_beside
 from millpond.adapters.spark.session import active_session
+from millpond.adapters.spark.verbs.backfill import Backfill
 from millpond.adapters.spark.verbs.runner import VerbRun, VerbRunner
 from millpond.errors import ConfigurationError
 from millpond.processors.verbs.verb import Verb
@@ -26,6 +29,34 @@ class MadeVerbs:
     def __init__(self, runner: VerbRunner) -> None:
         self._runner = runner
         self._verbs: dict[str, tuple[VerbRun, Verb]] = {}
+
+    def backfill(self, *, complete: DataFrame | None = None, results: str | None = None) -> Self:
+        """The same Millpond for inputs that have an end; streaming queries then begin with the state that they leave.
+
+        Each verb that is called on what this returns, with static DataFrames, runs at once, and once: results and state
+        are written to durable files, and one record makes them count. The same call on the Millpond itself, with
+        streaming DataFrames, goes on from there, so these must have what comes after the static ones, and nothing of
+        them. The call may stay in the code, before that: where the verb's backfill was done, the same rows are
+        returned, whatever the inputs, and nothing else happens. One that has died on the way is run again.
+
+        What the verb returns is a static DataFrame with the columns that the stream will have. It may be the input of
+        the next verb, and is to be written to wherever the stream is written.
+
+        Args:
+            complete: a static DataFrame any row of which says that no row follows: then whatever waits for a grace or a
+                window comes out now. Leave it out if the stream goes on in time: what waits then comes out of the
+                stream, together with what the stream has to add.
+            results: the directory for the results, as Spark reaches it; by default one in ``state_dir``. They are
+                Parquet files, in a directory for each verb and attempt.
+
+        Raises:
+            ConfigurationError: ``complete`` is streaming. Verbs raise it if an input is, or the results of an earlier
+                call are gone, and ``StateConflictError`` if the verb has begun without a backfill.
+        """
+        other = copy(self)
+        other._runner = replace(self._runner, backfill=Backfill(complete, results))
+        other._verbs = {}
+        return other
 
     def read_store(self, verb: str, store: str, checkpoint: str, *, batch_id: int | None = None) -> DataFrame:
         """The content of a store as committed by a query, which may still be running, with typed columns.
@@ -82,7 +113,7 @@ class MadeVerbs:
         value_serde: Serde[Any] | None = None,
         columns: T.StructType | None = None,
     ) -> DataFrame:
-        if run.streaming and run.name in self._verbs:
+        if run.named and run.name in self._verbs:
             raise ConfigurationError(
                 f"this Millpond has a verb called {run.name!r} already, and each has state of its own; give one of "
                 "them another name=..., or make a new Millpond for another run"

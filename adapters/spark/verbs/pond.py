@@ -43,7 +43,7 @@ class Millpond(JoinVerbs):
     Each verb is an operator with state of its own, under ``<application_id>.<name>`` in ``state_dir``. Its name, by
     default the verb and its columns, is what a restart finds its state by. Streaming DataFrames give a streaming
     DataFrame (append mode). Static ones are complete: they are processed in the order of time, from empty state, and
-    whatever waits for a grace or a window comes out at the end.
+    whatever waits for a grace or a window comes out at the end. With ``backfill``, streams go on where static ones end.
 
     Times are exact to the microsecond; a timestamp without a time zone counts as UTC. Durations are timedeltas, int
     milliseconds or Spark's text (``"5 minutes"``).

@@ -13,6 +13,7 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from millpond.adapters.spark.dataflow import Dataflow
+from millpond.adapters.spark.evolution.backfill import backfilled
 from millpond.adapters.spark.evolution.warm_query import WarmQuery
 from millpond.adapters.spark.inspection import CommittedStore
 from millpond.adapters.spark.job import Job
@@ -21,13 +22,16 @@ from millpond.adapters.spark.rows.event_times import EventTimes
 from millpond.adapters.spark.rows.names import did_you_mean
 from millpond.adapters.spark.rows.sink import arrow_schema
 from millpond.adapters.spark.session import check_workers
-from millpond.adapters.spark.verbs.inputs import RowInput
-from millpond.adapters.spark.verbs.intervals import MONTHS, from_months, traveling
+from millpond.adapters.spark.verbs.backfill import Backfill, check_storable, in_order_of_time, to_results
+from millpond.adapters.spark.verbs.inputs import RowInput, check_equal_keys, key_kinds, listed_key
+from millpond.adapters.spark.verbs.intervals import from_months, traveling
 from millpond.adapters.spark.verbs.sink import PartRows, row_sink, to_columns
 from millpond.adapters.spark.verbs.source import RowSource
+from millpond.adapters.spark.worker import StateSettings
 from millpond.errors import ConfigurationError, StateConflictError
 from millpond.processors.verbs.verb import NullKeys, PackedRows, Verb, schema_of
 from millpond.stores.durability.schema_log import evolve_schemas, kept_schemas
+from millpond.stores.evolution.backfilling import check_ended, check_may_begin
 from millpond.stores.rows.packing import RowCodec
 from millpond.stores.rows.schemas import Schemas
 from millpond.stores.rows.tuple_keys import KeyCodec
@@ -55,37 +59,78 @@ class VerbRunner:
     Attributes:
         job: the job.
         complete: a DataFrame any row of which says that all inputs are complete.
+        backfill: of the verbs, if they run for one; None if they do not.
     """
 
     job: Job
     complete: DataFrame | None
+    backfill: Backfill | None = None
 
     def verb(self, name: str, inputs: Sequence[RowInput], changes: ColumnChanges) -> "VerbRun":
         """A verb of that name on these inputs.
 
         Raises:
-            ConfigurationError: the inputs are not all streaming or all static, keys that are to be equal have other
-                types, the name is that of an input, or the session cannot run a verb.
+            ConfigurationError: the inputs are not all streaming or all static, or streaming in a backfill, keys that
+                are to be equal have other types, the name is that of an input, or the session cannot run a verb.
+            StateConflictError: the verb has begun without this backfill, or waits for one to come to its end.
         """
         if name in (one.role for one in inputs):
             raise ConfigurationError(f"the verb's name is {name!r}, which is what its input is called; give another")
         _check_renamed(changes.renamed, inputs)
-        _check_equal_keys(name, inputs)
+        check_equal_keys(name, inputs)
         streaming = inputs[0].frame.isStreaming
         if any(one.frame.isStreaming is not streaming for one in inputs):
             raise ConfigurationError(
                 f"the verb {name!r} has a streaming and a static DataFrame; make both one or the other"
             )
+        if streaming and self.backfill is not None:
+            raise ConfigurationError(
+                f"a backfill is of inputs that have an end, and those of the verb {name!r} are streaming DataFrames; "
+                "give static ones here, and the streaming ones to the Millpond itself"
+            )
         session = inputs[0].frame.sparkSession
         check_workers(session)
+        job, handling = self.job.part(name), self.job.handling(name, TimeUnit.MICROSECOND)
+        kept = self._keeps_state(job, name, streaming=streaming)
         complete = self.complete if streaming else session.range(1)
-        handling = self.job.handling(name, TimeUnit.MICROSECOND)
-        return VerbRun(self.job.part(name), name, session, list(inputs), changes, handling, complete, streaming)
+        if self.backfill is not None:
+            complete = self.backfill.complete
+        return VerbRun(
+            job, name, session, list(inputs), changes, handling, complete, streaming, kept=kept, backfill=self.backfill
+        )
+
+    def _keeps_state(self, job: Job, name: str, *, streaming: bool) -> bool:
+        """Whether a run leaves state, for which the state that there is has to be such that it can begin.
+
+        Raises:
+            StateConflictError: it is not.
+        """
+        if not streaming and self.backfill is None:
+            return False
+        history = job.history(name)
+        if streaming:
+            check_ended(history)
+        elif history.backfill is None:
+            check_may_begin(history)
+        return streaming or history.backfill is None
 
 
 @dataclass(frozen=True)
 class VerbRun:
-    """One verb on its way to a DataFrame."""
+    """One verb on its way to a DataFrame.
+
+    Attributes:
+        job: the part of the job that is the verb's.
+        name: the verb's.
+        session: runs it.
+        inputs: of the verb.
+        changes: what the user declares of their columns.
+        handling: what happens to rows that cannot be processed.
+        complete: a DataFrame any row of which says that all inputs are complete.
+        streaming: whether it goes on with the state that there is.
+        kept: whether it leaves state; a backfill does if it is the first.
+        backfill: for which it runs; None for none.
+    """
 
     job: Job
     name: str
@@ -95,6 +140,13 @@ class VerbRun:
     handling: ErrorHandling
     complete: DataFrame | None
     streaming: bool
+    kept: bool
+    backfill: Backfill | None = None
+
+    @property
+    def named(self) -> bool:
+        """Whether its name is that of state that stays."""
+        return self.streaming or self.backfill is not None
 
     def keys(self, rows: RowInput) -> KeyCodec:
         """How the keys of one of the inputs are packed; their types are kept with the state.
@@ -103,16 +155,16 @@ class VerbRun:
             StateConflictError: the state has keys of other types.
         """
         keys = rows.key_schema(rows.keys)
-        if not self.streaming:
+        if not self.kept:
             return KeyCodec(keys)
         storage, place = self.job.storage, self.job.application_id
         before = kept_schemas(storage, place, f"{rows.role}-key")
         if before is None:
             evolve_schemas(storage, place, f"{rows.role}-key", keys, {}, ())
-        elif _kinds(before.current) != _kinds(keys):
+        elif key_kinds(before.current) != key_kinds(keys):
             raise StateConflictError(
-                f"the key of {rows.role!r} is ({_listed(keys)}), but the state of {place!r} has keys of "
-                f"({_listed(before.current)}); cast the columns, or give the verb another name and a new checkpoint"
+                f"the key of {rows.role!r} is ({listed_key(keys)}), but the state of {place!r} has keys of "
+                f"({listed_key(before.current)}); cast the columns, or give the verb another name and a new checkpoint"
             )
         return KeyCodec(keys)
 
@@ -123,7 +175,7 @@ class VerbRun:
             StateConflictError: the state has rows that cannot be read with these columns.
         """
         keys, schema = self.keys(rows), rows.schema(rows.values)
-        schemas = self._evolved(rows.role, schema) if self.streaming else Schemas.first(schema)
+        schemas = self._evolved(rows.role, schema) if self.kept else Schemas.first(schema)
         foreign = KeyCodec(rows.key_schema(rows.foreign)) if rows.foreign else None
         return PackedRows(rows.role, keys, null_keys, RowCodec(schemas), foreign)
 
@@ -149,25 +201,43 @@ class VerbRun:
         Raises:
             ConfigurationError: the session cannot run the operator.
             StateConflictError: the state directory holds the state of another verb or number of partitions, and what is
-                declared does not lead to this one.
+                declared does not lead to this one, or another job backfills the verb at the same time.
             DurabilityError: the state could not be read or written.
         """
         plan = self.job.plan(self.session, verb.topology, verb.name)
         columns = columns or self._columns(verb.schema)
-        sources = {rows.role: (rows.selected(), self._source(rows, verb, value_serde)) for rows in self.inputs}
+        sources = {rows.role: (self._prepared(rows), self._source(rows, verb, value_serde)) for rows in self.inputs}
         sink = row_sink(verb.name, traveling(columns), verb.parts)
         flow = Dataflow(plan, sources, sink, self.handling, self.complete, f"millpond.{self.name}")
+        if self.backfill is not None:
+            return self._backfilled(self.backfill, flow, columns)
         # Static DataFrames start from empty state, so whatever ran before under this name is none of their business.
         job = self.job if self.streaming else self.job.part(f"static-{plan.fingerprint.replace('/', '-')}")
         settings = job.settings(self.session, plan, TimeUnit.MICROSECOND, streaming=self.streaming)
         return from_months(to_columns(flow.with_operators(settings), traveling(columns)), columns)
 
+    def _backfilled(self, backfill: Backfill, flow: Dataflow, columns: T.StructType) -> DataFrame:
+        """The rows that come out of the verb's backfill, or have come out of it before."""
+
+        def rows(settings: StateSettings) -> DataFrame:
+            return to_results(flow.with_operators(settings, backfill=True), columns)
+
+        if self.kept:
+            check_storable(self.name, columns)
+        results = backfill.results_of(self.name)
+        return backfilled(self.session, self.job, flow.plan, rows, TimeUnit.MICROSECOND, results)
+
     def store(self, verb: Verb, name: str, checkpoint: str, batch_id: int | None) -> DataFrame:
         """The rows of one of the verb's stores, as committed.
 
         Raises:
-            ConfigurationError: the verb has no such store to show, or the checkpoint no such commit.
+            ConfigurationError: the verb has no such store to show, the checkpoint no such commit, or this run none.
         """
+        if self.backfill is not None:
+            raise ConfigurationError(
+                f"the verb {self.name!r} was made for its backfill, which commits nothing to a checkpoint; read the "
+                "store with the Millpond itself, where the verb has streaming DataFrames"
+            )
         if name not in verb.stores:
             raise ConfigurationError(f"the verb {self.name!r} shows the stores {sorted(verb.stores)}, not {name!r}")
         plan = self.job.plan(self.session, verb.topology, verb.name)
@@ -184,6 +254,9 @@ class VerbRun:
             ConfigurationError: the job has no ``local_dir``, or a backend is unknown.
         """
         return self.job.warmed(self.session, self.job.plan(self.session, verb.topology, verb.name))
+
+    def _prepared(self, rows: RowInput) -> DataFrame:
+        return rows.selected() if self.backfill is None else in_order_of_time(rows.selected())
 
     def _source(self, rows: RowInput, verb: Verb, value_serde: Serde[Any] | None) -> RowSource:
         key, time, op = ", ".join(rows.keys), _shown(rows.time), _shown(rows.op)
@@ -204,19 +277,6 @@ class VerbRun:
         return T.StructType(columns)
 
 
-def _check_equal_keys(name: str, inputs: Sequence[RowInput]) -> None:
-    """Refuse to join columns whose equal values have other bytes."""
-    if len(inputs) < 2:
-        return
-    left, right = inputs
-    one, other = left.schema(left.foreign or left.keys), right.schema(right.keys)
-    if _kinds(one) != _kinds(other):
-        raise ConfigurationError(
-            f"the verb {name!r} joins ({_listed(one)}) with ({_listed(other)}), whose types differ; cast the columns "
-            "of one side"
-        )
-
-
 def _check_renamed(renamed: Mapping[str, str], inputs: Sequence[RowInput]) -> None:
     """Refuse a declaration whose new name no input has."""
     columns = {name for rows in inputs for name in rows.carried}
@@ -224,19 +284,6 @@ def _check_renamed(renamed: Mapping[str, str], inputs: Sequence[RowInput]) -> No
         if _top(new) not in columns:
             hint = did_you_mean(new, columns)
             raise ConfigurationError(f"renamed says that {old!r} is {new!r} now, but no input has a {new!r}{hint}")
-
-
-def _kinds(keys: pa.Schema) -> list[str]:
-    """What decides the bytes of a key: integers of all sizes have the same."""
-    return ["integer" if pa.types.is_integer(field.type) and not field.metadata else _kind(field) for field in keys]
-
-
-def _listed(keys: pa.Schema) -> str:
-    return ", ".join(f"{field.name}: {_kind(field)}" for field in keys)
-
-
-def _kind(field: Any) -> str:
-    return "interval of months" if dict(field.metadata or {}) == MONTHS else str(field.type)
 
 
 def _top(path: str) -> str:
