@@ -301,6 +301,8 @@ def test_an_evolution_record_counts_once_whatever_becomes_of_its_requests(
 
 def test_a_pin_stays_if_its_renewal_fails(store: ObjectStore, storage: Storage, tmp_path: Path) -> None:
     kept = committed(storage, tmp_path, "memory", range(1, 3))
+    with task(storage, tmp_path) as state:
+        state.open(kept[-1])
     pins = {name for name in file_names(storage, kept[-1]) if name.endswith(".pin")}
     with task(storage, tmp_path) as state:
         store.fail(2, Fault.LOST)
