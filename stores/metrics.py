@@ -7,9 +7,9 @@ figures.
 """
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from enum import StrEnum
 from time import monotonic_ns
+from types import TracebackType
 from typing import TypeVar
 
 _Item = TypeVar("_Item")
@@ -81,7 +81,7 @@ class Metrics:
     @property
     def figures(self) -> dict[str, int]:
         """All figures by name."""
-        return dict(self._figures)
+        return {str(name): amount for name, amount in self._figures.items()}
 
     def add(self, metric: StrEnum, amount: int, scope: str = "") -> None:
         """Add to a figure, which begins with 0.
@@ -98,12 +98,9 @@ class Metrics:
         """Set a figure, whatever it was."""
         self._figures[_scoped(metric, scope)] = amount
 
-    @contextmanager
-    def timed(self, metric: StrEnum, scope: str = "") -> Iterator[None]:
+    def timed(self, metric: StrEnum, scope: str = "") -> "_Timed":
         """Add the time that the block takes; nothing if it raises."""
-        watch = Stopwatch()
-        yield
-        self.add(metric, watch.lap(), scope)
+        return _Timed(self, metric, scope)
 
     def timed_each(self, metric: StrEnum, items: Iterable[_Item]) -> Iterator[_Item]:
         """The items; adds the time that making them takes, and not what the caller does between them."""
@@ -119,5 +116,23 @@ class Metrics:
         self._figures.clear()
 
 
+class _Timed:
+    """A block whose time is measured. A generator would take three times as long to enter and to leave."""
+
+    __slots__ = ("_metric", "_metrics", "_scope", "_since")
+
+    def __init__(self, metrics: Metrics, metric: StrEnum, scope: str) -> None:
+        self._metrics, self._metric, self._scope = metrics, metric, scope
+
+    def __enter__(self) -> None:
+        self._since = monotonic_ns()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self._metrics.add(self._metric, (monotonic_ns() - self._since) // 1_000, self._scope)
+
+
 def _scoped(metric: StrEnum, scope: str) -> str:
-    return f"{scope}:{metric}" if scope else str(metric)
+    return f"{scope}:{metric}" if scope else metric

@@ -277,7 +277,8 @@ class Task:
     def take(self) -> dict[str, list[Records]]:
         """The records written to each sink topic since the last call, in order."""
         taken = {topic: list(batches) for topic, batches in self._outputs.items() if batches}
-        self.metrics.add(TaskMetric.RECORDS_OUT, sum(len(batch) for batches in taken.values() for batch in batches))
+        for batches in taken.values():
+            self.metrics.add(TaskMetric.RECORDS_OUT, sum(map(len, batches)))
         for batches in self._outputs.values():
             batches.clear()
         return taken
