@@ -1,7 +1,7 @@
 """Commits that are merged give each row once, in key order, as the last commit left it, however they are cut."""
 
 import pyarrow as pa
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millpond.stores.columns.column_changes import ColumnChanges, as_columns
@@ -20,6 +20,7 @@ def merge_of(commits: list[Rows], beyond: bytes | None = None) -> Merge:
     return Merge([(one.keys_column, one.values_column) for one in columns], beyond)
 
 
+@settings(deadline=None)
 @given(COMMITS, st.booleans())
 def test_steps_give_the_latest_of_each_row_in_order(commits: list[Rows], restarts: bool) -> None:
     merge = merge_of(commits)
