@@ -5,8 +5,8 @@ states depend on (``millpond.processors.verbs.functions.binding``). So results h
 those that the user gave, integers are of 64 bits, and the fields of structs have numbers.
 """
 
+import json
 import re
-from ast import literal_eval
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -122,8 +122,8 @@ def _type(name: str) -> pa.DataType:
 def _option(text: str) -> tuple[str, Any]:
     name, _, value = text.partition("=")
     try:
-        return name, literal_eval(value)
-    except (ValueError, SyntaxError) as error:
+        return name, json.loads(value.lower())  # numbers, True and False
+    except ValueError as error:
         raise ConfigurationError(f"{text!r} is no option of an aggregate function: {error}") from error
 
 
