@@ -113,7 +113,7 @@ def test_on_the_map_side_each_key_and_value_is_read_once(
     process = ProcessToSink(part, source("skip"), sink, handling("skip"))
     came_out = pa.Table.from_batches(process(iter([rows(*MIXED)])))
     assert came_out["value"].to_pylist() == [*(f"V{i}" for i in range(100)), None, None]
-    reported = json.loads(came_out["millpond_counters"].to_pylist()[-1])
+    reported = json.loads(str(came_out["millpond_counters"].to_pylist()[-1]))
     assert reported["counts"] == {"dropped-bad-timestamp": 1, "dropped-bad-value": 2, "dropped-bad-key": 1}
     assert (reported["metrics"]["records.in"], reported["metrics"]["records.out"]) == (len(MIXED), 101)
     assert set(keys.read.values()) == set(values.read.values()) == {1}
@@ -180,7 +180,7 @@ def test_records_sent_as_they_are_are_judged_where_unusable_ones_are_skipped(
     *others, report = came_out["millpond_counters"].to_pylist()
     assert others == [None, None]
     counted = {"dropped-null-key": 1, "dropped-bad-timestamp": 1, "dropped-bad-value": 2, "dropped-bad-key": 1}
-    assert json.loads(report)["counts"] == counted
+    assert json.loads(str(report))["counts"] == counted
     assert set(keys.read.values()) == set(values.read.values()) == {1}
 
 
