@@ -14,7 +14,8 @@ from typing import Any, Final, NamedTuple
 from millpond.adapters.looking.changelogs import StateVersion
 from millpond.adapters.looking.kept_manifest import STATE_NAME
 from millpond.adapters.looking.partition_state import OTHER_WAY, PartitionState
-from millpond.errors import ConfigurationError, CorruptFileError, FormatError, MissingFileError
+from millpond.adapters.looking.retained_batches import no_checkpoint, why_not_retained
+from millpond.errors import CorruptFileError, FormatError, MissingFileError
 from millpond.stores.durability.manifest import Manifest
 from millpond.stores.durability.storage import Storage
 
@@ -55,9 +56,7 @@ class SparkCheckpoint:
         plain = location.startswith("file:/") and not location.startswith("file://")
         storage = Storage.from_uri(location.removeprefix("file:") if plain else location)
         if "metadata" not in storage.sizes("", ["metadata"]):
-            raise ConfigurationError(
-                f"there is no checkpoint at {location}; give the query's checkpointLocation, and start the query first"
-            )
+            raise no_checkpoint(location)
         return cls(storage, workers)
 
     def batches(self) -> list[int]:
@@ -71,16 +70,9 @@ class SparkCheckpoint:
             ConfigurationError: there is none yet, or not that one.
         """
         batches = self.batches()
-        if not batches:
-            raise ConfigurationError(
-                f"the query with the checkpoint {self.storage.uri} has not committed a micro-batch yet; its stores can "
-                "be read after the first one"
-            )
-        if batch is not None and batch not in batches:
-            raise ConfigurationError(
-                f"the checkpoint {self.storage.uri} has no micro-batch {batch}, only {batches[0]} to {batches[-1]}; "
-                "Spark retains as many as spark.sql.streaming.minBatchesToRetain says"
-            )
+        refusal = why_not_retained(self.storage.uri, batches, batch)
+        if refusal is not None:
+            raise refusal
         return batches[-1] if batch is None else batch
 
     def manifests(self, batch: int) -> list[Manifest]:

@@ -10,6 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from millpond.adapters.looking.kept_manifest import STATE_NAME, kept_manifest
+from millpond.adapters.looking.retained_batches import no_checkpoint, why_not_retained
 from millpond.adapters.spark.session import start_coordinator
 from millpond.errors import ConfigurationError
 from millpond.stores.durability.manifest import Manifest
@@ -46,10 +47,7 @@ class Checkpoint:
             FormatError: a manifest is damaged, or of a later release.
         """
         if not self._files("metadata"):  # asked first: some releases of Spark make what they do not find
-            raise ConfigurationError(
-                f"there is no checkpoint at {self.location}; give the query's checkpointLocation, and start the query "
-                "first"
-            )
+            raise no_checkpoint(self.location)
         found = self._read(batch_id)
         if not found:
             raise self._refusal(batch_id, "it holds no state of Python tasks")
@@ -123,18 +121,8 @@ class Checkpoint:
 
     def _refusal(self, batch_id: int | None, reason: str) -> ConfigurationError:
         """Why there is nothing to read, as far as the checkpoint's files tell it."""
-        batches = self.batches()
-        if not batches:
-            return ConfigurationError(
-                f"the query with the checkpoint {self.location} has not committed a micro-batch yet; its stores can be "
-                "read after the first one"
-            )
-        if batch_id is not None and batch_id not in batches:
-            return ConfigurationError(
-                f"the checkpoint {self.location} has no micro-batch {batch_id}, only {batches[0]} to {batches[-1]}; "
-                "Spark retains as many as spark.sql.streaming.minBatchesToRetain says"
-            )
-        return self.of_another_query(reason)
+        refusal = why_not_retained(self.location, self.batches(), batch_id)
+        return self.of_another_query(reason) if refusal is None else refusal
 
     def _files(self, part: str) -> list[str]:
         """The names of the files there; empty if there is no such place."""

@@ -70,9 +70,7 @@ def state_describe(
     json: AsJson = False,
 ) -> None:
     """Describe a store: what it is, its columns, and what each task has of it."""
-    view = _looking(checkpoint, state_dir, topology, workers).store(
-        store, batch=batch, sink=sink, application_id=application
-    )
+    view = _view(checkpoint, store, state_dir, batch, sink, application, topology, workers)
     facts = {**_short(view), **dict(view.shape.facts()), "batch": view.batch, "of_tasks": view.partitions}
     columns = {field.name: str(field.type) for field in view.schema}
     tasks = {part.task_id: {"files": len(part.manifest.files), "commit": part.manifest.sequence} for part in view.parts}
@@ -101,14 +99,9 @@ def state_get(
     """Get what a store has for a key: a row, or one for each window or session. Exit code 1: there is none."""
     from millpond.stores.times import time_in
 
-    view = _looking(checkpoint, state_dir, topology, workers).store(
-        store, batch=batch, sink=sink, application_id=application
-    )
+    view = _view(checkpoint, store, state_dir, batch, sink, application, topology, workers)
     found = view.get(view.form.key.parse(key), None if as_of is None else time_in(as_of, "--as-of"))
-    if found is None:
-        typer.echo(f"store {store!r} has nothing for the key {key!r} after micro-batch {view.batch}", err=True)
-        raise typer.Exit(1)
-    _say_rows(iter(found.to_batches()), view.schema, json)
+    _say_found(found, view, "nothing for", key, json)
 
 
 @app.command("scan")
@@ -128,9 +121,7 @@ def state_scan(
     json: AsJson = False,
 ) -> None:
     """Print the rows of a store, task by task, those of each in the order of their keys' bytes."""
-    view = _looking(checkpoint, state_dir, topology, workers).store(
-        store, batch=batch, sink=sink, application_id=application
-    )
+    view = _view(checkpoint, store, state_dir, batch, sink, application, topology, workers)
     _say_rows(view.rows(_selection(view, from_, to, as_of)), view.schema, json, limit)
 
 
@@ -148,14 +139,8 @@ def state_history(
     json: AsJson = False,
 ) -> None:
     """Print all versions of a key of a versioned store, the oldest first. Exit code 1: there is none."""
-    view = _looking(checkpoint, state_dir, topology, workers).store(
-        store, batch=batch, sink=sink, application_id=application
-    )
-    found = view.history(view.form.key.parse(key))
-    if not found.num_rows:
-        typer.echo(f"store {store!r} has no version of the key {key!r} after micro-batch {view.batch}", err=True)
-        raise typer.Exit(1)
-    _say_rows(iter(found.to_batches()), view.schema, json)
+    view = _view(checkpoint, store, state_dir, batch, sink, application, topology, workers)
+    _say_found(view.history(view.form.key.parse(key)), view, "no version of", key, json)
 
 
 @app.command("diff")
@@ -204,9 +189,7 @@ def state_export(
     """Write the rows of a store into a file, which is replaced if it is there."""
     from millpond.adapters.looking.row_texts import Writer
 
-    view = _looking(checkpoint, state_dir, topology, workers).store(
-        store, batch=batch, sink=sink, application_id=application
-    )
+    view = _view(checkpoint, store, state_dir, batch, sink, application, topology, workers)
     rows = 0
     with Writer(file, view.schema) as writer:
         for part in view.rows(_selection(view, from_, to, as_of)):
@@ -246,6 +229,20 @@ def _looking(checkpoint: str, state_dir: str, topology: str | None, workers: int
     return Looking.at(checkpoint, state_dir, workers=workers, specs={} if found is None else found.stores)
 
 
+def _view(
+    checkpoint: str,
+    store: str,
+    state_dir: str,
+    batch: int | None,
+    sink: str | None,
+    application: str | None,
+    topology: str | None,
+    workers: int,
+) -> "StoreView":
+    looking = _looking(checkpoint, state_dir, topology, workers)
+    return looking.store(store, batch=batch, sink=sink, application_id=application)
+
+
 def _selection(view: "StoreView", from_: str | None, to: str | None, as_of: str | None) -> "Selection":
     from millpond.adapters.looking import Selection
     from millpond.stores.times import time_in
@@ -279,6 +276,14 @@ def _say(rows: list[dict[str, Any]], json: bool) -> None:
         typer.echo("\t".join(rows[0]))
     for row in rows:
         typer.echo(line_of(row) if json else "\t".join(cells(row)))
+
+
+def _say_found(found: "pa.Table | None", view: "StoreView", absence: str, key: str, json: bool) -> None:
+    """Print what a key has; exit with 1 if that is nothing."""
+    if found is None or not found.num_rows:
+        typer.echo(f"store {view.name!r} has {absence} the key {key!r} after micro-batch {view.batch}", err=True)
+        raise typer.Exit(1)
+    _say_rows(iter(found.to_batches()), view.schema, json)
 
 
 def _say_rows(batches: "Iterator[pa.RecordBatch]", schema: "pa.Schema", json: bool, limit: int | None = None) -> None:
