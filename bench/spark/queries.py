@@ -56,15 +56,20 @@ class Ran:
 
 
 @contextmanager
-def session(cores: int) -> Iterator[SparkSession]:
-    """A session in which Spark's own state store and its exchange with Python are at their best."""
+def session(cores: int, partitions: int | None = None) -> Iterator[SparkSession]:
+    """A session in which Spark's own state store and its exchange with Python are at their best.
+
+    Args:
+        cores: of Spark.
+        partitions: of a shuffle, and so tasks of a query; by default as many as cores.
+    """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": "4g",
         "spark.sql.session.timeZone": "UTC",
-        "spark.sql.shuffle.partitions": str(cores),
+        "spark.sql.shuffle.partitions": str(partitions or cores),
         "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.sql.streaming.checkpointFileManagerClass": f"{_FILE_MANAGERS}.FileSystemBasedCheckpointFileManager",

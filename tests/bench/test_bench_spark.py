@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from rich.console import Console
 from typer.testing import CliRunner
 
-from millpond.bench.spark import growth, measure, tables, upgrade
+from millpond.bench.spark import counting, growth, measure, tables
 from millpond.bench.spark.contest import Contest
 from millpond.bench.spark.inputs import growing_keys, write_inputs
 from millpond.bench.spark.shapes import Scale
@@ -129,10 +129,10 @@ def test_micro_batches_can_be_written_later_and_go_on(tmp_path: Path) -> None:
 def test_a_micro_batch_that_wrote_a_snapshot_is_known_by_the_moment() -> None:
     took = {"triggerExecution": 1500, "addBatch": 1000}
     report = {"batchId": 7, "timestamp": "1970-01-01T00:01:40.000Z", "durationMs": took}
-    number, end, batch = upgrade.ran_of(report, 64, [99.9, 101.6])
+    number, end, batch = counting.ran_of(report, 64, [99.9, 101.6])
     assert (number, end) == (7, 101.5)
     assert (batch.seconds, batch.disk, batch.snapshot) == ({"wall": 1.5, "add_batch": 1.0}, 64, False)
-    assert upgrade.ran_of(report, 64, [99.9, 101.4]).batch.snapshot
+    assert counting.ran_of(report, 64, [99.9, 101.4]).batch.snapshot
 
 
 @pytest.mark.long
@@ -151,6 +151,32 @@ def test_an_upgrade_on_spark_goes_through_every_phase(tmp_path: Path) -> None:
     assert figures[5]["wall"]["pause_p50"] == 1.0
     disk = [row["most_disk_bytes"] for row in figures]
     assert min(disk[3], disk[7]) > disk[0]
+    assert [path.name for path in tmp_path.iterdir()] == [written.name]
+
+
+@pytest.mark.long
+@pytest.mark.spark
+def test_a_query_with_much_state_goes_through_every_phase(tmp_path: Path) -> None:
+    written = tmp_path / "figures.json"
+    arguments = ["bench", "scale", "--keys", "400", "--rows", "40", "--batches", "3", "--small-rows", "10"]
+    arguments += ["--small-batches", "2", "--partitions", "3", "--json", str(written), "--directory", str(tmp_path)]
+    command = [sys.executable, "-c", "from millpond.cli import main; main()", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    figures = json.loads(written.read_text())
+    counted = {name: (phase["rows"], phase["batches"]) for name, phase in figures["phases"].items()}
+    assert counted == {
+        "filling": (40, 9),
+        "updates": (40, 3),
+        "small updates": (10, 2),
+        "after a restart": (10, 5),
+        "after the loss of the local copies": (10, 5),
+    }
+    files = figures["files"]
+    assert files["retained_batches"] == 10 + 4 + 3 + 6 + 6
+    assert files["retained_bytes"] >= files["bytes"] > 0
+    assert files["delta_bytes_per_row"] > 0
+    assert 0 < figures["look_up_s"]["found"] < 30
     assert [path.name for path in tmp_path.iterdir()] == [written.name]
 
 

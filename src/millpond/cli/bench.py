@@ -239,6 +239,41 @@ def bench_spark(
         report.write_json(json, "spark-growth" if growth else "spark", figures)
 
 
+@app.command("scale")
+def bench_scale(
+    backend: Annotated[str, typer.Option(help="the backend of the store")] = "lmdb",
+    keys: Annotated[int, typer.Option(min=10, help="keys of the store")] = 10_000_000,
+    partitions: Annotated[int, typer.Option(min=1, help="tasks of the query")] = 16,
+    rows: Annotated[int, typer.Option(min=1, help="updates of a micro-batch")] = 100_000,
+    batches: Annotated[int, typer.Option(min=2, help="how many of these")] = 50,
+    small_rows: Annotated[int, typer.Option(min=1, help="updates of a small micro-batch")] = 1_000,
+    small_batches: Annotated[int, typer.Option(min=2, help="how many of these")] = 300,
+    cores: Annotated[int, typer.Option(min=1, help="Spark cores")] = 2,
+    directory: Annotated[Path | None, typer.Option(help="where the files go, on the file system to measure")] = None,
+    json: JsonFile = None,
+) -> None:
+    """A query on Spark with much state: micro-batches, restart, restore, files and look-ups."""
+    from rich.console import Console
+
+    with _benchmark_extra():
+        from millpond.bench import report
+        from millpond.bench.spark import scale
+    figures = scale.run(
+        backend,
+        keys,
+        partitions=partitions,
+        rows=rows,
+        batches=batches,
+        small_rows=small_rows,
+        small_batches=small_batches,
+        cores=cores,
+        directory=directory,
+    )
+    scale.print_results(Console(width=max(Console().width, 120)), figures)
+    if json is not None:
+        report.write_json(json, "spark-scale", figures)
+
+
 @app.command("damage")
 def bench_damage(
     backend: Annotated[list[str] | None, typer.Option(help="may be repeated; lmdb and rocksdb by default")] = None,

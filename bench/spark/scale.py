@@ -1,0 +1,177 @@
+"""What much state costs a query on Spark: micro-batches that follow each other, restarts, restores, files, look-ups.
+
+Rule of this module: each start of the query is in a session of its own, with Python workers that have nothing open, and
+the first micro-batch of each is told apart. Files are counted when the query has ended.
+"""
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from statistics import median, quantiles
+from typing import Any, Final
+
+from rich.console import Console
+from rich.table import Table
+
+from millpond.adapters.looking import Looking
+from millpond.adapters.looking.sizes import state_size
+from millpond.bench.measure import seconds
+from millpond.bench.spark.counting import TIMESTAMPED, Feed, Query, Ran
+from millpond.bench.spark.growth import growth
+from millpond.bench.spark.queries import session
+from millpond.bench.spark.workers import workers_of_its_own
+from millpond.bench.upgrade import bytes_below
+from millpond.errors import MillpondError
+from millpond.stores.registry import supplier
+
+FILLING: Final = 10
+"""How many micro-batches bring the keys, each as many."""
+
+AFTERWARDS: Final = 5
+"""How many micro-batches follow the first one after a restart."""
+
+LOOK_UPS: Final = 5
+"""How often a key is looked up."""
+
+
+def run(
+    backend: str,
+    keys: int,
+    *,
+    partitions: int = 16,
+    rows: int = 100_000,
+    batches: int = 50,
+    small_rows: int = 1_000,
+    small_batches: int = 300,
+    cores: int = 2,
+    directory: Path | None = None,
+) -> dict[str, Any]:
+    """Count ``keys`` keys, then let micro-batches go on, restart, lose the local copies and look keys up.
+
+    Args:
+        backend: a name or URL.
+        keys: of the store.
+        partitions: tasks of the query.
+        rows: updates of a micro-batch.
+        batches: how many of these.
+        small_rows: updates of a small micro-batch.
+        small_batches: how many of these.
+        cores: of Spark.
+        directory: where the files go; by default the temporary directory.
+    """
+    with tempfile.TemporaryDirectory(prefix="millpond-bench-", dir=directory) as temporary:
+        place = Path(temporary)
+        feed = Feed(place, keys, rows, filling=FILLING, files=cores)
+        phases: dict[str, dict[str, Any]] = {}
+        with session(cores, partitions) as spark:
+            query = Query(spark, feed, backend, place / "query")
+            with workers_of_its_own(spark) as watch:
+                watch.start()
+                phases["filling"] = _phase(query.run(TIMESTAMPED, FILLING), -(-keys // FILLING))
+                phases["updates"] = _phase(query.run(TIMESTAMPED, 1 + batches), rows)
+                deltas = _deltas(place / "query")
+                feed.rows = small_rows
+                phases["small updates"] = _phase(query.run(TIMESTAMPED, 1 + small_batches), small_rows)
+                memory = watch.stop()
+        with session(cores, partitions) as spark:
+            query = query.within(spark)
+            phases["after a restart"] = _phase(query.run(TIMESTAMPED, 1 + AFTERWARDS), small_rows)
+        copies = bytes_below(place / "query" / "local")
+        shutil.rmtree(place / "query" / "local", ignore_errors=True)
+        with session(cores, partitions) as spark:
+            query = query.within(spark)
+            phases["after the loss of the local copies"] = _phase(query.run(TIMESTAMPED, 1 + AFTERWARDS), small_rows)
+        return {
+            "backend": backend,
+            "persistent": supplier(backend).persistent,
+            "keys": keys,
+            "partitions": partitions,
+            "cores": cores,
+            "phases": phases,
+            "worker_bytes": {"resident": memory.resident, "own": memory.own},
+            "files": _files(query, place / "query", deltas, rows) | {"local_bytes": copies},
+            "look_up_s": _look_ups(query, keys),
+        }
+
+
+def print_results(console: Console, figures: Mapping[str, Any]) -> None:
+    """One row per phase, and sentences on files and look-ups."""
+    title = f"{figures['backend']}: {figures['keys']:,} keys, {figures['partitions']} tasks, {figures['cores']} cores"
+    table = Table(title=title)
+    table.add_column("phase")
+    for column in ("rows", "micro-batches", "first, s", "p50, s", "p90, s", "longest, s", "last / first"):
+        table.add_column(column, justify="right")
+    for name, phase in figures["phases"].items():
+        times = [f"{phase[what]:.2f}" for what in ("first_s", "p50_s", "p90_s", "max_s", "growth")]
+        table.add_row(name, f"{phase['rows']:,}", str(phase["batches"]), *times)
+    console.print(table)
+    files = figures["files"]
+    console.print(
+        f"State: {files['bytes'] >> 20:,} MiB in {files['count']:,} files, {files['retained_bytes'] >> 20:,} MiB in "
+        f"{files['retained_count']:,} with all {files['retained_batches']} micro-batches that are retained; local "
+        f"copies {files['local_bytes'] >> 20:,} MiB. A delta takes {files['delta_bytes_per_row']:.1f} bytes for each "
+        f"row that was changed. Spark's checkpoint: {files['checkpoint_count']:,} files."
+    )
+    memory = figures["worker_bytes"]
+    console.print(
+        f"A worker had at most {memory['resident'] >> 20:,} MiB, {memory['own'] >> 20:,} of its own. millpond state "
+        f"get takes {figures['look_up_s']['found']:.2f} s, {figures['look_up_s']['missing']:.2f} s for a missing key."
+    )
+
+
+def _phase(ran: Sequence[Ran], rows: int) -> dict[str, Any]:
+    """Micro-batches from a start on, the first one apart; ``growth`` compares the last ones with the first others."""
+    first, *others = (one.batch.seconds["wall"] for one in ran)
+    return {
+        "rows": rows,
+        "batches": len(others),
+        "first_s": first,
+        "p50_s": median(others),
+        "p90_s": quantiles(others, n=10, method="inclusive")[-1],
+        "max_s": max(others),
+        "growth": growth(others),
+        "seconds": others,
+        "snapshots": sum(one.batch.snapshot for one in ran),
+    }
+
+
+def _deltas(directory: Path) -> list[int]:
+    """The bytes of each delta of the query in ``directory``."""
+    return [path.stat().st_size for path in (directory / "state").rglob("*.delta.parquet")]
+
+
+def _files(query: Query, directory: Path, deltas: Sequence[int], rows: int) -> dict[str, Any]:
+    """What the durable state takes; ``deltas`` are those of micro-batches of ``rows`` rows, as far as retained."""
+    found = state_size(Looking.at(query.checkpoint, query.state_dir))
+    tasks = len(found.tasks)
+    return {
+        "count": sum(task.files for task in found.tasks),
+        "bytes": found.size,
+        "retained_batches": found.batches,
+        "retained_count": found.retained_files,
+        "retained_bytes": found.retained_size,
+        "shared_bytes": found.shared_size,
+        "delta_bytes_per_row": median(deltas) * tasks / rows if deltas else 0.0,
+        "checkpoint_count": sum(1 for path in (directory / "checkpoint").rglob("*") if path.is_file()),
+    }
+
+
+def _look_ups(query: Query, keys: int) -> dict[str, float]:
+    """Seconds that ``millpond state get`` takes, from the start of its process to the end: medians."""
+    known = [f"user-{keys * part // LOOK_UPS:08d}" for part in range(LOOK_UPS)]
+    return {
+        "found": median(seconds(partial(_look_up, query, key, 0)) for key in known),
+        "missing": median(seconds(partial(_look_up, query, "nobody", 1)) for _ in known),
+    }
+
+
+def _look_up(query: Query, key: str, expected: int) -> None:
+    command = [sys.executable, "-c", "from millpond.cli import main; main()", "state", "get", query.checkpoint]
+    command += ["counts", key, "--state-dir", query.state_dir]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != expected:
+        raise MillpondError(f"the look-up of {key} ended with {done.returncode}: {done.stderr[-1000:]}")
