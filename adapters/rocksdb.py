@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from functools import cache, partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Final, Self
 
 import rocksdict
 
 from millpond.errors import (
     BackendError,
     BackendInUseError,
+    ConfigurationError,
     CorruptStoreError,
     StoreError,
     StoreFullError,
@@ -45,6 +46,8 @@ _FULL = re.compile(r"no space left|quota exceeded|file too large", re.IGNORECASE
 _LOCKED = re.compile(r"lock hold by current process|while lock file|/LOCK:", re.IGNORECASE)
 _CORRUPT = re.compile(r"corruption|checksum|not an sstable|no such file|bad table magic", re.IGNORECASE)
 _LOAD_CHUNK = 200_000
+_BLOCK_CACHE: Final = 256 * 2**20
+_LEAST_BUDGET: Final = 8 * 2**20
 
 
 class translate_errors(ErrorTranslator):
@@ -270,6 +273,17 @@ def _shared_cache(size: int) -> rocksdict.Cache:
     return rocksdict.Cache(size)
 
 
+@cache
+def _shared_buffers(size: int) -> rocksdict.WriteBufferManager:
+    """The memory tables of all directories that share the cache of ``size`` bytes, which take their room in it.
+
+    They have half of it: from seven eighths of that on, whoever writes has the largest table written out. Nobody waits
+    for that, because a transaction's write holds up the micro-batch.
+    """
+    manager = rocksdict.WriteBufferManager
+    return manager.new_write_buffer_manager_with_cache(size // 2, False, _shared_cache(size))
+
+
 @dataclass(frozen=True)
 class RocksDbSupplier(BackendSupplier):
     """``rocksdb``: one process at a time may have a directory open.
@@ -283,17 +297,21 @@ class RocksDbSupplier(BackendSupplier):
         max_open_files: -1 keeps all open, which reads fastest.
         wal: whether writes go through RocksDB's log. Without it, a killed process loses what it wrote since the last
             flush; what is left is still the result of a prefix of the writes.
+        memory_budget: bytes for blocks, indexes, filters and memory tables, of all directories together that a process
+            opens with the same number; ``block_cache`` is left at its default then. 0 for none: each directory has
+            memory tables of its own, and indexes and filters of open files beside the cache.
     """
 
     name: ClassVar[str] = "rocksdb"
     checksums: ClassVar[bool] = True
 
-    block_cache: int = 256 * 2**20
+    block_cache: int = _BLOCK_CACHE
     bloom_bits: int = 10
     write_buffer_size: int = 64 * 2**20
     compression: str = "lz4"
     max_open_files: int = -1
     wal: bool = True
+    memory_budget: int = 0
 
     def __post_init__(self) -> None:
         check_option(
@@ -305,11 +323,19 @@ class RocksDbSupplier(BackendSupplier):
         )
         for option, least in (
             ("block_cache", 0),
+            ("memory_budget", 0),
             ("bloom_bits", 0),
             ("write_buffer_size", 2**16),
             ("max_open_files", -1),
         ):
             check_least(self.name, option, getattr(self, option), least)
+        if self.memory_budget:
+            check_least(self.name, "memory_budget", self.memory_budget, _LEAST_BUDGET)
+            if self.block_cache != _BLOCK_CACHE:
+                raise ConfigurationError(
+                    f"the backend {self.name!r} has memory_budget={self.memory_budget} and "
+                    f"block_cache={self.block_cache}; leave out block_cache, which is part of the budget"
+                )
 
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> Self:
@@ -320,6 +346,7 @@ class RocksDbSupplier(BackendSupplier):
             "compression": parse_choice(*_COMPRESSIONS),
             "max_open_files": parse_int,
             "wal": parse_bool,
+            "memory_budget": parse_size,
         }
         return cls(**parse_options(cls.name, options, parsers))
 
@@ -335,11 +362,14 @@ class RocksDbSupplier(BackendSupplier):
         options.set_compression_type(_COMPRESSIONS[self.compression]())
         options.set_max_open_files(self.max_open_files)
         options.set_keep_log_file_num(2)
+        if self.memory_budget:
+            options.set_write_buffer_manager(_shared_buffers(self.memory_budget))
         return options
 
     def _table_options(self) -> rocksdict.BlockBasedOptions:
         table = rocksdict.BlockBasedOptions()
-        table.set_block_cache(_shared_cache(self.block_cache))
+        table.set_block_cache(_shared_cache(self.memory_budget or self.block_cache))
+        table.set_cache_index_and_filter_blocks(self.memory_budget > 0)
         table.set_format_version(5)
         if self.bloom_bits > 0:
             table.set_bloom_filter(self.bloom_bits, block_based=False)

@@ -6,6 +6,7 @@
     <local_dir>/<application_id>/<task_id>/<backend>/<store>-v<n>    any other
 """
 
+import re
 from hashlib import sha256
 from pathlib import Path
 from shutil import rmtree
@@ -18,6 +19,12 @@ from millpond.stores.specs import StoreSpec
 
 LONGEST_NAME: Final = 200
 """Bytes of a name in UTF-8: file systems take 255, and some files are named after it and something else."""
+
+
+QUERY_MARK: Final = "@"
+"""Parts the plain name of a sink, which has none, from the place of the state in the name of a query's directory."""
+
+_PLACE: Final = re.compile(r"[0-9a-f]{16}")
 
 
 def check_plain_name(what: str, name: str) -> None:
@@ -47,6 +54,17 @@ def plain_name(text: str) -> str:
     if name.strip(".") and len(name) <= LONGEST_NAME:
         return name
     return f"{name[:40].strip('.')}%{sha256(text.encode(errors='surrogatepass')).hexdigest()[:32]}"
+
+
+def state_of_query(name: str) -> str | None:
+    """For the name of a query's directory of local copies, which state directory it belongs to.
+
+    Returns:
+        ``Storage.place`` of the state directory; None for the name of something else, or of a directory of a release
+        before 0.2.
+    """
+    place = name.rpartition(QUERY_MARK)[2]
+    return place if QUERY_MARK in name and _PLACE.fullmatch(place) else None
 
 
 def store_directory(local_dir: Path, application_id: str, task_id: str, backend_name: str, spec: StoreSpec) -> Path:

@@ -13,17 +13,13 @@ import logging
 from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
 
 from millpond.errors import BackendInUseError
-from millpond.stores.directory import plain_name
+from millpond.stores.directory import QUERY_MARK, plain_name
 from millpond.stores.durability.copies.lease import Lease
 from millpond.stores.durability.storage import Storage
 
 _log = logging.getLogger(__name__)
-
-_MARK: Final = "@"
-"""Is in no plain name."""
 
 
 def query_directory(local_dir: str | Path, sink: str, storage: Storage) -> Path:
@@ -33,7 +29,7 @@ def query_directory(local_dir: str | Path, sink: str, storage: Storage) -> Path:
 
 def recorded_directory(local_dir: str | Path, name: str, storage: Storage) -> Path:
     """The same for a sink of which only the plain name is known, as records have it."""
-    return Path(local_dir) / f"{name}{_MARK}{storage.place}"
+    return Path(local_dir) / f"{name}{QUERY_MARK}{storage.place}"
 
 
 def directories_of(local_dir: Path, storage: Storage) -> Collection[Path]:
@@ -41,7 +37,7 @@ def directories_of(local_dir: Path, storage: Storage) -> Collection[Path]:
     if not local_dir.is_dir():
         return ()
     found = (path for path in local_dir.iterdir() if path.is_dir() and not path.name.startswith("."))
-    return sorted(path for path in found if path.name.partition(_MARK)[2] in ("", storage.place))
+    return sorted(path for path in found if path.name.partition(QUERY_MARK)[2] in ("", storage.place))
 
 
 def take_over(local_dir: str | Path, sink: str, storage: Storage, application_id: str, task_id: str) -> None:

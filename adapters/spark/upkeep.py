@@ -5,7 +5,7 @@ Rule of this module: it knows where a job on Spark keeps what; what is verified 
 """
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from millpond.processors.distribution.plan import make_plan
 from millpond.processors.runtime.topology import Topology
 from millpond.stores.backend import BackendSupplier
 from millpond.stores.durability.checking.findings import Report
-from millpond.stores.durability.checking.repair import Repair, repairs_of_copies, repairs_of_garbage
+from millpond.stores.durability.checking.repair import Repair, repairs_of_copies, repairs_of_garbage, retention
 from millpond.stores.durability.checking.verification import DEFAULT_WORKERS, Specs, newest_sound, verify
 from millpond.stores.durability.manifest import Manifest
 from millpond.stores.durability.policy import DurabilityPolicy
@@ -188,7 +188,4 @@ To go back to micro-batch {batch_id}, whose files are all whole:
 
     def _retention(self, newest: Collection[Manifest]) -> DurabilityPolicy:
         """What a job retains by default, and all that the first of the checkpoint's micro-batches names."""
-        first = {one.directory: one.files for one in self.manifests(self.checkpoint.batches()[0])}
-        policy = DurabilityPolicy()
-        spans = [one.sequence - (files[0].sequence if (files := first.get(one.directory)) else 0) for one in newest]
-        return replace(policy, retained_commits=max([policy.retained_commits, *spans]))
+        return retention(DurabilityPolicy(), newest, self.manifests(self.checkpoint.batches()[0]))

@@ -64,6 +64,11 @@ def claimed_by(storage: Storage, application_id: str) -> str | None:
     return None
 
 
+def is_claim(name: str) -> bool:
+    """Whether a file of that name in an application's directory is a claim, whoever's."""
+    return _ANY_CLAIM.fullmatch(name) is not None
+
+
 def keep_out_older_releases(storage: Storage, application_id: str) -> None:
     """Have releases that know no evolution records refuse the application's state; doing it again is cheap.
 

@@ -51,6 +51,11 @@ def kept_schemas(storage: Storage, application_id: str, place: str) -> Schemas |
     return _newest(storage, application_id, place) if any(tasks) else None
 
 
+def is_schema(name: str) -> bool:
+    """Whether a file of that name in an application's directory has schemas of rows."""
+    return _NAME.fullmatch(name) is not None
+
+
 def schema_places(storage: Storage, application_id: str) -> list[str]:
     """The places of an application that have histories of schemas, sorted.
 

@@ -323,6 +323,23 @@ class Storage:
         except OSError as error:
             raise DurabilityError(f"cannot delete {self.describe(path)}: {error}") from error
 
+    def delete_empty(self, path: str) -> None:
+        """Delete a directory that nothing is in; any other stays.
+
+        Raises:
+            DurabilityError: the storage failed.
+        """
+        connection = self._connect()
+        if connection.local:
+            with suppress(OSError):
+                os.rmdir(self._locate(path)[1])
+        elif not self._entries(path):
+            self.delete_directory(path)
+
+    def is_link(self, path: str) -> bool:
+        """Whether a file or directory is a symbolic link, which only local file systems have."""
+        return self._connect().local and os.path.islink(self._locate(path)[1])
+
     def _unlistable(self, directory: str, error: OSError) -> DurabilityError:
         return DurabilityError(f"cannot list {self.describe(directory)}: {error}")
 

@@ -234,6 +234,11 @@ def sinks_of(storage: Storage, application_id: str) -> list[str]:
     return list(storage.directories(f"{application_id}/{EVOLUTION}"))
 
 
+def is_record(name: str) -> bool:
+    """Whether a file of that name among a sink's records is one."""
+    return _NAME.fullmatch(name) is not None
+
+
 def current_manifests(storage: Storage, found: Collection[Manifest], batch: int | None) -> list[Manifest]:
     """The manifests with which tasks go on after a micro-batch, where a checkpoint has those of earlier shapes as well.
 

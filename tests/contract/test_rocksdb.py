@@ -2,12 +2,13 @@
 
 import os
 import re
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from millpond.adapters.rocksdb import RocksDbBackend, RocksDbSupplier, lock_holder, translate_errors
-from millpond.errors import BackendError, BackendInUseError, CorruptStoreError, StoreFullError
+from millpond.errors import BackendError, BackendInUseError, ConfigurationError, CorruptStoreError, StoreFullError
 from millpond.stores.testing import Child
 from millpond.stores.testing.programs import hold
 
@@ -71,6 +72,37 @@ def test_stores_of_one_process_share_one_block_cache(tmp_path: Path) -> None:
         used_before = two._db.property_int_value("rocksdb.block-cache-usage")
         list(one.scan())
         assert two._db.property_int_value("rocksdb.block-cache-usage") > used_before
+
+
+def test_all_stores_of_a_process_keep_within_one_budget(tmp_path: Path) -> None:
+    budget = 8 * 2**20
+    supplier = RocksDbSupplier(memory_budget=budget)
+    with ExitStack() as stack:
+        backends = [stack.enter_context(supplier.open(tmp_path / str(number))) for number in range(8)]
+        unflushed = 0
+        for part in range(60):
+            for number, backend in enumerate(backends):
+                rows = {b"%02d-%05d" % (part, row): os.urandom(1_000) for row in range(100)}
+                backend.write({**rows, b"store": b"%d" % number})
+            tables = [one._db.property_int_value("rocksdb.cur-size-all-mem-tables") for one in backends]
+            unflushed = max(unflushed, sum(tables))
+        # 48 MB were written: without the budget, all of it would lie in tables of up to 64 MiB each. What is being
+        # written out has its memory until that is done.
+        assert unflushed < 3 * budget
+        assert {one._db.property_int_value("rocksdb.block-cache-capacity") for one in backends} == {budget}
+        for number, backend in enumerate(backends):
+            assert sum(1 for _ in backend.scan()) == 6_001
+            assert backend.get(b"store") == b"%d" % number
+        used = {one._db.property_int_value("rocksdb.block-cache-usage") for one in backends}
+        assert len(used) == 1
+        assert used.pop() <= 1.5 * budget
+
+
+def test_a_budget_that_makes_no_sense_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"'memory_budget'.*at least"):
+        RocksDbSupplier(memory_budget=2**20)
+    with pytest.raises(ConfigurationError, match="leave out block_cache"):
+        RocksDbSupplier(memory_budget=2**30, block_cache=2**20)
 
 
 def test_a_directory_in_use_names_itself_and_the_process_that_holds_it(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Durable state on an object store: what it promises, whatever becomes of a request, and how few requests it takes."""
 
 import shutil
+import time
 import traceback
 from collections import Counter
 from collections.abc import Iterator
@@ -14,6 +15,9 @@ from threading import Barrier, Event
 import pytest
 
 from millpond.errors import ConfigurationError, DurabilityError, MissingFileError, StateConflictError
+from millpond.stores.cleaning.durable import StateCleaning
+from millpond.stores.cleaning.leftover import Age
+from millpond.stores.cleaning.named import Named
 from millpond.stores.durability import DurabilityPolicy, Manifest, Severity, Storage, TaskState, claim, verify
 from millpond.stores.durability.checking.repair import repairs_of_garbage
 from millpond.stores.durability.claim import claimed_by
@@ -84,6 +88,17 @@ def test_a_task_lives_on_an_object_store(storage: Storage, tmp_path: Path, backe
     assert {pin.run for file in storage.list(newest.directory) if (pin := Pin.of(file))} == {"1" * 32}
     local_dirs = [tmp_path / "here", tmp_path / "there"]
     assert verify(storage, lambda: [newest], specs=NAMED, local_dirs=local_dirs).findings == ()
+
+
+def test_the_state_of_an_application_that_nobody_needs_is_cleaned_up(storage: Storage, tmp_path: Path) -> None:
+    newest = committed(storage, tmp_path, "memory", range(1, 9))[-1]
+    policy, later = replace(POLICY, retained_forks="6 hours"), Age(time.time_ns() // 1_000_000 + 30 * 86_400_000, 1)
+    for named, alone in (([Named("checkpoint", [[newest]])], True), ([], False), ([], True)):
+        assert {file.name for file in newest.files} <= file_names(storage, newest)
+        for leftover in StateCleaning(storage, named, lambda _, alone=alone: alone, later, policy).leftovers():  # type: ignore[misc]
+            if leftover.delete is not None:
+                leftover.delete()
+    assert storage.directories("") == []
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

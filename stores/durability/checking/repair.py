@@ -5,6 +5,7 @@ manifest may name are never touched.
 """
 
 from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -39,6 +40,25 @@ def repairs_of_copies(report: Report) -> list[Repair]:
         for finding in report.findings
         if finding.subject is Subject.COPY
     ]
+
+
+def retention(
+    policy: DurabilityPolicy, newest: Collection[Manifest], retained: Collection[Manifest]
+) -> DurabilityPolicy:
+    """A policy that retains what ``policy`` does, and all that micro-batches name to which a query can go back.
+
+    Args:
+        policy: what is retained at least.
+        newest: the manifests after the last micro-batch.
+        retained: those of the earlier ones; the earliest of each lineage counts.
+    """
+    first: dict[str, int] = {}
+    for one in retained:
+        if one.files:
+            sequence = one.files[0].sequence
+            first[one.directory] = min(sequence, first.get(one.directory, sequence))
+    spans = [one.sequence - first.get(one.directory, 0) for one in newest]
+    return replace(policy, retained_commits=max([policy.retained_commits, *spans]))
 
 
 def repairs_of_garbage(storage: Storage, manifests: Collection[Manifest], policy: DurabilityPolicy) -> Iterator[Repair]:

@@ -1,7 +1,8 @@
 """The lease on a task's local directory: one holder at a time, among all processes of the machine.
 
 Rule of this module: whoever holds the lease may write below the directory, and nobody else may. The lease is a lock of
-the operating system on a file, so that it ends with its holder, no matter how that ends. The file is never deleted.
+the operating system on a file, so that it ends with its holder, no matter how that ends. Only its holder deletes the
+file, so whoever has got the lock of one that was deleted asks for that of the next.
 """
 
 import fcntl
@@ -43,26 +44,38 @@ class Lease:
         """
         if self.held:
             return
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        except OSError as error:
-            raise StoreError(
-                f"the local directory {self._path.parent} cannot be used: {error}; check its permissions"
-            ) from error
-        try:
-            self._wait(descriptor)
-            _note_holder(descriptor)
-        except BaseException:
+        deadline = time.monotonic() + self._timeout
+        while True:
+            descriptor = self._opened()
+            try:
+                self._wait(descriptor, deadline)
+                if _is_at(descriptor, self._path):
+                    _note_holder(descriptor)
+                    self._descriptor = descriptor
+                    return
+            except BaseException:
+                os.close(descriptor)
+                raise
             os.close(descriptor)
-            raise
-        self._descriptor = descriptor
 
-    def _wait(self, descriptor: int) -> None:
-        deadline, pause = time.monotonic() + self._timeout, _FIRST_PAUSE
+    def _opened(self) -> int:
+        for last in (False, True):
+            try:
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                return os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            except OSError as error:
+                if isinstance(error, FileNotFoundError) and not last:
+                    continue  # somebody has deleted the directory in between, because it was empty
+                raise StoreError(
+                    f"the local directory {self._path.parent} cannot be used: {error}; check its permissions"
+                ) from error
+        raise AssertionError("the second attempt ends in one way or the other")
+
+    def _wait(self, descriptor: int, deadline: float) -> None:
+        pause = _FIRST_PAUSE
         while not _try_lock(descriptor):
             if time.monotonic() >= deadline:
-                holder = os.pread(descriptor, _NOTE_SIZE, 0).decode(errors="replace").strip() or "unknown"
+                holder = _holder(descriptor)
                 raise BackendInUseError(
                     f"the local directory {self._path.parent} is in use by process {holder} and was not released "
                     f"within {self._timeout:g} s; end that process, or give this job another application id or local "
@@ -71,12 +84,49 @@ class Lease:
             time.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE)
 
+    def retire(self) -> None:
+        """Let go, and delete the file, with its directory if that is empty then."""
+        if self.held:
+            self._path.unlink(missing_ok=True)
+            with suppress(OSError):
+                self._path.parent.rmdir()
+            self.release()
+
     def release(self) -> None:
         """Let go. Doing so twice is no error."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             fcntl.flock(descriptor, fcntl.LOCK_UN)
             os.close(descriptor)
+
+
+def lease_holder(directory: Path) -> str | None:
+    """Which process has the lease on ``directory`` now; None if none has. Nothing is changed.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    try:
+        descriptor = os.open(directory / LEASE_FILE, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return None
+    try:
+        return None if _try_lock(descriptor) else _holder(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _holder(descriptor: int) -> str:
+    """The process that noted itself as the holder."""
+    return os.pread(descriptor, _NOTE_SIZE, 0).decode(errors="replace").strip() or "unknown"
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    """Whether an open file is the one that ``path`` names."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+    except FileNotFoundError:
+        return False
 
 
 def _note_holder(descriptor: int) -> None:

@@ -84,6 +84,15 @@ class Seal:
         except OSError as error:
             return f"its files cannot be read: {error}"
 
+    def strangers(self) -> list[str]:
+        """The files that have come since the directory was closed; none if no seal tells.
+
+        Raises:
+            OSError: they cannot be listed.
+        """
+        sealed = _parsed(self._read())
+        return [] if sealed is None else sorted(_sizes(str(self._directory)).keys() - sealed.keys())
+
     def fault(self) -> str | None:
         """What ``take_off`` would return; nothing is changed."""
         try:

@@ -1,0 +1,87 @@
+"""``millpond state clean``: say what may go of state and local copies, and delete it.
+
+Rule of this module: options and messages live here; what may go is for ``millpond.adapters.looking.cleaning`` to say.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from millpond.cli.looking import AsJson
+from millpond.errors import MillpondError
+
+if TYPE_CHECKING:
+    from millpond.stores.cleaning.leftover import Leftover
+
+app = typer.Typer()
+
+
+@app.command("clean")
+def state_clean(
+    state_dir: Annotated[str | None, typer.Option(help="jobs' state_dir, a path or URL")] = None,
+    local_dir: Annotated[
+        list[Path] | None, typer.Option(help="a job's local_dir on this machine; may be repeated")
+    ] = None,
+    checkpoint: Annotated[
+        list[str] | None, typer.Option(help="the checkpointLocation of a query with state there; may be repeated")
+    ] = None,
+    application: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="an application, or a pattern such as 'flights.*', of which no checkpoint but those that are given "
+            "has state; may be repeated"
+        ),
+    ] = None,
+    older_than: Annotated[str, typer.Option(help="how long nobody may have written to what goes")] = "7 days",
+    workers: Annotated[int, typer.Option(min=1, help="files that are read at the same time")] = 4,
+    yes: Annotated[bool, typer.Option("--yes", help="delete it; without, it is only said")] = False,
+    json: AsJson = False,
+) -> None:
+    """Say what nobody needs of durable files and local copies, and delete it with --yes; queries may be running.
+
+    Exit code 1: something that may go could not be deleted, or a checkpoint cannot be read, so that nothing goes.
+    """
+    from millpond.adapters.looking.cleaning import Cleaning
+    from millpond.adapters.looking.row_texts import cells, line_of
+    from millpond.adapters.looking.spark_checkpoint import SparkCheckpoint
+    from millpond.stores.durability import Storage
+
+    cleaning = Cleaning(
+        None if state_dir is None else Storage.from_uri(state_dir),
+        [SparkCheckpoint.at(location, workers) for location in checkpoint or ()],
+        local_dir or (),
+        application or (),
+        older_than,
+    )
+    found = cleaning.found()
+    sizes: dict[str, int] = {}
+    for number, (leftover, verdict) in enumerate(_treated(found.leftovers, yes)):
+        row = leftover.to_dict(verdict)
+        if not (json or number):
+            typer.echo("\t".join(row))
+        typer.echo(line_of(row) if json else "\t".join(cells(row)))
+        sizes[verdict] = sizes.get(verdict, 0) + leftover.size
+    told = ", ".join(f"{verdict}: {size:,} bytes" for verdict, size in sorted(sizes.items()))
+    typer.echo((told or "nothing was found") + ("; with --yes it goes" if "may go" in sizes else ""), err=True)
+    if found.fault is not None:
+        typer.echo(f"nothing goes: {found.fault}", err=True)
+    if "failed" in sizes or found.fault is not None:
+        raise typer.Exit(1)
+
+
+def _treated(leftovers: "list[Leftover]", yes: bool) -> "Iterator[tuple[Leftover, str]]":
+    """Each thing, and what becomes of it."""
+    for leftover in leftovers:
+        if leftover.delete is None:
+            yield leftover, "stays"
+        elif not yes:
+            yield leftover, "may go"
+        else:
+            try:
+                leftover.delete()
+            except MillpondError as error:
+                yield leftover.kept(str(error)), "failed"
+            else:
+                yield leftover, "deleted"

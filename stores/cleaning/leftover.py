@@ -1,0 +1,105 @@
+"""What a cleaning finds: one thing, what it is, and either how it is deleted or why it stays.
+
+Rule of this module: what is not known to be of no use stays. Nothing goes that is younger than the user says, and what
+has no time of its own has no age.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any, Final, Self
+
+_UNITS: Final = ((86_400_000, "days"), (3_600_000, "hours"), (60_000, "minutes"), (1_000, "seconds"))
+
+
+class What(StrEnum):
+    """What it is that was found."""
+
+    COPY = "local copy"
+    """The local copy of a store."""
+
+    PREPARATION = "prepared format"
+    """What was prepared of a store's next format, and whose store is not there."""
+
+    REMNANT = "remnant"
+    """What an engine, a migration or a deletion that did not come to its end has left."""
+
+    TASK = "empty task"
+    """The local directory of a task without copies."""
+
+    GARBAGE = "garbage"
+    """Durable files beyond the retention."""
+
+    ATTEMPT = "lost attempt"
+    """A durable file of an attempt that failed or lost."""
+
+    DRAFT = "draft"
+    """A small file that never got its name."""
+
+    LINEAGE = "lineage"
+    """The durable files of one task of one query that no checkpoint names."""
+
+    BACKFILL = "backfill"
+    """What an attempt at a backfill has left that does not count."""
+
+    APPLICATION = "application"
+    """All state of an application."""
+
+    UNKNOWN = "not Millpond's"
+    """What is not understood, or cannot be read."""
+
+
+@dataclass(frozen=True)
+class Leftover:
+    """One thing that was found.
+
+    Attributes:
+        what: what it is.
+        where: its full name.
+        size: bytes.
+        why: why it may go, or why it stays.
+        delete: deletes it; None if it stays. Raises a ``MillpondError`` if somebody has begun to use it.
+    """
+
+    what: What
+    where: str
+    size: int
+    why: str
+    delete: Callable[[], None] | None = None
+
+    @property
+    def may_go(self) -> bool:
+        return self.delete is not None
+
+    def kept(self, why: str) -> Self:
+        """The same, which stays."""
+        return replace(self, why=why, delete=None)
+
+    def to_dict(self, verdict: str) -> dict[str, Any]:
+        """The same as a row, with what becomes of it."""
+        return {"what": str(self.what), "where": self.where, "bytes": self.size, "verdict": verdict, "why": self.why}
+
+
+@dataclass(frozen=True)
+class Age:
+    """How old a thing has to be to go.
+
+    Attributes:
+        now_ms: the time.
+        least_ms: how long nobody may have written to it.
+    """
+
+    now_ms: int
+    least_ms: int
+
+    def reached(self, modified_ms: int) -> bool:
+        """Whether what was last written then is old enough; 0 stands for an unknown time."""
+        return 0 < modified_ms <= self.now_ms - self.least_ms
+
+    def told(self, modified_ms: int) -> str:
+        """When that was, for people."""
+        if modified_ms <= 0:
+            return "nothing tells when it was last written"
+        passed = max(0, self.now_ms - modified_ms)
+        length, unit = next((one for one in _UNITS if passed >= one[0]), _UNITS[-1])
+        return f"last written {passed // length} {unit} ago"

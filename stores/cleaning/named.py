@@ -1,0 +1,47 @@
+"""What the checkpoints of queries name, and whether it is there.
+
+Rule of this module: it knows manifests, and not how a checkpoint keeps them.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from millpond.errors import DurabilityError, MillpondError
+from millpond.stores.durability.manifest import Manifest
+from millpond.stores.durability.parquet.file_faults import broken_file
+from millpond.stores.durability.storage import Storage
+
+
+@dataclass(frozen=True)
+class Named:
+    """What one checkpoint names.
+
+    Attributes:
+        where: the checkpoint.
+        retained: the manifests of each micro-batch to which the query can go back, the last one's at the end.
+    """
+
+    where: str
+    retained: Sequence[Collection[Manifest]]
+
+    @property
+    def newest(self) -> Collection[Manifest]:
+        """Those after the last micro-batch."""
+        return self.retained[-1] if self.retained else ()
+
+
+def broken_tasks(storage: Storage, named: Collection[Named]) -> dict[tuple[str, str], str]:
+    """The tasks whose durable files are not all there, by application and task, and what is wrong.
+
+    Local copies of these stand in for the files.
+    """
+    found: dict[tuple[str, str], str] = {}
+    for manifest in chain.from_iterable(one.newest for one in named):
+        try:
+            broken: MillpondError | None = broken_file(storage, manifest)
+        except DurabilityError as error:
+            broken = error
+        if broken is not None:
+            found[manifest.application_id, manifest.task_id] = str(broken)
+    return found
