@@ -201,7 +201,8 @@ class Aggregate(Processor):
 
     def _one_by_one(self, batch: Batch, folding: Fold) -> Batch:
         out = BatchBuilder(olds=self._config.send_olds)
-        for key, value, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True):
+        rows = zip(batch.keys, batch.values, batch.timestamps, batch.headers_of_each, strict=True)
+        for key, value, timestamp, out.current in rows:
             try:
                 self._fold_one(out, folding, key, value, timestamp)
             except Exception as error:  # a user's code may raise anything
@@ -252,9 +253,10 @@ class Aggregate(Processor):
         values, timestamps = [state[0] for state in states.values()], [state[1] for state in states.values()]
         store.put_many(distinct, values, timestamps)
         if not self._caching:
-            return Batch(batch.keys, news, times, olds)
+            return Batch(batch.keys, news, times, olds, headers=batch.headers)
         self._updates.replaced(len(batch) - len(distinct))
-        return Batch(distinct, values, timestamps, olds)
+        headers = None if batch.headers is None else list(dict(zip(slots, batch.headers, strict=True)).values())
+        return Batch(distinct, values, timestamps, olds, headers=headers)
 
 
 def without_nulls(context: ProcessorContext, batch: Batch) -> Batch:

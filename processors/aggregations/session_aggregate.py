@@ -9,6 +9,7 @@ For a batch the store is read once, for each key what the key's records can be m
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator
+from itertools import repeat
 from typing import Any
 
 from millpond.processors.aggregations.aggregate import AggregateSetup
@@ -20,6 +21,7 @@ from millpond.processors.aggregations.windowed_processor import NEVER, Change, C
 from millpond.processors.options.windowed_serdes import SessionWindowedSerde
 from millpond.processors.options.windows import EmitStrategy, SessionWindows
 from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
+from millpond.processors.runtime.batches.headers import Headers
 from millpond.processors.runtime.counters import CounterName
 from millpond.stores.columns.column_serdes import ColumnSerde
 from millpond.stores.typed.windows.windowed import Windowed
@@ -37,15 +39,17 @@ class KeySessions:
         key, id: the key, and what tells it from others.
         values: by span.
         changed: by span, the value of each changed session before its first change.
+        headers: by span, those of the record that changed it last, where updates are cached and records have headers.
     """
 
-    __slots__ = ("_ends", "changed", "id", "key", "values")
+    __slots__ = ("_ends", "changed", "headers", "id", "key", "values")
 
     def __init__(self, key: Any, id_: Any, sessions: list[tuple[int, int, Any]]) -> None:
         self.key = key
         self.id = id_
         self.values: dict[Span, Any] = {(start, end): value for start, end, value in sessions}
         self.changed: dict[Span, Any] = {}
+        self.headers: dict[Span, Headers] = {}
         self._ends = [(end, start) for start, end, _ in sessions]
 
     def find(self, earliest_end: int, latest_start: int) -> list[Span]:
@@ -90,7 +94,10 @@ class SessionAggregate(WindowedProcessor):
         self._closing = closing = self.load_closing(max(batch.timestamps)) if self._final else None
         closed = self._closed
         touched, fold_record = self._touched, self._fold_record
-        for id_, value, timestamp in zip(ids, batch.values, batch.timestamps, strict=True):
+        # As in Kafka Streams, updates that go out at once have no headers.
+        headers = repeat(None) if self._forwards else batch.headers_of_each
+        for id_, value, timestamp, carried in zip(ids, batch.values, batch.timestamps, headers, strict=False):
+            self._out.current = carried
             if timestamp > self._stream_time:
                 self._stream_time = timestamp
                 if closing is not None:
@@ -131,6 +138,8 @@ class SessionAggregate(WindowedProcessor):
         if start != end:
             for part, before in zip(merged, befores, strict=True):
                 sessions.remove(part, before)
+                if self._out.current is not None:
+                    sessions.headers[part] = self._out.current
                 if self._forwards:
                     self._out.add(_new(Windowed, (key, *part)), None, part[1], before)
         before = befores[0] if merged and merged[0] == span else None
@@ -143,6 +152,8 @@ class SessionAggregate(WindowedProcessor):
             self._out.add(_new(Windowed, (sessions.key, start, end)), value, end)
         if end > self._newest:
             self._newest = end
+        if self._out.current is not None:
+            sessions.headers[span] = self._out.current
         if value is None:
             sessions.remove(span, before)
             return
@@ -183,6 +194,7 @@ class SessionAggregate(WindowedProcessor):
                 spans.append(span)
                 values.append(value)
                 if out is not None and (value is not None or before is not None):
+                    out.current = sessions.headers.get(span)
                     out.add(_new(Windowed, (key, *span)), value, span[1], before)
         self._store.put_many(keys, spans, values)
 

@@ -18,6 +18,7 @@ from millpond.processors.aggregations.windowed_processor import NEVER, Change, C
 from millpond.processors.options.windowed_serdes import TimeWindowedSerde
 from millpond.processors.options.windows import EmitStrategy, SlidingWindows
 from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
+from millpond.processors.runtime.batches.headers import Headers
 from millpond.processors.runtime.counters import CounterName
 from millpond.stores.typed.windows.windowed import Windowed
 
@@ -39,13 +40,14 @@ class KeyWindows:
         changed: by start, the value of each changed window before its first change, and the last change's timestamp.
     """
 
-    __slots__ = ("_starts", "changed", "id", "key", "states", "stored")
+    __slots__ = ("_starts", "changed", "headers", "id", "key", "states", "stored")
 
     def __init__(self, key: Any, id_: Any, windows: list[tuple[int, Any]]) -> None:
         self.key = key
         self.id = id_
         self.states = {start: State(*state) for start, state in windows}
         self.changed: dict[int, tuple[Any, int]] = {}
+        self.headers: dict[int, Headers] = {}
         self._starts = list(self.states)
         self.stored = frozenset(self.states)
 
@@ -103,7 +105,8 @@ class SlidingWindowAggregate(WindowedProcessor):
         self._out = BatchBuilder(olds=self._config.send_olds)
         self._closing = self.load_closing(max(batch.timestamps)) if self._final else None
         closed = self._closed
-        for id_, value, timestamp in zip(ids, batch.values, batch.timestamps, strict=True):
+        rows = zip(ids, batch.values, batch.timestamps, batch.headers_of_each, strict=True)
+        for id_, value, timestamp, self._out.current in rows:
             self._advance(timestamp)
             if timestamp + self._difference < self._close:
                 self._late += 1
@@ -239,6 +242,8 @@ class SlidingWindowAggregate(WindowedProcessor):
             self._out.add(self._windowed(windows, start), state.value, state.timestamp, old)
             state = self._shared(state)
         windows.put(start, state, old)
+        if self._out.current is not None:
+            windows.headers[start] = self._out.current
         self._newest = max(self._newest, start)
 
     def _windowed(self, windows: KeyWindows, start: int) -> Windowed[Any]:
@@ -259,6 +264,7 @@ class SlidingWindowAggregate(WindowedProcessor):
                 state = windows.states.get(start, State(None, timestamp))
                 rows.append((windows.key, state.value, state.timestamp, start))
                 if self._caching and self._closing is None:
+                    self._out.current = windows.headers.get(start)
                     self._out.add(self._windowed(windows, start), state.value, timestamp, before)
         if rows:
             self._store.put_many(*map(list, zip(*rows, strict=True)))

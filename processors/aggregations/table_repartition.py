@@ -38,8 +38,8 @@ class TableRepartition(Processor):
     def process(self, batch: Batch) -> None:
         out = BatchBuilder()
         olds = batch.olds or [None] * len(batch)
-        rows = zip(batch.keys, batch.values, olds, batch.timestamps, strict=True)
-        for i, (key, value, old_value, timestamp) in enumerate(rows):
+        rows = zip(batch.keys, batch.values, olds, batch.timestamps, batch.headers_of_each, strict=True)
+        for i, (key, value, old_value, timestamp, out.current) in enumerate(rows):
             if self._versioned and not batch.latest_at(i):
                 self.context.count(CounterName.DROPPED_OUT_OF_ORDER)
                 continue

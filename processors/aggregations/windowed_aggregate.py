@@ -19,6 +19,7 @@ from millpond.processors.aggregations.windowed_processor import Closes, Windowed
 from millpond.processors.options.windowed_serdes import TimeWindowedSerde
 from millpond.processors.options.windows import EmitStrategy, TimeWindows
 from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
+from millpond.processors.runtime.batches.headers import Headers
 from millpond.processors.runtime.counters import CounterName
 from millpond.stores.columns.column_serdes import ColumnSerde
 from millpond.stores.typed.windows.windowed import Windowed
@@ -32,6 +33,7 @@ class _Placed(NamedTuple):
 
     Attributes:
         times: the stream time at each record.
+        headers: the headers of each; none at all if no record has any.
     """
 
     slots: list[Slot]
@@ -39,6 +41,7 @@ class _Placed(NamedTuple):
     values: list[Any]
     timestamps: list[int]
     times: list[int]
+    headers: list[Headers]
 
     def select(self, keep: list[bool]) -> "_Placed":
         return self if all(keep) else _Placed._make(list(compress(column, keep)) for column in self)
@@ -93,17 +96,17 @@ class WindowedAggregate(WindowedProcessor):
         self._stream_time = times[-1]
         if self._windows.advance == size:
             starts = [timestamp - timestamp % size for timestamp in batch.timestamps]
-            columns = [self._slots(batch.keys), batch.keys, batch.values, batch.timestamps, times]
+            columns = [self._slots(batch.keys), batch.keys, batch.values, batch.timestamps, times, batch.headers or []]
         else:
             each = list(map(self._windows.starts, batch.timestamps))
             starts = [start for group in each for start in group]
-            given = self._slots(batch.keys), batch.keys, batch.values, batch.timestamps, times
-            columns = [[item for item, group in zip(column, each, strict=True) for _ in group] for column in given]
-        ids, keys, values, timestamps, times = columns
+            given = self._slots(batch.keys), batch.keys, batch.values, batch.timestamps, times, batch.headers or []
+            columns = [[item for item, group in zip(column, each, strict=False) for _ in group] for column in given]
+        ids, keys, values, timestamps, times, headers = columns
         slots: list[Slot] = list(zip(ids, starts, strict=True))
         is_open = [start + size > time - grace for start, time in zip(starts, times, strict=True)]
         self._late = is_open.count(False)
-        return self._forget(_Placed(slots, keys, values, timestamps, times).select(is_open))
+        return self._forget(_Placed(slots, keys, values, timestamps, times, headers).select(is_open))
 
     def _forget(self, placed: _Placed) -> _Placed:
         """Let windows that the store has forgotten, by another stream's time, begin anew with each record."""
@@ -115,9 +118,9 @@ class WindowedAggregate(WindowedProcessor):
 
     def _fold_updates(self, placed: _Placed, states: dict[Slot, Any]) -> Batch:
         olds: list[Any] | None = [] if self._config.send_olds else None
-        slots, keys, values, timestamps, _ = placed
+        slots, keys, values, timestamps, _, headers = placed
         news, times = self._folding.updates(states, slots, keys, values, timestamps, olds)
-        return Batch(list(self._windowed(slots, keys)), news, times, olds)
+        return Batch(list(self._windowed(slots, keys)), news, times, olds, headers=headers or None)
 
     def _fold_cached(self, placed: _Placed, slots: dict[Slot, Any], states: dict[Slot, Any]) -> Batch:
         """The last update of each window, with the value before the first."""
@@ -126,7 +129,8 @@ class WindowedAggregate(WindowedProcessor):
             olds = [None if state is None else self._copy(state.value) for state in states.values()]
         self._fold_part(states, placed, 0, None)
         values, times = [state[0] for state in states.values()], [state[1] for state in states.values()]
-        return Batch(list(self._windowed(slots, slots.values())), values, times, olds)
+        headers = list(dict(zip(placed.slots, placed.headers, strict=True)).values()) if placed.headers else None
+        return Batch(list(self._windowed(slots, slots.values())), values, times, olds, headers=headers)
 
     def _windowed(self, slots: Any, keys: Any) -> Iterator[Windowed[Any]]:
         size = self._windows.size
@@ -146,6 +150,7 @@ class WindowedAggregate(WindowedProcessor):
                 break
             self._fold_part(states, placed, done, number)
             done = number
+            out.current = placed.headers[number] if placed.headers else None
             for window in closing.due(placed.times[number] - reach):
                 state = states.get((window.id, window.start)) or closing.stored.get(window[:3])
                 self.emit(out, window, state)

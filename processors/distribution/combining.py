@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from millpond.processors.distribution.execution import Decoder
+from millpond.processors.distribution.header_column import HEADERS
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.options.records import Produced
 from millpond.processors.runtime.batches.columns import Columns, valid
@@ -65,9 +66,10 @@ class Combining:
         """The records, combined as far as they can be and as it pays.
 
         Args:
-            records: the columns key, value and timestamp.
+            records: the columns key, value and timestamp, and perhaps headers; then they travel as they are, because
+                an update has the headers of its last record.
         """
-        if records.num_rows < FEWEST or not self._readable(records):
+        if records.num_rows < FEWEST or HEADERS in records.column_names or not self._readable(records):
             yield Sent(records)
             return
         whole, rest = _without_nulls(records)

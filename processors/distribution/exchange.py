@@ -6,7 +6,8 @@ Rule of this module: it moves columns and knows nothing of serdes or processors.
     input    int     which of the sub-topology's source topics, by position, or COMPLETE, or as partials_of says
     split    int     the part of the input, or the task's partition, that sent it
     chunk    int     its place among the blobs of that split
-    records  binary  an Arrow IPC stream of the columns key, value, timestamp (int64, milliseconds)
+    records  binary  an Arrow IPC stream of the columns key, value, timestamp (int64, milliseconds), and, if one of
+                     the records has headers, headers: a list of structs of key (string) and value (binary)
 
 So the order in which a split's records arrived survives a shuffle that keeps no order. A blob whose input is COMPLETE
 has no records (empty bytes): it tells the task that its inputs are complete. A blob may hold partial aggregates in
@@ -24,12 +25,21 @@ import pyarrow as pa
 import pyarrow.compute as _compute
 
 from millpond.errors import SerdeError
+from millpond.processors.distribution.header_column import (
+    HEADERS,
+    HEADERS_TYPE,
+    has_nameless,
+    headers_of,
+    with_headers_column,
+)
+from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns, Records
 from millpond.processors.runtime.order.time_order import Regroup, merge_order, owners_of, reached_by_key, runs_of
 
 pc: Any = _compute
 
 _COLUMNS: Final = ["key", "value", "timestamp"]
+_HEADED_COLUMNS: Final = [*_COLUMNS, HEADERS]
 _NUMBERS: Any = [(name, pa.int32()) for name in ("task", "input", "split", "chunk")]
 EXCHANGE_SCHEMA: Final[pa.Schema] = pa.schema([*_NUMBERS, ("records", pa.binary())])
 BLOB_BYTES: Final = 96 << 10
@@ -223,8 +233,14 @@ def _records(blob: Blob) -> pa.Table:
     try:
         records = pa.ipc.open_stream(pa.py_buffer(blob.records)).read_all()
         records.validate(full=True)
-        if records.column_names != _COLUMNS or records.schema.field("timestamp").type != pa.int64():
+        named = records.column_names in (_COLUMNS, _HEADED_COLUMNS)
+        if not named or records.schema.field("timestamp").type != pa.int64():
             raise pa.ArrowInvalid(f"its columns are {records.schema}")
+        if HEADERS in records.column_names:
+            if records.schema.field(HEADERS).type != HEADERS_TYPE:
+                raise pa.ArrowInvalid(f"its columns are {records.schema}")
+            if pc.any(has_nameless(records[HEADERS])).as_py():
+                raise pa.ArrowInvalid("it has a header without a name")
         if not records.num_rows or records["timestamp"].null_count:
             raise pa.ArrowInvalid("it has no records, or one without a timestamp")
     except (pa.ArrowException, OSError, ValueError) as error:
@@ -236,8 +252,10 @@ def _records(blob: Blob) -> pa.Table:
 
 
 def _joined(input_: int, parts: Sequence[pa.Table]) -> pa.Table:
-    """The records of an input, which all have the same columns."""
+    """The records of an input, which all have the same columns but for their headers."""
     try:
+        if any(HEADERS in part.column_names for part in parts):
+            parts = [with_headers_column(part) for part in parts]
         return pa.concat_tables(parts)
     except pa.ArrowException as error:
         raise SerdeError(
@@ -308,10 +326,10 @@ def _placed(runs: Iterable[Run], positions: npt.NDArray[np.int64]) -> Iterator[R
 class _Cursor:
     """Hands out an input's records a few at a time."""
 
-    def __init__(self, input_: int, windows: Iterator[Columns]) -> None:
+    def __init__(self, input_: int, windows: Iterator[Records]) -> None:
         self._input = input_
         self._windows = windows
-        self._current: Columns | None = None
+        self._current: Records | None = None
         self._at = 0
 
     def take(self, count: int, columns_from: int) -> Iterator[Run]:
@@ -326,12 +344,22 @@ class _Cursor:
             yield Run(self._input, (current if size >= columns_from else current.to_batch()).slice(start, stop))
 
 
-def windows(records: pa.Table) -> Iterator[Columns]:
-    """The records in order, in runs of at most ``WINDOW_ROWS`` and, on average, ``WINDOW_BYTES``."""
+def windows(records: pa.Table) -> Iterator[Records]:
+    """The records in order, in runs of at most ``WINDOW_ROWS`` and, on average, ``WINDOW_BYTES``.
+
+    Those with headers are objects, since columns have none.
+    """
     step = max(1, min(WINDOW_ROWS, records.num_rows * WINDOW_BYTES // max(1, records.get_total_buffer_size())))
     for start in range(0, records.num_rows, step):
-        keys, values, times = (_whole(records.slice(start, step).column(name)) for name in _COLUMNS)
-        yield Columns(keys, values, times.to_numpy())
+        window = records.slice(start, step)
+        keys, values, times = (_whole(window.column(name)) for name in _COLUMNS)
+        columns = Columns(keys, values, times.to_numpy())
+        headers = headers_of(window)
+        if headers is None:
+            yield columns
+        else:
+            batch = columns.to_batch()
+            yield Batch(batch.keys, batch.values, batch.timestamps, headers=headers)
 
 
 def _whole(column: Any) -> Any:

@@ -105,7 +105,7 @@ class Decoder:
         batch = records.to_batch()
         try:
             keys, values = _read(self.key_serde, batch.keys), _read(self.value_serde, batch.values)
-            return Batch(keys, values, batch.timestamps, positions=batch.positions)
+            return Batch(keys, values, batch.timestamps, positions=batch.positions, headers=batch.headers)
         except SerdeError as error:
             raise self._unreadable(batch) from error
 

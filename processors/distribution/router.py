@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from millpond.processors.distribution.combining import Combining, Sent, of_repartition_topic
 from millpond.processors.distribution.exchange import Blob, BlobWriter, partials_of
 from millpond.processors.distribution.execution import Outputs
+from millpond.processors.distribution.header_column import HEADERS, header_column, without_empty_headers
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.runtime.batches.columns import Columns, Records
 from millpond.processors.runtime.subtopology import Subtopology
@@ -41,7 +42,7 @@ class Route:
         """The records as blobs.
 
         Args:
-            records: the columns key, value and timestamp.
+            records: the columns key, value and timestamp, and those of headers if they have any.
             keys: their serialized keys, an Arrow array of binary in the same order.
             writer: numbers the blobs.
             partial: whether they are partial aggregates.
@@ -71,7 +72,10 @@ class _Repartition(NamedTuple):
             batch = records.to_batch()
             written = _serialized(self.key_serde, batch.keys), _serialized(self.value_serde, batch.values)
         keys, values = written
-        return pa.table({"key": keys, "value": values, "timestamp": pa.array(records.timestamps, pa.int64())})
+        table = pa.table({"key": keys, "value": values, "timestamp": pa.array(records.timestamps, pa.int64())})
+        if isinstance(records, Columns) or records.headers is None:
+            return table
+        return without_empty_headers(table.append_column(HEADERS, header_column(records.headers)))
 
     def send(self, table: pa.Table, writer: BlobWriter) -> Iterator[Blob]:
         """Records that were written, as blobs; no key counts as an empty one."""

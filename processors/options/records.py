@@ -22,6 +22,8 @@ class Consumed:
         op: for a DataFrame that is a change feed, the column with what a row does: upsert, insert, update, delete, c,
             r, u, d, +I, +U, -U, -D, update_preimage or update_postimage. A delete's value is None; rows with the value
             before an update are left out.
+        headers: for a DataFrame, the column with the headers, an array of structs of key (string) and value (binary),
+            as Spark's Kafka source gives it with ``includeHeaders``; None if records have no headers.
     """
 
     key_serde: SerdeLike | None = None
@@ -31,6 +33,7 @@ class Consumed:
     value: str | None = None
     name: str | None = None
     op: str | None = None
+    headers: str | None = None
 
 
 @dataclass(frozen=True)
@@ -41,8 +44,9 @@ class Produced:
         key_serde, value_serde: how keys and values become bytes; None for the stream's own serdes.
         schema: for a DataFrame, its columns as Spark DDL (``"carrier string, count long"``). ``key``, ``value`` and
             ``timestamp`` are the record's own; any other column is the entry of that name in a dict value. Unless the
-            value has such an entry, ``op string`` is ``"upsert"`` or ``"delete"`` (the value is None), and ``sequence
-            long`` orders the changes of a key.
+            value has such an entry, ``op string`` is ``"upsert"`` or ``"delete"`` (the value is None), ``sequence
+            long`` orders the changes of a key, and ``headers array<struct<key string, value binary>>`` has the record's
+            headers, null if there are none.
         name: the sink node's name.
         optional: the columns of ``schema`` whose entry a value may lack; they are null then. A value that lacks any
             other fails the query. One in a nested column goes by its path, as in Spark: ``"items.element.price"``.

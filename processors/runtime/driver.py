@@ -15,9 +15,11 @@ from millpond.errors import TopologyError
 from millpond.processors.options.on_error import OnError
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns, Records, joined
+from millpond.processors.runtime.batches.headers import NO_HEADERS, as_headers
 from millpond.processors.runtime.failures import DeadLetter, FailurePolicy
 from millpond.processors.runtime.metrics import TaskMetric
 from millpond.processors.runtime.order.time_order import merge
+from millpond.processors.runtime.records import Record
 from millpond.processors.runtime.repartition_topic import Repartition
 from millpond.processors.runtime.stream_time_reset import StreamTimeReset
 from millpond.processors.runtime.task import Task
@@ -33,14 +35,6 @@ from millpond.stores.transaction import Transaction
 
 _APPLICATION: Final = "driver"
 """The application id in the stores' paths; constant, because drivers do not share a directory."""
-
-
-class Record(NamedTuple):
-    """An output record; the timestamp in int milliseconds."""
-
-    key: Any
-    value: Any
-    timestamp: int
 
 
 class _Opened(NamedTuple):
@@ -146,15 +140,35 @@ class TopologyDriver:
             for part in self._topology.subtopologies
         ]
 
-    def pipe(self, topic: str, key: Any, value: Any, timestamp: int) -> None:
-        """Process one record of a source topic; ``timestamp`` in int milliseconds."""
-        self.pipe_batch(topic, Batch([key], [value], [timestamp]))
+    def pipe(
+        self,
+        topic: str,
+        key: Any,
+        value: Any,
+        timestamp: int,
+        headers: Iterable[tuple[str, bytes | None]] = NO_HEADERS,
+    ) -> None:
+        """Process one record of a source topic.
+
+        Args:
+            topic: the topic.
+            key, value: the record's.
+            timestamp: int milliseconds.
+            headers: pairs of a name, which may repeat, and bytes or None.
+
+        Raises:
+            TypeError: a header is not such a pair.
+        """
+        carried = as_headers(headers)
+        self.pipe_batch(topic, Batch([key], [value], [timestamp], headers=[carried] if carried else None))
 
     def pipe_all(self, topic: str, records: Iterable[tuple[Any, Any, int]]) -> None:
-        """Process records ``(key, value, timestamp)`` of one topic as one micro-batch."""
-        columns = [list(column) for column in zip(*records, strict=True)]
-        if columns:
-            self.pipe_batch(topic, Batch(*columns))
+        """Process records ``(key, value, timestamp)`` of one topic as one micro-batch; each may be a ``Record``."""
+        rows = list(records)
+        if rows:
+            headers = [getattr(row, "headers", NO_HEADERS) for row in rows]
+            keys, values, timestamps = (list(column) for column in zip(*rows, strict=True))
+            self.pipe_batch(topic, Batch(keys, values, timestamps, headers=headers if any(headers) else None))
 
     def pipe_batch(self, topic: str, batch: Records) -> None:
         """Process records of one topic, a batch or columns, as one micro-batch.
@@ -207,9 +221,11 @@ class TopologyDriver:
             TopologyError: the topology does not write ``topic``.
         """
         return [
-            Record(key, value, timestamp)
+            Record(key, value, timestamp, headers or NO_HEADERS)
             for batch in self.read_batches(topic)
-            for key, value, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True)
+            for key, value, timestamp, headers in zip(
+                batch.keys, batch.values, batch.timestamps, batch.headers_of_each, strict=True
+            )
         ]
 
     def read_batches(self, topic: str) -> list[Batch]:

@@ -1,15 +1,19 @@
 """``RecordProcessor``: a base class for processors of your own that see one record at a time.
 
-What they forward is collected and passed on in batches, so that the operators after them stay fast.
+What they forward is collected and passed on in batches, so that the operators after them stay fast. It has the headers
+of the record that is being processed, unless others are given.
 
 A record for which ``process_record`` fails forwards nothing, and a punctuation that fails neither, if such records are
 to be left out. What they had put into stores before they failed stays, as in Kafka Streams: check first, then put.
 """
 
 from abc import abstractmethod
+from collections.abc import Iterable, Iterator
+from itertools import repeat
 from typing import Any
 
 from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
+from millpond.processors.runtime.batches.headers import NO_HEADERS, Headers, as_headers
 from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.runtime.punctuation import Punctuation, PunctuationType, Punctuator
 from millpond.stores.times import Duration
@@ -19,6 +23,9 @@ class RecordProcessor(Processor):
     """Base class for ``KStream.process``: override ``process_record``, and ``open`` to get stores and schedules.
 
     One that holds records back also overrides ``process_completion``.
+
+    Attributes:
+        headers: those of the record that is being processed; none in a punctuation, and at the completion.
 
     >>> from millpond.processors import StreamsBuilder, TopologyDriver
     >>> from millpond.stores.serdes import INT64, STRING
@@ -40,6 +47,7 @@ class RecordProcessor(Processor):
     ['a', 'b']
     """
 
+    headers: Headers = NO_HEADERS
     _out: BatchBuilder
     _to: str | None = None
     _full: list[tuple[BatchBuilder, str | None]]
@@ -60,11 +68,29 @@ class RecordProcessor(Processor):
     def process_completion(self) -> None:
         """Called when the input is complete: ``forward`` everything that waits, and forget that it waits."""
 
-    def forward(self, key: Any, value: Any, timestamp: int, *, to: str | None = None) -> None:
-        """Pass a record to all children, or with ``to`` only to the child of that name."""
+    def forward(
+        self,
+        key: Any,
+        value: Any,
+        timestamp: int,
+        *,
+        to: str | None = None,
+        headers: Iterable[tuple[str, bytes | None]] | None = None,
+    ) -> None:
+        """Pass a record to all children, or with ``to`` only to the child of that name.
+
+        Args:
+            key, value, timestamp: the record's; the timestamp in int milliseconds.
+            to: the name of a child.
+            headers: pairs of a name and bytes or None; None for ``self.headers``, ``()`` for none.
+
+        Raises:
+            TypeError: a header is not such a pair.
+        """
         if to != self._to:
             self._full.append((self._out, self._to))
             self._out, self._to = BatchBuilder(), to
+        self._out.current = self.headers if headers is None else as_headers(headers)
         self._out.add(key, value, timestamp)
 
     def schedule(self, interval: Duration, kind: PunctuationType, punctuator: Punctuator) -> Punctuation:
@@ -72,6 +98,7 @@ class RecordProcessor(Processor):
 
         def punctuate(now: int) -> None:
             mark = self._mark()
+            self.headers = NO_HEADERS
             try:
                 punctuator(now)
             except Exception:  # a user's code may raise anything
@@ -91,13 +118,13 @@ class RecordProcessor(Processor):
     def _process_all(self, batch: Batch) -> None:
         key, value, timestamp = None, None, batch.timestamps[0]
         try:
-            for key, value, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True):
+            for key, value, timestamp, self.headers in _rows(batch):
                 self.process_record(key, value, timestamp)
         except Exception as error:  # a user's code may raise anything
             self.context.leave_out(error, key, value, timestamp)
 
     def _process_each(self, batch: Batch) -> None:
-        for key, value, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True):
+        for key, value, timestamp, self.headers in _rows(batch):
             mark = self._mark()
             try:
                 self.process_record(key, value, timestamp)
@@ -106,6 +133,7 @@ class RecordProcessor(Processor):
                 self.context.leave_out(error, key, value, timestamp)
 
     def complete(self) -> None:
+        self.headers = NO_HEADERS
         self.process_completion()
         self._forward_collected()
 
@@ -126,3 +154,9 @@ class RecordProcessor(Processor):
                 self.context.forward(out.build())
             else:
                 self.context.forward_to(to, out.build())
+
+
+def _rows(batch: Batch) -> Iterator[tuple[Any, Any, int, Headers]]:
+    """Key, value, timestamp and headers of each record."""
+    headers = repeat(NO_HEADERS, len(batch)) if batch.headers is None else batch.headers
+    return zip(batch.keys, batch.values, batch.timestamps, headers, strict=True)

@@ -74,4 +74,5 @@ class Repartition(NamedTuple):
             if keys is not None and values is not None:
                 return Columns(keys, values, records.timestamps)
         batch = records.to_batch()
-        return Batch(self.keys.moved(batch.keys), self.values.moved(batch.values), batch.timestamps)
+        keys, values = self.keys.moved(batch.keys), self.values.moved(batch.values)
+        return Batch(keys, values, batch.timestamps, headers=batch.headers)

@@ -34,7 +34,8 @@ class StreamSelfJoin(Processor):
 
     def process(self, batch: Batch) -> None:
         out = BatchBuilder()
-        for key, value, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True):
+        rows = zip(batch.keys, batch.values, batch.timestamps, batch.headers_of_each, strict=True)
+        for key, value, timestamp, out.current in rows:
             if key is None or value is None:
                 self.context.count(CounterName.DROPPED_NULL)
                 continue

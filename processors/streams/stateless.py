@@ -45,7 +45,7 @@ class StreamMap(Processor):
     def process(self, batch: Batch) -> None:
         pairs = list(map(self._mapper, batch.keys, batch.values))
         keys, values = [key for key, _ in pairs], [value for _, value in pairs]
-        self.context.forward(Batch(keys, values, batch.timestamps, positions=batch.positions))
+        self.context.forward(Batch(keys, values, batch.timestamps, positions=batch.positions, headers=batch.headers))
 
 
 class StreamMapValues(Processor):
@@ -77,12 +77,18 @@ class StreamFlatMap(Processor):
         keys: list[Any] = []
         values: list[Any] = []
         timestamps: list[int] = []
+        counts: list[int] = []
         for pairs, timestamp in zip(map(self._mapper, batch.keys, batch.values), batch.timestamps, strict=True):
+            before = len(keys)
             for key, value in pairs:
                 keys.append(key)
                 values.append(value)
                 timestamps.append(timestamp)
-        self.context.forward(Batch(keys, values, timestamps))
+            counts.append(len(keys) - before)
+        headers = None
+        if batch.headers is not None:
+            headers = [one for one, count in zip(batch.headers, counts, strict=True) for _ in range(count)]
+        self.context.forward(Batch(keys, values, timestamps, headers=headers))
 
 
 class StreamFlatMapValues(Processor):
@@ -114,7 +120,8 @@ class StreamSelectKey(Processor):
 
     def process(self, batch: Batch) -> None:
         keys = list(map(self._selector, batch.keys, batch.values))
-        self.context.forward(Batch(keys, batch.values, batch.timestamps, positions=batch.positions))
+        positions, headers = batch.positions, batch.headers
+        self.context.forward(Batch(keys, batch.values, batch.timestamps, positions=positions, headers=headers))
 
 
 class StreamPeek(Processor):

@@ -89,7 +89,8 @@ class VectorizedSelectKey(_Vectorized):
 
     def _forward(self, batch: Batch, columns: Columns) -> None:
         keys = self._selected(columns).to_pylist()
-        self.context.forward(Batch(keys, batch.values, batch.timestamps, positions=batch.positions))
+        positions, headers = batch.positions, batch.headers
+        self.context.forward(Batch(keys, batch.values, batch.timestamps, positions=positions, headers=headers))
 
     def _selected(self, columns: Columns) -> Array:
         return as_column(self._selector(columns.keys, columns.values), len(columns))

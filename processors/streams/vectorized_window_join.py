@@ -1,8 +1,8 @@
 """The join of two streams within a window with a joiner of whole columns: no object is made of a record.
 
 Rule of this module: a run is joined as columns, or not at all and then record by record: where a serde refuses a
-record, a row of a store is damaged, or the joiner fails, so that the record and the pair are known. Until the joiner
-has returned, nothing changes.
+record, a row of a store is damaged, or the joiner fails, so that the record and the pair are known, and where records
+have headers. Until the joiner has returned, nothing changes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -65,7 +65,8 @@ class VectorizedWindowJoin(WindowJoin):
 
     def _join_kept(self, kept: Sequence[tuple[Side, Records]], context: ProcessorContext) -> None:
         enough = sum(len(run) for _, run in kept) >= COLUMNS_FROM
-        found = self._joined(kept) if enough and self._near else None
+        plain = all(isinstance(run, Columns) or run.headers is None for _, run in kept)
+        found = self._joined(kept) if enough and plain and self._near else None
         if found is None:
             super()._join_kept(kept, context)
             return

@@ -1,7 +1,8 @@
 """The join of two streams within a window (KIP-77), over records of both sides in the order in which they came.
 
 A record first looks up the other side and is then kept for it, so the later of two records makes their result, at the
-larger of their timestamps. A record with a null value is dropped. One with a null key has no partner (KIP-962): it is
+larger of their timestamps and with its own headers; so do the records that came without a partner, whose time it has
+ended. A record with a null value is dropped. One with a null key has no partner (KIP-962): it is
 dropped too, except on a side whose records come out without a partner, where it comes out alone.
 
 A pair for which the joiner fails has no result, if failing records are left out. Both records have met nevertheless, so
@@ -143,8 +144,8 @@ class WindowJoin:
         waiting = self._waiting
         encoded = encoded_keys(self._key_serde, batch)
         self._begin(sides, encoded, batch)
-        columns = zip(sides, batch.keys, encoded, batch.values, batch.timestamps, strict=True)
-        for own, key, data, value, timestamp in columns:
+        columns = zip(sides, batch.keys, encoded, batch.values, batch.timestamps, batch.headers_of_each, strict=True)
+        for own, key, data, value, timestamp, out.current in columns:
             if waiting is not None and timestamp > waiting.stream_time:
                 records = waiting.advance(timestamp)
                 if records:

@@ -80,7 +80,7 @@ class TableTableJoin(Processor):
         ]
         olds = self._results(batch.keys, batch.olds or [None] * len(batch), others) if self._result.send_olds else None
         news = self._results(batch.keys, batch.values, others, batch.timestamps)
-        self.context.forward(Batch(batch.keys, news, times, olds, batch.latest, batch.positions))
+        self.context.forward(Batch(batch.keys, news, times, olds, batch.latest, batch.positions, batch.headers))
 
     def _changing(self, batch: Batch, found: list[Any]) -> list[bool]:
         """Which updates may change a result: those without a match only where this side has results alone."""

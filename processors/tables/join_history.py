@@ -49,7 +49,8 @@ class TableHistoryJoin(Processor):
 
     def process(self, batch: Batch) -> None:
         out = BatchBuilder(positions=batch.positions is not None)
-        for i, (key, value, timestamp) in enumerate(zip(batch.keys, batch.values, batch.timestamps, strict=True)):
+        rows = zip(batch.keys, batch.values, batch.timestamps, batch.headers_of_each, strict=True)
+        for i, (key, value, timestamp, out.current) in enumerate(rows):
             self._correct(out, key, value, timestamp, batch.position_at(i))
         self.context.forward(out.build())
 

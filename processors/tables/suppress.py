@@ -1,7 +1,7 @@
 """``KTable.suppress``: holds updates back until a time has passed or until a window is closed (KIP-328).
 
 A later update of a held key replaces the earlier one and keeps its buffer time. As in Kafka Streams, the old value of
-an emitted update is the value before the key's last update.
+an emitted update is the value before the key's last update, and its headers are those of the last update.
 """
 
 from typing import Any
@@ -9,6 +9,7 @@ from typing import Any
 from millpond.errors import StoreFullError
 from millpond.processors.options.suppressed import Suppressed
 from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
+from millpond.processors.runtime.batches.headers import NO_HEADERS
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.tables.config import TableConfig
@@ -65,11 +66,11 @@ class Suppress(Processor):
         buffer.load(raw_keys, None if self._bounded else newest - delay)
         out = BatchBuilder(olds=self._config.send_olds)
         olds = batch.olds or [None] * len(batch)
-        rows = zip(raw_keys, batch.keys, batch.values, olds, batch.timestamps, strict=True)
-        for raw, key, value, old, timestamp in rows:
+        rows = zip(raw_keys, batch.keys, batch.values, olds, batch.timestamps, batch.headers_of_each, strict=True)
+        for raw, key, value, old, timestamp, headers in rows:
             if stream_time is None or timestamp > stream_time:
                 stream_time = timestamp
-            buffer.put(raw, key.end if final else timestamp, timestamp, value, old)
+            buffer.put(raw, key.end if final else timestamp, timestamp, value, old, headers or NO_HEADERS)
             self._emit_due(out, stream_time - delay)
         buffer.stream_time = stream_time
         buffer.save()
@@ -100,6 +101,7 @@ class Suppress(Processor):
     def _emit_first(self, out: BatchBuilder) -> None:
         key, held = self._buffer.take_first()
         if held.value is not None or not self._final:
+            out.current = held.headers
             out.add(self._key_serde.deserialize(key), held.value, held.timestamp, held.old)
 
     def _over_capacity(self) -> bool:

@@ -5,13 +5,14 @@ The rows of the store (keys and values are bytes), ``SUPPRESS_BUFFER``::
     "k" key                          buffer time (8 bytes)
     "t" buffer time (8 bytes) key    timestamp (8 bytes), then the value, the value before the last update and the value
                                      before the first held one, each as length (4 bytes; -1 for None, -2 for the same
-                                     as the one before it) and bytes
+                                     as the one before it) and bytes; then the headers, if there are any
     metadata "totals"                how many updates are held, and their bytes (8 bytes each); if it is missing, they
                                      are counted
     metadata "stream-time"           a ``KeptTime``
 
 Reads and writes are for whole batches: ``load`` reads what a batch can touch, ``save`` writes what it changed. Bytes
-are counted as in Kafka Streams: those of key and values, and an overhead for the times and the origin of each update.
+are counted as in Kafka Streams: those of key, values and headers, and an overhead for the times and the origin of each
+update.
 """
 
 import struct
@@ -21,6 +22,7 @@ from heapq import heapify, heappop, heappush
 from typing import Any, Final
 
 from millpond.errors import CorruptStoreError
+from millpond.processors.runtime.batches.headers import Headers, headers_from_bytes, headers_to_bytes, size_of
 from millpond.processors.runtime.kept_time import STREAM_TIME, KeptTime
 from millpond.stores.evolution.carriage import LayoutCarriage, forgotten, greatest
 from millpond.stores.keys import pack_time, unpack_time
@@ -90,16 +92,25 @@ class Held:
 
     Attributes:
         time: the buffer time, that of the key's first held update.
-        timestamp, value, old: of the last update.
+        timestamp, value, old, headers: of the last update.
         prior: the value before the first held update: what operators downstream still know.
         first: whether it is the first held update, so that ``prior`` is ``old``.
         size: how many bytes it counts, if known.
     """
 
-    __slots__ = ("first", "old", "prior", "size", "time", "timestamp", "value")
+    __slots__ = ("first", "headers", "old", "prior", "size", "time", "timestamp", "value")
 
     def __init__(
-        self, time: int, timestamp: int, value: Any, old: Any, prior: Any, *, first: bool, size: int = 0
+        self,
+        time: int,
+        timestamp: int,
+        value: Any,
+        old: Any,
+        prior: Any,
+        *,
+        first: bool,
+        headers: Headers,
+        size: int = 0,
     ) -> None:
         self.first = first
         self.time = time
@@ -107,6 +118,7 @@ class Held:
         self.value = value
         self.old = old
         self.prior = prior
+        self.headers = headers
         self.size = size
 
 
@@ -159,18 +171,18 @@ class SuppressBuffer:
         self._order = [(held.time, key) for key, held in self._held.items()]
         heapify(self._order)
 
-    def put(self, key: bytes, time: int, timestamp: int, value: Any, old: Any) -> None:
+    def put(self, key: bytes, time: int, timestamp: int, value: Any, old: Any, headers: Headers) -> None:
         """Hold an update; one that is held already keeps its buffer time and its prior value."""
         before = self._held.get(key)
         if before is None:
-            held = Held(time, timestamp, value, old, old, first=True)
+            held = Held(time, timestamp, value, old, old, first=True, headers=headers)
             heappush(self._order, (time, key))
             self.records += 1
         else:
-            held = Held(before.time, timestamp, value, old, before.prior, first=False)
+            held = Held(before.time, timestamp, value, old, before.prior, first=False, headers=headers)
             self.bytes -= before.size
         if self._measure:
-            held.size = self._size(key, self._encode(held))
+            held.size = self._size(key, self._encode(held), headers)
             self.bytes += held.size
         self._held[key] = held
 
@@ -199,7 +211,7 @@ class SuppressBuffer:
                 rows[_BY_KEY + key] = time
                 rows[_BY_TIME + time + key] = data = self._encode(held)
                 if not self._measure:
-                    self.bytes += self._size(key, data)
+                    self.bytes += self._size(key, data, held.headers)
         if rows:
             self._store.put_many(list(rows), list(rows.values()))
         self._held, self._stored, self._order = {}, {}, []
@@ -229,6 +241,8 @@ class SuppressBuffer:
             parts.append(_LENGTH.pack(_NONE) if data is None else _LENGTH.pack(len(data)) + data)
         if held.first:
             parts.append(_LENGTH.pack(_SAME))
+        if held.headers:
+            parts.append(headers_to_bytes(held.headers))
         return b"".join(parts)
 
     def _decode(self, row: bytes, data: bytes | None) -> Held:
@@ -245,22 +259,25 @@ class SuppressBuffer:
                 else:
                     values.append(self._read_value(data[offset : offset + length]))
                     offset += length
-        except (struct.error, IndexError) as error:
+            headers = headers_from_bytes(data[offset:])
+        except (struct.error, IndexError, ValueError) as error:
             raise self._damage(f"the row {row!r}: {data!r}") from error
-        if offset != len(data) or length < _SAME:
+        if offset > len(data) or length < _SAME:
             raise self._damage(f"the row {row!r}: {data!r}")
         value, old, prior = values
-        size = self._size(row[9:], data)
-        return Held(unpack_time(row, 1), unpack_time(data), value, old, prior, first=length == _SAME, size=size)
+        held = Held(unpack_time(row, 1), unpack_time(data), value, old, prior, first=length == _SAME, headers=headers)
+        held.size = self._size(row[9:], data, headers)
+        return held
 
     def _count(self) -> tuple[int, int]:
         """How many updates the store holds, and their bytes."""
         with self._store.scan(_BY_TIME, _END) as rows:
-            sizes = [self._size(row[9:], data) for row, data in rows]
+            sizes = [self._decode(row, data).size for row, data in rows]
         return len(sizes), sum(sizes)
 
     def _damage(self, what: str) -> CorruptStoreError:
         return CorruptStoreError(f"store {self._store.name!r} has damaged updates: {what}; restore the store")
 
-    def _size(self, key: bytes, data: bytes) -> int:
-        return self._overhead + len(key) + len(data) - _FIXED
+    def _size(self, key: bytes, data: bytes, headers: Headers) -> int:
+        framing = _FIXED + len(headers_to_bytes(headers)) - size_of(headers) if headers else _FIXED
+        return self._overhead + len(key) + len(data) - framing

@@ -10,7 +10,8 @@ The layout in its key-value store, ``TIME_ORDERED_BUFFER``::
 
     key       timestamp (time), 0x00, sequence number (8 bytes)  a record without a key
     key       timestamp (time), 0x01 key (terminated), sequence  any other
-    value     0x00 for None, or 0x01 value
+    value     0x00 for None, or 0x01 value; where the record has headers, their size in bytes (4 bytes) and the headers
+              behind 0x02 for None, or 0x03 and then value
     metadata  "stream-time", a ``KeptTime``; "sequence": the last sequence number (8 bytes)
               "waiting": how many records, ``WaitingCounts`` as of the stream time
 
@@ -20,11 +21,14 @@ So the buffer is part of the changelog, and commits together with the effects of
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
-from typing import Any, Final
+from struct import Struct
+from struct import error as StructError
+from typing import Any, Final, TypeAlias
 
 from millpond.errors import CorruptStoreError, SerdeError, TopologyError
 from millpond.processors.options.serdes import SerdeLike
 from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
+from millpond.processors.runtime.batches.headers import Headers, headers_from_bytes, headers_to_bytes
 from millpond.processors.runtime.kept_time import STREAM_TIME, KeptTime
 from millpond.processors.runtime.waiting_counts import WAITING, WaitingCounts
 from millpond.stores.evolution.carriage import LayoutCarriage, forgotten, greatest
@@ -50,10 +54,18 @@ TIME_ORDERED_BUFFER: Final = Layout("time-ordered-buffer", 1, _set_back)
 
 _NONE: Final = b"\x00"
 _SOME: Final = b"\x01"
+_HEADED_NONE: Final = b"\x02"
+_HEADED_SOME: Final = b"\x03"
+_HEADED: Final = (_HEADED_NONE, _HEADED_SOME)
+_SIZE: Final = Struct(">I")
 _SEQUENCE: Final = "sequence"
 _SEQUENCE_SIZE: Final = 8
 _LARGEST_BYTE: Final = 0x7F
 """Nobody has counted further than what begins with this byte, so there is room for every record to come."""
+
+
+_Held: TypeAlias = tuple[Any, Any, int, Headers | None]
+"""Key, value, timestamp and headers of a record."""
 
 
 @dataclass(frozen=True)
@@ -138,12 +150,13 @@ class TimeOrderedBuffer:
     def _take_in(self, passage: "_Passage", batch: Batch) -> int:
         """Let records into the buffer, and out what is due; returns how many were late."""
         late = 0
-        for key, value, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True):
+        rows = zip(batch.keys, batch.values, batch.timestamps, batch.headers_of_each, strict=True)
+        for key, value, timestamp, headers in rows:
             if self._time is not None and timestamp < self._time - self._grace:
-                passage.out.add(key, value, timestamp)
+                passage.let_out(key, value, timestamp, headers)
                 late += 1
                 continue
-            passage.hold(key, value, timestamp)
+            passage.hold(key, value, timestamp, headers)
             if self._time is None or timestamp > self._time:
                 self._time = timestamp
             passage.release(self._time - self._grace)
@@ -168,17 +181,39 @@ class TimeOrderedBuffer:
         raw = _NONE if key is None else _SOME + terminated(self._key_serde.serialize(key))
         return pack_time(timestamp) + raw + self._sequence.to_bytes(8)
 
-    def read(self, row: bytes, data: bytes) -> tuple[Any, Any, int]:
-        """Key, value and timestamp of a stored record."""
+    def read(self, row: bytes, data: bytes) -> "_Held":
+        """Key, value, timestamp and headers of a stored record."""
         raw = _raw_key(row)
-        if data != _NONE and data[:1] != _SOME:
-            raise CorruptStoreError(f"the buffer has a damaged row {row!r}: {data[:40]!r}; restore the store")
+        headers, value = None, data[1:]
+        try:
+            if data[:1] in _HEADED:
+                start = 1 + _SIZE.size
+                stop = start + _SIZE.unpack_from(data, 1)[0]
+                headers, value = headers_from_bytes(data[start:stop]), data[stop:]
+            elif data[:1] not in (_NONE, _SOME):
+                raise ValueError("no such form")
+            if value and data[:1] not in (_SOME, _HEADED_SOME):
+                raise ValueError("None has no bytes")
+        except (ValueError, StructError) as error:
+            raise CorruptStoreError(
+                f"the buffer has a damaged row {row!r}: {data[:40]!r}; restore the store"
+            ) from error
         key = None if raw is None else self._read_key(raw)
-        return key, None if data == _NONE else self._read_value(data[1:]), unpack_time(row)
+        there = data[:1] in (_SOME, _HEADED_SOME)
+        return key, self._read_value(value) if there else None, unpack_time(row), headers
+
+    def _data(self, value: Any, headers: Headers | None) -> bytes:
+        """What a row holds of a record."""
+        data = None if value is None else self._value_serde.serialize(value)
+        if not headers:
+            return _NONE if data is None else _SOME + data
+        raw = headers_to_bytes(headers)
+        head = _HEADED_NONE if data is None else _HEADED_SOME
+        return head + _SIZE.pack(len(raw)) + raw + (data or b"")
 
     def _save(self, passage: "_Passage") -> None:
         held = [(row, passage.held[row]) for row in passage.waiting]
-        data = [_NONE if value is None else _SOME + self._value_serde.serialize(value) for _, (_, value, _) in held]
+        data = [self._data(value, headers) for _, (_, value, _, headers) in held]
         rows = [row for row, _ in held]
         self._store.put_many([*passage.gone, *rows], [*([None] * len(passage.gone)), *data])
         self.waiting += len(rows) - len(passage.gone)
@@ -213,14 +248,18 @@ class _Passage:
         self._stored = stored
         self._next = next(stored, None)
         self.waiting: list[bytes] = []
-        self.held: dict[bytes, tuple[Any, Any, int]] = {}
+        self.held: dict[bytes, _Held] = {}
         self.gone: list[bytes] = []
         self.out = BatchBuilder()
 
-    def hold(self, key: Any, value: Any, timestamp: int) -> None:
+    def hold(self, key: Any, value: Any, timestamp: int, headers: Headers | None) -> None:
         row = self._buffer.row(key, timestamp)
         heappush(self.waiting, row)
-        self.held[row] = key, value, timestamp
+        self.held[row] = key, value, timestamp, headers
+
+    def let_out(self, key: Any, value: Any, timestamp: int, headers: Headers | None) -> None:
+        self.out.current = headers
+        self.out.add(key, value, timestamp)
 
     def release(self, until: int) -> None:
         """Release all records with timestamps up to ``until``."""
@@ -233,9 +272,9 @@ class _Passage:
                 if self._next[0] >= limit:
                     return
                 self.gone.append(self._next[0])
-                self.out.add(*self._buffer.read(*self._next))
+                self.let_out(*self._buffer.read(*self._next))
                 self._next = next(self._stored, None)
             elif new < limit:
-                self.out.add(*self.held[heappop(self.waiting)])
+                self.let_out(*self.held[heappop(self.waiting)])
             else:
                 return

@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns, Records, joined
+from millpond.processors.runtime.batches.headers import NO_HEADERS, Headers
 from millpond.processors.runtime.metrics import TaskMetric
 from millpond.processors.runtime.processor import ProcessorContext
 from millpond.stores.serdes import Serde
@@ -17,12 +18,12 @@ class UpdateCache:
 
     def __init__(self, key_serde: Serde[Any]) -> None:
         self._key_serde = key_serde
-        self._updates: dict[bytes, tuple[Any, Any, int, Any, bool]] = {}
+        self._updates: dict[bytes, tuple[Any, Any, int, Any, bool, Headers]] = {}
         self._single_batch: Batch | None = None
         self._columns: Columns | None = None
 
     def add(self, batch: Batch) -> None:
-        """Add updates; a later one replaces an earlier one of the same key, but keeps its old value."""
+        """Add updates; a later one, headers included, replaces an earlier one of its key, but keeps its old value."""
         empty = self._single_batch is None and self._columns is None and not self._updates
         if empty and _distinct(batch.keys):
             self._single_batch = batch
@@ -52,11 +53,12 @@ class UpdateCache:
         self._single_batch = self._columns = None
 
     def _merge(self, batch: Batch) -> None:
-        olds = batch.olds or [None] * len(batch)
+        olds, headers = batch.olds or [None] * len(batch), batch.headers
         for i, raw in enumerate(map(self._key_serde.serialize, batch.keys)):
             before = self._updates.get(raw)
             old = olds[i] if before is None else before[3]
-            self._updates[raw] = (batch.keys[i], batch.values[i], batch.timestamps[i], old, batch.latest_at(i))
+            carried = NO_HEADERS if headers is None else headers[i]
+            self._updates[raw] = (batch.keys[i], batch.values[i], batch.timestamps[i], old, batch.latest_at(i), carried)
 
     def take(self) -> Records:
         """Remove and return all held updates, in the order in which their keys first came."""
@@ -70,8 +72,15 @@ class UpdateCache:
         self._updates = {}
         if not rows:
             return Batch([], [], [])
-        keys, values, timestamps, olds, latest = map(list, zip(*rows, strict=True))
-        return Batch(keys, values, timestamps, olds, None if all(latest) else latest)
+        keys, values, timestamps, olds, latest, headers = map(list, zip(*rows, strict=True))
+        return Batch(
+            keys,
+            values,
+            timestamps,
+            olds,
+            None if all(latest) else latest,
+            headers=headers if any(headers) else None,
+        )
 
 
 def _last_of_each_key(columns: Columns) -> Columns:

@@ -100,7 +100,15 @@ class TableOperator(TableProcessor):
         if self._config.store is not None:
             updates = batch.with_values(values)
         else:
-            updates = Batch(batch.keys, values, batch.timestamps, self._olds(batch), batch.latest, batch.positions)
+            updates = Batch(
+                batch.keys,
+                values,
+                batch.timestamps,
+                self._olds(batch),
+                batch.latest,
+                batch.positions,
+                batch.headers,
+            )
         # What fails in there has been counted, so that nothing above is done again.
         self.context.attempt(self._write, updates)
 

@@ -49,7 +49,7 @@ class TableWriter:
         if self._timestamped is not None and (not self._send_olds or batch.olds is not None):
             self._timestamped.put_many(batch.keys, batch.values, batch.timestamps)
             olds = batch.olds if self._send_olds else None
-            written = Batch(batch.keys, batch.values, batch.timestamps, olds, positions=batch.positions)
+            written = _updates(batch, olds)
         elif self._timestamped is not None and self._plain_keys and len(batch) > 1:
             written = self._write_many(self._timestamped, batch)
             if drop_repeated_tombstones:
@@ -88,7 +88,7 @@ class TableWriter:
             olds.append(current[key])
             current[key] = value
         store.put_many(batch.keys, batch.values, batch.timestamps)
-        return Batch(batch.keys, batch.values, batch.timestamps, olds, positions=batch.positions)
+        return _updates(batch, olds)
 
     def _write_versions(self, store: VersionedKeyValueStore[Any, Any], batch: Batch) -> Batch:
         olds = batch.olds if self._send_olds else None
@@ -110,8 +110,7 @@ class TableWriter:
         self._context.count(CounterName.DROPPED_EXPIRED, ends.count(NOT_PUT))
         ends_open = [end == VALID_TO_UNDEFINED for end in ends]
         latest = None if all(ends_open) else ends_open
-        written = Batch(batch.keys, batch.values, batch.timestamps, olds, latest, batch.positions)
-        return written.select([end != NOT_PUT for end in ends])
+        return _updates(batch, olds, latest).select([end != NOT_PUT for end in ends])
 
     def _put_columns(self, columns: Columns, olds: Array | None, ends: npt.NDArray[np.int64]) -> Columns:
         """``_put`` for columns."""
@@ -131,7 +130,8 @@ class TableWriter:
         table, send_olds = self._table, self._send_olds
         out = BatchBuilder(olds=send_olds, positions=batch.positions is not None)
         expired = 0
-        for i, (key, value, timestamp) in enumerate(zip(batch.keys, batch.values, batch.timestamps, strict=True)):
+        rows = zip(batch.keys, batch.values, batch.timestamps, batch.headers_of_each, strict=True)
+        for i, (key, value, timestamp, out.current) in enumerate(rows):
             try:
                 old = None if not send_olds else self._value_before(key) if batch.olds is None else batch.olds[i]
                 if drop_repeated_tombstones and send_olds and value is None and old is None:
@@ -155,6 +155,11 @@ class TableWriter:
     def _value_before(self, key: Any) -> Any:
         found = self._table.get(key)
         return None if found is None else found.value
+
+
+def _updates(batch: Batch, olds: list[Any] | None, latest: list[bool] | None = None) -> Batch:
+    """The records of ``batch`` as updates that have been put."""
+    return Batch(batch.keys, batch.values, batch.timestamps, olds, latest, batch.positions, batch.headers)
 
 
 def without_repeated_tombstones(updates: Batch) -> Batch:

@@ -14,6 +14,7 @@ from millpond.processors.aggregations.completion import Completion
 from millpond.processors.distribution.exchange import COMPLETE, Blob, gather, to_ipc
 from millpond.processors.options.joins import Side
 from millpond.processors.runtime.batches.batch import Batch
+from millpond.processors.runtime.batches.headers import Headers
 from millpond.processors.runtime.kept_time import KeptTime
 from millpond.processors.streams.unpaired_records import WaitingRecords
 from millpond.processors.streams.unpaired_rows import unpaired_records_spec
@@ -73,7 +74,8 @@ def _buffer(store: Any) -> TimeOrderedBuffer:
 
 
 def _fill_buffer(store: Any) -> None:
-    _buffer(store).pass_through(Batch(["a", None, "b\0"], ["one", "two", None], [30, 25, 31]))
+    headers: list[Headers] = [(), (("trace", b"1"), ("trace", None)), (("trace", b""),)]
+    _buffer(store).pass_through(Batch(["a", None, "b\0"], ["one", "two", None], [30, 25, 31], headers=headers))
 
 
 def _suppressed(store: Any) -> SuppressBuffer:
@@ -83,9 +85,9 @@ def _suppressed(store: Any) -> SuppressBuffer:
 def _fill_suppressed(store: Any) -> None:
     buffer = _suppressed(store)
     buffer.load([b"a", b"b"], None)
-    buffer.put(b"a", 100, 100, "one", None)
-    buffer.put(b"a", 101, 101, "two", "one")
-    buffer.put(b"b", 103, 103, None, "x")
+    buffer.put(b"a", 100, 100, "one", None, ())
+    buffer.put(b"a", 101, 101, "two", "one", (("trace", b"1"),))
+    buffer.put(b"b", 103, 103, None, "x", ())
     buffer.stream_time = 103
     buffer.save()
     buffer.save_totals()

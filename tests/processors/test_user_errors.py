@@ -20,6 +20,7 @@ from millpond.processors import (
     Materialized,
     Processor,
     PunctuationType,
+    Record,
     RecordProcessor,
     Repartitioned,
     SessionWindows,
@@ -30,7 +31,6 @@ from millpond.processors import (
     TopologyDriver,
 )
 from millpond.processors.runtime.batches.batch import Batch
-from millpond.processors.runtime.driver import Record
 from millpond.processors.runtime.failures import DeadLetter
 from millpond.stores.serdes import INT64, MSGPACK, Serde
 

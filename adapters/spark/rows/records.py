@@ -19,9 +19,10 @@ from millpond.adapters.spark.rows.unusable import REMEDY, Bury, Unusable, positi
 from millpond.errors import SerdeError
 from millpond.processors.distribution.exchange import windows
 from millpond.processors.distribution.execution import Decoder
+from millpond.processors.distribution.header_column import HEADERS, has_nameless, without_empty_headers
 from millpond.processors.options.on_error import OnError
 from millpond.processors.runtime.batches.batch import Batch
-from millpond.processors.runtime.batches.columns import Columns, Records
+from millpond.processors.runtime.batches.columns import Records
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.verbs.change_feed import Change
 from millpond.stores.columns.column_serdes import column_serde
@@ -132,7 +133,15 @@ class RecordReader:
 
     def _timed(self, table: pa.Table) -> pa.Table:
         """The rows with good timestamps."""
-        return self._unusable.timed(table, self._source.timestamp, self._source.event_times)
+        table = self._unusable.timed(table, self._source.timestamp, self._source.event_times)
+        return without_empty_headers(self._named(table))
+
+    def _named(self, table: pa.Table) -> pa.Table:
+        """The rows whose headers all have a name."""
+        if HEADERS not in table.column_names:
+            return table
+        nameless = positions(has_nameless(table[HEADERS]))
+        return self._unusable.drop(table, nameless, CounterName.DROPPED_BAD_VALUE, HEADERS)
 
     def _changing(self, table: pa.Table) -> pa.Table:
         """The rows that change something; a delete has no value."""
@@ -142,8 +151,7 @@ class RecordReader:
         present: Any = pa.array(
             [None if change is Change.DELETE else i for i, change in enumerate(changes)], pa.int64()
         )
-        columns: list[Any] = [table["key"], table["value"].take(present), table["timestamp"]]
-        return pa.table(columns, names=["key", "value", "timestamp"])
+        return table.set_column(1, "value", table["value"].take(present)).drop_columns(["op"])
 
     def _key_bytes(self, table: pa.Table) -> tuple[pa.Table, Any]:
         """The rows with good keys, and the keys' bytes."""
@@ -157,7 +165,7 @@ class RecordReader:
         table = self._unusable.drop(table, refused, CounterName.DROPPED_BAD_KEY, self._source.key)
         return table, table["key"].combine_chunks() if decode else pa.array(_without(attempted, refused), pa.binary())
 
-    def _decoded(self, window: Columns) -> Records:
+    def _decoded(self, window: Records) -> Records:
         source, decoder = self._source, self._source.decoder
         columns = decoder.decode_columns(window)
         if columns is not None:
@@ -165,7 +173,7 @@ class RecordReader:
         raw = window.to_batch()
         values, bad_values = _decode(decoder.value_serde, raw.values)
         keys, bad_keys = _decode(decoder.key_serde, raw.keys)
-        batch = Batch(keys, values, raw.timestamps)
+        batch = Batch(keys, values, raw.timestamps, headers=raw.headers)
         if not bad_values and not bad_keys:
             return batch
         self._unusable.refuse(bad_values, CounterName.DROPPED_BAD_VALUE, source.value, lambda row: _shown(raw, row))

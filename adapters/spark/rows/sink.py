@@ -5,8 +5,9 @@ of that name in its value, a dict (null if the value is None, or if there is no 
 windowed key, ``key`` is the key alone, and ``window_start`` and ``window_end`` are the window's. Without a schema the
 serdes give these columns their types.
 
-A query's sink has two more columns, if the schema names them and the value has no such entry: ``op`` (a string:
-``"delete"`` if the value is None, else ``"upsert"``) and ``sequence`` (a bigint that orders the rows of a task).
+A query's sink has more columns, if the schema names them and the value has no such entry: ``op`` (a string:
+``"delete"`` if the value is None, else ``"upsert"``), ``sequence`` (a bigint that orders the rows of a task) and
+``headers`` (an array of structs of a key, a string, and a value, binary; null if the record has none).
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -28,10 +29,12 @@ from millpond.adapters.spark.rows.names import did_you_mean
 from millpond.errors import RecordError, TopologyError
 from millpond.processors.distribution.exchange import WINDOW_ROWS
 from millpond.processors.distribution.execution import Outputs
+from millpond.processors.distribution.header_column import HEADERS, header_column, is_headers_type
 from millpond.processors.options.records import Produced
 from millpond.processors.options.windowed_serdes import SessionWindowedSerde, TimeWindowedSerde
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns, Records
+from millpond.processors.runtime.batches.headers import NO_HEADERS
 from millpond.processors.runtime.batches.windowed_columns import WindowedArray
 from millpond.stores.columns.column_serdes import column_serde
 from millpond.stores.serdes import Serde, StructSerde, serde
@@ -164,6 +167,8 @@ class Sink:
     def _column(self, batch: Batch, field: Any, first: int | None) -> Any:
         if first is not None and _OF_CHANGE.get(field.name) == field.type:
             return self._values.to_array(field.name, field.type, _of_change(batch, field.name, first))
+        if first is not None and field.name == HEADERS and is_headers_type(field.type):
+            return self._values.to_array(field.name, field.type, _of_headers(batch))
         entries = with_pairs(self._entries(batch, field.name), field.type)
         if field.name in _TIMES and pa.types.is_timestamp(field.type) and set(map(type, entries)) <= {int, NoneType}:
             return self._times(field, entries)
@@ -243,6 +248,15 @@ def _of_change(batch: Batch, name: str, first: int) -> list[Any]:
     return [
         value[name] if isinstance(value, Mapping) and name in value else made
         for value, made in zip(batch.values, own, strict=True)
+    ]
+
+
+def _of_headers(batch: Batch) -> list[Any]:
+    """The column ``headers``; an entry of that name goes first."""
+    made = header_column(headers or NO_HEADERS for headers in batch.headers_of_each).to_pylist()
+    return [
+        value[HEADERS] if isinstance(value, Mapping) and HEADERS in value else own
+        for value, own in zip(batch.values, made, strict=True)
     ]
 
 

@@ -17,6 +17,7 @@ from millpond.adapters.spark.rows.event_times import EventTimes
 from millpond.adapters.spark.rows.names import named
 from millpond.adapters.spark.rows.records import Source
 from millpond.errors import ConfigurationError
+from millpond.processors.distribution.header_column import HEADERS
 from millpond.processors.options.on_error import OnError
 from millpond.processors.options.records import Consumed
 from millpond.stores.serdes import BYTES, JSON, MSGPACK, Serde, StructSerde, serde
@@ -129,7 +130,8 @@ def select_source(
     )
     time = in_milliseconds(frame, what, consumed.timestamp)
     columns = [named(consumed.key).alias("key"), value.alias("value"), time.alias("timestamp")]
-    return frame.select(*columns, *_operation(frame, what, consumed), *beside), source
+    columns += [*_operation(frame, what, consumed), *_headers(frame, what, consumed)]
+    return frame.select(*columns, *beside), source
 
 
 def _column_type(frame: DataFrame, what: str, column: str, role: str) -> T.DataType:
@@ -180,6 +182,21 @@ def _operation(frame: DataFrame, what: str, consumed: Consumed) -> list[Column]:
     operations = f"{what}: the operations in column {consumed.op!r}"
     check_operations(operations, _column_type(frame, what, consumed.op, "op"))
     return [named(consumed.op).alias("op")]
+
+
+def _headers(frame: DataFrame, what: str, consumed: Consumed) -> list[Column]:
+    """The column of headers, if there is one."""
+    if consumed.headers is None:
+        return []
+    type_ = _column_type(frame, what, consumed.headers, HEADERS)
+    pair = type_.elementType if isinstance(type_, T.ArrayType) else None
+    fields = [(field.name, type(field.dataType)) for field in pair.fields] if isinstance(pair, T.StructType) else []
+    if fields != [("key", T.StringType), ("value", T.BinaryType)]:
+        raise ConfigurationError(
+            f"{what}: the column {consumed.headers!r} of headers is of type {type_.simpleString()}; give an "
+            "array<struct<key:string,value:binary>>, as Spark's Kafka source does with includeHeaders=true"
+        )
+    return [named(consumed.headers).alias(HEADERS)]
 
 
 def in_milliseconds(frame: DataFrame, what: str, column: str) -> Column:

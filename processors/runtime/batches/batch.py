@@ -4,12 +4,14 @@ Rule: a batch is never changed. A processor that changes a column makes a new li
 they are, so ``map_values`` costs a single list.
 """
 
-from collections.abc import Iterator, Sequence
-from itertools import chain, compress
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, compress, repeat
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from millpond.processors.runtime.batches.headers import NO_HEADERS, Headers
 
 
 class Batch:
@@ -23,9 +25,10 @@ class Batch:
         latest: for a table, whether each update is its key's newest by timestamp (KIP-914); None means all are.
         positions: where records are taken out of order, the place of each in that order, or of the record that it was
             made of; None where the batch comes in order.
+        headers: the headers of each record, or of the record that it was made of; None if no record has any.
     """
 
-    __slots__ = ("keys", "latest", "olds", "positions", "timestamps", "values")
+    __slots__ = ("headers", "keys", "latest", "olds", "positions", "timestamps", "values")
 
     def __init__(
         self,
@@ -35,6 +38,7 @@ class Batch:
         olds: list[Any] | None = None,
         latest: list[bool] | None = None,
         positions: list[int] | None = None,
+        headers: list[Headers] | None = None,
     ) -> None:
         self.keys = keys
         self.values = values
@@ -42,6 +46,7 @@ class Batch:
         self.olds = olds
         self.latest = latest
         self.positions = positions
+        self.headers = headers
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -55,7 +60,7 @@ class Batch:
 
     def rows(self) -> Iterator["Batch"]:
         """The same records, one batch each."""
-        olds, latest, positions = self.olds, self.latest, self.positions
+        olds, latest, positions, headers = self.olds, self.latest, self.positions, self.headers
         for i, (key, value, timestamp) in enumerate(zip(self.keys, self.values, self.timestamps, strict=True)):
             yield Batch(
                 [key],
@@ -64,6 +69,7 @@ class Batch:
                 None if olds is None else [olds[i]],
                 None if latest is None else [latest[i]],
                 None if positions is None else [positions[i]],
+                None if headers is None else [headers[i]],
             )
 
     def select(self, keep: list[bool]) -> "Batch":
@@ -77,6 +83,7 @@ class Batch:
             None if self.olds is None else list(compress(self.olds, keep)),
             None if self.latest is None else list(compress(self.latest, keep)),
             None if self.positions is None else list(compress(self.positions, keep)),
+            None if self.headers is None else list(compress(self.headers, keep)),
         )
 
     def slice(self, start: int, stop: int) -> "Batch":
@@ -88,6 +95,7 @@ class Batch:
             None if self.olds is None else self.olds[start:stop],
             None if self.latest is None else self.latest[start:stop],
             None if self.positions is None else self.positions[start:stop],
+            None if self.headers is None else self.headers[start:stop],
         )
 
     def taken(self, places: Sequence[int] | npt.NDArray[np.int64]) -> "Batch":
@@ -100,6 +108,7 @@ class Batch:
             None if self.olds is None else list(map(self.olds.__getitem__, rows)),
             None if self.latest is None else list(map(self.latest.__getitem__, rows)),
             None if self.positions is None else list(map(self.positions.__getitem__, rows)),
+            None if self.headers is None else list(map(self.headers.__getitem__, rows)),
         )
 
     def parts(self, most: int) -> Iterator["Batch"]:
@@ -111,12 +120,18 @@ class Batch:
             yield self.slice(start, start + most)
 
     def with_values(self, values: list[Any]) -> "Batch":
-        """The same keys and times with other values; a plain stream batch."""
-        return Batch(self.keys, values, self.timestamps, None, None, self.positions)
+        """The same keys, times and headers with other values; a plain stream batch."""
+        return Batch(self.keys, values, self.timestamps, None, None, self.positions, self.headers)
 
     def at(self, positions: npt.NDArray[np.int64]) -> "Batch":
         """The same records at these positions."""
-        return Batch(self.keys, self.values, self.timestamps, self.olds, self.latest, positions.tolist())
+        places = positions.tolist()
+        return Batch(self.keys, self.values, self.timestamps, self.olds, self.latest, places, self.headers)
+
+    @property
+    def headers_of_each(self) -> Iterable[Headers | None]:
+        """The headers of each record, None for each if no record has any."""
+        return repeat(None, len(self.keys)) if self.headers is None else self.headers
 
     def latest_at(self, i: int) -> bool:
         """Whether update ``i`` is the newest of its key by timestamp."""
@@ -135,6 +150,7 @@ def concatenate(batches: Sequence[Batch]) -> Batch:
         list(chain.from_iterable(batch.keys for batch in batches)),
         list(chain.from_iterable(batch.values for batch in batches)),
         list(chain.from_iterable(batch.timestamps for batch in batches)),
+        headers=_filled([(batch.headers, len(batch)) for batch in batches], NO_HEADERS),
     )
 
 
@@ -151,6 +167,7 @@ def in_order(batches: Sequence[Batch]) -> Batch:
         list(chain.from_iterable(batch.timestamps for batch in batches)),
         _filled([(batch.olds, len(batch)) for batch in batches], None),
         _filled([(batch.latest, len(batch)) for batch in batches], True),
+        headers=_filled([(batch.headers, len(batch)) for batch in batches], NO_HEADERS),
     )
     positions = np.array([position for batch in batches for position in batch.positions or ()], np.int64)
     if (positions[1:] >= positions[:-1]).all():
@@ -171,9 +188,12 @@ class BatchBuilder:
     Args:
         olds: whether the values before updates are kept.
         positions: whether positions are kept.
+
+    Attributes:
+        current: the headers of the records that are added next; None where they have none.
     """
 
-    __slots__ = ("keys", "latest", "olds", "positions", "timestamps", "values")
+    __slots__ = ("_headers", "current", "keys", "latest", "olds", "positions", "timestamps", "values")
 
     def __init__(self, *, olds: bool = False, positions: bool = False) -> None:
         self.keys: list[Any] = []
@@ -182,6 +202,8 @@ class BatchBuilder:
         self.olds: list[Any] | None = [] if olds else None
         self.latest: list[bool] | None = None
         self.positions: list[int] | None = [] if positions else None
+        self.current: Headers | None = None
+        self._headers: list[Headers] | None = None
 
     def add(
         self, key: Any, value: Any, timestamp: int, old: Any = None, latest: bool = True, position: int = 0
@@ -195,15 +217,20 @@ class BatchBuilder:
             self.latest.append(latest)
         elif not latest:
             self.latest = [True] * len(self.keys) + [False]
+        if self._headers is not None:
+            self._headers.append(self.current or NO_HEADERS)
+        elif self.current:
+            self._headers = [NO_HEADERS] * len(self.keys) + [self.current]
         self.keys.append(key)
         self.values.append(value)
         self.timestamps.append(timestamp)
 
     def truncate(self, size: int) -> None:
         """Forget all but the first ``size`` records."""
-        for column in (self.keys, self.values, self.timestamps, self.olds, self.latest, self.positions):
+        columns: tuple[list[Any] | None, ...] = (self.keys, self.values, self.timestamps)
+        for column in (*columns, self.olds, self.latest, self.positions, self._headers):
             if column is not None:
                 del column[size:]
 
     def build(self) -> Batch:
-        return Batch(self.keys, self.values, self.timestamps, self.olds, self.latest, self.positions)
+        return Batch(self.keys, self.values, self.timestamps, self.olds, self.latest, self.positions, self._headers)

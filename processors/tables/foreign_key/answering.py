@@ -71,7 +71,8 @@ class SubscriptionReceive(Processor):
         foreign_keys = self._foreign_serde.serialize_many(batch.keys)
         subscriptions = list(read_subscriptions(batch.values))
         self._keep(foreign_keys, subscriptions)
-        asking = Batch(foreign_keys, subscriptions, batch.timestamps, positions=batch.positions).select(
+        told = Batch(foreign_keys, subscriptions, batch.timestamps, positions=batch.positions, headers=batch.headers)
+        asking = told.select(
             [instruction != Instruction.DELETE_KEY_NO_PROPAGATE for _, instruction, _ in subscriptions]
         )
         found = self._found(dict(zip(foreign_keys, batch.keys, strict=True)), set(asking.keys))
@@ -82,7 +83,8 @@ class SubscriptionReceive(Processor):
         lasts = [found[key][1] for key in asking.keys]
         times = [time if last < time else last for last, time in zip(lasts, asking.timestamps, strict=True)]
         primary_keys = self._key_serde.deserialize_many([primary_key for _, _, primary_key in asking.values])
-        self.context.forward(Batch(primary_keys, answers, times, positions=asking.positions))
+        positions, headers = asking.positions, asking.headers
+        self.context.forward(Batch(primary_keys, answers, times, positions=positions, headers=headers))
 
     def process_columns(self, columns: Columns) -> None:
         answers = self._answers_kept(columns)
@@ -207,7 +209,8 @@ class ForeignTableJoin(Processor):
         subscribers = {key: self._subscribers(key) for key in set(foreign_keys)}
         there = [value for value in batch.values if value is not None]
         data = column_of(self._value_serde.serialize_many(there), batch.values)
-        for i, (key, value, timestamp) in enumerate(zip(foreign_keys, data, batch.timestamps, strict=True)):
+        rows = zip(foreign_keys, data, batch.timestamps, batch.headers_of_each, strict=True)
+        for i, (key, value, timestamp, out.current) in enumerate(rows):
             content, told = (Content.NOTHING, b"") if value is None else (Content.VALUE, value)
             for primary_key, hash_ in subscribers[key]:
                 out.add(primary_key, response_bytes(hash_, content, told), timestamp, position=batch.position_at(i))

@@ -132,7 +132,9 @@ class ResponseJoin(RowJoining):
             timestamp if row is None or row.timestamp < timestamp else row.timestamp
             for timestamp, row in zip(batch.timestamps, rows, strict=True)
         ]
-        answers = Batch(batch.keys, list(zip(responses, lefts, strict=True)), times).select(current)
+        answers = Batch(batch.keys, list(zip(responses, lefts, strict=True)), times, headers=batch.headers).select(
+            current
+        )
         retracted = [response[1] == Content.RETRACTION for response, _ in answers.values]
         results = answers.with_values(self._joined(answers))
         if any(retracted):
@@ -164,8 +166,16 @@ class ResponseJoin(RowJoining):
         out = BatchBuilder()
         answered: set[bytes] = set()
         raw_keys = self._serialize_keys(results.keys)
-        columns = zip(results.keys, raw_keys, results.values, results.timestamps, retracted, strict=True)
-        for key, raw, value, timestamp, is_retracted in columns:
+        columns = zip(
+            results.keys,
+            raw_keys,
+            results.values,
+            results.timestamps,
+            retracted,
+            results.headers_of_each,
+            strict=True,
+        )
+        for key, raw, value, timestamp, is_retracted, headers in columns:
             if is_retracted:
                 result = next(known)
                 if raw in answered:
@@ -175,5 +185,6 @@ class ResponseJoin(RowJoining):
                 if result is None:
                     continue
             answered.add(raw)
+            out.current = headers
             out.add(key, value, timestamp)
         self.context.forward(out.build())

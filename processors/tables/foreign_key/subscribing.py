@@ -111,7 +111,7 @@ class SubscriptionSend(Processor):
     def _send(self, batch: Batch) -> None:
         olds = self._old_keys(batch)
         news, data = self._rows_of(batch)
-        if self._columns is not None and len(batch) >= COLUMNS_FROM:
+        if self._columns is not None and len(batch) >= COLUMNS_FROM and batch.headers is None:
             self._send_columns(self._columns, batch, olds, news, data)
             return
         hashes = column_of(murmur3_128_many([one for one in data if one is not None]), data)
@@ -145,7 +145,8 @@ class SubscriptionSend(Processor):
                 places.append(i)
         timestamps = list(map(batch.timestamps.__getitem__, places))
         positions = None if batch.positions is None else list(map(batch.positions.__getitem__, places))
-        return Batch(keys, told, timestamps, positions=positions)
+        headers = None if batch.headers is None else list(map(batch.headers.__getitem__, places))
+        return Batch(keys, told, timestamps, positions=positions, headers=headers)
 
     def _send_columns(
         self,

@@ -1,0 +1,69 @@
+"""Headers from a column, through tasks, into a column."""
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from millpond.adapters.spark import SparkStreams
+from millpond.errors import ConfigurationError
+from millpond.processors import Consumed, Produced, StreamsBuilder, Topology
+
+pytestmark = pytest.mark.spark
+
+PAIRS = "headers array<struct<key:string,value:binary>>"
+SCHEMA = f"key string, value string, timestamp long, {PAIRS}"
+ROWS = [
+    ("a", "x", 1, [("trace", b"1"), ("trace", None)]),
+    ("b", "y", 2, None),
+    ("a", "z", 3, []),
+    ("a", "x", 4, [("trace", b"4")]),
+]
+
+
+def topology() -> Topology:
+    builder = StreamsBuilder()
+    records = builder.stream("in", Consumed("string", "string", headers="headers"))
+    kept = Produced(schema=f"key string, value string, {PAIRS}")
+    records.filter(lambda key, value: value != "z").to("passed", kept)
+    counted = Produced(schema=f"key string, value long, {PAIRS}")
+    records.group_by(lambda key, value: value).count().to("counted", counted)
+    return builder.build()
+
+
+def test_headers_come_in_travel_and_go_out(spark: SparkSession, tmp_path: Path) -> None:
+    frame = spark.createDataFrame(ROWS, SCHEMA).coalesce(1)
+    streams = SparkStreams(topology(), application_id="headers", state_dir=str(tmp_path), partitions=2)
+    passed = streams.transform({"in": frame}, sink="passed").collect()
+    assert [(row.key, row.value, _pairs(row.headers)) for row in passed] == [
+        ("a", "x", [("trace", b"1"), ("trace", None)]),
+        ("b", "y", None),
+        ("a", "x", [("trace", b"4")]),
+    ]
+    counted = streams.transform({"in": frame}, sink="counted").collect()
+    assert sorted((row.key, row.value, str(_pairs(row.headers))) for row in counted) == [
+        ("x", 1, "[('trace', b'1'), ('trace', None)]"),
+        ("x", 2, "[('trace', b'4')]"),
+        ("y", 1, "None"),
+        ("z", 1, "None"),
+    ]
+
+
+def _pairs(headers: list[tuple[str, bytearray | None]] | None) -> list[tuple[str, bytes | None]] | None:
+    return None if headers is None else [(name, None if data is None else bytes(data)) for name, data in headers]
+
+
+def test_a_column_that_holds_no_headers_is_refused_and_a_header_without_a_name_too(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    streams = SparkStreams(topology(), application_id="headers", state_dir=str(tmp_path), partitions=2)
+    frame = spark.createDataFrame(ROWS, SCHEMA)
+    with pytest.raises(ConfigurationError, match=r"column 'headers' of headers is of type map<string,binary>"):
+        streams.transform({"in": frame.withColumn("headers", F.map_from_entries("headers"))}, sink="passed")
+    nameless = spark.createDataFrame([("a", "x", 1, [(None, b"1")])], SCHEMA)
+    with pytest.raises(Exception, match=r"column 'headers': bad value in row 0"):
+        streams.transform({"in": nameless}, sink="passed").collect()
