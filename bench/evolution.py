@@ -22,7 +22,8 @@ from rich.table import Table
 from millpond.bench.measure import Cost, cost
 from millpond.bench.stores import VALUE_SIZE, key_of
 from millpond.stores.columns.partitions import partitions_of
-from millpond.stores.durability.manifest import FileKind, Manifest, new_commit_id
+from millpond.stores.durability.durable_file import FileKind, new_commit_id
+from millpond.stores.durability.manifest import Manifest
 from millpond.stores.durability.parquet.files import write_file, writing_file
 from millpond.stores.durability.parquet.reading import read_all_tables
 from millpond.stores.durability.parquet.rows import SCHEMA, tables_of_columns

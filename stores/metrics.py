@@ -24,6 +24,9 @@ class StoreMetric(StrEnum):
     RESTORE_DURATION = "restore.duration"
     """Of a store: the time in which its local copy got rows from durable files; part of ``open.duration``."""
 
+    RESTORE_FULL = "restore.full"
+    """Of a store: 1 if its local copy was filled anew, and did not only catch up."""
+
     RESTORE_ROWS = "restore.rows"
     """Of a store: the rows that its local copy got from durable files."""
 

@@ -13,7 +13,8 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 
 from millpond.stores.durability.copies.restore import rows_of_files
-from millpond.stores.durability.manifest import DurableFile, Manifest
+from millpond.stores.durability.durable_file import DurableFile
+from millpond.stores.durability.manifest import Manifest
 from millpond.stores.durability.parquet.sorted_runs import Rows, Run, merged_runs
 from millpond.stores.durability.parquet.sources import FileSource
 from millpond.stores.durability.parquet.spans import Span

@@ -13,7 +13,8 @@ from typing import Any
 from millpond.adapters.looking.looking import Looking
 from millpond.adapters.looking.store_part import StorePart
 from millpond.adapters.looking.store_view import StoreView
-from millpond.stores.durability.manifest import FileKind, Manifest
+from millpond.stores.durability.durable_file import FileKind
+from millpond.stores.durability.manifest import Manifest
 from millpond.stores.durability.parquet.reading import bytes_of_stores
 from millpond.stores.durability.storage import Storage
 

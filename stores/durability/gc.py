@@ -22,7 +22,8 @@ import logging
 import time
 
 from millpond.errors import DurabilityError
-from millpond.stores.durability.manifest import Manifest, sequence_of
+from millpond.stores.durability.durable_file import sequence_of
+from millpond.stores.durability.manifest import Manifest
 from millpond.stores.durability.pins import Pin
 from millpond.stores.durability.policy import DurabilityPolicy, garbage_base
 from millpond.stores.durability.storage import Storage, StoredFile

@@ -17,22 +17,26 @@ is written where release 0.1.0 has to read it, and may have ``prepared``, which 
 releases. Readers pass over what they do not know as long as they know the number, and a release before the oldest
 reader refuses the manifest. Manifests of version 2 that name no releases are read.
 
+``"bridge":["commit id",[[sequence,"commit id",rows,bytes,checksum],…]]`` follows the bases where there is a way across
+the snapshot: the deltas that lead from an earlier commit to it, the last of which is what the snapshot's own commit has
+changed. It is for local copies that stand before the snapshot. The state is complete without it, and so is the
+manifest for a release that passes over it.
+
 The state is the snapshot and then each delta over it, in order; its commit id and sequence are those of the last file.
 ``bases`` are the sequences of earlier snapshots, for the garbage collection (``millpond.stores.durability.gc``).
 """
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
-from itertools import pairwise
-from typing import Any, Final, NamedTuple, Self
-from uuid import uuid4
+from itertools import chain, pairwise
+from typing import Any, Final, Self
 
 from millpond.errors import FormatError
 from millpond.stores.directory import check_plain_name
+from millpond.stores.durability.bridge import Bridge
 from millpond.stores.durability.checked_text import check_text, checked_text, read_count, read_text
+from millpond.stores.durability.durable_file import DurableFile, FileKind, durable_file, new_commit_id, read_id
 from millpond.stores.releases import RELEASE, Numbered, Release, check_reader, oldest_reader
 
 MANIFEST_VERSION: Final = 2
@@ -48,47 +52,6 @@ _USUAL_READER: Final = oldest_reader(Numbered.MANIFEST, MANIFEST_VERSION)
 NO_COMMIT: Final = ""
 """The commit id of the empty state, before the first commit."""
 
-_ID: Final = re.compile(r"[0-9a-f]{32}")
-_FILE_NAME: Final = re.compile(r"(\d{12})-([0-9a-f]{32})\.(snapshot|delta)\.parquet")
-
-
-class FileKind(StrEnum):
-    """What a durable file holds."""
-
-    SNAPSHOT = "snapshot"
-    DELTA = "delta"
-
-
-class DurableFile(NamedTuple):
-    """One file of a manifest: the commit that wrote it, how many rows and bytes it has, the CRC-32 of its footer."""
-
-    kind: FileKind
-    sequence: int
-    commit: str
-    rows: int
-    size: int
-    checksum: int
-
-    @property
-    def name(self) -> str:
-        return file_name(self.kind, self.sequence, self.commit)
-
-
-def file_name(kind: FileKind, sequence: int, commit: str) -> str:
-    """The file that commit number ``sequence`` writes: unique, because the commit id is."""
-    return f"{sequence:012d}-{commit}.{kind}.parquet"
-
-
-def sequence_of(name: str) -> int | None:
-    """The sequence in a durable file's name; None for a file that durability did not write."""
-    match = _FILE_NAME.fullmatch(name)
-    return int(match[1]) if match else None
-
-
-def new_commit_id() -> str:
-    """An id that no other commit has."""
-    return uuid4().hex
-
 
 @dataclass(frozen=True)
 class Manifest:
@@ -97,6 +60,8 @@ class Manifest:
     ``lineage`` is an id drawn at the task's first commit and handed on from manifest to manifest. It keeps the files of
     two queries apart that use the same application and state directory by mistake, and those of a query that starts
     anew.
+
+    ``bridge`` is the way from earlier commits to the snapshot, if there is one; its files may be gone.
 
     ``oldest_reader`` is the oldest release that reads it and all its files; it is no part of what the version is.
     """
@@ -109,6 +74,7 @@ class Manifest:
     deltas: tuple[DurableFile, ...] = ()
     bases: tuple[int, ...] = ()
     prepared: tuple[str, ...] = ()
+    bridge: Bridge | None = None
     oldest_reader: Release = field(default=_USUAL_READER, compare=False)
 
     @classmethod
@@ -147,15 +113,43 @@ class Manifest:
         """The next version: this one and a delta over it, which ``reader`` is the oldest release to read."""
         return replace(self, deltas=(*self.deltas, file), oldest_reader=max(self.oldest_reader, reader))
 
-    def with_snapshot(self, file: DurableFile, bases: tuple[int, ...], reader: Release = _USUAL_READER) -> "Manifest":
-        """The next version: a snapshot alone, which ``reader`` is the oldest release to read."""
-        return replace(self, snapshot=file, deltas=(), bases=bases, oldest_reader=reader)
+    def with_snapshot(
+        self,
+        file: DurableFile,
+        bases: tuple[int, ...],
+        reader: Release = _USUAL_READER,
+        delta: DurableFile | None = None,
+    ) -> "Manifest":
+        """The next version: a snapshot alone, which ``reader`` is the oldest release to read.
+
+        Args:
+            file: the snapshot.
+            bases: the sequences of earlier snapshots to remember.
+            reader: the oldest release to read it.
+            delta: what the same commit has changed, if that was written, too.
+        """
+        bridge = None if delta is None else self._bridge_to(file, delta)
+        return replace(self, snapshot=file, deltas=(), bases=bases, bridge=bridge, oldest_reader=reader)
+
+    def _bridge_to(self, snapshot: DurableFile, delta: DurableFile) -> Bridge:
+        assert self.snapshot is not None, "the first commit is a snapshot, and has nothing before it"
+        before = self.bridge or Bridge(self.snapshot.commit, ())
+        commits = [*before.commits, *(file.commit for file in self.deltas), delta.commit]
+        return Bridge.to(snapshot, commits, (*before.deltas, *self.deltas, delta))
 
     def after(self, commit: str) -> tuple[DurableFile, ...] | None:
         """The deltas that lead from the state at ``commit`` to this one; None if this manifest does not include it."""
-        chain = [NO_COMMIT] if self.snapshot is None else [self.snapshot.commit]
-        chain += [delta.commit for delta in self.deltas]
-        return self.deltas[chain.index(commit) :] if commit in chain else None
+        commits = [NO_COMMIT] if self.snapshot is None else [self.snapshot.commit]
+        commits += [delta.commit for delta in self.deltas]
+        return self.deltas[commits.index(commit) :] if commit in commits else None
+
+    def across(self, commit: str) -> tuple[DurableFile, ...] | None:
+        """The deltas of the bridge that lead from the state at ``commit`` to the snapshot; None if none do."""
+        return None if self.bridge is None else self.bridge.after(commit)
+
+    def includes(self, commit: str) -> bool:
+        """Whether ``commit`` is known to be this version or one that it comes from."""
+        return self.after(commit) is not None or self.across(commit) is not None
 
     def up_to(self, commit: str) -> "Manifest":
         """The version as of ``commit``, which is one of its files' that can be undone or replayed."""
@@ -184,6 +178,8 @@ class Manifest:
         }
         if self.prepared:
             content["prepared"] = self.prepared
+        if self.bridge is not None:
+            content["bridge"] = self.bridge.content()
         content |= {"written_by": RELEASE, "oldest_reader": str(self.oldest_reader)}
         return json.dumps(content, separators=(",", ":")) if version == _UNCHECKED else checked_text(content)
 
@@ -216,6 +212,7 @@ class Manifest:
                 deltas=tuple(durable_file(FileKind.DELTA, delta) for delta in content["deltas"]),
                 bases=tuple(map(read_count, content["bases"])),
                 prepared=tuple(map(_name, content.get("prepared", ()))),
+                bridge=None if "bridge" not in content else Bridge.of(content["bridge"]),
                 oldest_reader=oldest,
             )
             manifest._check_chain()
@@ -224,10 +221,14 @@ class Manifest:
         return manifest
 
     def _check_chain(self) -> None:
-        """Each file is that of the commit after the one before."""
-        for before, after in pairwise(self.files):
+        """Each file is that of the commit after the one before, and a bridge ends at the snapshot."""
+        bridge = () if self.bridge is None else self.bridge.deltas
+        for before, after in chain(pairwise(self.files), pairwise(bridge)):
             if after.sequence != before.sequence + 1:
                 raise ValueError(f"commit {after.sequence} follows commit {before.sequence}")
+        ends = None if self.snapshot is None else self.snapshot[1:3]
+        if self.bridge is not None and (not bridge or bridge[-1][1:3] != ends):
+            raise ValueError("the bridge does not end at the snapshot")
 
 
 def _able(content: Mapping[str, Any]) -> str:
@@ -251,29 +252,6 @@ def _oldest_reader(content: Mapping[str, Any], version: int) -> Release:
     oldest = read_text(content["oldest_reader"])
     check_reader(f"the manifest of task {content['task']!r}", oldest, read_text(content["written_by"]))
     return max(known, Release.of(oldest))
-
-
-def durable_file(kind: FileKind, fields: Any) -> DurableFile:
-    """The file of which JSON has all but the kind.
-
-    Raises:
-        TypeError, ValueError: it has something else.
-    """
-    sequence, commit, rows, size, checksum = fields
-    return DurableFile(
-        kind, read_count(sequence), read_id(commit), read_count(rows), read_count(size), read_count(checksum)
-    )
-
-
-def read_id(value: Any) -> str:
-    """An id as ``new_commit_id`` makes them: part of a path, so nothing else may stand there.
-
-    Raises:
-        TypeError, ValueError: it is something else.
-    """
-    if not _ID.fullmatch(read_text(value)):
-        raise ValueError(f"{value!r} is no id")
-    return read_text(value)
 
 
 def _name(value: Any) -> str:

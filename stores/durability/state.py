@@ -28,8 +28,9 @@ from millpond.stores.durability.copies.lease import LEASE_TIMEOUT, Lease
 from millpond.stores.durability.copies.local import LocalCopy
 from millpond.stores.durability.copies.pace import Pace
 from millpond.stores.durability.copies.upgrade_mode import UpgradeMode
+from millpond.stores.durability.durable_file import DurableFile, FileKind, new_commit_id
 from millpond.stores.durability.gc import try_collect_garbage
-from millpond.stores.durability.manifest import DurableFile, FileKind, Manifest, new_commit_id
+from millpond.stores.durability.manifest import Manifest
 from millpond.stores.durability.older_reader import Written, check_older_reader, is_evolved
 from millpond.stores.durability.parquet.file_faults import broken_file
 from millpond.stores.durability.parquet.files import write_file
@@ -171,6 +172,8 @@ class TaskState:
         if copy.brought.rows:
             self.metrics.add(StoreMetric.RESTORE_DURATION, watch.lap(), copy.spec.name)
             self.metrics.add(StoreMetric.RESTORE_ROWS, copy.brought.rows, copy.spec.name)
+            if copy.brought.restored:
+                self.metrics.add(StoreMetric.RESTORE_FULL, 1, copy.spec.name)
         return transaction
 
     def _stand_in(self, broken: DurabilityError) -> None:
@@ -257,8 +260,7 @@ class TaskState:
         """Write the durable file of the version after ``manifest``."""
         reader = self._written.reader
         if not self._rewrites(manifest) and not self._policy.snapshot_due(manifest):
-            tables = (copy.changed_tables(transaction) for copy, transaction in self._opened())
-            return manifest.with_delta(self._write_file(FileKind.DELTA, manifest, tables), reader)
+            return manifest.with_delta(self._write_delta(manifest, new_commit_id()), reader)
         if not self._written.reads(manifest):
             _log.info(
                 "task %r of application %r is written as release %s reads it",
@@ -266,13 +268,23 @@ class TaskState:
                 self._application_id,
                 self._written.wanted,
             )
-        return manifest.with_snapshot(self._write_snapshot(manifest), self._policy.bases_after(manifest), reader)
+        bridged = manifest.snapshot is not None and not self._rewrites(manifest)
+        snapshot = self._write_snapshot(manifest, new_commit_id())
+        changed = sum(transaction.changed_keys for transaction in self._transactions.values())
+        bridged = bridged and changed <= snapshot.rows
+        delta = self._write_delta(manifest, snapshot.commit) if bridged else None
+        return manifest.with_snapshot(snapshot, self._policy.bases_after(manifest), reader, delta)
+
+    def _write_delta(self, manifest: Manifest, commit: str) -> DurableFile:
+        """Write what the transactions change; also beside a snapshot, for copies that stand before it."""
+        tables = (copy.changed_tables(transaction) for copy, transaction in self._opened())
+        return self._write_file(FileKind.DELTA, manifest, commit, tables)
 
     def _rewrites(self, manifest: Manifest) -> bool:
         """Whether the next commit has to be a snapshot, even if nothing has changed."""
         return self._broken is not None or not self._written.reads(manifest)
 
-    def _write_snapshot(self, manifest: Manifest) -> DurableFile:
+    def _write_snapshot(self, manifest: Manifest, commit: str) -> DurableFile:
         """Write all rows as the durable files have them, so that no harm to a local copy becomes durable.
 
         Only if these are gone or damaged, the local copies stand in for them.
@@ -281,15 +293,17 @@ class TaskState:
             try:
                 with Fetched(self._storage, manifest) as source:
                     tables = (copy.durable_tables(tx, manifest, source) for copy, tx in self._opened())
-                    return self._write_file(FileKind.SNAPSHOT, manifest, tables)
+                    return self._write_file(FileKind.SNAPSHOT, manifest, commit, tables)
             except (MissingFileError, CorruptFileError) as error:
                 self._stand_in(error)
         tables = (copy.copied_tables(transaction) for copy, transaction in self._opened())
-        return self._write_file(FileKind.SNAPSHOT, manifest, tables)
+        return self._write_file(FileKind.SNAPSHOT, manifest, commit, tables)
 
-    def _write_file(self, kind: FileKind, manifest: Manifest, tables: Iterable[Iterable[Table]]) -> DurableFile:
+    def _write_file(
+        self, kind: FileKind, manifest: Manifest, commit: str, tables: Iterable[Iterable[Table]]
+    ) -> DurableFile:
         rows = chain.from_iterable(tables)
-        number, commit = manifest.sequence + 1, new_commit_id()
+        number = manifest.sequence + 1
         with self.metrics.timed(StoreMetric.FILE_DURATION):
             file = write_file(self._storage, manifest.directory, kind, number, commit, rows, self._written.file_format)
         self.metrics.add(StoreMetric.FILE_ROWS, file.rows)

@@ -22,7 +22,8 @@ from typing import Any, Final, Self
 from millpond.errors import ConfigurationError, FormatError, MillpondError, StateConflictError
 from millpond.stores.durability.checked_text import check_text, checked_text, read_text
 from millpond.stores.durability.claim import GENERATION_MARK
-from millpond.stores.durability.manifest import Manifest, read_id
+from millpond.stores.durability.durable_file import read_id
+from millpond.stores.durability.manifest import Manifest
 from millpond.stores.evolution.shape import Shape
 
 RECORD_VERSION: Final = 1

@@ -16,7 +16,8 @@ import pyarrow.compute as _compute
 
 from millpond.errors import ConfigurationError, RecordError, SerdeError, StateConflictError
 from millpond.stores.columns.partitions import partition_of
-from millpond.stores.durability.manifest import FileKind, Manifest, new_commit_id
+from millpond.stores.durability.durable_file import FileKind, new_commit_id
+from millpond.stores.durability.manifest import Manifest
 from millpond.stores.durability.parquet.files import writing_file
 from millpond.stores.durability.parquet.rows import SCHEMA, tables_of_changes
 from millpond.stores.durability.storage import Storage

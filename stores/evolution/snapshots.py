@@ -11,7 +11,8 @@ from typing import Any, Final, Self
 
 import pyarrow as pa
 
-from millpond.stores.durability.manifest import FileKind, Manifest, new_commit_id
+from millpond.stores.durability.durable_file import FileKind, new_commit_id
+from millpond.stores.durability.manifest import Manifest
 from millpond.stores.durability.parquet.files import NewFile, writing_file
 from millpond.stores.durability.parquet.rows import ROWS_PER_TABLE, tables_of_columns
 from millpond.stores.durability.storage import Storage

@@ -13,7 +13,7 @@ from millpond.stores.durability import Manifest
 from millpond.stores.durability.copies.backlog import Backlog, Commit
 from millpond.stores.durability.copies.position import Position, encode_position
 from millpond.stores.durability.copies.sweep import AHEAD_ROW, NEXT_ROW, PART_ROW, Sweep
-from millpond.stores.durability.manifest import DurableFile, FileKind, new_commit_id
+from millpond.stores.durability.durable_file import DurableFile, FileKind, new_commit_id
 from millpond.stores.keys import COMMIT_ROW, DATA
 from millpond.stores.memory import MemoryBackend
 

@@ -13,7 +13,7 @@ from pyarrow import parquet as pq
 
 from millpond.errors import CorruptFileError, FormatError
 from millpond.stores.durability import Manifest, Storage, read_rows
-from millpond.stores.durability.manifest import DurableFile, FileKind, new_commit_id
+from millpond.stores.durability.durable_file import DurableFile, FileKind, new_commit_id
 from millpond.stores.durability.parquet.files import write_file
 from millpond.stores.durability.parquet.reading import read_all_tables, read_tables
 from millpond.stores.durability.parquet.rows import SCHEMA

@@ -372,6 +372,51 @@ def test_a_copy_of_another_kind_that_is_broken_is_not_opened_but_deleted(tmp_pat
     assert not copy.exists()
 
 
+@pytest.fixture
+def bridged(tmp_path: Path, manifest: Manifest) -> Manifest:
+    """The manifest of a snapshot that somebody else has written, four commits later than ``manifest``."""
+    with task(tmp_path, "memory", local="elsewhere", policy=DurabilityPolicy(max_deltas=3)) as state:
+        after = manifest
+        for _ in range(4):
+            after = add(state, after, range(3), 10)
+        assert len(after.deltas) == 1
+        assert after.bridge is not None
+        return after
+
+
+@pytest.mark.parametrize("backend", EVERY)
+def test_a_copy_from_before_a_snapshot_follows_across_it(
+    tmp_path: Path, manifest: Manifest, bridged: Manifest, backend: str
+) -> None:
+    with task(tmp_path, backend) as state:
+        content(state, manifest)
+        assert content(state, bridged) == durable(tmp_path, bridged)
+        assert state.metrics.figures["counts:restore.rows"] == 4 * 3
+        assert "counts:restore.full" not in state.metrics.figures
+        assert content(state, manifest) == expected(), "a query that is set back"
+        assert state.metrics.figures["counts:restore.full"] == 1
+
+
+def test_a_bridge_that_is_gone_costs_a_restore(tmp_path: Path, manifest: Manifest, bridged: Manifest) -> None:
+    assert bridged.bridge is not None
+    with task(tmp_path, "rocksdb") as state:
+        content(state, manifest)
+        (tmp_path / "state" / bridged.path(bridged.bridge.deltas[-1])).unlink()
+        assert content(state, bridged) == durable(tmp_path, bridged)
+        assert state.metrics.figures["counts:restore.full"] == 1
+
+
+@pytest.mark.parametrize("backend", EVERY)
+def test_an_attempt_that_wrote_a_snapshot_and_failed_is_undone_where_it_stands(
+    tmp_path: Path, manifest: Manifest, backend: str
+) -> None:
+    with task(tmp_path, backend, policy=DurabilityPolicy(max_deltas=1)) as state:
+        content(state, manifest)
+        assert not add(state, manifest, range(50, 70)).deltas
+        assert content(state, manifest) == expected()
+        assert "counts:restore.full" not in state.metrics.figures
+
+
 @pytest.mark.parametrize("backend", PERSISTENT)
 @pytest.mark.parametrize(("before", "after"), list(permutations(CONVERTIBLE, 2)))
 def test_an_empty_copy_of_another_kind_is_in_nobodys_way(

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from millpond.errors import FormatError
 from millpond.stores.durability import DurabilityPolicy, Manifest
+from millpond.stores.durability.bridge import BRIDGED, Bridge
 from millpond.stores.durability.checked_text import checked_text
-from millpond.stores.durability.manifest import DurableFile, FileKind, file_name, new_commit_id, sequence_of
+from millpond.stores.durability.durable_file import DurableFile, FileKind, file_name, new_commit_id, sequence_of
 from millpond.stores.durability.policy import garbage_base
 from millpond.stores.releases import RELEASE, Release
 
@@ -45,6 +46,16 @@ VERSION_3 = (
     '"snapshot":[3,"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",10,1000,7],'
     '"deltas":[[4,"bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb",2,300,8]],"bases":[1],"prepared":["counts"],"written_by":"0.2.0",'
     '"oldest_reader":"0.2.0","crc32":576771627}'
+)
+
+
+BRIDGED_MANIFEST = replace(MANIFEST, bridge=Bridge("9" * 32, (DurableFile(FileKind.DELTA, 3, "a" * 32, 4, 400, 9),)))
+VERSION_2_WITH_A_BRIDGE = (
+    '{"millpond":2,"application":"app","task":"0_1","fingerprint":"print","lineage":"cccccccccccccccccccccccccccccccc",'
+    '"snapshot":[3,"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",10,1000,7],'
+    '"deltas":[[4,"bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb",2,300,8]],"bases":[1],'
+    '"bridge":["99999999999999999999999999999999",[[3,"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",4,400,9]]],'
+    '"written_by":"0.2.0","oldest_reader":"0.2.0","crc32":3686987334}'
 )
 
 
@@ -150,6 +161,46 @@ def test_version_3_is_written_only_for_stores_that_are_prepared() -> None:
 
 def test_version_3_is_read_as_ever() -> None:
     assert Manifest.from_json(VERSION_3) == replace(MANIFEST, prepared=("counts",))
+
+
+def test_version_2_with_a_bridge_is_written_and_read_as_ever() -> None:
+    assert BRIDGED_MANIFEST.to_json() == VERSION_2_WITH_A_BRIDGE
+    assert Manifest.from_json(VERSION_2_WITH_A_BRIDGE) == BRIDGED_MANIFEST
+
+
+def test_a_bridge_leads_across_snapshots_and_never_further_than_is_worth_it() -> None:
+    manifest = Manifest.empty("app", "0_1", "").with_snapshot(snapshot(1), ())
+    commits = [manifest.commit]
+    for sequence in range(2, 2 * BRIDGED):
+        own = delta(sequence)
+        large = DurableFile(FileKind.SNAPSHOT, sequence, own.commit, 1000, 100, 0)
+        manifest = manifest.with_delta(own) if sequence % 3 else manifest.with_snapshot(large, (), delta=own)
+        commits.append(manifest.commit)
+    assert manifest.bridge is not None
+    assert manifest.bridge.commits == commits[: -len(manifest.deltas) or None][-BRIDGED - 1 :]
+    assert manifest.across(commits[-3 - BRIDGED]) is None
+    assert Manifest.from_json(manifest.to_json()) == manifest
+    own = delta(manifest.sequence + 1)
+    small = DurableFile(FileKind.SNAPSHOT, own.sequence, own.commit, 3, 100, 0)
+    bridge = manifest.with_snapshot(small, (), delta=own).bridge
+    assert bridge is not None
+    assert len(bridge.deltas) == small.rows
+    assert manifest.with_snapshot(small, ()).bridge is None
+
+
+@pytest.mark.parametrize(
+    "bridge",
+    [
+        [],
+        ["9" * 32, []],
+        ["", [[3, "a" * 32, 2, 300, 8]]],
+        ["9" * 32, [[3, "b" * 32, 2, 300, 8]]],
+        ["9" * 32, [[1, "b" * 32, 2, 300, 8], [3, "a" * 32, 2, 300, 8]]],
+    ],
+)
+def test_a_bridge_that_does_not_lead_to_the_snapshot_is_refused(bridge: list[object]) -> None:
+    with pytest.raises(FormatError, match="damaged"):
+        Manifest.from_json(checked_text({**json.loads(MANIFEST.to_json()), "bridge": bridge}))
 
 
 @pytest.mark.parametrize("text", ["", "rubbish", "[]", "{}", "17", '"text"'])

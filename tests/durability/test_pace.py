@@ -11,7 +11,7 @@ from millpond.stores.durability.copies.backlog import Backlog
 from millpond.stores.durability.copies.pace import Pace
 from millpond.stores.durability.copies.position import encode_position
 from millpond.stores.durability.copies.preparation import Preparation
-from millpond.stores.durability.manifest import DurableFile, FileKind, new_commit_id
+from millpond.stores.durability.durable_file import DurableFile, FileKind, new_commit_id
 from millpond.stores.keys import COMMIT_ROW, DATA
 from millpond.stores.memory import MemoryBackend
 from millpond.stores.place import StorePlace

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from millpond.errors import CorruptStoreError
 from millpond.stores.columns.column_changes import ColumnChanges, parts
 from millpond.stores.durability.copies.progress import Progress
-from millpond.stores.durability.manifest import DurableFile, FileKind, Manifest
+from millpond.stores.durability.durable_file import DurableFile, FileKind
+from millpond.stores.durability.manifest import Manifest
 from millpond.stores.durability.parquet.prefetch import prefetched
 from millpond.stores.durability.parquet.rows import ROWS_PER_TABLE, local_columns, tables_of_changes, tables_of_entries
 from millpond.stores.durability.parquet.sorted_runs import Rows, merged_runs

@@ -13,7 +13,7 @@ from millpond.stores.durability import DurabilityPolicy, Manifest, Report, Sever
 from millpond.stores.durability.checking.repair import repairs_of_copies, repairs_of_garbage
 from millpond.stores.durability.checking.verification import newest_sound
 from millpond.stores.durability.copies.seal import Seal
-from millpond.stores.durability.manifest import FileKind, new_commit_id
+from millpond.stores.durability.durable_file import FileKind, new_commit_id
 from millpond.stores.durability.parquet.files import write_file
 from millpond.stores.durability.parquet.rows import SCHEMA
 from millpond.stores.durability.schema_log import evolve_schemas

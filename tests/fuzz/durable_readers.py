@@ -21,7 +21,8 @@ from millpond.stores.durability import checked_text, schema_log
 from millpond.stores.durability.copies.position import encode_position, position_of
 from millpond.stores.durability.copies.restore import entries
 from millpond.stores.durability.copies.seal import Seal, seal_path
-from millpond.stores.durability.manifest import DurableFile, FileKind, Manifest
+from millpond.stores.durability.durable_file import DurableFile, FileKind
+from millpond.stores.durability.manifest import Manifest
 from millpond.stores.durability.parquet import files, reading
 from millpond.stores.durability.parquet.rows import tables_of_entries
 from millpond.stores.durability.schema_log import kept_schemas

@@ -16,6 +16,7 @@ _SUMS: Final = {
     TaskMetric.RECORDS_OUT: "{record}",
     TaskMetric.CACHE_UPDATES: "{update}",
     TaskMetric.CACHE_HITS: "{update}",
+    StoreMetric.RESTORE_FULL: "{copy}",
     StoreMetric.RESTORE_ROWS: "{row}",
     StoreMetric.COMMIT_ROWS: "{row}",
     StoreMetric.FILE_ROWS: "{row}",

@@ -15,9 +15,10 @@ from millpond.errors import CorruptStoreError, DurabilityError, FormatError, Mis
 from millpond.stores.durability.checking.copy_verification import copies_of, verify_copies
 from millpond.stores.durability.checking.findings import Finding, Report, Severity, Subject, Tally
 from millpond.stores.durability.copies.restore import entries
+from millpond.stores.durability.durable_file import DurableFile, FileKind, sequence_of
 from millpond.stores.durability.gc import garbage
 from millpond.stores.durability.inspection import DurableRows
-from millpond.stores.durability.manifest import DurableFile, FileKind, Manifest, sequence_of
+from millpond.stores.durability.manifest import Manifest
 from millpond.stores.durability.parquet.reading import read_all_tables, read_tables
 from millpond.stores.durability.parquet.rows import fault_in
 from millpond.stores.durability.policy import DurabilityPolicy

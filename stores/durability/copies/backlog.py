@@ -226,7 +226,7 @@ class Backlog:
             StoreError: it cannot be.
         """
         kept = list(self.waiting)
-        while kept and manifest.after(kept[-1].id) is None:
+        while kept and not manifest.includes(kept[-1].id):
             kept.pop()
         taken = self.waiting[len(kept) :]
         self.waiting = kept

@@ -1,9 +1,9 @@
 """The local copy of one store: a cache of its durable state in a backend.
 
 Rule of this module: it decides whether a copy can be trusted. As its seal says and at the manifest's commit: use it. At
-an earlier commit of the manifest: replay what is missing. One commit beside the manifest (an attempt that failed): undo
-it. Anything else (on another branch, of another boot, damaged, killed while open): throw it away and restore. The
-caller holds the lease on the task's directory.
+an earlier commit of the manifest, or before its snapshot where a bridge leads across: replay what is missing. One
+commit beside the manifest (an attempt that failed): undo it. Anything else (on another branch, of another boot,
+damaged, killed while open): throw it away and restore. The caller holds the lease on the task's directory.
 """
 
 import logging
@@ -146,11 +146,17 @@ class LocalCopy:
         self, backend: Backend, manifest: Manifest, source: FileSource, position: Position | None
     ) -> int | None:
         """Bring a backend from where it stands to ``manifest``, by so many rows; None if only a restore does that."""
-        if position is not None and position.parent is not None and manifest.after(position.commit) is None:
+        if position is not None and position.parent is not None and not manifest.includes(position.commit):
             position = self._undone(backend, manifest, source, position)
-        if position is None or manifest.after(position.commit) is None:
+        if position is None or not manifest.includes(position.commit):
             return None
-        return replay(backend, source, manifest, position.commit, self.spec.name, self.spec.kind.format_version)
+        try:
+            return replay(backend, source, manifest, position.commit, self.spec.name, self.spec.kind.format_version)
+        except (MissingFileError, CorruptFileError) as error:
+            if manifest.after(position.commit) is not None:
+                raise
+            _log.info("store %r cannot follow across the last snapshot: %s", self.spec.name, error)
+            return None
 
     def _bring_preparation(self, backend: Backend, manifest: Manifest, source: FileSource) -> None:
         """Have what is being prepared follow to ``manifest``, at which the backend in use is.

@@ -52,4 +52,4 @@ def _continues(
     seal.closed()
     if position is None or position == NOWHERE:
         return False
-    return manifest.after(position.commit) is not None or position.branched_from(manifest) is not None
+    return manifest.includes(position.commit) or position.branched_from(manifest) is not None

@@ -3,7 +3,8 @@
 Rule of this module: a position is written in the same atomic write as the changes that lead to it. It also names the
 boot of the machine, because local copies are not flushed: after a crash of the machine an engine may show anything,
 after a crash of the process only what it wrote. A position from another boot is not trusted. What led there is named as
-a manifest would name it, so that it can be undone although no manifest was kept.
+a manifest would name it, so that it can be undone although no manifest was kept: as the delta, if the commit wrote a
+snapshot and a delta beside it.
 
 The row's value is JSON::
 
@@ -17,7 +18,8 @@ from typing import Final, NamedTuple
 from uuid import uuid4
 
 from millpond.stores.backend import Backend
-from millpond.stores.durability.manifest import NO_COMMIT, DurableFile, FileKind, Manifest, durable_file
+from millpond.stores.durability.durable_file import DurableFile, FileKind, durable_file
+from millpond.stores.durability.manifest import NO_COMMIT, Manifest
 from millpond.stores.keys import COMMIT_ROW
 
 _LINUX_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
@@ -37,6 +39,8 @@ class Position(NamedTuple):
         """The position of a copy that holds what ``manifest`` says."""
         if not manifest.files:
             return NOWHERE
+        if manifest.bridge is not None and not manifest.deltas:
+            return cls(manifest.bridge.deltas[-1], manifest.bridge.commits[-2])
         before = manifest.files[-2].commit if len(manifest.files) > 1 else None
         return cls(manifest.files[-1], before)
 
@@ -49,6 +53,12 @@ class Position(NamedTuple):
         if self.file is None or self.parent is None or self.file.kind is not FileKind.DELTA:
             return None
         return None if manifest.after(self.parent) is None else manifest.up_to(self.parent)
+
+    def encoded(self) -> bytes:
+        """The row's value, of a position that has a file."""
+        assert self.file is not None
+        content = {"boot": boot_id(), "parent": self.parent, "kind": self.file.kind, "file": self.file[1:]}
+        return json.dumps(content, separators=(",", ":")).encode()
 
 
 NOWHERE: Final = Position(None, None)
@@ -66,15 +76,7 @@ def boot_id() -> str:
 
 def encode_position(manifest: Manifest) -> bytes:
     """The row's value for a copy that holds what ``manifest`` says, which has at least one file."""
-    position = Position.of(manifest)
-    assert position.file is not None
-    content = {
-        "boot": boot_id(),
-        "parent": position.parent,
-        "kind": position.file.kind,
-        "file": position.file[1:],
-    }
-    return json.dumps(content, separators=(",", ":")).encode()
+    return Position.of(manifest).encoded()
 
 
 def position_of(backend: Backend, *, of_any_boot: bool = False) -> Position | None:

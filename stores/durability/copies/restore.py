@@ -12,9 +12,10 @@ from pyarrow import compute
 
 from millpond.stores.backend import Backend, Changes, load
 from millpond.stores.columns.column_changes import parts
-from millpond.stores.durability.copies.position import encode_position
+from millpond.stores.durability.copies.position import Position, encode_position
 from millpond.stores.durability.copies.progress import Progress
-from millpond.stores.durability.manifest import DurableFile, Manifest
+from millpond.stores.durability.durable_file import DurableFile
+from millpond.stores.durability.manifest import Manifest
 from millpond.stores.durability.parquet.prefetch import prefetched
 from millpond.stores.durability.parquet.reading import read_span, read_tables
 from millpond.stores.durability.parquet.rows import local_changes, local_columns, local_entries, sorted_changes
@@ -39,15 +40,21 @@ def replay(
 
     Returns:
         How many rows were written.
+
+    Raises:
+        MissingFileError, CorruptFileError: a file is gone or damaged. The backend is at an earlier commit.
     """
     written = 0
-    for delta in manifest.after(commit) or ():
+    deltas = manifest.after(commit)
+    if deltas is None:
+        deltas = (*(manifest.across(commit) or ()), *manifest.deltas)
+    for delta in deltas:
         changes: dict[bytes, bytes | None] = {}
         for keys, values in _rows(source, manifest, delta, store, version):
             changes.update(zip(keys, values, strict=True))
         local = local_changes(version, backend, changes)
-        backend.write({**local, COMMIT_ROW: encode_position(manifest.up_to(delta.commit))})
-        written += len(changes)
+        backend.write({**local, COMMIT_ROW: Position(delta, commit).encoded()})
+        commit, written = delta.commit, written + len(changes)
     return written
 
 

@@ -110,7 +110,7 @@ class Sweep:
         ahead = self._ahead
         if ahead is None or ahead == self.at or ahead.sequence < self.at.sequence or ahead in self._backlog.waiting:
             return
-        if manifest is None or manifest.after(ahead.id) is None:
+        if manifest is None or not manifest.includes(ahead.id):
             raise CorruptStoreError("what is prepared of a new format has rows of a commit that does not count")
 
     @property

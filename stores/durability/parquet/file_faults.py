@@ -9,7 +9,8 @@ from contextlib import contextmanager
 import pyarrow as pa
 
 from millpond.errors import CorruptFileError, MissingFileError
-from millpond.stores.durability.manifest import DurableFile, Manifest
+from millpond.stores.durability.durable_file import DurableFile
+from millpond.stores.durability.manifest import Manifest
 from millpond.stores.durability.parquet.sources import FileSource
 from millpond.stores.durability.storage import Storage
 

@@ -25,7 +25,7 @@ from zlib import crc32
 
 from pyarrow import parquet as pq
 
-from millpond.stores.durability.manifest import DurableFile, FileKind, file_name
+from millpond.stores.durability.durable_file import DurableFile, FileKind, file_name
 from millpond.stores.durability.parquet.rows import SCHEMA, Table
 from millpond.stores.durability.storage import Storage
 from millpond.stores.releases import RELEASE, Numbered, oldest_reader

@@ -21,7 +21,8 @@ from pyarrow import compute
 from pyarrow import parquet as pq
 
 from millpond.errors import FormatError, MissingFileError
-from millpond.stores.durability.manifest import DurableFile, Manifest
+from millpond.stores.durability.durable_file import DurableFile
+from millpond.stores.durability.manifest import Manifest
 from millpond.stores.durability.parquet.file_faults import blaming, missing_file
 from millpond.stores.durability.parquet.files import (
     COMMIT_KEY,

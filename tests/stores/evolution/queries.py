@@ -6,7 +6,7 @@ from typing import Any
 from millpond.stores.columns.partitions import partition_of
 from millpond.stores.durability import Manifest, Storage
 from millpond.stores.durability.copies.restore import restore
-from millpond.stores.durability.manifest import FileKind, new_commit_id
+from millpond.stores.durability.durable_file import FileKind, new_commit_id
 from millpond.stores.durability.parquet.files import write_file
 from millpond.stores.durability.parquet.rows import tables_of_changes
 from millpond.stores.evolution.carriage import LayoutCarriage

@@ -7,7 +7,7 @@ import pytest
 
 from millpond.errors import ConfigurationError, FormatError, StateConflictError
 from millpond.stores.durability import Manifest, Storage, claim
-from millpond.stores.durability.manifest import DurableFile, FileKind, new_commit_id
+from millpond.stores.durability.durable_file import DurableFile, FileKind, new_commit_id
 from millpond.stores.evolution.history import History
 from millpond.stores.evolution.record import EvolutionRecord, Previous, commits_of, generation_fingerprint
 from millpond.stores.evolution.shape import Shape, StoreShape
