@@ -1,7 +1,7 @@
-"""How a plan becomes DataFrames: blobs from the map side, a chain of operators, the sink's rows.
+"""How a plan becomes DataFrames: blobs from the map side, a chain of operators, the sinks' rows.
 
-Rule of this module: it starts nothing and checks nothing. It takes what others have checked: a plan, prepared inputs, a
-sink and where state lives.
+Rule of this module: it starts nothing and checks nothing. It takes what others have checked: a plan, prepared inputs,
+sinks and where state lives.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,10 +15,11 @@ from pyspark.sql import types as T
 from millpond.adapters.spark.counters import counting_ddl, observe_reports
 from millpond.adapters.spark.group_keys import group_keys
 from millpond.adapters.spark.map_side import ProcessAndSend, ProcessToSink, SendCompletion, SendToTasks
-from millpond.adapters.spark.operator import EXCHANGE_DDL, MANIFEST_COLUMN, Stage, TaskOperator
+from millpond.adapters.spark.operator import MANIFEST_COLUMN, Stage, TaskOperator
 from millpond.adapters.spark.rows.dead_letters import ErrorHandling
 from millpond.adapters.spark.rows.records import Source
 from millpond.adapters.spark.rows.sink import SinkColumns
+from millpond.adapters.spark.rows.sink_blobs import EXCHANGE_DDL
 from millpond.adapters.spark.rows.unusable import SKIP_REASONS, TopicSource
 from millpond.adapters.spark.worker import StateSettings
 from millpond.processors.distribution.combining import of_input
@@ -27,6 +28,7 @@ from millpond.processors.distribution.plan import Plan
 from millpond.processors.distribution.router import Route, Router
 from millpond.processors.options.on_error import OnError
 from millpond.processors.runtime.counters import CounterName
+from millpond.processors.runtime.subtopology import Subtopology
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,7 @@ class Dataflow:
     Attributes:
         plan: what runs where.
         inputs: for each topic, its prepared rows and how they are read.
-        sink: the rows that come out.
+        sinks: the rows that come out, in the order of the plan's sinks.
         handling: what happens to records that cannot be processed.
         completion: a DataFrame any row of which says that the inputs are complete; None if nothing ever does.
         metrics: the first part of the names of the query's metrics.
@@ -44,50 +46,71 @@ class Dataflow:
 
     plan: Plan
     inputs: Mapping[str, tuple[DataFrame, TopicSource]]
-    sink: SinkColumns
+    sinks: Sequence[SinkColumns]
     handling: ErrorHandling
     completion: DataFrame | None = None
     metrics: str = "millpond"
 
     def without_operators(self) -> DataFrame:
-        """The sink's rows, if everything happens on the map side."""
+        """The only sink's rows, if everything happens on the map side."""
         return reduce(DataFrame.union, (self._map_only(*pair) for pair in self.inputs.values()))
 
     def with_operators(self, settings: StateSettings, *, backfill: bool = False) -> DataFrame:
-        """The sink's rows, from operators whose state lives where ``settings`` say.
+        """The only sink's rows, from operators whose state lives where ``settings`` say.
 
         Args:
             settings: where that is.
             backfill: whether the manifests of tasks come out, too: one more column, ``MANIFEST_COLUMN``, is null in the
                 sink's rows, and has the manifest of each task in a row of its own. Any column may be null then.
         """
+        (sink,) = self.sinks
+        return self._chain(self._stages(settings, sink, {}, backfill), self._arriving({}))
+
+    def with_all_sinks(self, settings: StateSettings | None) -> DataFrame:
+        """The rows of all sinks as blobs, of which ``rows_of`` makes those of each.
+
+        Args:
+            settings: where the state of the operators lives; None if there are none.
+        """
+        sinks = dict(enumerate(self.sinks))
+        stages = [] if settings is None else self._stages(settings, None, sinks, backfill=False)
+        return self._chain(stages, self._arriving(sinks))
+
+    def _arriving(self, sinks: Mapping[int, SinkColumns]) -> dict[int, list[DataFrame]]:
+        """What each operator takes that no other one made; after the last, what none of them takes."""
         arriving: dict[int, list[DataFrame]] = {}
         for frame, source in self.inputs.values():
-            level, blobs = self._sent(frame, source)
+            level, blobs = self._sent(frame, source, sinks)
             arriving.setdefault(level, []).append(blobs)
         if self.completion is not None:
-            markers = self.completion.mapInArrow(SendCompletion(list(self._numbers.values())), EXCHANGE_DDL)
-            arriving.setdefault(0, []).append(markers)
-        return self._chain(self._stages(settings, backfill), arriving)
+            tasks = [number for parts in self.plan.stages for part in parts for number in self._tasks(part)]
+            arriving.setdefault(0, []).append(self.completion.mapInArrow(SendCompletion(tasks), EXCHANGE_DDL))
+        return arriving
 
     @cached_property
     def _numbers(self) -> dict[tuple[int, int], int]:
-        return group_keys((part.index for stage in self.plan.stages for part in stage), self.plan.partitions)
+        return group_keys((part.index for part in self.plan.parts), self.plan.partitions)
 
     def _map_only(self, frame: DataFrame, source: TopicSource) -> DataFrame:
         assert isinstance(source, Source)
-        process = ProcessToSink(self.plan.readers[source.topic], source, self.sink, self.handling)
-        rows = frame.mapInArrow(process, counting_ddl(self.sink.ddl))
+        (sink,) = self.sinks
+        process = ProcessToSink(self.plan.readers[source.topic], source, sink, self.handling)
+        rows = frame.mapInArrow(process, counting_ddl(sink.ddl))
         return self._observed(rows, source.topic, SKIP_REASONS)
 
-    def _sent(self, frame: DataFrame, source: TopicSource) -> tuple[int, DataFrame]:
+    def _tasks(self, part: Subtopology) -> list[int]:
+        """The numbers of a sub-topology's tasks, by partition."""
+        return [self._numbers[part.index, partition] for partition in range(self.plan.partitions)]
+
+    def _sent(self, frame: DataFrame, source: TopicSource, sinks: Mapping[int, SinkColumns]) -> tuple[int, DataFrame]:
         """One input as blobs, and the position of the first operator that takes some of them."""
         plan = self.plan
         part = plan.readers[source.topic]
         send: SendToTasks | ProcessAndSend
         if plan.is_map_side(part):
             assert isinstance(source, Source)
-            send = ProcessAndSend(part, source, Router(plan, part, self._numbers), self.handling)
+            router = Router(plan, part, self._numbers)
+            send = ProcessAndSend(part, source, router, self.handling, sinks, self._tasks(part))
         else:
             route = Route(plan, source.topic, self._numbers)
             # Of partial aggregates, none could be left out because of a single row.
@@ -98,13 +121,15 @@ class Dataflow:
         level = min(map(plan.entry_level, plan.all_readers(source.topic)))
         return level, self._observed(blobs, source.topic, SKIP_REASONS)
 
-    def _stages(self, settings: StateSettings, backfill: bool) -> list[Stage]:
-        """What each operator runs; the last one writes the sink."""
+    def _stages(
+        self, settings: StateSettings, last: SinkColumns | None, sinks: Mapping[int, SinkColumns], backfill: bool
+    ) -> list[Stage]:
+        """What each operator runs; the last one writes the sink ``last``, and each writes ``sinks`` as blobs."""
         plan = self.plan
         decoders = {source.topic: source.decoder for _, source in self.inputs.values()}
         for topic, consumed in plan.internal_topics.items():
             decoders[topic] = Decoder.of_repartition_topic(topic, consumed)
-        sinks: list[SinkColumns | None] = [None] * (len(plan.stages) - 1) + [self.sink]
+        columns: list[SinkColumns | None] = [*([None] * (len(plan.stages) - 1)), last]
         return [
             Stage(
                 plan,
@@ -112,11 +137,12 @@ class Dataflow:
                 {part.index: part for part in parts},
                 decoders,
                 sink,
+                sinks,
                 settings,
                 self.handling,
                 backfill,
             )
-            for parts, sink in zip(plan.stages, sinks, strict=True)
+            for parts, sink in zip(plan.stages, columns, strict=True)
         ]
 
     def _chain(self, stages: Sequence[Stage], arriving: Mapping[int, list[DataFrame]]) -> DataFrame:
@@ -127,7 +153,7 @@ class Dataflow:
             groups = frames.groupBy("task")
             rows = groups.transformWithStateInPandas(TaskOperator(stage), _columns(stage), "Append", "None")
             flow = [self._observed(rows, f"operator.{level}", [CounterName.WAITING])]
-        return flow[0]
+        return reduce(DataFrame.unionByName, flow + arriving.get(len(stages), []))
 
     def _observed(self, rows: DataFrame, name: str, totals: Iterable[CounterName]) -> DataFrame:
         return observe_reports(rows, f"{self.metrics}.{name}", self.handling.application_id, totals)

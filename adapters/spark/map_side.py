@@ -15,6 +15,7 @@ from millpond.adapters.spark.counters import report_row, without_report
 from millpond.adapters.spark.rows.dead_letters import ErrorHandling
 from millpond.adapters.spark.rows.records import Source
 from millpond.adapters.spark.rows.sink import SinkColumns, SinkRows
+from millpond.adapters.spark.rows.sink_blobs import SinkBlobs
 from millpond.adapters.spark.rows.unusable import SplitReader, TopicSource
 from millpond.adapters.spark.worker import current_batch, short_errors, tune_worker
 from millpond.processors.distribution.combining import Combining, Sent
@@ -88,20 +89,40 @@ class SendCompletion:
 
 
 class ProcessAndSend:
-    """Runs one source topic through a sub-topology that keeps nothing, and sends what comes out to other tasks."""
+    """Runs one source topic through a sub-topology that keeps nothing, and sends what comes out to other tasks.
 
-    def __init__(self, part: Subtopology, source: Source, router: Router, handling: ErrorHandling) -> None:
+    Args:
+        part: the sub-topology.
+        source: how the topic is read.
+        router: sends to tasks.
+        handling: what happens to records that cannot be processed.
+        sinks: the sinks, by number, whose rows come out as blobs.
+        tasks: the numbers that stand for the sub-topology in such blobs; splits share them evenly.
+    """
+
+    def __init__(
+        self,
+        part: Subtopology,
+        source: Source,
+        router: Router,
+        handling: ErrorHandling,
+        sinks: Mapping[int, SinkColumns],
+        tasks: Sequence[int],
+    ) -> None:
         self._part = part
         self._source = source
         self._router = router
         self._handling = handling
+        self._sinks = sinks
+        self._tasks = tasks
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         split = _split()
         writer = BlobWriter(split)
+        sinks = SinkBlobs(self._sinks, self._tasks[split % len(self._tasks)], current_batch() or 0, writer)
         run = _Run(self._part, self._source, self._handling, split)
         for outputs in run.outputs(batches):
-            yield from _blob_rows(self._router.send(outputs, writer))
+            yield from _blob_rows([*self._router.send(outputs, writer), *sinks.blobs(outputs)])
         yield from _reported(EXCHANGE_SCHEMA, run.counts, run.metrics)
 
 

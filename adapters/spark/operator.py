@@ -20,6 +20,7 @@ from millpond.adapters.looking.kept_manifest import STATE_DDL, STATE_NAME, STATE
 from millpond.adapters.spark.counters import report_row, without_report
 from millpond.adapters.spark.rows.dead_letters import ErrorHandling
 from millpond.adapters.spark.rows.sink import SinkColumns, SinkRows
+from millpond.adapters.spark.rows.sink_blobs import SinkBlobs
 from millpond.adapters.spark.worker import StateSettings, current_batch, short_errors, task_state, tune_worker
 from millpond.processors.distribution.exchange import (
     EXCHANGE_SCHEMA,
@@ -36,9 +37,6 @@ from millpond.processors.runtime.metrics import TaskMetric
 from millpond.processors.runtime.subtopology import Subtopology
 from millpond.processors.runtime.task import Task
 from millpond.stores.metrics import Stopwatch
-
-EXCHANGE_DDL: Final = "task int, input int, split int, chunk int, records binary"
-"""``EXCHANGE_SCHEMA`` as Spark writes it."""
 
 MANIFEST_COLUMN: Final = "millpond_manifest"
 """Of what a backfill writes: a task's manifest, in a row that is null in all columns of the sink."""
@@ -59,7 +57,8 @@ class Stage:
         group_keys: the integer that Spark groups by for each (sub-topology, partition) of the plan.
         parts: this operator's sub-topologies, by index.
         decoders: how the records of each topic that they read are decoded.
-        sink: the sink's rows, if this operator is the one that writes them; None where its output goes to others.
+        sink: the sink's rows, if this operator is the one that writes them; None where blobs come out.
+        sinks: the sinks, by number, whose rows come out as blobs, of those that its sub-topologies write.
         settings: where state lives.
         handling: what happens to records for which a user's function fails.
         backfill: whether manifests come out as rows.
@@ -70,6 +69,7 @@ class Stage:
     parts: dict[int, Subtopology]
     decoders: dict[str, Decoder]
     sink: SinkColumns | None
+    sinks: Mapping[int, SinkColumns]
     settings: StateSettings
     handling: ErrorHandling
     backfill: bool = False
@@ -181,11 +181,13 @@ class TaskOperator(StatefulProcessor):
         task = Task(part, stores, partition, wall_clock=_now(), policy=box.policy, reset=reset)
         router = Router(stage.plan, task.subtopology, stage.group_keys)
         writer = BlobWriter(partition)
+        number = stage.group_keys[part.index, partition]
         batch = BEFORE_THE_STREAM if stage.backfill else current_batch() or 0
         rows = None if stage.sink is None else SinkRows(stage.sink, batch)
+        sinks = SinkBlobs(stage.sinks, number, batch, writer)
         for outputs in run_blobs(task, blobs, stage.decoders, _now):
             if rows is None:
-                yield from _to_tasks(outputs, router, writer)
+                yield from _to_tasks(outputs, router, writer, sinks)
             else:
                 yield from (_filled(table, stage.schema) for table in rows.to_tables(outputs))
         box.write()
@@ -193,8 +195,8 @@ class TaskOperator(StatefulProcessor):
         report.counts, report.metrics = task.counters, task.metrics.figures
 
 
-def _to_tasks(outputs: Outputs, router: Router, writer: BlobWriter) -> Iterator[pa.Table]:
-    blobs = list(router.send(outputs, writer))
+def _to_tasks(outputs: Outputs, router: Router, writer: BlobWriter, sinks: SinkBlobs) -> Iterator[pa.Table]:
+    blobs = [*router.send(outputs, writer), *sinks.blobs(outputs)]
     if blobs:
         yield _blob_rows(blobs)
 

@@ -1,13 +1,15 @@
 """``SparkStreams``: runs a topology on DataFrames.
 
-Rule of this module: it builds a plan of DataFrames and starts nothing but a backfill. Every mistake that can be found
-early is raised here, in the driver, before a query starts.
+Rule of this module: it builds a plan of DataFrames, and starts nothing but a backfill, and a query where that has
+several sinks. Every mistake that can be found early is raised here, in the driver, before a query starts.
 """
 
 from collections.abc import Collection, Mapping
 from functools import partial
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from millpond.adapters.spark.dataflow import Dataflow
 from millpond.adapters.spark.evolution.backfill import backfilled
@@ -15,6 +17,8 @@ from millpond.adapters.spark.evolution.evolution import Evolution
 from millpond.adapters.spark.evolution.warming import Warmth, warm_beside
 from millpond.adapters.spark.inspection import CommittedStore, plain_rows, seed_rows
 from millpond.adapters.spark.job import DEFAULT_MAX_AHEAD, Job
+from millpond.adapters.spark.outputs.output import OutputLike
+from millpond.adapters.spark.outputs.query import SeveralSinks, chosen
 from millpond.adapters.spark.rows.sink import Sink
 from millpond.adapters.spark.rows.source import select_source
 from millpond.adapters.spark.session import active_session, check_workers
@@ -128,12 +132,67 @@ class SparkStreams:
             DurabilityError: the state could not be read or written.
         """
         session = _session(inputs)
-        plan = self._job.plan(session, self._topology, sink)
+        plan = self._one_sink(session, sink)
         flow = self._flow(session, plan, inputs, complete)
         if not plan.stages:
             return flow.without_operators()
         streaming = any(inputs[topic].isStreaming for topic in plan.topics)
         return flow.with_operators(self._job.settings(session, plan, TimeUnit.MILLISECOND, streaming=streaming))
+
+    def start(
+        self,
+        inputs: Mapping[str, DataFrame],
+        *,
+        sinks: Mapping[str, OutputLike | None],
+        checkpoint_location: str,
+        complete: DataFrame | None = None,
+        trigger: Mapping[str, Any] | None = None,
+        query_name: str | None = None,
+    ) -> StreamingQuery:
+        """Start one query that writes several sinks, from one state: in a micro-batch every task runs once.
+
+        The sinks of a micro-batch are written one after the other, by name. A query that dies on the way repeats the
+        micro-batch, with the same rows. Then files (``FileOutput``) have each row exactly once; functions, tables and
+        other formats get it at least once, so let a function replace what it wrote for the same number of the
+        micro-batch.
+
+        The state is that of these sinks together, apart from that of ``transform`` for any of them. Where other calls
+        ask for the sink, its name is theirs with ``~`` between them: ``read_store(..., sink="counts~sums")``.
+
+        Args:
+            inputs: a streaming DataFrame for each source topic that the sinks depend on.
+            sinks: for every sink of the topology where its rows go: a ``FileOutput``, ``FormatOutput`` or
+                ``TableOutput``, a function of a DataFrame and the number of the micro-batch, or None if it is not to be
+                written. What only such sinks depend on does not run.
+            checkpoint_location: the query's checkpoint; it keeps the names of the sinks, which must stay the same.
+            complete: as in ``transform``.
+            trigger: the arguments of Spark's ``DataStreamWriter.trigger``, such as ``{"availableNow": True}``.
+            query_name: the name of the query in Spark.
+
+        Raises:
+            ConfigurationError: as ``transform``; or an input is static, an output is invalid or does not fit its sink,
+                two sinks have one path, or the session is one of Spark Connect.
+            TopologyError: a sink is unknown or missing, none is written, or one has no columns that Spark knows.
+            StateConflictError: as ``transform``; or the checkpoint is that of a query of other sinks, or files of
+                another query are where a sink is to be written.
+            DurabilityError: the state or the checkpoint could not be read or written.
+        """
+        session = _session(inputs)
+        plan = self._job.plan(session, self._topology, chosen(sinks, list(self._topology.sinks)))
+        flow = self._flow(session, plan, inputs, complete)
+        if not all(inputs[topic].isStreaming for topic in plan.topics):
+            raise ConfigurationError(
+                "some inputs are static DataFrames, and a query runs on streaming ones; for static ones call transform "
+                "for each sink, and write what it returns"
+            )
+        if self._job.evolution is not None and self._job.evolution.into is not None:
+            raise ConfigurationError(
+                "Evolution(into=...) needs the DataFrame of transform; a query of several sinks goes on at its own "
+                "checkpoint, so leave into out"
+            )
+        several = SeveralSinks.of(session, flow.sinks, sinks)
+        settings = self._job.settings(session, plan, TimeUnit.MILLISECOND, streaming=True) if plan.stages else None
+        return several.start(flow.with_all_sinks(settings), checkpoint_location, trigger, query_name)
 
     def backfill(
         self,
@@ -171,7 +230,7 @@ class SparkStreams:
             DurabilityError: the state could not be read or written.
         """
         session = _session(inputs)
-        plan = self._job.plan(session, self._topology, sink)
+        plan = self._one_sink(session, sink)
         flow = self._flow(session, plan, inputs, complete)
         if any(inputs[topic].isStreaming for topic in plan.topics):
             raise ConfigurationError(
@@ -185,12 +244,19 @@ class SparkStreams:
         rows = partial(flow.with_operators, backfill=True)
         return backfilled(session, self._job, plan, rows, TimeUnit.MILLISECOND, results)
 
+    def _one_sink(self, session: SparkSession, sink: str | None) -> Plan:
+        """The plan for a sink that is a query's only one."""
+        plan = self._job.plan(session, self._topology, sink)
+        if len(plan.sinks) > 1:
+            raise ConfigurationError(f"{sink!r} are several sinks, and a DataFrame has the rows of one; call start")
+        return plan
+
     def _flow(
         self, session: SparkSession, plan: Plan, inputs: Mapping[str, DataFrame], complete: DataFrame | None
     ) -> Dataflow:
         """The plan on its inputs, which are checked."""
         _check_inputs(plan, inputs, complete)
-        output = Sink.of(plan.sink, self._topology.sinks[plan.sink].produced)
+        outputs = [Sink.of(sink, self._topology.sinks[sink].produced) for sink in plan.sinks]
         prepared = {
             topic: select_source(
                 inputs[topic],
@@ -204,7 +270,7 @@ class SparkStreams:
         }
         check_workers(session)
         handling = self._job.handling(plan.sink, TimeUnit.MILLISECOND)
-        return Dataflow(plan, prepared, output, handling, complete)
+        return Dataflow(plan, prepared, outputs, handling, complete)
 
     def read_store(
         self,

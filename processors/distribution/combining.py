@@ -12,7 +12,7 @@ about the share of the other records that have keys of their own (Good and Turin
 keys are spread), so at most that share is left.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -118,7 +118,7 @@ def combiner_of(plan: Plan, topic: str) -> Combiner | None:
     source = part.sources[topic]
     readers = [part.nodes[child] for child in source.children]
     rest = [node for node in part.nodes.values() if node is not source and node not in readers]
-    if len(readers) > 1 or source.broadcast or not all(_passes_on(node, plan.sink) for node in rest):
+    if len(readers) > 1 or source.broadcast or not all(_passes_on(node, plan.sinks) for node in rest):
         return None
     (reader,) = readers
     return reader.supplier().combiner if isinstance(reader, ProcessorNode) else None
@@ -144,8 +144,8 @@ def of_input(plan: Plan, topic: str, decoder: Decoder | None) -> Combining | Non
     return None if combiner is None else Combining(combiner, decoder)
 
 
-def _passes_on(node: Node, sink: str) -> bool:
+def _passes_on(node: Node, sinks: Collection[str]) -> bool:
     """Whether a node treats each update by itself."""
     if isinstance(node, SinkNode):
-        return node.topic == sink
+        return node.topic in sinks
     return isinstance(node, ProcessorNode) and not node.stores and node.supplier().by_key

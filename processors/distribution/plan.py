@@ -2,12 +2,13 @@
 
 Rule of this module: it sees only the topology, no data. A sub-topology without state that reads the user's topics runs
 on the map side, where its input is split. The others run in operators: those that feed each other through repartition
-topics in successive operators, those that do not side by side in one. Only what the chosen sink depends on runs.
+topics in successive operators, those that do not side by side in one. Only what the chosen sinks depend on runs.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
 
 from millpond.errors import TopologyError
 from millpond.processors.options.records import Consumed
@@ -15,24 +16,32 @@ from millpond.processors.runtime.nodes import SourceNode
 from millpond.processors.runtime.subtopology import Subtopology
 from millpond.processors.runtime.topology import Topology
 
+BETWEEN_SINKS: Final = "~"
+"""What stands between the names of sinks that are written together; directories can have it as it is."""
+
 
 @dataclass(frozen=True)
 class Plan:
-    """What runs where, for one sink; sent to the workers.
+    """What runs where, for one sink or several; sent to the workers.
 
     Attributes:
         topology: the whole topology.
-        sink: the topic whose records are the output.
+        sinks: the topics whose records are the output, sorted.
         partitions: how many tasks each sub-topology has.
         map_side: the sub-topologies that run where their input is split.
         stages: the sub-topologies of each operator, first to last; empty if everything is on the map side.
     """
 
     topology: Topology
-    sink: str
+    sinks: tuple[str, ...]
     partitions: int
     map_side: tuple[Subtopology, ...]
     stages: tuple[tuple[Subtopology, ...], ...]
+
+    @property
+    def sink(self) -> str:
+        """What the query is called by which the state is found: its sink, or its sinks with ``~`` between."""
+        return BETWEEN_SINKS.join(self.sinks)
 
     @cached_property
     def readers(self) -> dict[str, Subtopology]:
@@ -72,10 +81,14 @@ class Plan:
         return any(part.index == other.index for other in self.map_side)
 
     def entry_level(self, part: Subtopology) -> int:
-        """The position of the first operator that takes what ``part`` reads, or, on the map side, what it writes."""
+        """The position of the first operator that takes what ``part`` reads, or, on the map side, what it writes.
+
+        That of none, one after the last, if all that it writes is output.
+        """
         if not self.is_map_side(part):
             return self._level(part)
-        return min(self._level(self.readers[topic]) for topic in part.sinks if topic in self.readers)
+        read = (self._level(self.readers[topic]) for topic in part.sinks if topic in self.readers)
+        return min(read, default=len(self.stages))
 
     def _level(self, part: Subtopology) -> int:
         return next(level for level, stage in enumerate(self.stages) if any(part.index == p.index for p in stage))
@@ -87,7 +100,12 @@ class Plan:
 
 
 def make_plan(topology: Topology, sink: str | None, partitions: int) -> Plan:
-    """The plan for one sink of a topology.
+    """The plan for one sink of a topology, or for several that are written together.
+
+    Args:
+        topology: the topology.
+        sink: the sink, or the sinks with ``~`` between them; None if there is only one.
+        partitions: how many tasks each sub-topology has.
 
     Raises:
         TopologyError: the topology has no such sink, or several and none was named, or one sink in several places.
@@ -98,13 +116,8 @@ def make_plan(topology: Topology, sink: str | None, partitions: int) -> Plan:
             "because both ends of the path use the same store, but distributed operators run one after the other; "
             "write the records out at that point, and continue in a second query"
         )
-    chosen = _sink(topology, sink)
-    writers = [part for part in topology.subtopologies if chosen in part.sinks]
-    if len(writers) > 1:
-        raise TopologyError(
-            f"sink {chosen!r} is written by {len(writers)} sub-topologies; give each its own sink and unite the outputs"
-        )
-    needed = _ancestors(topology, writers[0])
+    chosen = _sinks(topology, sink)
+    needed = _ancestors(topology, [_writer(topology, one) for one in chosen])
     map_side = tuple(part for part in needed if _runs_on_map_side(topology, part))
     levels: dict[int, int] = {}
     for part in needed:
@@ -118,17 +131,32 @@ def make_plan(topology: Topology, sink: str | None, partitions: int) -> Plan:
     return Plan(topology, chosen, partitions, map_side, stages)
 
 
-def _sink(topology: Topology, sink: str | None) -> str:
+def _sinks(topology: Topology, sink: str | None) -> tuple[str, ...]:
     sinks = sorted(topology.sinks)
     if not sinks:
         raise TopologyError("the topology has no sink, so it has no output; end a stream with to(...)")
     if sink is None and len(sinks) == 1:
-        return sinks[0]
+        return (sinks[0],)
     if sink is None:
         raise TopologyError(f"the topology has the sinks {sinks}; say which one: sink=...")
-    if sink not in sinks:
-        raise TopologyError(f"the topology has the sinks {sinks}, not {sink!r}")
-    return sink
+    if sink in sinks:
+        return (sink,)
+    several = sorted(sink.split(BETWEEN_SINKS))
+    unknown = [one for one in several if one not in sinks]
+    if unknown:
+        raise TopologyError(f"the topology has the sinks {sinks}, not {unknown[0]!r}")
+    if len(set(several)) < len(several):
+        raise TopologyError(f"a sink is named twice in {sink!r}; name each once")
+    return tuple(several)
+
+
+def _writer(topology: Topology, sink: str) -> Subtopology:
+    writers = [part for part in topology.subtopologies if sink in part.sinks]
+    if len(writers) > 1:
+        raise TopologyError(
+            f"sink {sink!r} is written by {len(writers)} sub-topologies; give each its own sink and unite the outputs"
+        )
+    return writers[0]
 
 
 def _feeders(topology: Topology, part: Subtopology) -> list[Subtopology]:
@@ -136,10 +164,10 @@ def _feeders(topology: Topology, part: Subtopology) -> list[Subtopology]:
     return [other for other in topology.subtopologies if read & set(other.sinks)]
 
 
-def _ancestors(topology: Topology, last: Subtopology) -> list[Subtopology]:
-    """``last`` and the sub-topologies that it depends on, feeders first."""
-    found = {last.index}
-    waiting = [last]
+def _ancestors(topology: Topology, last: Collection[Subtopology]) -> list[Subtopology]:
+    """The sub-topologies in ``last`` and those that they depend on, feeders first."""
+    found = {part.index for part in last}
+    waiting = list(last)
     while waiting:
         for feeder in _feeders(topology, waiting.pop()):
             if feeder.index not in found:

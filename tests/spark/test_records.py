@@ -128,7 +128,7 @@ def test_records_sent_on_from_the_map_side_were_read_once(
     words.group_by_key().count().to("counts")
     plan = make_plan(builder.build(), None, 2)
     (part,) = plan.map_side
-    send = ProcessAndSend(part, source("fail"), Router(plan, part, NUMBERS), handling("fail"))
+    send = ProcessAndSend(part, source("fail"), Router(plan, part, NUMBERS), handling("fail"), {}, [0])
     sent = pa.Table.from_batches(send(iter([rows(*GOOD[:50]), rows(*GOOD[50:])])))
     assert [row is None for row in sent["millpond_counters"].to_pylist()] == [True, True, False]
     assert set(keys.read.values()) == set(values.read.values()) == {1}

@@ -21,11 +21,12 @@ from millpond.adapters.spark.rows.dead_letters import ErrorHandling
 from millpond.adapters.spark.rows.event_times import EventTimes
 from millpond.adapters.spark.rows.names import did_you_mean
 from millpond.adapters.spark.rows.sink import arrow_schema
+from millpond.adapters.spark.rows.sink_blobs import to_columns
 from millpond.adapters.spark.session import check_workers
 from millpond.adapters.spark.verbs.backfill import Backfill, check_storable, in_order_of_time, to_results
 from millpond.adapters.spark.verbs.inputs import RowInput, check_equal_keys, key_kinds, listed_key
 from millpond.adapters.spark.verbs.intervals import from_months, traveling
-from millpond.adapters.spark.verbs.sink import PartRows, row_sink, to_columns
+from millpond.adapters.spark.verbs.sink import PartRows, row_sink
 from millpond.adapters.spark.verbs.source import RowSource
 from millpond.adapters.spark.worker import StateSettings
 from millpond.errors import ConfigurationError, StateConflictError
@@ -208,7 +209,7 @@ class VerbRun:
         columns = columns or self._columns(verb.schema)
         sources = {rows.role: (self._prepared(rows), self._source(rows, verb, value_serde)) for rows in self.inputs}
         sink = row_sink(verb.name, traveling(columns), verb.parts)
-        flow = Dataflow(plan, sources, sink, self.handling, self.complete, f"millpond.{self.name}")
+        flow = Dataflow(plan, sources, [sink], self.handling, self.complete, f"millpond.{self.name}")
         if self.backfill is not None:
             return self._backfilled(self.backfill, flow, columns)
         # Static DataFrames start from empty state, so whatever ran before under this name is none of their business.

@@ -2,15 +2,14 @@
 
 Rule of this module: between the two nobody but Arrow touches a value. Spark takes the output of its operator for Python
 state through pandas, which has no exact form for nested values, so rows leave it as Arrow IPC streams of about
-``BLOB_BYTES`` in a binary column, and become columns in a step of their own.
+``BLOB_BYTES`` in a binary column, and become columns in a step of their own (``adapters/spark/rows/sink_blobs.py``).
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
 from millpond.adapters.spark.rows.column_values import ColumnValues
@@ -109,14 +108,3 @@ def announced_columns(topic: str, ddl: str, optional: Collection[str]) -> tuple[
 def row_sink(topic: str, columns: T.StructType, parts: Sequence[Part]) -> RowSink:
     """The sink whose rows have these columns, which are those of the parts."""
     return RowSink(topic, PartRows(parts, arrow_schema(columns)))
-
-
-def to_columns(blobs: DataFrame, columns: T.StructType) -> DataFrame:
-    """The columns of what left an operator through a ``RowSink``."""
-    return blobs.mapInArrow(_unpacked, columns)
-
-
-def _unpacked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        for blob in batch.column(0):
-            yield from pa.ipc.open_stream(blob.as_buffer())

@@ -1,0 +1,1 @@
+"""Where the rows of several sinks go that one query writes."""

@@ -1,0 +1,188 @@
+"""Where the rows of a sink go: files, a format of Spark's, a table, a function.
+
+Rule of this module: an output writes one micro-batch of one sink and knows nothing of the others. It may be told to
+write the same micro-batch again, because whatever dies before Spark has committed one is repeated; what becomes of the
+rows that are there already is said of each output.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol, TypeAlias
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, DataFrameWriter
+
+from millpond.adapters.spark.rows.names import did_you_mean
+from millpond.errors import ConfigurationError
+
+BATCH_DIRECTORY: Final = "batch_id="
+"""What the directory of a micro-batch begins with; its number follows."""
+
+_BATCH_COLUMN: Final = BATCH_DIRECTORY.rstrip("=")
+_FILES: Final = ("avro", "csv", "json", "orc", "parquet", "text", "xml")
+_STREAMING_ONLY: Final = ("memory", "rate", "foreach")
+
+
+@dataclass(frozen=True)
+class MicroBatch:
+    """One micro-batch of one sink.
+
+    Attributes:
+        number: Spark's number of it.
+        query: the id of the query, which its checkpoint keeps.
+        sink: the sink.
+    """
+
+    number: int
+    query: str
+    sink: str
+
+
+class Output(Protocol):
+    """Where the rows of a sink go."""
+
+    def check(self, sink: str, columns: pa.Schema) -> None:
+        """Refuse, before anything starts, what cannot be written.
+
+        Raises:
+            ConfigurationError: an option is invalid, or does not go with the columns.
+        """
+
+    def write(self, rows: DataFrame, batch: MicroBatch) -> None:
+        """Write all rows of a micro-batch, maybe not for the first time."""
+
+
+OutputLike: TypeAlias = Output | Callable[[DataFrame, int], object]
+"""An output, or a function of a DataFrame and the number of the micro-batch."""
+
+
+@dataclass(frozen=True)
+class FileOutput:
+    """Files, each row exactly once: every micro-batch has a directory of its own, ``<path>/batch_id=<number>``.
+
+    A micro-batch that is repeated replaces its directory. One whose directory has the file ``_SUCCESS`` is complete, so
+    while a query is interrupted a reader may see a part of its last micro-batch, and nothing else that will not stay.
+    Who reads ``path`` with Spark gets one more column, ``batch_id``.
+
+    Args:
+        path: a directory as Spark reaches it. It belongs to the sink of one query; another one is refused there.
+        format: one of Spark's file formats: ``parquet``, ``orc``, ``json``, ``csv``, ``avro``, ``text`` or ``xml``.
+        options: of the format, such as ``{"compression": "zstd"}``.
+        partition_by: columns by which the files of a micro-batch are put into directories.
+    """
+
+    path: str
+    format: str = "parquet"
+    options: Mapping[str, str] = field(default_factory=dict)
+    partition_by: Sequence[str] = ()
+
+    def check(self, sink: str, columns: pa.Schema) -> None:
+        if self.format not in _FILES:
+            raise ConfigurationError(
+                f"sink {sink!r}: files have one of the formats {list(_FILES)}, not {self.format!r}"
+                f"{did_you_mean(self.format, _FILES)}; other formats take FormatOutput"
+            )
+        if _BATCH_COLUMN in columns.names:
+            raise ConfigurationError(
+                f"sink {sink!r} has a column {_BATCH_COLUMN!r}, which is what the directories of a FileOutput are "
+                "called; give the column another name"
+            )
+        for name in self.partition_by:
+            if name not in columns.names:
+                raise ConfigurationError(
+                    f"sink {sink!r} has the columns {columns.names}, so files cannot be partitioned by {name!r}"
+                    f"{did_you_mean(name, columns.names)}"
+                )
+
+    def write(self, rows: DataFrame, batch: MicroBatch) -> None:
+        # Dynamic overwriting, which a session may be set to, would leave partitions of an earlier attempt.
+        writer = rows.write.mode("overwrite").option("partitionOverwriteMode", "static").format(self.format)
+        place = f"{self.path.rstrip('/')}/{BATCH_DIRECTORY}{batch.number}"
+        writer.options(**self.options).partitionBy(*self.partition_by).save(place)
+
+
+@dataclass(frozen=True)
+class FormatOutput:
+    """Any format that Spark writes in batches: Kafka, JDBC, the console.
+
+    Rows of a micro-batch that is repeated are written again, so each row comes at least once.
+
+    Args:
+        format: the format's name.
+        options: of the format, such as ``{"kafka.bootstrap.servers": ..., "topic": ...}`` or ``{"path": ...}``.
+    """
+
+    format: str
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def check(self, sink: str, columns: pa.Schema) -> None:
+        if self.format in _STREAMING_ONLY:
+            raise ConfigurationError(
+                f"sink {sink!r}: Spark writes the format {self.format!r} only as a query's own sink; give a function "
+                "(DataFrame, batch_id), which may collect the rows"
+            )
+
+    def write(self, rows: DataFrame, batch: MicroBatch) -> None:
+        _appending(rows, self.format, self.options).save()
+
+
+@dataclass(frozen=True)
+class TableOutput:
+    """A table of the session's catalog, which is made if it does not exist; rows are appended.
+
+    Each row comes at least once, as with ``FormatOutput``.
+
+    Args:
+        name: the table's name.
+        format: its format; None for the session's default (``spark.sql.sources.default``).
+        options: of the format.
+    """
+
+    name: str
+    format: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def check(self, sink: str, columns: pa.Schema) -> None:
+        if not self.name.strip():
+            raise ConfigurationError(f"sink {sink!r}: the table has no name")
+
+    def write(self, rows: DataFrame, batch: MicroBatch) -> None:
+        _appending(rows, self.format, self.options).saveAsTable(self.name)
+
+
+@dataclass(frozen=True)
+class FunctionOutput:
+    """A function of the user's, which is called at least once for each micro-batch, also where the sink has no rows.
+
+    Args:
+        function: takes the DataFrame and the number of the micro-batch.
+    """
+
+    function: Callable[[DataFrame, int], object]
+
+    def check(self, sink: str, columns: pa.Schema) -> None:
+        """Nothing is known of a function."""
+
+    def write(self, rows: DataFrame, batch: MicroBatch) -> None:
+        self.function(rows, batch.number)
+
+
+def output_of(sink: str, given: OutputLike) -> Output:
+    """What a user gave as an output.
+
+    Raises:
+        ConfigurationError: it is neither an output nor a function.
+    """
+    if hasattr(given, "write") and hasattr(given, "check"):
+        return given
+    if callable(given):
+        return FunctionOutput(given)
+    raise ConfigurationError(
+        f"sink {sink!r} goes to {given!r}; give a FileOutput, FormatOutput or TableOutput, a function (DataFrame, "
+        "batch_id), or None if it is not to be written"
+    )
+
+
+def _appending(rows: DataFrame, format_: str | None, options: Mapping[str, str]) -> DataFrameWriter:
+    writer = rows.write.mode("append").options(**options)
+    return writer if format_ is None else writer.format(format_)
