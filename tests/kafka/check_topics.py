@@ -1,4 +1,4 @@
-"""Topics through Spark into a topic: the table that comes out is the one that Kafka Streams makes on the same broker."""
+"""Topics through Spark into a topic: the table that comes out is the one that Kafka Streams makes there."""
 
 import time
 from pathlib import Path
