@@ -9,6 +9,8 @@
 # make fuzz          bytes of an attacker's making for everything that reads, guided by coverage        SECONDS=3600
 # make test-oldest   the tests of stores and of Spark with the oldest versions that pyproject.toml admits, in
 #                    .venv-oldest, which is made from the oldest Python
+# make test-kafka    from Kafka to Kafka on a real broker, beside the real Kafka Streams; needs Maven and a JDK, whose
+#                    jars it puts into build/kafka
 # make test-flink    Flink SQL answers what Millpond does, in the benchmark on Spark; in .venv-flink, which takes 850 MB
 #
 # Each makes .venv if it is missing, installs what it needs into it, and installs again only when pyproject.toml changes.
@@ -30,7 +32,7 @@ OLDEST_TESTS := tests/contract/test_backends.py tests/stores tests/formats tests
 
 FLINK := .venv-flink/bin/python
 
-.PHONY: demo test test-long test-oldest test-flink soak fuzz lint site clean java
+.PHONY: demo test test-long test-oldest test-flink test-kafka soak fuzz lint site clean java
 .DELETE_ON_ERROR:
 
 demo: java .venv/demo.stamp
@@ -48,6 +50,12 @@ test-oldest: java .venv-oldest/stamp
 
 test-flink: java .venv/dev.stamp .venv-flink/stamp
 	MILLPOND_FLINK_PYTHON='$(CURDIR)/$(FLINK)' $(BIN)/python -m pytest -q tests/spark/flink_answers.py $(ARGS)
+
+test-kafka: java .venv/dev.stamp
+	@for program in mvn javac; do command -v $$program >/dev/null 2>&1 || [ -x "$$JAVA_HOME/bin/$$program" ] || { \
+		echo "The tests on Kafka need $$program, which was not found." >&2; \
+		echo "On Debian or Ubuntu: apt-get install maven openjdk-17-jdk-headless" >&2; exit 1; }; done
+	$(BIN)/python -m pytest -q -n0 $(wildcard tests/kafka/check_*.py) $(ARGS)
 
 soak: .venv/dev.stamp
 	MILLPOND_SOAK_SECONDS='$(SECONDS)' $(BIN)/python -m pytest -q -s tests/crash/test_soak.py -k soak_for $(ARGS)
