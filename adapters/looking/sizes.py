@@ -5,7 +5,7 @@ Rule of this module: it counts what manifests name. What none of them names is g
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -97,7 +97,7 @@ def state_size(looking: Looking, batch: int | None = None) -> StateSize:
     batches = looking.batches
     by_batch = {one: looking.checkpoint.manifests(one) for one in batches}
     with ThreadPoolExecutor(looking.checkpoint.workers, "millpond-looking") as pool:
-        tasks = pool.map(lambda manifest: _task_size(looking.storage, manifest), by_batch[number])
+        tasks = pool.map(lambda manifest: task_size(looking.storage, manifest, {}), by_batch[number])
         found = sorted(tasks, key=lambda task: (task.application_id, task.task_id))
     sizes, uses = _files(by_batch.values())
     shared = sum(size for path, size in sizes.items() if uses[path] > 1)
@@ -111,7 +111,7 @@ def bytes_by_store(looking: Looking, views: Sequence[StoreView]) -> list[int]:
     """
     manifests = {_version(part): part.manifest for view in views for part in view.parts}
     with ThreadPoolExecutor(looking.checkpoint.workers, "millpond-looking") as pool:
-        sizes = pool.map(lambda manifest: _task_size(looking.storage, manifest).stores, manifests.values())
+        sizes = pool.map(lambda manifest: task_size(looking.storage, manifest, {}).stores, manifests.values())
         found = dict(zip(manifests, sizes, strict=True))
     return [sum(found[_version(part)].get(view.name, 0) for part in view.parts) for view in views]
 
@@ -120,10 +120,23 @@ def _version(part: StorePart) -> tuple[str, str]:
     return part.manifest.directory, part.manifest.commit
 
 
-def _task_size(storage: Storage, manifest: Manifest) -> TaskSize:
+def task_size(storage: Storage, manifest: Manifest, known: MutableMapping[str, Counter[str]]) -> TaskSize:
+    """What a task has.
+
+    Args:
+        storage: the state directory.
+        manifest: the version of the task's state.
+        known: by path, the bytes that each store has of files that were read before; what is read is added. A durable
+            file never changes.
+
+    Raises what ``state_size`` raises.
+    """
     stores: Counter[str] = Counter()
     for file in manifest.files:
-        stores.update(bytes_of_stores(storage, manifest, file))
+        path = manifest.path(file)
+        if path not in known:
+            known[path] = bytes_of_stores(storage, manifest, file)
+        stores.update(known[path])
     return TaskSize(
         manifest.application_id,
         manifest.task_id,

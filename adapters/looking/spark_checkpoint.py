@@ -61,7 +61,26 @@ class SparkCheckpoint:
 
     def batches(self) -> list[int]:
         """The micro-batches that were committed and are retained, the first one first."""
-        return self._numbers("commits")
+        return sorted(self.committed())
+
+    def begun(self) -> dict[int, int]:
+        """When each retained micro-batch was begun, by its number, in milliseconds since 1970: its file's time."""
+        return self._times("offsets")
+
+    def committed(self) -> dict[int, int]:
+        """When each retained micro-batch was committed, likewise."""
+        return self._times("commits")
+
+    def query_id(self) -> str:
+        """The id of the query, which it keeps over restarts.
+
+        Raises:
+            MissingFileError, CorruptFileError: the file that has it is gone or damaged.
+        """
+        try:
+            return str(json.loads(self.storage.read("metadata"))["id"])
+        except (LookupError, TypeError, ValueError, RecursionError) as error:
+            raise self._damaged("metadata", error) from error
 
     def chosen(self, batch: int | None) -> int:
         """The number of a micro-batch that was committed; that of the last one for None.
@@ -141,8 +160,12 @@ class SparkCheckpoint:
         return found
 
     def _numbers(self, directory: str) -> list[int]:
-        names = (file.path.rpartition("/")[2] for file in self.storage.list(directory))
-        return sorted(int(name) for name in names if name.isdecimal())
+        return sorted(self._times(directory))
+
+    def _times(self, directory: str) -> dict[int, int]:
+        """The files of a directory whose names are numbers, and when each was written."""
+        named = ((file.path.rpartition("/")[2], file.modified_ms) for file in self.storage.list(directory))
+        return {int(name): time for name, time in named if name.isdecimal()}
 
     def _damaged(self, path: str, error: object) -> CorruptFileError:
         return CorruptFileError(

@@ -74,7 +74,7 @@ def _refusing() -> Iterator[None]:
 
 def _page_of(path: str) -> str | None:
     """The Markdown of a page that is made, nothing if it is a file itself."""
-    if path.endswith(".md"):
+    if path.endswith((".md", *pages.IMAGES)):
         return None
     return pages.folder_page(path) if (pages.ROOT / path).is_dir() else pages.text_page(path)
 

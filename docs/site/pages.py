@@ -17,6 +17,7 @@ HOME = "README.md"
 INDEX = "docs/README.md"
 EXAMPLES = "examples/README.md"
 FIGURES = "bench/results/README.md"
+IMAGES = (".png",)
 
 _FENCED = re.compile(r"^( *)(```+|~~~+).*?^\1\2[`~]*$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"(?P<before>\]\(|^\[[^\]]+\]:\s+)(?P<path>(?![a-z][a-z+.-]*:|[#/])[^)#\s]+)", re.MULTILINE)
@@ -51,7 +52,7 @@ def page_path(path: str) -> str:
     >>> page_path("docs/upgrading.md"), page_path("examples/as_of_join.py"), page_path("docs/decisions")
     ('docs/upgrading.md', 'examples/as_of_join.md', 'docs/decisions/README.md')
     """
-    if path.endswith(".md"):
+    if path.endswith((".md", *IMAGES)):
         return path
     return f"{path}/README.md" if (ROOT / path).is_dir() else str(PurePosixPath(path).with_suffix(".md"))
 

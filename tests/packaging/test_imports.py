@@ -28,7 +28,7 @@ PROCESSORS = {
     "processors.distribution",
     "processors.verbs",
 }
-LIBRARY = {*CORE, *PROCESSORS, "adapters", "adapters.looking", "adapters.spark"}
+LIBRARY = {*CORE, *PROCESSORS, "adapters", "adapters.looking", "adapters.spark", "adapters.watching"}
 ALLOWED = {
     "errors": set[str](),
     "stores": {"errors"},
@@ -44,7 +44,8 @@ ALLOWED = {
     "processors": {*CORE, *(PROCESSORS - {"processors.verbs"})},
     "adapters": CORE,
     "adapters.looking": {*CORE, *PROCESSORS},
-    "adapters.spark": {*CORE, *PROCESSORS, "adapters.looking"},
+    "adapters.spark": {*CORE, *PROCESSORS, "adapters.looking", "adapters.watching"},
+    "adapters.watching": {*CORE, *PROCESSORS, "adapters.looking"},
     "bench": LIBRARY,
     "demo": LIBRARY,
     "cli": LIBRARY | {"bench", "demo"},

@@ -62,7 +62,7 @@ def test_the_version_stands_in_one_place_and_the_changelog_knows_it(project: dic
 
 
 @pytest.mark.slow
-def test_a_wheel_holds_every_module_the_license_and_py_typed(tmp_path: Path) -> None:
+def test_a_wheel_holds_every_module_the_page_the_license_and_py_typed(tmp_path: Path) -> None:
     subprocess.run(
         [sys.executable, "-m", "build", "--wheel", "--outdir", str(tmp_path), str(clean_copy(tmp_path / "source"))],
         check=True,
@@ -74,7 +74,8 @@ def test_a_wheel_holds_every_module_the_license_and_py_typed(tmp_path: Path) -> 
         name.replace(".", "/") + ("/__init__.py" if path.name == "__init__.py" else ".py")
         for name, path in modules_of_the_tree().items()
     }
-    assert expected | {"millpond/py.typed"} == {name for name in names if name.startswith("millpond/")}
+    page = {f"millpond/adapters/watching/page/page.{kind}" for kind in ("html", "css", "js")}
+    assert expected | {"millpond/py.typed"} | page == {name for name in names if name.startswith("millpond/")}
     assert wheel.name.startswith(f"millpond-{releases.RELEASE}-")
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
     assert any(name.endswith(".dist-info/entry_points.txt") for name in names)

@@ -8,7 +8,7 @@ import time
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,6 +23,8 @@ from millpond.adapters.spark.monitoring import watching
 from millpond.adapters.spark.monitoring.instruments import Instruments
 from millpond.adapters.spark.monitoring.log_line import log_line
 from millpond.adapters.spark.monitoring.measured import Figure, Measured, measured_in
+from millpond.adapters.watching.kept_progress import ProgressWriter
+from millpond.adapters.watching.watched import Watched as Query
 from millpond.errors import ConfigurationError
 from millpond.processors import Consumed, Materialized, StreamsBuilder, TimeWindows, Topology
 from millpond.processors.runtime.metrics import TaskMetric
@@ -70,6 +72,7 @@ class Watched(NamedTuple):
     lines: list[str]
     reader: Any
     sizes: list[int]
+    directory: Path
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +89,7 @@ def watched(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Wa
     handler, log = Lines(), logging.getLogger(LOGGER)
     log.addHandler(handler)
     log.setLevel(logging.INFO)
-    listener = watch(spark, provider)
+    listener = watch(spark, provider, keep=str(directory / "progress"))
     try:
         progress = run(spark, directory)
         deadline = time.monotonic() + 60
@@ -97,7 +100,7 @@ def watched(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Wa
         log.removeHandler(handler)
         log.setLevel(logging.NOTSET)
     sizes = [path.stat().st_size for path in sorted((directory / "state").rglob("*.parquet"))]
-    return Watched(progress, handler.messages, reader, sizes)
+    return Watched(progress, handler.messages, reader, sizes, directory)
 
 
 def run(spark: SparkSession, directory: Path) -> list[dict[str, Any]]:
@@ -165,6 +168,50 @@ def test_opentelemetry_gets_the_figures_of_all_micro_batches(watched: Watched) -
     assert (commits.count, commits.attributes) == (2, own)
     assert 0 < commits.sum < 60
     assert [point.attributes for point in points["millpond.engine.duration", "s"]] == [{**own, "store": "counts"}]
+
+
+PROGRESS = SimpleNamespace(
+    id="3f",
+    runId="4a",
+    name="watched",
+    batchId=0,
+    timestamp="2026-01-31T12:00:00.000Z",
+    durationMs={"triggerExecution": 5},
+    sources=[SimpleNamespace(description="Kafka", numInputRows=1, metrics={"maxOffsetsBehindLatest": "7"})],
+    observedMetrics={
+        "millpond.in": Row(tasks=[]),
+        "millpond.in:metrics": Row(application="shop", tasks=[{"records.in": 1}]),
+    },
+)
+
+
+@pytest.mark.spark
+def test_another_process_sees_what_the_query_has_told(watched: Watched) -> None:
+    place = watched.directory
+    seen = Query(f"{place}/checkpoint", f"{place}/state", f"{place}/progress", window_counts()).look()
+    assert (seen.name, seen.query, seen.batch, seen.notes) == ("watched", watched.progress[0]["id"], 1, ())
+    assert [(one.rows, one.took) for one in seen.batches] == [
+        (progress["numInputRows"], progress["durationMs"]["triggerExecution"]) for progress in watched.progress
+    ]
+    assert all(one.steps["addBatch"] > 0 < one.work["commit"] for one in seen.batches)
+    clicks, counts = seen.operators
+    assert (clicks.operator, clicks.records_in, counts.operator, counts.stream_time) == ("clicks", 1, "operator.0", 26)
+    assert counts.lag == pytest.approx(time.time() * 1000, rel=0.001)
+    assert {(one.reason, one.records) for one in seen.reasons} == {("dropped-late", 1)}
+    assert [task.size for task in seen.tasks] == [sum(watched.sizes)]
+    assert [one.title.splitlines()[-1] for one in seen.drawing.boxes if one.id == "topic clicks"] == ["1 in"]
+
+
+def test_progress_that_cannot_be_kept_is_logged_and_fails_nothing(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    handler, log = Lines(), logging.getLogger(LOGGER)
+    log.addHandler(handler)
+    try:
+        watcher = watching._Watcher(None, ProgressWriter.at(f"{tmp_path}/file"))
+        watcher.onQueryProgress(cast(Any, SimpleNamespace(progress=PROGRESS)))
+    finally:
+        log.removeHandler(handler)
+    assert "its progress is not kept: cannot write" in handler.messages[-1]
 
 
 def points_of(reader: Any) -> dict[tuple[str, str], list[Any]]:

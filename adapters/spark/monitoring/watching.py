@@ -1,6 +1,7 @@
 """``watch``: tells of each micro-batch of all queries of a session.
 
-Rule of this module: it listens to what Spark reports anyway. Nothing here runs in a query's own thread.
+Rule of this module: it listens to what Spark reports anyway. Nothing here runs in a query's own thread, and
+nothing that fails here fails a query.
 """
 
 import logging
@@ -16,14 +17,16 @@ from pyspark.sql.streaming.listener import (
 )
 
 from millpond.adapters.spark.monitoring.instruments import Instruments
+from millpond.adapters.spark.monitoring.keeping import micro_batch
 from millpond.adapters.spark.monitoring.log_line import log_line
 from millpond.adapters.spark.monitoring.measured import measured_in
-from millpond.errors import ConfigurationError
+from millpond.adapters.watching.kept_progress import ProgressWriter
+from millpond.errors import ConfigurationError, MillpondError
 
 _log: Final = logging.getLogger("millpond.spark.progress")
 
 
-def watch(session: SparkSession, meter_provider: Any = None) -> StreamingQueryListener:
+def watch(session: SparkSession, meter_provider: Any = None, *, keep: str | None = None) -> StreamingQueryListener:
     """Tell of each micro-batch of Millpond's queries, from now on; call it once for a session.
 
     The logger ``millpond.spark.progress`` gets one line for each, at the level INFO. If OpenTelemetry is installed
@@ -32,16 +35,19 @@ def watch(session: SparkSession, meter_provider: Any = None) -> StreamingQueryLi
     Args:
         session: a session, classic or of Spark Connect.
         meter_provider: OpenTelemetry's; by default the one that is set for the process.
+        keep: a directory, a path or URI, that keeps the progress of the last 500 micro-batches of each query, for
+            ``millpond top`` and ``millpond ui``; None to keep nothing.
 
     Returns:
         The listener, for ``session.streams.removeListener``.
 
     Raises:
-        ConfigurationError: it is no session.
+        ConfigurationError: it is no session, or no file system is known for ``keep``.
     """
     if not hasattr(session, "streams"):
         raise ConfigurationError(f"watch takes a SparkSession, not {session!r}; start one first")
-    listener = _Watcher(_instruments(meter_provider))
+    writer = None if keep is None else ProgressWriter.at(keep)
+    listener = _Watcher(_instruments(meter_provider), writer)
     session.streams.addListener(listener)
     return listener
 
@@ -55,10 +61,10 @@ def _instruments(meter_provider: Any) -> Instruments | None:
 
 
 class _Watcher(StreamingQueryListener):
-    """Logs and records what the progress of a query says."""
+    """Logs, records and keeps what the progress of a query says."""
 
-    def __init__(self, instruments: Instruments | None) -> None:
-        self._instruments = instruments
+    def __init__(self, instruments: Instruments | None, writer: ProgressWriter | None) -> None:
+        self._instruments, self._writer = instruments, writer
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         progress = event.progress
@@ -70,6 +76,11 @@ class _Watcher(StreamingQueryListener):
         if self._instruments is not None:
             for one in measured:
                 self._instruments.record(query, one)
+        if self._writer is not None:
+            try:
+                self._writer.keep(micro_batch(progress, measured))
+            except MillpondError as error:
+                _log.warning("query %s, batch %s: its progress is not kept: %s", query, progress.batchId, error)
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
         """Nothing is known yet."""

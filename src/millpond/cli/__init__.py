@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from millpond.cli import bench, cleaning, imports, looking, state
+from millpond.cli import bench, cleaning, imports, looking, state, watching
 from millpond.errors import ConfigurationError, MillpondError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
@@ -19,6 +19,7 @@ state.app.add_typer(looking.app)
 state.app.add_typer(cleaning.app)
 app.add_typer(state.app, name="state")
 app.add_typer(imports.app, name="import")
+app.add_typer(watching.app)
 
 
 def main() -> None:
