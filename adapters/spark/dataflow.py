@@ -10,12 +10,13 @@ from functools import cached_property, reduce
 from typing import cast
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from millpond.adapters.spark.counters import counting_ddl, observe_reports
 from millpond.adapters.spark.group_keys import group_keys
-from millpond.adapters.spark.map_side import ProcessAndSend, ProcessToSink, SendCompletion, SendToTasks
-from millpond.adapters.spark.operator import MANIFEST_COLUMN, Stage, TaskOperator
+from millpond.adapters.spark.map_side import ProcessAndSend, ProcessToSink, SendSignal, SendToTasks
+from millpond.adapters.spark.operator import MANIFEST_COLUMN, WALL_CLOCK_COLUMN, Stage, TaskOperator
 from millpond.adapters.spark.rows.dead_letters import ErrorHandling
 from millpond.adapters.spark.rows.records import Source
 from millpond.adapters.spark.rows.sink import SinkColumns
@@ -23,6 +24,7 @@ from millpond.adapters.spark.rows.sink_blobs import EXCHANGE_DDL
 from millpond.adapters.spark.rows.unusable import SKIP_REASONS, TopicSource
 from millpond.adapters.spark.worker import StateSettings
 from millpond.processors.distribution.combining import of_input
+from millpond.processors.distribution.exchange import COMPLETE, TICK
 from millpond.processors.distribution.execution import Decoder
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.distribution.router import Route, Router
@@ -42,6 +44,7 @@ class Dataflow:
         handling: what happens to records that cannot be processed.
         completion: a DataFrame any row of which says that the inputs are complete; None if nothing ever does.
         metrics: the first part of the names of the query's metrics.
+        ticks: a DataFrame any row of which wakes all tasks; None if only what comes to them does.
     """
 
     plan: Plan
@@ -50,6 +53,7 @@ class Dataflow:
     handling: ErrorHandling
     completion: DataFrame | None = None
     metrics: str = "millpond"
+    ticks: DataFrame | None = None
 
     def without_operators(self) -> DataFrame:
         """The only sink's rows, if everything happens on the map side."""
@@ -82,9 +86,11 @@ class Dataflow:
         for frame, source in self.inputs.values():
             level, blobs = self._sent(frame, source, sinks)
             arriving.setdefault(level, []).append(blobs)
-        if self.completion is not None:
-            tasks = [number for parts in self.plan.stages for part in parts for number in self._tasks(part)]
-            arriving.setdefault(0, []).append(self.completion.mapInArrow(SendCompletion(tasks), EXCHANGE_DDL))
+        tasks = [number for parts in self.plan.stages for part in parts for number in self._tasks(part)]
+        for signal, rows in ((COMPLETE, self.completion), (TICK, self.ticks)):
+            if rows is not None:
+                signals = rows.mapInArrow(SendSignal(signal, tasks), EXCHANGE_DDL)
+                arriving.setdefault(0, []).append(signals)
         return arriving
 
     @cached_property
@@ -150,7 +156,8 @@ class Dataflow:
         flow: list[DataFrame] = []
         for level, stage in enumerate(stages):
             frames = reduce(DataFrame.unionByName, flow + arriving.get(level, []))
-            groups = frames.groupBy("task")
+            now = F.unix_millis(F.current_timestamp())
+            groups = frames.withColumn(WALL_CLOCK_COLUMN, now).groupBy("task")
             rows = groups.transformWithStateInPandas(TaskOperator(stage), _columns(stage), "Append", "None")
             flow = [self._observed(rows, f"operator.{level}", [CounterName.WAITING])]
         return reduce(DataFrame.unionByName, flow + arriving.get(len(stages), []))

@@ -23,7 +23,7 @@ from millpond.processors.distribution.exchange import (
     EXCHANGE_SCHEMA,
     Blob,
     BlobWriter,
-    completion_blobs,
+    signal_blobs,
     to_record_batch,
 )
 from millpond.processors.distribution.execution import Outputs, run_split
@@ -77,15 +77,16 @@ class SendToTasks:
             yield from _blob_rows(self._route.send(records, keys, writer, partial=partial))
 
 
-class SendCompletion:
-    """Tells tasks that their inputs are complete, as soon as there is a row that says so."""
+class SendSignal:
+    """Tells all tasks that their inputs are complete, or wakes them, in each micro-batch with a row that says so."""
 
-    def __init__(self, tasks: Sequence[int]) -> None:
+    def __init__(self, signal: int, tasks: Sequence[int]) -> None:
+        self._signal = signal
         self._tasks = tasks
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         if any(batch.num_rows for batch in batches):
-            yield to_record_batch(completion_blobs(self._tasks))
+            yield to_record_batch(signal_blobs(self._signal, self._tasks))
 
 
 class ProcessAndSend:

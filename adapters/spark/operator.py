@@ -38,6 +38,10 @@ from millpond.processors.runtime.subtopology import Subtopology
 from millpond.processors.runtime.task import Task
 from millpond.stores.metrics import Stopwatch
 
+WALL_CLOCK_COLUMN: Final = "wall_clock"
+"""Of the rows that an operator takes: the time of the micro-batch, in milliseconds. Spark keeps it in the checkpoint,
+so a micro-batch that is run again is at the same time."""
+
 MANIFEST_COLUMN: Final = "millpond_manifest"
 """Of what a backfill writes: a task's manifest, in a row that is null in all columns of the sink."""
 
@@ -111,7 +115,7 @@ class TaskOperator(StatefulProcessor):
 
     def _handle(self, number: int, rows: Iterator[Any]) -> Iterator[pd.DataFrame]:
         watch = Stopwatch()
-        blobs = _blobs(number, rows)
+        wall_clock, blobs = _arrived(number, rows)
         if number == MANIFESTS:
             yield _pandas(without_report(self._manifest_rows(blobs)))
             return
@@ -122,9 +126,9 @@ class TaskOperator(StatefulProcessor):
             return
         report = _Report()
         if part.stores:
-            tables = self._run_with_state(part, partition, blobs, report)
+            tables = self._run_with_state(part, partition, blobs, wall_clock, report)
         else:
-            tables = self._run(part, {}, partition, blobs, report)
+            tables = self._run(part, {}, partition, blobs, wall_clock, report)
         yield from map(_pandas, self._reported(tables, report, watch))
 
     def _reported(self, tables: Iterator[pa.Table], report: _Report, watch: Stopwatch) -> Iterator[pa.Table]:
@@ -144,14 +148,14 @@ class TaskOperator(StatefulProcessor):
             yield from (last, row)
 
     def _run_with_state(
-        self, part: Subtopology, partition: int, blobs: Collection[Blob], report: _Report
+        self, part: Subtopology, partition: int, blobs: Collection[Blob], wall_clock: int, report: _Report
     ) -> Iterator[pa.Table]:
         settings = self._stage.settings
         stored = self._manifest.get()
         found = None if stored is None else kept_manifest(*stored)
         before = settings.generation.start_of(f"{part.index}_{partition}", found, current_batch())
         with task_state(settings, part, partition) as state:
-            yield from self._run(part, state.open(before), partition, blobs, report)
+            yield from self._run(part, state.open(before), partition, blobs, wall_clock, report)
             after = state.commit()
             report.metrics |= state.metrics.figures
         if not self._stage.backfill:
@@ -172,26 +176,27 @@ class TaskOperator(StatefulProcessor):
         stores: Mapping[str, Any],
         partition: int,
         blobs: Collection[Blob],
+        wall_clock: int,
         report: _Report,
     ) -> Iterator[pa.Table]:
         """Everything that comes out of the task, in tables of a good size; at the end ``report`` is about it."""
         stage = self._stage
         box = stage.handling.box(f"task-{part.index}_{partition}")
         reset = stage.settings.reset
-        task = Task(part, stores, partition, wall_clock=_now(), policy=box.policy, reset=reset)
+        task = Task(part, stores, partition, wall_clock=wall_clock, policy=box.policy, reset=reset)
         router = Router(stage.plan, task.subtopology, stage.group_keys)
         writer = BlobWriter(partition)
         number = stage.group_keys[part.index, partition]
         batch = BEFORE_THE_STREAM if stage.backfill else current_batch() or 0
         rows = None if stage.sink is None else SinkRows(stage.sink, batch)
         sinks = SinkBlobs(stage.sinks, number, batch, writer)
-        for outputs in run_blobs(task, blobs, stage.decoders, _now):
+        for outputs in run_blobs(task, blobs, stage.decoders, wall_clock):
             if rows is None:
                 yield from _to_tasks(outputs, router, writer, sinks)
             else:
                 yield from (_filled(table, stage.schema) for table in rows.to_tables(outputs))
         box.write()
-        task.measure_time(_now() * 1_000, stage.handling.unit)
+        task.measure_time(time.time_ns() // 1_000, stage.handling.unit)
         report.counts, report.metrics = task.counters, task.metrics.figures
 
 
@@ -205,19 +210,14 @@ def _blob_rows(blobs: Collection[Blob]) -> pa.Table:
     return pa.Table.from_batches([to_record_batch(blobs)])
 
 
-def _now() -> int:
-    """The wall-clock time in milliseconds, for punctuations, which fire when their task gets its next records."""
-    return time.time_ns() // 1_000_000
-
-
-def _blobs(task: int, frames: Iterator[Any]) -> list[Blob]:
-    return [
-        Blob(task, input_, split, chunk, records)
-        for frame in frames
-        for input_, split, chunk, records in zip(
-            *(frame[name].tolist() for name in EXCHANGE_SCHEMA.names[1:]), strict=True
-        )
-    ]
+def _arrived(task: int, frames: Iterator[Any]) -> tuple[int, list[Blob]]:
+    """The time of the micro-batch, in milliseconds, and the blobs that it brings to a task."""
+    wall_clock, blobs = 0, []
+    for frame in frames:
+        wall_clock = int(frame[WALL_CLOCK_COLUMN].iat[0])
+        columns = (frame[name].tolist() for name in EXCHANGE_SCHEMA.names[1:])
+        blobs += [Blob(task, *numbers) for numbers in zip(*columns, strict=True)]
+    return wall_clock, blobs
 
 
 def _filled(rows: pa.Table, schema: pa.Schema) -> pa.Table:

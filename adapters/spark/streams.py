@@ -5,6 +5,7 @@ several sinks. Every mistake that can be found early is raised here, in the driv
 """
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -22,6 +23,7 @@ from millpond.adapters.spark.outputs.query import SeveralSinks, chosen
 from millpond.adapters.spark.rows.sink import Sink
 from millpond.adapters.spark.rows.source import select_source
 from millpond.adapters.spark.session import active_session, check_workers
+from millpond.adapters.spark.ticks import check_ticks
 from millpond.errors import ConfigurationError
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.options.on_error import OnError
@@ -109,7 +111,12 @@ class SparkStreams:
         )
 
     def transform(
-        self, inputs: Mapping[str, DataFrame], *, sink: str | None = None, complete: DataFrame | None = None
+        self,
+        inputs: Mapping[str, DataFrame],
+        *,
+        sink: str | None = None,
+        complete: DataFrame | None = None,
+        ticks: DataFrame | None = None,
     ) -> DataFrame:
         """The rows that the topology writes to a sink, as a DataFrame to be written like any other.
 
@@ -122,10 +129,13 @@ class SparkStreams:
                 state is separate from that of other sinks.
             complete: a DataFrame any row of which says that the inputs are complete: then whatever waits for a grace, a
                 window or a suppression comes out. For static inputs, ``spark.range(1)`` will do.
+            ticks: a streaming DataFrame any row of which wakes all tasks, so that wall-clock punctuations fire also
+                where no record comes, such as ``spark.readStream.format("rate").load()``. Without it they fire in
+                micro-batches that bring their task records.
 
         Raises:
             ConfigurationError: an input is missing or unknown, a column is missing or of the wrong type, the backend
-                is unknown, or the session is not set up for it.
+                is unknown, the session is not set up for it, or ticks cannot wake anybody.
             TopologyError: the topology has no such sink.
             StateConflictError: the state directory holds the state of another topology or number of partitions, and
                 what ``evolution`` declares does not lead to this one.
@@ -133,10 +143,11 @@ class SparkStreams:
         """
         session = _session(inputs)
         plan = self._one_sink(session, sink)
-        flow = self._flow(session, plan, inputs, complete)
+        flow = replace(self._flow(session, plan, inputs, complete), ticks=ticks)
+        streaming = any(inputs[topic].isStreaming for topic in plan.topics)
+        check_ticks(ticks, plan, streaming=streaming)
         if not plan.stages:
             return flow.without_operators()
-        streaming = any(inputs[topic].isStreaming for topic in plan.topics)
         return flow.with_operators(self._job.settings(session, plan, TimeUnit.MILLISECOND, streaming=streaming))
 
     def start(
@@ -146,6 +157,7 @@ class SparkStreams:
         sinks: Mapping[str, OutputLike | None],
         checkpoint_location: str,
         complete: DataFrame | None = None,
+        ticks: DataFrame | None = None,
         trigger: Mapping[str, Any] | None = None,
         query_name: str | None = None,
     ) -> StreamingQuery:
@@ -165,7 +177,7 @@ class SparkStreams:
                 ``TableOutput``, a function of a DataFrame and the number of the micro-batch, or None if it is not to be
                 written. What only such sinks depend on does not run.
             checkpoint_location: the query's checkpoint; it keeps the names of the sinks, which must stay the same.
-            complete: as in ``transform``.
+            complete, ticks: as in ``transform``.
             trigger: the arguments of Spark's ``DataStreamWriter.trigger``, such as ``{"availableNow": True}``.
             query_name: the name of the query in Spark.
 
@@ -179,7 +191,8 @@ class SparkStreams:
         """
         session = _session(inputs)
         plan = self._job.plan(session, self._topology, chosen(sinks, list(self._topology.sinks)))
-        flow = self._flow(session, plan, inputs, complete)
+        flow = replace(self._flow(session, plan, inputs, complete), ticks=ticks)
+        check_ticks(ticks, plan, streaming=True)
         if not all(inputs[topic].isStreaming for topic in plan.topics):
             raise ConfigurationError(
                 "some inputs are static DataFrames, and a query runs on streaming ones; for static ones call transform "

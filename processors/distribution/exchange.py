@@ -3,16 +3,17 @@
 Rule of this module: it moves columns and knows nothing of serdes or processors. The layout of a row in transit::
 
     task     int     the number of the task that the records are for
-    input    int     which of the sub-topology's source topics, by position, or COMPLETE, or as partials_of says
+    input    int     which of the sub-topology's source topics, by position, or COMPLETE, TICK, or as partials_of says
     split    int     the part of the input, or the task's partition, that sent it
     chunk    int     its place among the blobs of that split
     records  binary  an Arrow IPC stream of the columns key, value, timestamp (int64, milliseconds), and, if one of
                      the records has headers, headers: a list of structs of key (string) and value (binary)
 
 So the order in which a split's records arrived survives a shuffle that keeps no order. A blob whose input is COMPLETE
-has no records (empty bytes): it tells the task that its inputs are complete. A blob may hold partial aggregates in
-place of the records of an input (``millpond.processors.runtime.batches.partials``), which have no order. What is for
-the task ``MANIFESTS`` is the text of a manifest (UTF-8), on its way to the end of the chain of operators.
+has no records (empty bytes): it tells the task that its inputs are complete. Neither has one whose input is TICK: it
+is there so that the task runs. A blob may hold partial aggregates in place of the records of an input
+(``millpond.processors.runtime.batches.partials``), which have no order. What is for the task ``MANIFESTS`` is the text
+of a manifest (UTF-8), on its way to the end of the chain of operators.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -48,6 +49,8 @@ BLOB_BYTES: Final = 96 << 10
 COMPLETE: Final = -1
 """Takes the place of the input in a blob that tells that all inputs are complete."""
 
+TICK: Final = -(1 << 31)
+"""Takes the place of the input in a blob that brings nothing, so that its task runs and sees what time it is."""
 
 MANIFESTS: Final = -1
 """Takes the place of the task in a blob with a task's manifest: no task has that number."""
@@ -110,13 +113,14 @@ class BlobWriter:
             self._chunk += 1
 
 
-def completion_blobs(tasks: Iterable[int]) -> list[Blob]:
-    """The blobs that tell tasks that their inputs are complete.
+def signal_blobs(signal: int, tasks: Iterable[int]) -> list[Blob]:
+    """The blobs that tell tasks something, and bring no records.
 
     Args:
+        signal: ``COMPLETE`` or ``TICK``.
         tasks: the numbers of the tasks, those of all stages: operators pass on what is for the tasks of others.
     """
-    return [Blob(task, COMPLETE, 0, 0, b"") for task in tasks]
+    return [Blob(task, signal, 0, 0, b"") for task in tasks]
 
 
 def manifest_blob(subtopology: int, partition: int, text: str) -> Blob:
@@ -214,7 +218,7 @@ def gather_partials(blobs: Iterable[Blob], reached: Callable[[int], None] | None
     """
     tables: dict[int, list[pa.Table]] = {}
     for blob in sorted(blobs, key=_position):
-        if blob.input < COMPLETE:
+        if TICK < blob.input < COMPLETE:
             tables.setdefault(partials_of(blob.input), []).append(_records(blob))
     inputs = {i: _joined(i, parts) for i, parts in tables.items()}
     _tell(reached, inputs)

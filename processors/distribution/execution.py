@@ -4,7 +4,7 @@ Rule of this module: it knows nothing of stores or commits. Whoever runs a task 
 afterward.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
@@ -154,21 +154,19 @@ def run_split(task: Task, topic: str, runs: Iterable[Records]) -> Iterator[Outpu
     task.close()
 
 
-def run_blobs(
-    task: Task, blobs: Iterable[Blob], decoders: Mapping[str, Decoder], clock: Callable[[], int]
-) -> Iterator[Outputs]:
+def run_blobs(task: Task, blobs: Iterable[Blob], decoders: Mapping[str, Decoder], wall_clock: int) -> Iterator[Outputs]:
     """Run a task over all its records of one micro-batch, and close it.
 
     Args:
         task: the task, its stores open.
         blobs: all its blobs, in any order. If one tells that the inputs are complete, everything that waits comes out.
         decoders: how the records of each topic are read.
-        clock: returns the wall-clock time, int milliseconds.
+        wall_clock: the time of the micro-batch, int milliseconds; what is due by then fires after all records.
 
     Yields:
         The output of about every ``WINDOW_ROWS`` records.
     """
-    yield from task.metrics.timed_each(TaskMetric.PROCESS_DURATION, _processed(task, blobs, decoders, clock))
+    yield from task.metrics.timed_each(TaskMetric.PROCESS_DURATION, _processed(task, blobs, decoders, wall_clock))
     with task.metrics.timed(TaskMetric.FLUSH_DURATION):
         task.flush()
     yield Outputs.of(task)
@@ -176,7 +174,7 @@ def run_blobs(
 
 
 def _processed(
-    task: Task, blobs: Iterable[Blob], decoders: Mapping[str, Decoder], clock: Callable[[], int]
+    task: Task, blobs: Iterable[Blob], decoders: Mapping[str, Decoder], wall_clock: int
 ) -> Iterator[Outputs]:
     """The output of about every ``WINDOW_ROWS`` records; the last of it stays in the task."""
     topics = list(task.subtopology.sources)
@@ -196,7 +194,7 @@ def _processed(
         if waiting >= WINDOW_ROWS:
             waiting = 0
             yield Outputs.of(task)
-    task.punctuate(clock())
+    task.punctuate(wall_clock)
     if is_complete(arrived):
         task.complete()
 

@@ -264,17 +264,29 @@ class ProcessorContext:
         memory = None if store is None else KeptTime(store, f"{PUNCTUATION}-{self.node}-{self._schedules}")
         self._schedules += 1
 
+        scheduler = self._scheduler
+        punctuation = scheduler.schedule(self.node, length, kind, self._recovering(punctuator), memory)
+        if kind is PunctuationType.STREAM_TIME and scheduler.set_back_to is not None:
+            self.count(CounterName.SET_BACK, punctuation.set_back(scheduler.set_back_to))
+        return punctuation
+
+    def at_wall_clock(self, punctuator: Punctuator) -> None:
+        """Call ``punctuator`` whenever the task is told the wall-clock time.
+
+        On Spark that is once in each of its micro-batches, after all records. Unlike a schedule it keeps nothing.
+        """
+        self._scheduler.listen(self._recovering(punctuator))
+
+    def _recovering(self, punctuator: Punctuator) -> Punctuator:
+        """The punctuator, whose failure is that of a record without key and value."""
+
         def punctuate(now: int) -> None:
             try:
                 punctuator(now)
             except Exception as error:  # a user's code may raise anything
                 self.leave_out(error, None, None, now, "punctuation")
 
-        scheduler = self._scheduler
-        punctuation = scheduler.schedule(self.node, length, kind, punctuate, memory)
-        if kind is PunctuationType.STREAM_TIME and scheduler.set_back_to is not None:
-            self.count(CounterName.SET_BACK, punctuation.set_back(scheduler.set_back_to))
-        return punctuation
+        return punctuate
 
     def count(self, what: str, amount: int = 1) -> None:
         """Count an event of this processor: a ``CounterName``, or a name of your own."""

@@ -52,6 +52,7 @@ class Punctuation:
         self._punctuator: Punctuator | None = punctuator
         self._memory = memory
         kept = None if memory is None else memory.get()
+        self._left = kept is not None
         self.due = first if kept is None else kept
 
     @property
@@ -66,6 +67,11 @@ class Punctuation:
         self.due = due
         if self._memory is not None:
             self._memory.put(due)
+
+    def plan_by(self, latest: int) -> None:
+        """Fire next at ``latest``, unless an earlier task has left a point that is not later, which stays as it is."""
+        if self.due > latest or not self._left:
+            self.plan(latest)
 
     def set_back(self, limit: int) -> bool:
         """Fire next at the first point after ``limit``, of the grid that starts at 0; False if that is not earlier."""
@@ -99,6 +105,7 @@ class Scheduler:
         self.wall_clock = wall_clock
         self.set_back_to = set_back_to
         self._punctuations: list[Punctuation] = []
+        self._listeners: list[Punctuator] = []
         self._started = False
 
     @property
@@ -120,14 +127,21 @@ class Scheduler:
         first = 0 if by_records else self.wall_clock + interval
         punctuation = Punctuation(interval, kind, punctuator, first, memory)
         if not by_records:
-            punctuation.plan(min(punctuation.due, first))
+            punctuation.plan_by(first)
         self._punctuations.append(punctuation)
         return punctuation
 
+    def listen(self, listener: Punctuator) -> None:
+        """See ``ProcessorContext.at_wall_clock``."""
+        self._listeners.append(listener)
+
     def advance(self, kind: PunctuationType, now: int) -> None:
-        """Fire what is due by the clock ``kind``, the most overdue first."""
+        """Fire what is due by the clock ``kind``, the most overdue first, and tell who listens to the wall clock."""
         if kind is PunctuationType.WALL_CLOCK_TIME:
             self.wall_clock = now
         for punctuation in sorted(self._punctuations, key=lambda p: p.due):
             if punctuation.kind is kind:
                 punctuation.advance(now)
+        if kind is PunctuationType.WALL_CLOCK_TIME:
+            for listener in self._listeners:
+                listener(now)

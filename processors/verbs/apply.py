@@ -23,7 +23,6 @@ from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.kept_time import KeptTime
 from millpond.processors.runtime.processor import Processor, ProcessorContext
-from millpond.processors.runtime.punctuation import PunctuationType
 from millpond.processors.runtime.topology import Topology
 from millpond.processors.tables.time_ordered_buffer import BufferSpec, TimeOrderedBuffer
 from millpond.processors.verbs.key_timers import WATERMARK, KeyTimers, TimerClock, keyed_timers_spec
@@ -148,7 +147,7 @@ class Apply(Processor):
         kept = self._kept_watermark.get()
         self._watermark = MIN_TIME if kept is None else kept
         self._rule.open()
-        context.schedule(1, PunctuationType.WALL_CLOCK_TIME, self._punctuate)
+        context.at_wall_clock(self._punctuate)
 
     def process(self, batch: Batch) -> None:
         in_time = self._in_time(batch)

@@ -137,8 +137,9 @@ class KeyContext:
     def set_wall_clock_timer(self, when: datetime | timedelta | str, name: str = "") -> None:
         """Set a timer by the clock of the machine; one of the same name is replaced.
 
-        It fires at the end of the first micro-batch of its task that ends at that time or later. So results depend on
-        when the job runs; whatever can be told from the records' times should use ``set_timer``.
+        It fires at the end of the first micro-batch of its task that is at that time or later: one that brings it
+        records, or a row of ``ticks``. So results depend on when the job runs; whatever can be told from the records'
+        times should use ``set_timer``.
 
         Args:
             when: the time, or how long after ``wall_clock``.

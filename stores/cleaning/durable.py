@@ -17,8 +17,9 @@ from millpond.stores.cleaning.leftover import Age, Leftover, What
 from millpond.stores.cleaning.named import Named
 from millpond.stores.durability.checking.repair import retention
 from millpond.stores.durability.claim import claimed_by, is_claim
+from millpond.stores.durability.durable_file import sequence_of
 from millpond.stores.durability.gc import garbage
-from millpond.stores.durability.manifest import Manifest, sequence_of
+from millpond.stores.durability.manifest import Manifest
 from millpond.stores.durability.parquet.file_faults import broken_file
 from millpond.stores.durability.pins import Pin
 from millpond.stores.durability.policy import DurabilityPolicy

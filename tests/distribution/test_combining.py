@@ -72,11 +72,7 @@ def results(plan: Plan, batches: list[list[Topic]], combine: Combining | None = 
             transaction = Transaction(engine)
             stores = {name: spec.open(transaction) for name, spec in part.stores.items()}
             task = Task(part, stores, at)
-            found = [
-                run.records["out"].to_batch()
-                for run in run_blobs(task, arrived[at], decoders, lambda: 0)
-                if run.records
-            ]
+            found = [run.records["out"].to_batch() for run in run_blobs(task, arrived[at], decoders, 0) if run.records]
             records = [row for run in found for row in zip(run.keys, run.values, run.timestamps, strict=True)]
             for store in stores.values():
                 store.flush()

@@ -15,8 +15,8 @@ from millpond.processors.distribution.exchange import (
     Blob,
     BlobWriter,
     Run,
-    completion_blobs,
     gather,
+    signal_blobs,
     to_record_batch,
 )
 
@@ -67,7 +67,7 @@ def test_records_come_in_the_order_of_the_merge_whatever_the_shuffle_did(
 
 def _shuffled(queues: Queues, cut: int, shuffle: random.Random, keys: dict[tuple[int, int], list[Any]]) -> list[Blob]:
     """Blobs of at most ``cut`` records, and two that tell of completion; equal splits of different inputs may meet."""
-    blobs = completion_blobs([0, 0])
+    blobs = signal_blobs(COMPLETE, [0, 0])
     for (input_, split), times in queues.items():
         writer = BlobWriter(split)
         for start in range(0, len(times), cut):
@@ -114,7 +114,7 @@ def test_inputs_that_keep_their_order_do_so_key_by_key(queues: Queues, cut: int,
 
 
 def test_blobs_that_tell_of_completion_have_no_records_and_travel_like_others() -> None:
-    blobs = completion_blobs([5, 7])
+    blobs = signal_blobs(COMPLETE, [5, 7])
     assert blobs == [Blob(5, COMPLETE, 0, 0, b""), Blob(7, COMPLETE, 0, 0, b"")]
     assert [Blob(*row.values()) for row in to_record_batch(blobs).to_pylist()] == blobs
     assert list(gather(blobs[:1])) == []

@@ -16,7 +16,10 @@ from millpond.processors import (
     EmitStrategy,
     Grouped,
     Materialized,
+    Processor,
+    ProcessorContext,
     Produced,
+    PunctuationType,
     Repartitioned,
     StreamsBuilder,
     Task,
@@ -25,7 +28,7 @@ from millpond.processors import (
     TopologyDriver,
 )
 from millpond.processors.distribution import exchange, execution
-from millpond.processors.distribution.exchange import Blob, BlobWriter, completion_blobs, gather
+from millpond.processors.distribution.exchange import COMPLETE, TICK, Blob, BlobWriter, gather, signal_blobs
 from millpond.processors.distribution.execution import Decoder, Outputs, run_blobs, run_split
 from millpond.processors.distribution.plan import Plan, make_plan
 from millpond.processors.distribution.router import Route, Router, TaskNumbers
@@ -34,7 +37,8 @@ from millpond.processors.runtime.order import lookup_order
 from millpond.processors.runtime.order.time_order import merge
 from millpond.stores.columns.partitions import partition_of
 from millpond.stores.memory import MemoryBackend
-from millpond.stores.serdes import INT64, MSGPACK, STRING
+from millpond.stores.serdes import BYTES, INT64, MSGPACK, STRING
+from millpond.stores.specs import StoreKind, StoreSpec
 from millpond.stores.transaction import Transaction
 
 TEXT = Consumed("string", "string")
@@ -98,7 +102,7 @@ def run_stages(
             router = Router(plan, part, numbers)
             for partition in range(plan.partitions):
                 task, writer = Task(part, stores[part.index, partition], partition), BlobWriter(partition)
-                for outputs in run_blobs(task, arrived.pop(numbers[part.index, partition], []), decoders, lambda: 0):
+                for outputs in run_blobs(task, arrived.pop(numbers[part.index, partition], []), decoders, 0):
                     results.append(outputs)
                     for blob in router.send(outputs, writer):
                         arrived[blob.task].append(blob)
@@ -214,7 +218,7 @@ def test_complete_inputs_are_taken_in_the_order_of_time_and_everything_comes_out
     assert len(plan.stages) == 2
     numbers = numbered(plan)
     blobs = sent_to_tasks(plan, numbers, "clicks", [clicks[::2], clicks[1::2]])
-    results = run_stages(plan, numbers, blobs + completion_blobs(numbers.values()), open_stores(plan))
+    results = run_stages(plan, numbers, blobs + signal_blobs(COMPLETE, numbers.values()), open_stores(plan))
     counts = Counter((user, timestamp // 10) for user, _, timestamp in clicks)
     expected = Counter(f"{count}@{tens // 10 * 100}" for (_, tens), count in counts.items())
     assert {key: value for key, value, _ in all_records(results, "sizes")} == expected
@@ -227,9 +231,40 @@ def test_a_task_that_only_hears_that_its_inputs_are_complete_lets_go_what_waited
     assert (
         all_records(run_stages(plan, numbers, sent_to_tasks(plan, numbers, "clicks", [clicks]), stores), "sizes") == []
     )
-    markers = completion_blobs(numbers.values())
+    markers = signal_blobs(COMPLETE, numbers.values())
     assert all_records(run_stages(plan, numbers, markers, stores), "sizes") == [("1@0", 3, 7)]
     assert all_records(run_stages(plan, numbers, markers, stores), "sizes") == []
+
+
+class Alarm(Processor):
+    """Forwards the wall-clock time, ten milliseconds after it was first woken."""
+
+    def init(self, context: ProcessorContext) -> None:
+        super().init(context)
+        context.schedule(10, PunctuationType.WALL_CLOCK_TIME, self._ring)
+
+    def process(self, batch: Batch) -> None:
+        self.context.forward(batch)
+
+    def _ring(self, now: int) -> None:
+        self.context.forward(Batch([self.context.task_id], [b"ring"], [now]))
+
+
+def test_a_tick_runs_tasks_to_which_no_record_has_ever_come() -> None:
+    builder = StreamsBuilder(key_serde="bytes", value_serde="bytes")
+    store = StoreSpec("kept", StoreKind.KEY_VALUE, BYTES, BYTES)
+    builder.stream("in").process(Alarm, stores=[store]).to("out", Produced("bytes", "bytes"))
+    (part,) = builder.build().subtopologies
+    transaction = Transaction(MemoryBackend())
+    rung, changed = [], []
+    for now in (100, 109, 115, 119, 150):
+        task = Task(part, {"kept": store.open(transaction)}, wall_clock=now)
+        outputs = list(run_blobs(task, signal_blobs(TICK, [0]), {}, now))
+        rung.append([list(run.to_batch().timestamps) for out in outputs for run in out.parts("out")])
+        changed.append(transaction.changed_keys)
+        transaction.commit()
+    assert rung == [[], [], [[115]], [], [[150]]]
+    assert changed == [1, 0, 1, 0, 1]
 
 
 def test_what_state_has_made_keeps_its_order_within_each_key() -> None:
@@ -243,7 +278,7 @@ def test_what_state_has_made_keeps_its_order_within_each_key() -> None:
     run_stages(plan, numbers, sent_to_tasks(plan, numbers, "right", [[("k", "1", 30)]]), stores)
     blobs = sent_to_tasks(plan, numbers, "left", [[("k", "a", 5)]])
     blobs += sent_to_tasks(plan, numbers, "right", [[("k", "2", 10)]])
-    results = run_stages(plan, numbers, blobs + completion_blobs(numbers.values()), stores)
+    results = run_stages(plan, numbers, blobs + signal_blobs(COMPLETE, numbers.values()), stores)
     assert all_records(results, "pairs") == [("all", "a1", 30), ("all", "a2", 10)]
 
 
@@ -280,7 +315,7 @@ def test_inputs_in_longer_runs_give_the_same_in_windows_and_sections_of_any_size
         monkeypatch.setattr(lookup_order, "SECTION", section)
         task = Task(part, {name: spec.open(Transaction(MemoryBackend())) for name, spec in part.stores.items()})
         decoders = {topic: Decoder(topic, STRING, STRING) for topic in part.sources}
-        outputs = list(run_blobs(task, _blobs(list(inputs.values())), decoders, lambda: 0))
+        outputs = list(run_blobs(task, _blobs(list(inputs.values())), decoders, 0))
         found = [output.records["out"].to_batch() for output in outputs if "out" in output.records]
         records = [row for batch in found for row in zip(batch.keys, batch.values, batch.timestamps, strict=True)]
         assert records == expected

@@ -302,12 +302,12 @@ class Job:
         decoders = {topic: Decoder(topic, STRING, INT64) for topic in plan.topics}
         decoders |= {topic: Decoder.of_repartition_topic(topic, used) for topic, used in plan.internal_topics.items()}
         if not part.stores:
-            return list(run_blobs(Task(part, {}, partition), blobs, decoders, lambda: 0))
+            return list(run_blobs(Task(part, {}, partition), blobs, decoders, 0))
         assert self.record is not None
         before = self.record.start_of(f"{part.index}_{partition}", checkpoint.get(place), batch)
         state = self.state(part, partition)
         try:
-            outputs = list(run_blobs(Task(part, state.open(before), partition), blobs, decoders, lambda: 0))
+            outputs = list(run_blobs(Task(part, state.open(before), partition), blobs, decoders, 0))
             checkpoint[place] = Manifest.from_json(state.commit().to_json())
         except BaseException as error:
             state.rollback(error)

@@ -10,7 +10,9 @@ import pytest
 import millpond.processors
 from millpond.errors import FormatError
 from millpond.processors import Batch, CounterName, Task, TopologyDriver
+from millpond.processors.runtime.punctuation import PUNCTUATION
 from millpond.processors.runtime.waiting_counts import WAITING
+from millpond.processors.verbs.key_timers import KEYED_TIMERS
 from millpond.stores.durability import Manifest, Storage, TaskState
 from millpond.stores.keys import LAYOUT_ROW, METADATA
 from millpond.stores.layouts import Layout
@@ -74,6 +76,17 @@ def without_counts(stores: Stores) -> Stores:
     }
 
 
+def without_clock_point(scenario: Scenario, stores: Stores) -> Stores:
+    """The same rows without the next point of a wall-clock schedule, which keyed processors do not have any more."""
+    if scenario.layout != KEYED_TIMERS:
+        return stores
+    schedules = METADATA + PUNCTUATION.encode()
+    return {
+        name: {row: value for row, value in rows.items() if not row.startswith(schedules)}
+        for name, rows in stores.items()
+    }
+
+
 def levels(driver: TopologyDriver) -> dict[str, int]:
     """How much waits where."""
     return {name: amount for name, amount in driver.counters.items() if name.endswith(f":{CounterName.WAITING}")}
@@ -105,9 +118,9 @@ def test_the_same_bytes_are_written_as_ever(scenario: Scenario, tmp_path: Path) 
     driver, filled = open_on(scenario, {}, "memory", tmp_path)
     with driver:
         pipe(driver, scenario.before)
-        assert (filled.rows() if scenario.counted else without_counts(filled.rows())) == migrated(
-            scenario, read(scenario.file)
-        )
+        golden = without_clock_point(scenario, read(scenario.file))
+        written = filled.rows() if scenario.counted else without_counts(filled.rows())
+        assert written == migrated(scenario, golden)
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=name_of)

@@ -184,7 +184,7 @@ def test_a_task_that_gets_blobs_measures_records_times_and_its_stream_time(parti
     (part,) = builder.build().subtopologies
     task = Task(part, {name: spec.open(Transaction(MemoryBackend())) for name, spec in part.stores.items()})
     blobs = blobs_of([30, 80, 50], partials_of(0) if partial else 0)
-    outputs = list(run_blobs(task, blobs, {"in": Decoder("in", STRING, INT64)}, lambda: 0))
+    outputs = list(run_blobs(task, blobs, {"in": Decoder("in", STRING, INT64)}, 0))
     assert len(outputs) == 1
     task.measure_time(100, TimeUnit.MICROSECOND)
     found = task.metrics.figures

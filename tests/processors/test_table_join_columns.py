@@ -81,7 +81,7 @@ def run(
             task = Task(part, stores)
             blobs = list(blobs_of(part, batch, key_type))
             if whole:
-                runs = [out.records["out"] for out in run_blobs(task, blobs, decoders, lambda: 0) if out.records]
+                runs = [out.records["out"] for out in run_blobs(task, blobs, decoders, 0) if out.records]
             else:
                 runs = one_by_one(task, blobs)
             made = [found.to_batch() for found in runs]

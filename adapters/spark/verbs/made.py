@@ -112,12 +112,13 @@ class MadeVerbs:
         *,
         value_serde: Serde[Any] | None = None,
         columns: T.StructType | None = None,
+        ticks: DataFrame | None = None,
     ) -> DataFrame:
         if run.named and run.name in self._verbs:
             raise ConfigurationError(
                 f"this Millpond has a verb called {run.name!r} already, and each has state of its own; give one of "
                 "them another name=..., or make a new Millpond for another run"
             )
-        rows = run.result(verb, value_serde=value_serde, columns=columns)
+        rows = run.result(verb, value_serde=value_serde, columns=columns, ticks=ticks)
         self._verbs[run.name] = run, verb
         return rows

@@ -208,6 +208,7 @@ class Millpond(JoinVerbs):
         name: str | None = None,
         renamed: Mapping[str, str] | None = None,
         dropped: Collection[str] = (),
+        ticks: DataFrame | None = None,
     ) -> DataFrame:
         """A processor of your own, by key, with state and timers.
 
@@ -224,6 +225,8 @@ class Millpond(JoinVerbs):
             optional: the columns that not every result has, as in ``Produced``.
             name: of the verb; by default made of the processor's class and the columns.
             renamed, dropped: columns of the input that had another name, or were there, in an earlier run.
+            ticks: for wall-clock timers: a streaming DataFrame any row of which wakes all tasks, so that timers fire
+                also where no row comes, such as ``spark.readStream.format("rate").load()``.
 
         Returns:
             What the processor returned, with the columns of ``schema``.
@@ -236,4 +239,4 @@ class Millpond(JoinVerbs):
         packed = run.input(source)
         topology = apply_topology(run.name, processor, packed.keys, packed.rows, in_micros(lateness, "lateness"))
         verb = Verb(topology, {packed.topic: packed}, (announced,))
-        return self._result(run, verb, columns=columns)
+        return self._result(run, verb, columns=columns, ticks=ticks)

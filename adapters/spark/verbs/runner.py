@@ -23,6 +23,7 @@ from millpond.adapters.spark.rows.names import did_you_mean
 from millpond.adapters.spark.rows.sink import arrow_schema
 from millpond.adapters.spark.rows.sink_blobs import to_columns
 from millpond.adapters.spark.session import check_workers
+from millpond.adapters.spark.ticks import check_ticks
 from millpond.adapters.spark.verbs.backfill import Backfill, check_storable, in_order_of_time, to_results
 from millpond.adapters.spark.verbs.inputs import RowInput, check_equal_keys, key_kinds, listed_key
 from millpond.adapters.spark.verbs.intervals import from_months, traveling
@@ -190,7 +191,12 @@ class VerbRun:
         return evolve_schemas(storage, place, role, schema, renamed, dropped)
 
     def result(
-        self, verb: Verb, *, value_serde: Serde[Any] | None = None, columns: T.StructType | None = None
+        self,
+        verb: Verb,
+        *,
+        value_serde: Serde[Any] | None = None,
+        columns: T.StructType | None = None,
+        ticks: DataFrame | None = None,
     ) -> DataFrame:
         """The rows that come out.
 
@@ -198,18 +204,20 @@ class VerbRun:
             verb: the verb.
             value_serde: reads packed values; None if processors take them as bytes.
             columns: of the result, if the user has named them.
+            ticks: a DataFrame any row of which wakes all tasks; None if only rows do.
 
         Raises:
-            ConfigurationError: the session cannot run the operator.
+            ConfigurationError: the session cannot run the operator, or ticks cannot wake anybody.
             StateConflictError: the state directory holds the state of another verb or number of partitions, and what is
                 declared does not lead to this one, or another job backfills the verb at the same time.
             DurabilityError: the state could not be read or written.
         """
         plan = self.job.plan(self.session, verb.topology, verb.name)
+        check_ticks(ticks, plan, streaming=self.streaming)
         columns = columns or self._columns(verb.schema)
         sources = {rows.role: (self._prepared(rows), self._source(rows, verb, value_serde)) for rows in self.inputs}
         sink = row_sink(verb.name, traveling(columns), verb.parts)
-        flow = Dataflow(plan, sources, [sink], self.handling, self.complete, f"millpond.{self.name}")
+        flow = Dataflow(plan, sources, [sink], self.handling, self.complete, f"millpond.{self.name}", ticks)
         if self.backfill is not None:
             return self._backfilled(self.backfill, flow, columns)
         # Static DataFrames start from empty state, so whatever ran before under this name is none of their business.

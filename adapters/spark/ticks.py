@@ -1,0 +1,35 @@
+"""Ticks: a stream whose rows wake the tasks of a query, so that what is due by the wall clock fires without records.
+
+Rule of this module: it looks at DataFrames, and reads no clock. What time a micro-batch has, Spark says.
+"""
+
+from pyspark.sql import DataFrame
+
+from millpond.errors import ConfigurationError
+from millpond.processors.distribution.plan import Plan
+
+
+def check_ticks(ticks: DataFrame | None, plan: Plan, *, streaming: bool) -> None:
+    """Refuse ticks that cannot wake anybody.
+
+    Args:
+        ticks: the ticks; None for none.
+        plan: what runs.
+        streaming: whether its inputs are streaming DataFrames.
+
+    Raises:
+        ConfigurationError: they, or the inputs, are static, or the plan has no tasks.
+    """
+    if ticks is None:
+        return
+    if not ticks.isStreaming or not streaming:
+        what = "the inputs are" if ticks.isStreaming else "ticks is"
+        raise ConfigurationError(
+            f"{what} static, and time only passes for a stream; leave ticks out, or make all of them streaming "
+            "DataFrames: spark.readStream.format('rate').load() has a row every second"
+        )
+    if not plan.stages:
+        raise ConfigurationError(
+            f"ticks has nobody to wake: what the sink {plan.sink!r} depends on keeps no state, so it has no tasks; "
+            "leave ticks out, or connect a store to the processor that schedules"
+        )

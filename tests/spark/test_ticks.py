@@ -1,0 +1,148 @@
+"""What is due by the wall clock fires in micro-batches that bring no records, at the time that the checkpoint has."""
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from pyspark.sql import DataFrame, SparkSession
+
+from millpond.adapters.spark import Millpond, SparkStreams
+from millpond.errors import ConfigurationError
+from millpond.processors import (
+    Consumed,
+    Produced,
+    PunctuationType,
+    RecordProcessor,
+    StreamsBuilder,
+    Topology,
+    TopologyDriver,
+)
+from millpond.processors.verbs import KeyContext, KeyedProcessor, Timer
+from millpond.stores.serdes import INT64, STRING
+from millpond.stores.specs import StoreKind, StoreSpec
+from tests.spark.conftest import RunStream
+
+pytestmark = pytest.mark.spark
+
+
+class Pulse(RecordProcessor):
+    """Tells how many records its task has had, whenever a millisecond has passed."""
+
+    def open(self) -> None:
+        self.seen = self.context.store("seen")
+        self.schedule(1, PunctuationType.WALL_CLOCK_TIME, self.tell)
+
+    def process_record(self, key: Any, value: Any, timestamp: int) -> None:
+        self.seen.put("seen", (self.seen.get("seen") or 0) + 1)
+
+    def tell(self, now: int) -> None:
+        self.forward(self.context.task_id, self.seen.get("seen") or 0, now)
+
+
+class Reminder(KeyedProcessor):
+    """Comes back to each row a millisecond later."""
+
+    def process(self, key: Any, row: dict[str, Any], context: KeyContext) -> None:
+        context.set_wall_clock_timer("1 millisecond", row["what"])
+
+    def on_timer(self, key: Any, timer: Timer, context: KeyContext) -> Iterable[Mapping[str, Any]]:
+        yield {"key": key, "what": timer.name}
+
+
+def pulses() -> Topology:
+    builder = StreamsBuilder(key_serde="string", value_serde="int64")
+    rows = builder.stream("in", Consumed("string", "int64", key="key", value="value", timestamp="at"))
+    told = rows.process(Pulse, stores=[StoreSpec("seen", StoreKind.KEY_VALUE, STRING, INT64)])
+    told.to("out", Produced(schema="key string, value long, timestamp long"))
+    return builder.build()
+
+
+def arriving(spark: SparkSession, directory: Path, ddl: str) -> DataFrame:
+    directory.mkdir(exist_ok=True)
+    return spark.readStream.schema(ddl).json(str(directory))
+
+
+def arrives(directory: Path, **row: Any) -> None:
+    (directory / f"{len(list(directory.iterdir()))}.json").write_text(json.dumps(row))
+
+
+def test_all_tasks_fire_without_records_and_a_micro_batch_that_is_run_again_is_at_the_same_time(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    rows = arriving(spark, tmp_path / "in", "key string, value long, at long")
+    ticks = arriving(spark, tmp_path / "ticks", "tick int")
+    streams = SparkStreams(
+        pulses(), application_id="pulses", state_dir=f"{tmp_path}/state", partitions=2, backend="lmdb"
+    )
+    told = streams.transform({"in": rows}, ticks=ticks)
+
+    def next_batch() -> dict[str, tuple[int, int]]:
+        """What the tasks tell, and when."""
+        out: list[Any] = []
+        query = (
+            told.writeStream.foreachBatch(lambda batch, _: out.extend(batch.collect()))
+            .option("checkpointLocation", f"{tmp_path}/checkpoint")
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        assert len(out) == len({row.key for row in out})
+        return {row.key: (row.value, row.timestamp) for row in out}
+
+    def time_of(batch: int) -> int:
+        lines = (tmp_path / "checkpoint" / "offsets" / str(batch)).read_text().splitlines()
+        return int(json.loads(lines[1])["batchTimestampMs"])
+
+    arrives(tmp_path / "ticks", tick=0)
+    assert next_batch() == {}
+    arrives(tmp_path / "ticks", tick=1)
+    assert next_batch() == {"0_0": (0, time_of(1)), "0_1": (0, time_of(1))}
+    arrives(tmp_path / "in", key="a", value=1, at=1)
+    arrives(tmp_path / "ticks", tick=2)
+    fired = next_batch()
+    assert sorted(fired.values()) == [(0, time_of(2)), (1, time_of(2))]
+    for name in ("2", ".2.crc"):
+        (tmp_path / "checkpoint" / "commits" / name).unlink()
+    assert next_batch() == fired
+    with TopologyDriver(pulses()) as driver:
+        driver.advance_wall_clock(time_of(1) - time_of(0))
+        driver.pipe("in", "a", 1, 1)
+        driver.advance_wall_clock(time_of(2) - time_of(1))
+        assert [(value, at + time_of(0)) for _, value, at in driver.read("out")] == [(0, time_of(1)), (1, time_of(2))]
+
+
+def test_the_wall_clock_timers_of_a_keyed_processor_fire_without_rows(
+    spark: SparkSession, tmp_path: Path, run_stream: RunStream
+) -> None:
+    rows = arriving(spark, tmp_path / "in", "key string, what string, at timestamp")
+    ticks = arriving(spark, tmp_path / "ticks", "tick int")
+    pond = Millpond(application_id="reminders", state_dir=f"{tmp_path}/state", partitions=2, backend="lmdb")
+    reminders = pond.apply(
+        rows, Reminder(), key="key", time="at", schema="key string, what string", lateness=0, ticks=ticks
+    )
+    for key, what in (("a", "tea"), ("b", "rum")):
+        arrives(tmp_path / "in", key=key, what=what, at="2024-01-01 10:00:00")
+    assert run_stream(reminders) == []
+    arrives(tmp_path / "ticks", tick=0)
+    assert run_stream(reminders) == [("a", "tea"), ("b", "rum")]
+
+
+def test_ticks_that_can_wake_nobody_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    rows = arriving(spark, tmp_path / "in", "key string, value long, at long")
+    ticks = arriving(spark, tmp_path / "ticks", "tick int")
+    builder = StreamsBuilder(key_serde="string", value_serde="int64")
+    mapped = builder.stream("in", Consumed("string", "int64", key="key", value="value", timestamp="at"))
+    mapped.to("out", Produced(schema="key string, value long"))
+    options: dict[str, Any] = {"application_id": "refused", "state_dir": f"{tmp_path}/state", "partitions": 1}
+    with pytest.raises(ConfigurationError, match="ticks is static"):
+        SparkStreams(pulses(), **options).transform({"in": rows}, ticks=spark.range(1))
+    still = spark.createDataFrame([], rows.schema)
+    with pytest.raises(ConfigurationError, match="the inputs are static"):
+        SparkStreams(pulses(), **options).transform({"in": still}, ticks=ticks)
+    with pytest.raises(ConfigurationError, match="nobody to wake"):
+        SparkStreams(builder.build(), **options).transform({"in": rows}, ticks=ticks)
