@@ -13,7 +13,8 @@ from tests.golden.loader import Case
 _UNSEEN = object()
 
 Output = dict[str, Any]
-"""A record that came out: topic, key, value, ts, and after, the index of the input record that made it."""
+"""A record that came out: topic, key, value, ts, headers where there are any, and after, the index of the input record
+that made it."""
 
 
 def compare_output(case: Case, actual: list[Output]) -> list[str]:
@@ -41,7 +42,7 @@ def _frozen(value: Any) -> Any:
 
 
 def _record(row: Output) -> tuple[Any, ...]:
-    return (row["topic"], _frozen(row["key"]), row["value"], row["ts"])
+    return (row["topic"], _frozen(row["key"]), row["value"], row["ts"], _frozen(row.get("headers") or {}))
 
 
 def _records(rows: Iterable[Output]) -> Counter[Any]:

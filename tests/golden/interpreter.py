@@ -325,15 +325,20 @@ def _pipe(interpreter: Interpreter, driver: dsl.TopologyDriver, result: Run) -> 
             if "advance_wall_clock_ms" in record:
                 driver.advance_wall_clock(record["advance_wall_clock_ms"])
             elif record["topic"] in topics:
-                driver.pipe(record["topic"], record["key"], record["value"], record["ts"])
+                headers = [(name, value.encode()) for name, value in record.get("headers", {}).items()]
+                driver.pipe(record["topic"], record["key"], record["value"], record["ts"], headers=headers)
         except MillpondError as error:
             result.failed_at, result.after, result.error = "run", index, error
             return
         for topic in dict.fromkeys(interpreter.topics):
-            for key, value, timestamp in driver.read(topic):
-                result.output.append(
-                    {"topic": topic, "key": written(key), "value": value, "ts": timestamp, "after": index}
-                )
+            result.output += [_written(topic, found, index) for found in driver.read(topic)]
+
+
+def _written(topic: str, found: dsl.Record, after: int) -> dict[str, Any]:
+    """A result as the format writes it."""
+    headers = {name: None if value is None else value.decode() for name, value in found.headers}
+    result = {"topic": topic, "key": written(found.key), "value": found.value, "ts": found.timestamp, "after": after}
+    return result | {"headers": headers}
 
 
 def written(key: Any) -> Any:

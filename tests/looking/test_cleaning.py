@@ -161,7 +161,7 @@ def test_files_beyond_the_retention_go_without_a_word_of_the_user(place: Place) 
     )
     assert garbage.delete is not None
     garbage.delete()
-    kept = sorted(path.name[:12] for path in (place.state / newest.directory).glob("*.parquet"))
+    kept = sorted({path.name[:12] for path in (place.state / newest.directory).glob("*.parquet")})
     assert kept == [f"{number:012d}" for number in range(5, 9)]
 
 
