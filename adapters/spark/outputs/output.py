@@ -29,13 +29,9 @@ class MicroBatch:
 
     Attributes:
         number: Spark's number of it.
-        query: the id of the query, which its checkpoint keeps.
-        sink: the sink.
     """
 
     number: int
-    query: str
-    sink: str
 
 
 class Output(Protocol):

@@ -94,7 +94,7 @@ class SeveralSinks:
         query = claim_checkpoint(self.files, checkpoint_location, names)
         for sink, path in self._paths.items():
             claim_directory(self.files, path, query, sink)
-        writer = blobs.writeStream.foreachBatch(_BatchWriter(self.sinks, query).write)
+        writer = blobs.writeStream.foreachBatch(_BatchWriter(self.sinks).write)
         writer = writer.option("checkpointLocation", checkpoint_location)
         writer = writer if trigger is None else writer.trigger(**trigger)
         return (writer if query_name is None else writer.queryName(query_name)).start()
@@ -106,11 +106,9 @@ class _BatchWriter:
 
     Attributes:
         sinks: the sinks, in the order of their numbers.
-        query: the query's id.
     """
 
     sinks: Sequence[Written]
-    query: str
 
     def write(self, blobs: DataFrame, number: int) -> None:
         """Write all sinks of a micro-batch."""
@@ -120,7 +118,7 @@ class _BatchWriter:
             blobs.count()
             for place, sink in enumerate(self.sinks):
                 rows = rows_of(blobs, place, sink.columns)
-                sink.output.write(rows, MicroBatch(number, self.query, sink.columns.topic))
+                sink.output.write(rows, MicroBatch(number))
         finally:
             blobs.unpersist()
 
