@@ -159,7 +159,7 @@ def test_an_upgrade_on_spark_goes_through_every_phase(tmp_path: Path) -> None:
 def test_a_query_with_much_state_goes_through_every_phase(tmp_path: Path) -> None:
     written = tmp_path / "figures.json"
     arguments = ["bench", "scale", "--keys", "400", "--rows", "40", "--batches", "3", "--small-rows", "10"]
-    arguments += ["--small-batches", "2", "--partitions", "3", "--json", str(written), "--directory", str(tmp_path)]
+    arguments += ["--small-batches", "2", "--partitions", "2", "--json", str(written), "--directory", str(tmp_path)]
     command = [sys.executable, "-c", "from millpond.cli import main; main()", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
