@@ -70,6 +70,14 @@ class TestInnerJoin:
             assert _pipe(driver, "customers", "ada", "Ada again", 5) == []
             assert _pipe(driver, "customers", "leo", "Leo", 6) == [("o1", "leo:tea/Leo", 6)]
 
+    def test_a_row_that_keeps_a_foreign_key_without_a_row_is_told_so_again(self) -> None:
+        """So that it loses its result even if its change overtakes the answer to the foreign row's deletion."""
+        with TopologyDriver(_orders_with_customers()) as driver:
+            _pipe(driver, "customers", "ada", "Ada", 1)
+            _pipe(driver, "orders", "o1", "ada:tea", 2)
+            assert _pipe(driver, "customers", "ada", None, 3) == [("o1", None, 3)]
+            assert _pipe(driver, "orders", "o1", "ada:milk", 4) == [("o1", None, 4)]
+
     def test_a_row_that_loses_its_foreign_key_loses_its_result_and_may_get_it_back(self) -> None:
         with TopologyDriver(_orders_with_customers()) as driver:
             _pipe(driver, "customers", "ada", "Ada", 1)

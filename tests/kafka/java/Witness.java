@@ -3,7 +3,9 @@ import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.Base64;
+import java.util.List;
 import java.util.Properties;
 import java.util.stream.Collectors;
 import java.util.stream.StreamSupport;
@@ -34,10 +36,11 @@ import org.apache.kafka.streams.test.TestRecord;
 /**
  * What the real Kafka Streams answers to the topologies of {@code tests/kafka/topologies.py}, which have these names.
  *
- * <p>{@code Witness TOPOLOGY} pipes each line of its input through a TopologyTestDriver and writes a line for each
- * record that comes out. {@code Witness TOPOLOGY BROKER DIRECTORY} runs on a broker until its input ends. Fields of a
- * line are separated by tabs: topic, key, value, timestamp and headers. All but the timestamp are base64 of UTF-8, and
- * a null is {@code -}.
+ * <p>{@code Witness DIRECTORY} answers questions until its input ends. A question is a line with the name of a topology
+ * and a number, and so many lines, each a record that goes through a TopologyTestDriver. The answer is a line for each
+ * record that comes out, and an empty line. {@code Witness DIRECTORY TOPOLOGY BROKER} runs on a broker until its input
+ * ends. Fields of a line are separated by tabs: topic, key, value, timestamp and headers. All but the timestamp are
+ * base64 of UTF-8, and a null is {@code -}.
  */
 public final class Witness {
     private static final ValueJoiner<String, String, String> CONCAT = (left, right) -> left + "-" + right;
@@ -47,40 +50,56 @@ public final class Witness {
     private Witness() {}
 
     public static void main(String[] args) throws Exception {
-        Topology topology = topology(args[0]);
-        Properties config = new Properties();
-        config.put(StreamsConfig.APPLICATION_ID_CONFIG, "witness-" + args[0]);
-        config.put(StreamsConfig.DEFAULT_KEY_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
-        config.put(StreamsConfig.DEFAULT_VALUE_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
-        config.put(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG, 0);
-        // Records without a partner come out as soon as stream time lets them, whatever the wall clock says.
-        config.put(StreamsConfig.InternalConfig.EMIT_INTERVAL_MS_KSTREAMS_OUTER_JOIN_SPURIOUS_RESULTS_FIX, 0L);
         if (args.length == 1) {
-            config.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, "nowhere:1");
-            drive(topology, config);
+            answer(args[0]);
         } else {
-            config.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, args[1]);
-            config.put(StreamsConfig.STATE_DIR_CONFIG, args[2]);
+            Properties config = config(args[0], args[1], args[2]);
             config.put(ConsumerConfig.AUTO_OFFSET_RESET_CONFIG, "earliest");
-            KafkaStreams streams = new KafkaStreams(topology, config);
+            KafkaStreams streams = new KafkaStreams(topology(args[1]), config);
             streams.start();
             Broker.dieWithParent();
         }
     }
 
-    private static void drive(Topology topology, Properties config) throws Exception {
+    private static Properties config(String directory, String name, String broker) {
+        Properties config = new Properties();
+        config.put(StreamsConfig.APPLICATION_ID_CONFIG, "witness-" + name);
+        config.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, broker);
+        config.put(StreamsConfig.STATE_DIR_CONFIG, directory);
+        config.put(StreamsConfig.DEFAULT_KEY_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
+        config.put(StreamsConfig.DEFAULT_VALUE_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
+        config.put(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG, 0);
+        // Records without a partner come out as soon as stream time lets them, whatever the wall clock says.
+        config.put(StreamsConfig.InternalConfig.EMIT_INTERVAL_MS_KSTREAMS_OUTER_JOIN_SPURIOUS_RESULTS_FIX, 0L);
+        return config;
+    }
+
+    private static void answer(String directory) throws Exception {
         PrintStream out = new PrintStream(System.out, false, StandardCharsets.UTF_8);
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        for (String question = in.readLine(); question != null; question = in.readLine()) {
+            String[] nameAndNumber = question.split("\t");
+            List<String> lines = new ArrayList<>();
+            while (lines.size() < Integer.parseInt(nameAndNumber[1])) {
+                lines.add(in.readLine());
+            }
+            drive(topology(nameAndNumber[0]), config(directory, nameAndNumber[0], "nowhere:1"), lines, out);
+            out.println();
+            out.flush();
+        }
+    }
+
+    private static void drive(Topology topology, Properties config, List<String> lines, PrintStream out) {
         StringSerializer writer = new StringSerializer();
         StringDeserializer reader = new StringDeserializer();
         try (TopologyTestDriver driver = new TopologyTestDriver(topology, config)) {
             TestOutputTopic<String, String> results = driver.createOutputTopic("out", reader, reader);
-            for (String line = in.readLine(); line != null; line = in.readLine()) {
+            for (String line : lines) {
                 String[] fields = line.split("\t", -1);
                 RecordHeaders headers = new RecordHeaders();
                 for (String header : fields[4].isEmpty() ? new String[0] : fields[4].split(",")) {
                     String[] pair = header.split(":", -1);
-                    headers.add(text(pair[0]), Base64.getDecoder().decode(pair[1]));
+                    headers.add(text(pair[0]), bytes(pair[1]));
                 }
                 driver.createInputTopic(text(fields[0]), writer, writer)
                         .pipeInput(new TestRecord<>(
@@ -97,20 +116,28 @@ public final class Witness {
                 }
             }
         }
-        out.flush();
+    }
+
+    private static byte[] bytes(String field) {
+        return field.equals("-") ? null : Base64.getDecoder().decode(field);
+    }
+
+    private static String code(byte[] bytes) {
+        return bytes == null ? "-" : Base64.getEncoder().encodeToString(bytes);
     }
 
     private static String text(String field) {
-        return field.equals("-") ? null : new String(Base64.getDecoder().decode(field), StandardCharsets.UTF_8);
+        byte[] bytes = bytes(field);
+        return bytes == null ? null : new String(bytes, StandardCharsets.UTF_8);
     }
 
     private static String code(String text) {
-        return text == null ? "-" : Base64.getEncoder().encodeToString(text.getBytes(StandardCharsets.UTF_8));
+        return code(text == null ? null : text.getBytes(StandardCharsets.UTF_8));
     }
 
     private static String code(Headers headers) {
         return StreamSupport.stream(headers.spliterator(), false)
-                .map(header -> code(header.key()) + ":" + Base64.getEncoder().encodeToString(header.value()))
+                .map(header -> code(header.key()) + ":" + code(header.value()))
                 .collect(Collectors.joining(","));
     }
 
