@@ -15,13 +15,13 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from millpond.adapters.spark import SparkStreams
 from millpond.processors import Consumed, Produced, StreamsBuilder, Topology
-from tests.kafka.on_spark import SINK, read_topic, session, write_topic
+from tests.kafka.on_spark import read_topic, session, write_topic
 
 VICTIMS = ("worker", "driver", "broker")
 
 
 def mortal_count(due: Path, driver: int, broker: int) -> Topology:
-    """How often each key has come."""
+    """How often each key has come, and the sequence of that change."""
 
     def survive(value: str) -> str:
         for path in due.glob(f"{value}.*"):
@@ -36,7 +36,7 @@ def mortal_count(due: Path, driver: int, broker: int) -> Topology:
     counts = records.group_by_key().aggregate(
         lambda: "0", lambda _, value, count: str(int(count) + bool(survive(value)))
     )
-    counts.to_stream().to("out", Produced(schema=SINK))
+    counts.to_stream().to("out", Produced(schema="key string, value string, sequence bigint"))
     return builder.build()
 
 
@@ -46,7 +46,8 @@ def main(broker: str, broker_process: int, directory: Path) -> None:
     spark = session()
     streams = SparkStreams(topology, application_id="mortal", state_dir=str(directory / "state"), backend="rocksdb")
     rows = read_topic(spark, broker, "mortal-in", maxOffsetsPerTrigger=50)
-    write_topic(streams.transform({"left": rows}), broker, "mortal-out", directory / "checkpoint")
+    counts = streams.transform({"left": rows}).selectExpr("key", "CONCAT(sequence, ':', value) AS value")
+    write_topic(counts, broker, "mortal-out", directory / "checkpoint")
     spark.stop()
 
 

@@ -43,7 +43,7 @@ class Witness:
         assert stdout is not None
         stdin.writelines([f"{name}\t{len(messages)}\n", *(_line(topic, message) for topic, message in messages)])
         stdin.flush()
-        answer = []
+        answer: list[Message] = []
         for line in stdout:
             if line == "\n":
                 return answer
