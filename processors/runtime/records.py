@@ -13,16 +13,11 @@ class _KeyValueTime(NamedTuple):
 
 
 class Record(_KeyValueTime):
-    """An output record: a tuple of key, value and timestamp, which also has headers.
-
-    Args:
-        key, value: the record's.
-        timestamp: int milliseconds.
-        headers: pairs of a name and bytes or None.
+    """An output record: a tuple of key, value and timestamp (int milliseconds), which also has headers.
 
     Attributes:
-        headers: a tuple of these pairs, in order. Records are equal if their headers are, too, and a plain tuple has
-            none.
+        headers: a tuple of pairs of a name and bytes or None, in order. Records are equal if their headers are, too,
+            and a plain tuple has none.
 
     >>> record = Record("mill", 1, 7, headers=[("trace", b"x")])
     >>> key, value, timestamp = record
