@@ -172,7 +172,7 @@ class _Application:
         policy = retention(self._cleaning.policy, [newest], naming)
         passed = garbage(self._storage, newest, policy, now_ms=self._age.now_ms)
         yield from self._old_ones(What.GARBAGE, passed, "no micro-batch to which the query can go back needs them")
-        names = {file.name for one in (*naming, *self._bases) if one.directory == path for file in one.files}
+        names = {file.name for one in (*naming, *self._bases) if one.directory == path for file in one.named}
         numbers = {file.sequence for one in naming for file in one.files}
         rest = [file for file in files if file not in passed and _name(file) not in names]
         newer = newest.sequence

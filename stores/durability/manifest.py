@@ -88,6 +88,11 @@ class Manifest:
         return self.deltas if self.snapshot is None else (self.snapshot, *self.deltas)
 
     @property
+    def named(self) -> tuple[DurableFile, ...]:
+        """All files that it names: those that make the version, and those of the bridge."""
+        return self.files if self.bridge is None else (*self.bridge.deltas, *self.files)
+
+    @property
     def commit(self) -> str:
         """The id of the commit that made this version; ``NO_COMMIT`` for the empty state."""
         return self.files[-1].commit if self.files else NO_COMMIT

@@ -165,6 +165,16 @@ def test_files_beyond_the_retention_go_without_a_word_of_the_user(place: Place) 
     assert kept == [f"{number:012d}" for number in range(5, 9)]
 
 
+def test_the_deltas_of_a_bridge_are_no_lost_attempts(place: Place) -> None:
+    newest = place.task("0_7", commits=4, policy=DurabilityPolicy(max_deltas=1, retained_commits=16))
+    assert newest.bridge is not None
+    place.old()
+    age = Age(time.time_ns() // 1_000_000, DAY * 1000)
+    named = [Named("checkpoint", [[newest]])]
+    found = StateCleaning(place.storage, named, lambda _: True, age, DurabilityPolicy()).leftovers()
+    assert [one for one in found if one.delete is not None and "attempt" in one.what] == []
+
+
 def test_a_lineage_that_no_checkpoint_names_goes_once_it_is_old_and_unpinned(place: Place) -> None:
     other = place.task("0_7")
     young = place.verdicts("--application", "app")
