@@ -203,7 +203,7 @@ def _carried(
     record = _next(history, committed, target, standing.record)
     places = _places(standing)
     bases = {
-        f"{index}_{partition}": replace(manifest, fingerprint=record.fingerprint)
+        f"{index}_{partition}": replace(manifest, fingerprint=record.fingerprint, bridge=None)
         for (index, partition), manifest in places.items()
         if index in kept
     }
