@@ -151,7 +151,7 @@ class _Unit:
     def kept(self, subtopology: int, tasks: Mapping[int, Manifest]) -> dict[int, Manifest]:
         """The old manifests of tasks that go on, as those of the new topology."""
         return {
-            partition: replace(self._manifests[subtopology, partition], fingerprint=task.fingerprint, bridge=None)
+            partition: replace(self._manifests[subtopology, partition], fingerprint=task.fingerprint)
             for partition, task in tasks.items()
             if (subtopology, partition) in self._manifests
         }

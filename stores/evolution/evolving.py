@@ -203,7 +203,7 @@ def _carried(
     record = _next(history, committed, target, standing.record)
     places = _places(standing)
     bases = {
-        f"{index}_{partition}": replace(manifest, fingerprint=record.fingerprint, bridge=None)
+        f"{index}_{partition}": replace(manifest, fingerprint=record.fingerprint)
         for (index, partition), manifest in places.items()
         if index in kept
     }
