@@ -42,11 +42,17 @@ Batches: TypeAlias = Sequence[tuple[list[Record], list[int]]]
 
 
 class Kept(NamedTuple):
-    """What is known of a committed micro-batch."""
+    """What is known of a committed micro-batch.
+
+    Attributes:
+        variant: of the topology that has gone on from it.
+        written: of the topology that wrote it.
+    """
 
     batch: int | None
     checkpoint: Checkpoint
     variant: Variant
+    written: Variant
     oracle: Oracle
 
 
@@ -120,8 +126,12 @@ class Life:
         self.note("a backfill")
 
     def keep(self) -> None:
-        now = Kept(self.job.batch, dict(self.job.checkpoint), self.variant, self.oracle.copy())
+        now = Kept(self.job.batch, dict(self.job.checkpoint), self.variant, self.variant, self.oracle.copy())
         self.kept = [*self.kept[-RETAINED:], now]
+
+    def keep_restarted(self) -> None:
+        """The last micro-batch again, from which the topology of today goes on."""
+        self.kept[-1] = self.kept[-1]._replace(variant=self.variant, oracle=self.oracle.copy())
 
     def batch(self, records: list[Record], deaths: Sequence[int] = ()) -> None:
         """A micro-batch, which is repeated by a restarted process as long as that dies."""
@@ -178,9 +188,9 @@ class Life:
         if self.job.stages != stages:
             self.note("at a new checkpoint")
             self.kept = []
+            self.keep()
         else:
-            self.kept.pop()
-        self.keep()
+            self.keep_restarted()
 
     def repartition(self, more: int, deaths: list[int]) -> None:
         """To any other number of partitions; beyond the most it begins anew at one."""
@@ -249,8 +259,7 @@ class Life:
             self.note("downgrade in the middle of an upgrade")
         if not stamped:
             self.open_plain()
-        self.kept.pop()
-        self.keep()
+        self.keep_restarted()
 
     def change_format_beside(self, stamped: bool, upgrade_mode: UpgradeMode) -> None:
         """Upgrade, or change the checksums, while the copies in the old format stay in use."""
@@ -324,7 +333,7 @@ class Life:
         retained = [manifest for kept in self.kept for manifest in kept.checkpoint.values()]
         manifests = [*retained, *self.job.manifests().values()]
         specs = {spec.name: spec for part, _ in self.job.tasks for spec in self.job.specs(part)}
-        if len({kept.variant.table for kept in self.kept}) > 1:
+        if {kept.written.table for kept in self.kept if kept.checkpoint} - {self.variant.table}:
             specs.pop(self.variant.stores.get("versions", ""), None)
         self.job.stop()
         report = verify(
