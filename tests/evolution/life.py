@@ -257,8 +257,8 @@ class Life:
             self.note("a downgrade")
         if upgraded and before.stamped and not stamped:
             self.note("downgrade in the middle of an upgrade")
-        if not stamped:
-            self.open_plain()
+        if not stamped and not self.opens_plain():
+            assert self.oracle.knows_times
         self.keep_restarted()
 
     def change_format_beside(self, stamped: bool, upgrade_mode: UpgradeMode) -> None:
@@ -293,15 +293,16 @@ class Life:
         self.restart(None, self.running.exclusive)
         self.check()
 
-    def open_plain(self) -> None:
-        """Plain stores refuse copies that know timestamps; then these are deleted, as the error says."""
+    def opens_plain(self) -> bool:
+        """Whether no copy is refused because it knows timestamps; else all are deleted, as the error says."""
         try:
             for part, partition in self.job.tasks:
                 self.opened(self.job.state(part, partition), f"{part.index}_{partition}")
         except FormatError:
-            assert self.oracle.knows_times
             self.note("a downgrade was refused")
             self.job.lose_local_copies()
+            return False
+        return True
 
     def restart(self, upgrade_mode: UpgradeMode | None, exclusive: bool) -> None:
         """With the same topology, with or without ``upgrade_from``."""
@@ -311,6 +312,8 @@ class Life:
         backend = _chosen([one for one in BACKENDS if one != self.running.backend], which)
         self.start(replace(self.running, backend=backend))
         self.note(f"switch to {backend}")
+        if not self.variant.stamped and not self.opens_plain():
+            self.note("a copy of before a downgrade was refused")
 
     def lose_the_machine(self) -> None:
         self.job.lose_local_copies()
