@@ -59,6 +59,7 @@ test-kafka: java .venv/dev.stamp
 
 soak: .venv/dev.stamp
 	MILLPOND_SOAK_SECONDS='$(SECONDS)' $(BIN)/python -m pytest -q -s tests/crash/test_soak.py -k soak_for $(ARGS)
+	MILLPOND_SOAK_SECONDS='$(SECONDS)' $(BIN)/python -m pytest -q -m long tests/evolution/test_histories.py
 
 fuzz: .venv/dev.stamp
 	$(BIN)/python -m tests.fuzz.fuzzer --seconds '$(SECONDS)' $(ARGS)
