@@ -6,7 +6,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from millpond.processors import KStream, KTable, Record, StreamsBuilder, TopologyDriver
+from millpond.processors import KStream, KTable, Record, StreamsBuilder, Topology, TopologyDriver
 
 Build = Callable[[StreamsBuilder], KTable | KStream]
 """Builds a stream or table from the topics that the records name."""
@@ -19,6 +19,13 @@ class Input(NamedTuple):
     key: Any
     value: Any
     timestamp: int
+
+
+def text_topology(build: Build, **options: Any) -> Topology:
+    """What ``build`` makes of topics with texts as keys and values, written to ``out``."""
+    builder = StreamsBuilder(key_serde="string", value_serde="string", **options)
+    build(builder).to("out")
+    return builder.build()
 
 
 def drive(

@@ -31,10 +31,9 @@ from millpond.processors import (
 from millpond.stores.serdes import INT64, STRING
 from millpond.stores.specs import StoreKind, StoreSpec
 from millpond.stores.typed.windows.windowed import Windowed
+from tests.processors.driving import Build, text_topology
 from tests.processors.random_topologies import NO_REPARTITION, OPERATORS, Step, histories, programs
 from tests.processors.test_batching import History, build, ordered
-
-Build = Callable[[StreamsBuilder], KStream | KTable]
 
 FAR = 10_000
 ON_CLOSE = EmitStrategy.ON_WINDOW_CLOSE
@@ -46,9 +45,7 @@ def joined(*parts: Any) -> str:
 
 
 def driver_of(make: Build, **options: Any) -> TopologyDriver:
-    builder = StreamsBuilder(key_serde="string", value_serde="string")
-    make(builder).to("out")
-    return TopologyDriver(builder.build(), **options)
+    return TopologyDriver(text_topology(make), **options)
 
 
 def tumbling(builder: StreamsBuilder) -> KTable:

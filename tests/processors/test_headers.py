@@ -13,6 +13,7 @@ from millpond.processors import (
     Joined,
     JoinWindows,
     KStream,
+    KTable,
     Materialized,
     PunctuationType,
     Record,
@@ -26,6 +27,7 @@ from millpond.processors import (
     TopologyDriver,
 )
 from millpond.processors.runtime.batches.headers import as_headers, headers_from_bytes, headers_to_bytes
+from tests.processors.driving import text_topology
 from tests.processors.random_topologies import OPERATORS, programs
 from tests.processors.random_topologies import histories as random_histories
 from tests.processors.test_batching import History, build, ordered
@@ -48,9 +50,7 @@ def numbers(records: Sequence[Record]) -> list[tuple[Any, int]]:
 
 def results(describe: Callable[[StreamsBuilder], Any], piped: Sequence[Piped], **options: Any) -> list[tuple[Any, int]]:
     """What comes out of the records, each of which is a micro-batch."""
-    builder = StreamsBuilder(key_serde="string", value_serde="string", **options)
-    describe(builder).to("out")
-    with TopologyDriver(builder.build()) as driver:
+    with TopologyDriver(text_topology(describe, **options)) as driver:
         for number, (topic, key, value, timestamp) in enumerate(piped, 1):
             driver.pipe(topic, key, value, timestamp, headers=header(number))
         return numbers(driver.read("out"))
@@ -175,11 +175,12 @@ def test_results_have_the_headers_that_kafka_streams_gives_them(name: str) -> No
     ids=["key", "time", "sliding", "session"],
 )
 def test_a_cached_update_has_the_headers_of_the_last_record(windows: Any) -> None:
-    builder = StreamsBuilder(key_serde="string", value_serde="string")
-    grouped = builder.stream("in").group_by_key()
-    cached = Materialized("counts", caching=True)
-    (grouped if windows is None else grouped.windowed_by(windows)).count(cached).to("out")
-    with TopologyDriver(builder.build()) as driver:
+    def describe(builder: StreamsBuilder) -> KTable:
+        grouped = builder.stream("in").group_by_key()
+        cached = Materialized("counts", caching=True)
+        return (grouped if windows is None else grouped.windowed_by(windows)).count(cached)
+
+    with TopologyDriver(text_topology(describe)) as driver:
         records = [Record("a", "x", 20 + number, header(number)) for number in (1, 2, 3)]
         driver.pipe_all("in", [*records, Record("b", "x", 24)])
         last = {record.key if windows is None else record.key.key: record for record in driver.read("out")}

@@ -30,14 +30,13 @@ from millpond.stores.metrics import StoreMetric
 from millpond.stores.serdes import INT64, STRING
 from millpond.stores.times import TimeUnit
 from millpond.stores.transaction import Transaction
+from tests.processors.driving import text_topology
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def driver_of(build: Callable[[KStream], Any]) -> TopologyDriver:
-    builder = StreamsBuilder(key_serde="string", value_serde="string")
-    build(builder.stream("in")).to("out")
-    return TopologyDriver(builder.build())
+    return TopologyDriver(text_topology(lambda builder: build(builder.stream("in"))))
 
 
 def counted(stream: KStream) -> Any:

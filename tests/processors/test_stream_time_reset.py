@@ -31,6 +31,7 @@ from millpond.stores.rows.packing import RowCodec
 from millpond.stores.rows.schemas import Schemas
 from millpond.stores.rows.tuple_keys import KeyCodec
 from millpond.stores.specs import StoreKind, StoreSpec
+from tests.processors.driving import text_topology
 
 YEAR_2100 = 4_102_444_800_000
 LIMIT = 1000
@@ -41,12 +42,7 @@ Case = tuple[Callable[[], Topology], Records, Records, Sequence[Records]]
 
 
 def built(build: Callable[[StreamsBuilder], Any]) -> Callable[[], Topology]:
-    def make() -> Topology:
-        builder = StreamsBuilder(key_serde="string", value_serde="string")
-        build(builder).to("out")
-        return builder.build()
-
-    return make
+    return lambda: text_topology(build)
 
 
 def prices(builder: StreamsBuilder, **options: Any) -> Any:
