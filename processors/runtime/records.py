@@ -23,6 +23,8 @@ class Record(_KeyValueTime):
     >>> key, value, timestamp = record
     >>> record.headers, record == ("mill", 1, 7), Record("mill", 1, 7) == ("mill", 1, 7)
     ((('trace', b'x'),), False, True)
+    >>> record._replace(value=2)
+    Record(key='mill', value=2, timestamp=7, headers=(('trace', b'x'),))
     """
 
     headers: Headers = NO_HEADERS
@@ -34,6 +36,14 @@ class Record(_KeyValueTime):
         if headers:
             record.headers = as_headers(headers)
         return record
+
+    def _replace(self, **changes: Any) -> Self:
+        """The record with other parts, headers among them."""
+        headers = changes.pop("headers", self.headers)
+        key, value, timestamp = super()._replace(**changes)
+        return type(self)(key, value, timestamp, headers)
+
+    __replace__ = _replace
 
     def __eq__(self, other: object) -> bool:
         return tuple.__eq__(self, other) is True and self.headers == getattr(other, "headers", NO_HEADERS)

@@ -247,6 +247,15 @@ def test_what_is_no_header_is_refused(bad: Any) -> None:
         Record("a", 1, 2, headers=[bad])
 
 
+def test_a_record_with_other_parts_keeps_its_headers_unless_they_are_replaced() -> None:
+    record = Record("a", 1, 2, header(7))
+    assert record._replace(value=3) == Record("a", 3, 2, header(7))
+    assert record._replace(headers=header(8)) == Record("a", 1, 2, header(8))
+    assert record._replace(headers=()) == ("a", 1, 2)
+    with pytest.raises(ValueError, match="offset"):
+        record._replace(offset=1)
+
+
 @given(st.lists(st.tuples(st.text(), st.none() | st.binary())).map(as_headers), st.data())
 def test_headers_survive_as_bytes_and_damage_is_noticed(headers: Any, data: Any) -> None:
     written = headers_to_bytes(headers)
