@@ -20,7 +20,7 @@ from pyspark.taskcontext import TaskContext
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from millpond.adapters.spark import Millpond, SparkStreams, configure
+from millpond.adapters.spark import Millpond, SparkStreams
 from millpond.adapters.spark.dataflow import Dataflow
 from millpond.processors.verbs import aggregates
 from millpond.stores.evolution.backfilling import Attempt
@@ -28,6 +28,7 @@ from millpond.stores.evolution.history import History
 from millpond.stores.registry import supplier
 from millpond.stores.testing import Fault, FaultPlan, FaultySupplier, Step
 from tests.spark.orders import SCHEMAS, rated_orders
+from tests.spark.own_session import own_session
 
 MOMENTS: Final = {
     "noted": (Dataflow, "with_operators"),
@@ -89,9 +90,7 @@ def die(*_: object, **__: object) -> NoReturn:
 
 
 def main(directory: Path, moment: str, verb: str | None = None) -> None:
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-    spark = configure(builder.config("spark.sql.shuffle.partitions", "2")).getOrCreate()
+    spark = own_session()
     cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
     inputs = history(spark, directory)
     before = rated(pond(directory).backfill(), inputs) if verb == "sums" else None

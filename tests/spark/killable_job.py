@@ -1,25 +1,17 @@
 """A whole job in a process of its own, for tests that kill it: ``killable_job.py DIRECTORY BACKEND``."""
 
-import os
 import sys
 from pathlib import Path
 
-from pyspark.sql import SparkSession
-
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from millpond.adapters.spark import SparkStreams, configure
+from millpond.adapters.spark import SparkStreams
 from tests.spark.orders import rated_orders, read_files
+from tests.spark.own_session import own_session
 
 
 def main(directory: Path, backend: str) -> None:
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    spark = (
-        configure(SparkSession.builder.master("local[2]"))
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .getOrCreate()
-    )
+    spark = own_session()
     streams = SparkStreams(
         rated_orders(),
         application_id="killed",

@@ -10,13 +10,14 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from millpond.adapters.spark import FileOutput, SparkStreams, configure
+from millpond.adapters.spark import FileOutput, SparkStreams
 from millpond.adapters.spark.outputs.output import MicroBatch
 from tests.spark.orders import rated_orders, read_files
+from tests.spark.own_session import own_session
 
 
 @dataclass(frozen=True)
@@ -34,13 +35,7 @@ class StoppedFirst(FileOutput):
 
 
 def main(directory: Path) -> None:
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    spark = (
-        configure(SparkSession.builder.master("local[2]"))
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .getOrCreate()
-    )
+    spark = own_session()
     streams = SparkStreams(
         rated_orders(), application_id="killed", state_dir=str(directory / "state"), local_dir=str(directory / "local")
     )

@@ -31,7 +31,6 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 from pyspark.taskcontext import TaskContext
 
-from millpond.adapters.spark import configure
 from millpond.adapters.spark.continuation.continuing import EmptyRun
 from millpond.adapters.spark.continuation.files import HadoopFiles
 from millpond.adapters.spark.worker import current_batch
@@ -39,6 +38,7 @@ from millpond.stores.testing import Child, Fault, FaultPlan, Step
 from millpond.stores.testing.child import report, wait_for_parent
 from tests.crash.durable_task import WRITING
 from tests.spark.mortal_jobs import JOBS, Place
+from tests.spark.own_session import own_session
 
 SECONDS: Final = 600
 """For one start; a driver that takes longer hangs."""
@@ -237,9 +237,7 @@ def attached(port: int, token: str) -> SparkSession:
 
 def main(number: str, *order: str) -> None:
     """A driver with a JVM of its own."""
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    builder = configure(SparkSession.builder.master("local[2]"))
-    spark = builder.config("spark.ui.enabled", "false").config("spark.sql.shuffle.partitions", "2").getOrCreate()
+    spark = own_session()
     job, phase, directory, backend, victim, among = order
     Order(job, int(phase), directory, backend, Victim(victim), among).run(spark, int(number))
     spark.stop()
