@@ -1,10 +1,11 @@
 """``SparkStreams``: runs a topology on DataFrames.
 
 Rule of this module: it builds a plan of DataFrames, and starts nothing but a backfill, and a query where that has
-several sinks. Every mistake that can be found early is raised here, in the driver, before a query starts.
+several sinks. Every mistake that can be found early is raised here, in the driver, before a query starts. What the
+job has kept is in ``state_access``.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -15,14 +16,14 @@ from pyspark.sql.streaming.query import StreamingQuery
 from millpond.adapters.spark.dataflow import Dataflow
 from millpond.adapters.spark.evolution.backfill import backfilled
 from millpond.adapters.spark.evolution.evolution import Evolution
-from millpond.adapters.spark.evolution.warming import Warmth, warm_beside
-from millpond.adapters.spark.inspection import CommittedStore, plain_rows, seed_rows
+from millpond.adapters.spark.inputs import check_inputs, session_of
 from millpond.adapters.spark.job import DEFAULT_MAX_AHEAD, Job
 from millpond.adapters.spark.outputs.output import OutputLike
 from millpond.adapters.spark.outputs.query import SeveralSinks, chosen
 from millpond.adapters.spark.rows.sink import Sink
 from millpond.adapters.spark.rows.source import select_source
-from millpond.adapters.spark.session import active_session, check_workers
+from millpond.adapters.spark.session import check_workers
+from millpond.adapters.spark.state_access import StateAccess
 from millpond.adapters.spark.ticks import check_ticks
 from millpond.errors import ConfigurationError
 from millpond.processors.distribution.plan import Plan
@@ -33,7 +34,7 @@ from millpond.stores.durability.policy import DurabilityPolicy
 from millpond.stores.times import Duration, Instant, TimeUnit
 
 
-class SparkStreams:
+class SparkStreams(StateAccess):
     """Runs a topology on Spark: DataFrames in, a DataFrame out, state on the backend of your choice.
 
     Args:
@@ -92,8 +93,7 @@ class SparkStreams:
         upgrade_mode: str | None = None,
         seeds: Mapping[str, DataFrame] | None = None,
     ) -> None:
-        self._topology = topology
-        self._job = Job.of(
+        job = Job.of(
             application_id,
             state_dir,
             local_dir,
@@ -109,6 +109,7 @@ class SparkStreams:
             upgrade_mode,
             seeds or {},
         )
+        super().__init__(topology, job)
 
     def transform(
         self,
@@ -141,7 +142,7 @@ class SparkStreams:
                 what ``evolution`` declares does not lead to this one.
             DurabilityError: the state could not be read or written.
         """
-        session = _session(inputs)
+        session = session_of(inputs)
         plan = self._one_sink(session, sink)
         flow = replace(self._flow(session, plan, inputs, complete), ticks=ticks)
         streaming = any(inputs[topic].isStreaming for topic in plan.topics)
@@ -189,7 +190,7 @@ class SparkStreams:
                 another query are where a sink is to be written.
             DurabilityError: the state or the checkpoint could not be read or written.
         """
-        session = _session(inputs)
+        session = session_of(inputs)
         plan = self._job.plan(session, self._topology, chosen(sinks, list(self._topology.sinks)))
         flow = replace(self._flow(session, plan, inputs, complete), ticks=ticks)
         check_ticks(ticks, plan, streaming=True)
@@ -242,7 +243,7 @@ class SparkStreams:
             StateConflictError: the query has begun without a backfill, or another job runs it at the same time.
             DurabilityError: the state could not be read or written.
         """
-        session = _session(inputs)
+        session = session_of(inputs)
         plan = self._one_sink(session, sink)
         flow = self._flow(session, plan, inputs, complete)
         if any(inputs[topic].isStreaming for topic in plan.topics):
@@ -268,7 +269,7 @@ class SparkStreams:
         self, session: SparkSession, plan: Plan, inputs: Mapping[str, DataFrame], complete: DataFrame | None
     ) -> Dataflow:
         """The plan on its inputs, which are checked."""
-        _check_inputs(plan, inputs, complete)
+        check_inputs(plan, inputs, complete)
         outputs = [Sink.of(sink, self._topology.sinks[sink].produced) for sink in plan.sinks]
         prepared = {
             topic: select_source(
@@ -284,115 +285,3 @@ class SparkStreams:
         check_workers(session)
         handling = self._job.handling(plan.sink, TimeUnit.MILLISECOND)
         return Dataflow(plan, prepared, outputs, handling, complete)
-
-    def read_store(
-        self,
-        store: str,
-        checkpoint: str,
-        *,
-        sink: str | None = None,
-        batch_id: int | None = None,
-        schema: str | None = None,
-        optional: Collection[str] = (),
-        for_seeds: bool = False,
-    ) -> DataFrame:
-        """The content of a store as committed by a query, which may still be running.
-
-        Rows have the columns key, value and timestamp, typed by the serdes, and window_start and window_end where the
-        store has windows. Keys and values whose serde has no type in Spark, such as MessagePack's, are strings: JSON as
-        far as they have a form in it, with bytes in base64. A versioned store gives every version of every key, with
-        its ``valid_from`` as timestamp.
-
-        Args:
-            store: the store's name.
-            checkpoint: the query's ``checkpointLocation``.
-            sink: the sink that the query writes, if the topology has several.
-            batch_id: after which micro-batch; by default the last one. Spark retains 100 of them
-                (``spark.sql.streaming.minBatchesToRetain``).
-            schema, optional: the columns as Spark DDL, and those that not every value has, as in ``Produced``.
-            for_seeds: for ``seeds`` of another job, whose store has the same serdes: what has no type in Spark, and
-                JSON, are the bytes that the serde wrote, and a delete in a versioned store is a row without a value.
-
-        Raises:
-            ConfigurationError: the query has no such store, there is no checkpoint, it is that of another query, it has
-                no commit (yet) or not that micro-batch (any more), no session is active, or ``for_seeds`` comes with a
-                schema.
-        """
-        session = active_session("reading a store")
-        plan = self._job.plan(session, self._topology, sink)
-        check_workers(session)
-        found = CommittedStore(plan, self._job.application_id, self._job.storage, store, checkpoint, batch_id)
-        if for_seeds and schema is not None:
-            raise ConfigurationError("rows for seeds have columns of their own; leave out either schema or for_seeds")
-        rows = seed_rows(found.spec) if for_seeds else plain_rows(found.spec, schema, optional)
-        return found.frame(session, rows, rows.ddl, deletes=for_seeds)
-
-    def warm(self, checkpoint: str, *, sink: str | None = None) -> Warmth:
-        """Warm local copies in this job's ``local_dir`` beside a query that runs on another one, to restart it here.
-
-        Build this object as for the restart: without ``upgrade_from``, with a ``local_dir`` of its own, in a session of
-        its own. Each call brings the copies, in the formats that the topology asks for, to the micro-batch that the
-        query committed last: restored the first time, caught up from then on. Spark's tasks do it, one for each task
-        of the query, so the copies are on the machines that Spark chooses. Nothing else is written anywhere
-        (KIP-258's roll over).
-
-        Args:
-            checkpoint: the ``checkpointLocation`` of the query.
-            sink: the sink that the query writes, if the topology has several.
-
-        Returns:
-            At which micro-batch all copies stand, and how many the query has committed since.
-
-        Raises:
-            ConfigurationError: there is no ``local_dir``, it has copies in another format, no store keeps copies on
-                disk, there is no checkpoint, or that of another query, or no session is active.
-            DurabilityError: the durable state is incomplete or damaged, or the storage failed.
-            BackendInUseError: another process has a task open in the directory.
-            StoreFullError: there is no room for a copy.
-        """
-        session = active_session("warming local copies")
-        plan = self._job.plan(session, self._topology, sink)
-        return warm_beside(session, checkpoint, [self._job.warmed(session, plan)])
-
-    def dead_letters(self, name: str | None = None) -> DataFrame:
-        """The records that ``on_error="dead-letter"`` has left out, with what is known of each.
-
-        The columns are ``failed_at`` (timestamp), ``application``, ``name`` (of the sink), ``topic``, ``operator``
-        (null for an unusable input record), ``task``, ``query``, ``batch_id`` (bigint), ``reason`` (a counter),
-        ``error``, ``key`` and ``value`` (text), ``timestamp`` (the record's), ``key_bytes`` and ``value_bytes``
-        (binary, where the record has bytes). The query may be running: the DataFrame has the files of when it is made.
-
-        Args:
-            name: of the sink; by default all.
-
-        Raises:
-            ConfigurationError: no session is active.
-            DurabilityError: the storage failed.
-        """
-        return self._job.dead_letters(name)
-
-
-def _session(inputs: Mapping[str, DataFrame]) -> SparkSession:
-    if not inputs:
-        raise ConfigurationError(
-            "there are no inputs; give a DataFrame for each source topic: transform({'topic': df})"
-        )
-    return next(iter(inputs.values())).sparkSession
-
-
-def _check_inputs(plan: Plan, inputs: Mapping[str, DataFrame], complete: DataFrame | None) -> None:
-    known = set(plan.topology.sources)
-    missing, strange = sorted(set(plan.topics) - set(inputs)), sorted(set(inputs) - known)
-    if missing:
-        raise ConfigurationError(
-            f"no DataFrame for the topics {missing}; transform needs one for each of {sorted(plan.topics)}"
-        )
-    if strange:
-        raise ConfigurationError(f"the topology reads the topics {sorted(known)}, not {strange}")
-    streaming = {inputs[topic].isStreaming for topic in plan.topics} | (
-        {complete.isStreaming} if complete is not None else set()
-    )
-    if len(streaming) > 1:
-        raise ConfigurationError(
-            "some inputs are streaming DataFrames and some are static; make all of them one or the other"
-        )
