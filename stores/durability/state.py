@@ -6,20 +6,17 @@ from ``open`` to the end of ``commit`` or ``rollback``.
 """
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from itertools import chain
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
 from millpond.errors import (
     ConfigurationError,
-    CorruptFileError,
     CorruptStoreError,
     DurabilityError,
-    MissingFileError,
     StoreClosedError,
 )
 from millpond.stores.backend import BackendSupplier
@@ -28,17 +25,16 @@ from millpond.stores.durability.copies.lease import LEASE_TIMEOUT, Lease
 from millpond.stores.durability.copies.local import LocalCopy
 from millpond.stores.durability.copies.pace import Pace
 from millpond.stores.durability.copies.upgrade_mode import UpgradeMode
-from millpond.stores.durability.durable_file import DurableFile, FileKind, new_commit_id
+from millpond.stores.durability.durable_file import new_commit_id
 from millpond.stores.durability.gc import try_collect_garbage
 from millpond.stores.durability.manifest import Manifest
 from millpond.stores.durability.older_reader import Written, check_older_reader, is_evolved
 from millpond.stores.durability.parquet.file_faults import broken_file
-from millpond.stores.durability.parquet.files import write_file
-from millpond.stores.durability.parquet.rows import Table
 from millpond.stores.durability.parquet.sources import Fetched, FileSource
 from millpond.stores.durability.pins import Protection
 from millpond.stores.durability.policy import DurabilityPolicy
 from millpond.stores.durability.storage import Storage
+from millpond.stores.durability.version_writer import VersionWriter
 from millpond.stores.metrics import Metrics, Stopwatch, StoreMetric
 from millpond.stores.place import StorePlace
 from millpond.stores.releases import Release
@@ -111,6 +107,7 @@ class TaskState:
         self._pace = Pace(self._policy.prepared_share)
         self._written = Written.to_be_read_by(upgrade_from)
         check_older_reader(self._written.wanted, specs, evolved=is_evolved(fingerprint))
+        self._writer = VersionWriter(storage, self._policy, self._written, self.metrics)
         self._copies: dict[str, LocalCopy] = {}
         for spec in specs:
             place = StorePlace.of(spec, supplier, local_dir=local_dir, application_id=application_id, task_id=task_id)
@@ -231,8 +228,10 @@ class TaskState:
             store.flush()
         manifest = before
         changed = {name: transaction.changed_keys for name, transaction in self._transactions.items()}
-        if self._rewrites(before) or any(changed.values()):
-            manifest = self._write(replace(before, fingerprint=self._fingerprint or before.fingerprint))
+        broken = self._broken is not None
+        if self._writer.rewrites(before, broken=broken) or any(changed.values()):
+            following = replace(before, fingerprint=self._fingerprint or before.fingerprint)
+            manifest = self._writer.write(following, self._opened(), self._stand_in, broken=broken)
         for name, transaction in self._transactions.items():
             self._copies[name].prepare_further(transaction)
         if manifest is not before:
@@ -255,61 +254,6 @@ class TaskState:
                 ", ".join(prepared),
             )
         return replace(manifest, prepared=prepared)
-
-    def _write(self, manifest: Manifest) -> Manifest:
-        """Write the durable file of the version after ``manifest``."""
-        reader = self._written.reader
-        if not self._rewrites(manifest) and not self._policy.snapshot_due(manifest):
-            return manifest.with_delta(self._write_delta(manifest, new_commit_id()), reader)
-        if not self._written.reads(manifest):
-            _log.info(
-                "task %r of application %r is written as release %s reads it",
-                self._task_id,
-                self._application_id,
-                self._written.wanted,
-            )
-        bridged = manifest.snapshot is not None and not self._rewrites(manifest)
-        snapshot = self._write_snapshot(manifest, new_commit_id())
-        changed = sum(transaction.changed_keys for transaction in self._transactions.values())
-        bridged = bridged and changed <= snapshot.rows
-        delta = self._write_delta(manifest, snapshot.commit) if bridged else None
-        return manifest.with_snapshot(snapshot, self._policy.bases_after(manifest), reader, delta)
-
-    def _write_delta(self, manifest: Manifest, commit: str) -> DurableFile:
-        """Write what the transactions change; also beside a snapshot, for copies that stand before it."""
-        tables = (copy.changed_tables(transaction) for copy, transaction in self._opened())
-        return self._write_file(FileKind.DELTA, manifest, commit, tables)
-
-    def _rewrites(self, manifest: Manifest) -> bool:
-        """Whether the next commit has to be a snapshot, even if nothing has changed."""
-        return self._broken is not None or not self._written.reads(manifest)
-
-    def _write_snapshot(self, manifest: Manifest, commit: str) -> DurableFile:
-        """Write all rows as the durable files have them, so that no harm to a local copy becomes durable.
-
-        Only if these are gone or damaged, the local copies stand in for them.
-        """
-        if self._broken is None:
-            try:
-                with Fetched(self._storage, manifest) as source:
-                    tables = (copy.durable_tables(tx, manifest, source) for copy, tx in self._opened())
-                    return self._write_file(FileKind.SNAPSHOT, manifest, commit, tables)
-            except (MissingFileError, CorruptFileError) as error:
-                self._stand_in(error)
-        tables = (copy.copied_tables(transaction) for copy, transaction in self._opened())
-        return self._write_file(FileKind.SNAPSHOT, manifest, commit, tables)
-
-    def _write_file(
-        self, kind: FileKind, manifest: Manifest, commit: str, tables: Iterable[Iterable[Table]]
-    ) -> DurableFile:
-        rows = chain.from_iterable(tables)
-        number = manifest.sequence + 1
-        with self.metrics.timed(StoreMetric.FILE_DURATION):
-            file = write_file(self._storage, manifest.directory, kind, number, commit, rows, self._written.file_format)
-        self.metrics.add(StoreMetric.FILE_ROWS, file.rows)
-        self.metrics.add(StoreMetric.FILE_SIZE, file.size)
-        self.metrics.add(StoreMetric.FILE_SNAPSHOTS, int(kind is FileKind.SNAPSHOT))
-        return file
 
     def _opened(self) -> list[tuple[LocalCopy, Transaction]]:
         """The stores' copies with their transactions, in the order of files."""

@@ -84,7 +84,7 @@ def test_a_commit_that_fails_has_written_nothing(tmp_path: Path, monkeypatch: py
     with task(tmp_path, "memory") as state:
         manifest = add(state, None, range(3))
         with monkeypatch.context() as broken:
-            broken.setattr("millpond.stores.durability.state.write_file", full)
+            broken.setattr("millpond.stores.durability.version_writer.write_file", full)
             with pytest.raises(DurabilityError):
                 add(state, manifest, range(5))
         assert set(state.metrics.figures) == {"open.duration"}
