@@ -14,13 +14,11 @@ from typing import Any, Final, NamedTuple, Self
 from millpond.errors import TopologyError
 from millpond.processors.options.on_error import OnError
 from millpond.processors.runtime.batches.batch import Batch
-from millpond.processors.runtime.batches.columns import Columns, Records, joined
+from millpond.processors.runtime.batches.columns import Records
 from millpond.processors.runtime.batches.headers import NO_HEADERS, as_headers
 from millpond.processors.runtime.failures import DeadLetter, FailurePolicy
-from millpond.processors.runtime.metrics import TaskMetric
-from millpond.processors.runtime.order.time_order import merge
+from millpond.processors.runtime.local_tasks import LocalTasks, repartitions_of
 from millpond.processors.runtime.records import Record
-from millpond.processors.runtime.repartition_topic import Repartition
 from millpond.processors.runtime.stream_time_reset import StreamTimeReset
 from millpond.processors.runtime.task import Task
 from millpond.processors.runtime.topology import Topology
@@ -98,13 +96,7 @@ class TopologyDriver:
         self._directory = Path(self._temporary.name if self._temporary is not None else str(local_dir))
         self._opened: dict[tuple[int, str], _Opened] = {}
         self._outputs: dict[str, list[Records]] = {topic: [] for topic in topology.sinks}
-        self._repartitions = {
-            topic: Repartition.between(topic, node.produced, part.sources[topic].consumed)
-            for writer in topology.subtopologies
-            for topic, node in writer.sinks.items()
-            for part in topology.subtopologies
-            if topic in topology.internal_topics and topic in part.sources
-        }
+        self._repartitions = repartitions_of(topology)
         self._wall_clock = 0
         self._reset = None
         if reset_stream_time is not None:
@@ -128,8 +120,7 @@ class TopologyDriver:
     def _start(self) -> None:
         """Make the typed stores and the tasks anew, as of the last commit."""
         self._stores = {name: opened.place.spec.open(opened.transaction) for name, opened in self._opened.items()}
-        self._pending: dict[str, list[Records]] = {topic: [] for topic in self._repartitions}
-        self._tasks = [
+        tasks = [
             Task(
                 part,
                 {name: self._stores[part.index, name] for name in part.stores},
@@ -139,6 +130,7 @@ class TopologyDriver:
             )
             for part in self._topology.subtopologies
         ]
+        self._local = LocalTasks(self._topology, tasks, self._repartitions)
 
     def pipe(
         self,
@@ -192,7 +184,7 @@ class TopologyDriver:
     def advance_wall_clock(self, milliseconds: int) -> None:
         """Advance the driver's clock, which starts at 0 and moves in no other way, and fire what is due."""
         self._wall_clock += milliseconds
-        self._micro_batch({}, self._punctuate)
+        self._micro_batch({}, lambda tasks: tasks.punctuate(self._wall_clock))
 
     def complete(self) -> None:
         """Let everything come out that waits for later records, because the input is complete; one micro-batch.
@@ -212,7 +204,7 @@ class TopologyDriver:
         ...     waiting, driver.read("hourly")
         ([], [Record(key=Windowed(key='ann', start=0, end=3600000), value=1, timestamp=5)])
         """
-        self._micro_batch({}, self._complete)
+        self._micro_batch({}, LocalTasks.complete)
 
     def read(self, topic: str) -> list[Record]:
         """The records written to a sink topic since the last read, in order.
@@ -254,23 +246,22 @@ class TopologyDriver:
     @property
     def counters(self) -> Mapping[str, int]:
         """What all tasks have counted so far, and what waits in them now, by ``<node>:<counter>``."""
-        return {name: amount for task in self._tasks for name, amount in task.counters.items()}
+        return {name: amount for task in self._local.tasks for name, amount in task.counters.items()}
 
     def metrics(self) -> Mapping[str, Mapping[str, int]]:
         """What was measured in the last micro-batch: the figures of each task, by the task's id (docs/metrics.md).
 
         There are no durable files here, and the wall clock is the driver's own.
         """
-        return {task.task_id: task.metrics.figures for task in self._tasks}
+        return {task.task_id: task.metrics.figures for task in self._local.tasks}
 
     def close(self) -> None:
         """Close tasks and stores, and delete the temporary directory. It may be called twice."""
-        for task in self._tasks:
-            task.close()
+        self._local.close()
         for store in self._stores.values():
             store.close()
         self._close_backends()
-        self._tasks, self._stores, self._opened = [], {}, {}
+        self._stores, self._opened = {}, {}
 
     def _close_backends(self) -> None:
         for opened in self._opened.values():
@@ -289,24 +280,17 @@ class TopologyDriver:
     ) -> None:
         self.close()
 
-    def _micro_batch(
-        self, inputs: Mapping[str, Records], then: Callable[[dict[str, list[Records]]], None] | None = None
-    ) -> None:
-        """Process, do what is to be done then, flush and commit.
-
-        Each sub-topology comes after those that write the repartition topics it reads.
-        """
-        outputs: dict[str, list[Records]] = {topic: [] for topic in self._outputs}
-        for task in self._tasks:
+    def _micro_batch(self, inputs: Mapping[str, Records], then: Callable[[LocalTasks], None] | None = None) -> None:
+        """Process, do what is to be done then, flush and commit."""
+        for task in self._local.tasks:
             task.metrics.clear()
         try:
-            self._run_dry(inputs, outputs)
+            self._local.run(inputs)
             if then is not None:
-                then(outputs)
-            while self._flush(outputs) and self._topology.loops:
-                pass
+                then(self._local)
+            self._local.flush()
             for (index, _), store in self._stores.items():
-                with self._tasks[index].metrics.timed(StoreMetric.COMMIT_DURATION):
+                with self._local.tasks[index].metrics.timed(StoreMetric.COMMIT_DURATION):
                     store.flush()
         except BaseException:
             for opened in self._opened.values():
@@ -314,6 +298,7 @@ class TopologyDriver:
             self._buried.clear()
             self._start()
             raise
+        outputs = self._local.take()
         self._commit()
         self.dead_letters += self._buried
         self._buried.clear()
@@ -321,84 +306,12 @@ class TopologyDriver:
             self._outputs[topic].extend(runs)
 
     def _commit(self) -> None:
-        for task in self._tasks:
+        for task in self._local.tasks:
             task.measure_time(self._wall_clock * 1_000, TimeUnit.MILLISECOND)
         for (index, name), opened in self._opened.items():
-            metrics, watch = self._tasks[index].metrics, Stopwatch()
+            metrics, watch = self._local.tasks[index].metrics, Stopwatch()
             metrics.add(StoreMetric.COMMIT_ROWS, opened.transaction.changed_keys, name)
             opened.transaction.commit()
             took = watch.lap()
             metrics.add(StoreMetric.ENGINE_DURATION, took, name)
             metrics.add(StoreMetric.COMMIT_DURATION, took)
-
-    def _punctuate(self, outputs: dict[str, list[Records]]) -> None:
-        """Fire what is due at the wall-clock time."""
-        for task in self._tasks:
-            with task.metrics.timed(TaskMetric.PROCESS_DURATION):
-                task.punctuate(self._wall_clock)
-            self._collect(task, outputs)
-            self._run_dry({}, outputs)
-
-    def _complete(self, outputs: dict[str, list[Records]]) -> None:
-        """Complete each task after all that others send to it; what comes back in a loop completes it once more."""
-        once = False
-        while not once or any(self._pending.values()):
-            once = True
-            for task in self._tasks:
-                self._process(task, {}, outputs)
-                with task.metrics.timed(TaskMetric.PROCESS_DURATION):
-                    task.complete()
-                self._collect(task, outputs)
-
-    def _flush(self, outputs: dict[str, list[Records]]) -> bool:
-        """Flush each task; True if that reached another task, which in a loop may have been flushed already."""
-        reached = False
-        for task in self._tasks:
-            with task.metrics.timed(TaskMetric.FLUSH_DURATION):
-                task.flush()
-            self._collect(task, outputs)
-            reached = reached or any(self._pending.values())
-            self._run_dry({}, outputs)
-        return reached
-
-    def _run_dry(self, inputs: Mapping[str, Records], outputs: dict[str, list[Records]]) -> None:
-        """Run tasks until nothing waits for any of them."""
-        while inputs or any(self._pending.values()):
-            for task in self._tasks:
-                self._process(task, inputs, outputs)
-            inputs = {}
-
-    def _process(self, task: Task, inputs: Mapping[str, Records], outputs: dict[str, list[Records]]) -> None:
-        """Run a task over what waits for it."""
-        waiting = self._waiting(task, inputs)
-        with task.metrics.timed(TaskMetric.PROCESS_DURATION):
-            for records in filter(len, waiting.values()):
-                task.reached(_latest(records))
-            for topic, run in merge(waiting, task.regroup):
-                task.process(topic, run)
-            task.settle()
-        self._collect(task, outputs)
-
-    def _waiting(self, task: Task, inputs: Mapping[str, Records]) -> dict[str, Records]:
-        """What waits for ``task``, by topic."""
-        waiting = {}
-        for topic in task.subtopology.sources:
-            if topic in inputs:
-                waiting[topic] = inputs[topic]
-            elif self._pending.get(topic):
-                waiting[topic] = joined(self._pending[topic])
-                self._pending[topic] = []
-        return waiting
-
-    def _collect(self, task: Task, outputs: dict[str, list[Records]]) -> None:
-        for topic, runs in task.take().items():
-            if topic in self._repartitions:
-                transfer = self._repartitions[topic].transfer
-                self._pending[topic].extend(task.written(topic, run, transfer) for run in runs)
-            else:
-                outputs[topic].extend(runs)
-
-
-def _latest(records: Records) -> int:
-    """The greatest timestamp."""
-    return int(records.timestamps.max()) if isinstance(records, Columns) else max(records.timestamps)

@@ -1,0 +1,138 @@
+"""``LocalTasks``: a topology's tasks in one process, and what travels between them.
+
+Rule of this module: it runs tasks until nothing waits for any of them, and knows nothing of stores and commits. After a
+failure its tasks are where they were when it happened, so whoever rolls back makes them anew.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from millpond.processors.runtime.batches.columns import Columns, Records, joined
+from millpond.processors.runtime.metrics import TaskMetric
+from millpond.processors.runtime.order.time_order import merge
+from millpond.processors.runtime.repartition_topic import Repartition
+from millpond.processors.runtime.task import Task
+from millpond.processors.runtime.topology import Topology
+
+
+def repartitions_of(topology: Topology) -> dict[str, Repartition]:
+    """How records pass each repartition topic.
+
+    Raises:
+        TopologyError: a serde of one of them is not known.
+    """
+    return {
+        topic: Repartition.between(topic, node.produced, part.sources[topic].consumed)
+        for writer in topology.subtopologies
+        for topic, node in writer.sinks.items()
+        for part in topology.subtopologies
+        if topic in topology.internal_topics and topic in part.sources
+    }
+
+
+class LocalTasks:
+    """The tasks of all sub-topologies, each with all of its records.
+
+    Args:
+        topology: what they run.
+        tasks: one for each sub-topology, in the order of the topology: each comes after those that write the
+            repartition topics it reads.
+        repartitions: how records pass each repartition topic.
+
+    Attributes:
+        tasks: the tasks.
+    """
+
+    def __init__(self, topology: Topology, tasks: Sequence[Task], repartitions: Mapping[str, Repartition]) -> None:
+        self.tasks = tasks
+        self._loops = bool(topology.loops)
+        self._repartitions = repartitions
+        self._pending: dict[str, list[Records]] = {topic: [] for topic in repartitions}
+        self._outputs: dict[str, list[Records]] = {topic: [] for topic in topology.sinks}
+
+    def run(self, inputs: Mapping[str, Records]) -> None:
+        """Run tasks over the records of these topics until nothing waits for any of them."""
+        while inputs or any(self._pending.values()):
+            for task in self.tasks:
+                self._process(task, inputs)
+            inputs = {}
+
+    def punctuate(self, wall_clock: int) -> None:
+        """Fire what is due at the wall-clock time."""
+        for task in self.tasks:
+            with task.metrics.timed(TaskMetric.PROCESS_DURATION):
+                task.punctuate(wall_clock)
+            self._collect(task)
+            self.run({})
+
+    def complete(self) -> None:
+        """Complete each task after all that others send to it; what comes back in a loop completes it once more."""
+        once = False
+        while not once or any(self._pending.values()):
+            once = True
+            for task in self.tasks:
+                self._process(task, {})
+                with task.metrics.timed(TaskMetric.PROCESS_DURATION):
+                    task.complete()
+                self._collect(task)
+
+    def flush(self) -> None:
+        """Flush all tasks, and run what that brings out."""
+        while self._flush() and self._loops:
+            pass
+
+    def take(self) -> dict[str, list[Records]]:
+        """What came out for each sink since the last time."""
+        outputs, self._outputs = self._outputs, {topic: [] for topic in self._outputs}
+        return outputs
+
+    def close(self) -> None:
+        """Close the tasks, and let go of them."""
+        for task in self.tasks:
+            task.close()
+        self.tasks = []
+
+    def _flush(self) -> bool:
+        """Flush each task; True if that reached another task, which in a loop may have been flushed already."""
+        reached = False
+        for task in self.tasks:
+            with task.metrics.timed(TaskMetric.FLUSH_DURATION):
+                task.flush()
+            self._collect(task)
+            reached = reached or any(self._pending.values())
+            self.run({})
+        return reached
+
+    def _process(self, task: Task, inputs: Mapping[str, Records]) -> None:
+        """Run a task over what waits for it."""
+        waiting = self._waiting(task, inputs)
+        with task.metrics.timed(TaskMetric.PROCESS_DURATION):
+            for records in filter(len, waiting.values()):
+                task.reached(_latest(records))
+            for topic, run in merge(waiting, task.regroup):
+                task.process(topic, run)
+            task.settle()
+        self._collect(task)
+
+    def _waiting(self, task: Task, inputs: Mapping[str, Records]) -> dict[str, Records]:
+        """What waits for ``task``, by topic."""
+        waiting = {}
+        for topic in task.subtopology.sources:
+            if topic in inputs:
+                waiting[topic] = inputs[topic]
+            elif self._pending.get(topic):
+                waiting[topic] = joined(self._pending[topic])
+                self._pending[topic] = []
+        return waiting
+
+    def _collect(self, task: Task) -> None:
+        for topic, runs in task.take().items():
+            if topic in self._repartitions:
+                transfer = self._repartitions[topic].transfer
+                self._pending[topic].extend(task.written(topic, run, transfer) for run in runs)
+            else:
+                self._outputs[topic].extend(runs)
+
+
+def _latest(records: Records) -> int:
+    """The greatest timestamp."""
+    return int(records.timestamps.max()) if isinstance(records, Columns) else max(records.timestamps)
