@@ -1,4 +1,4 @@
-"""What all tests share: JVMs that are soon ready, one SparkSession, and which tests stay together in which process."""
+"""What all tests share: JVMs that are soon ready, and the SparkSession of their process."""
 
 import os
 import sys
@@ -14,13 +14,6 @@ os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSeria
 """What a JVM compiles at length, and collects in threads, pays only for programs that run longer than a test."""
 
 ROCKSDB_PROVIDER = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """One process has all tests on Spark, and so one SparkSession; of the others, it has whole files."""
-    for item in items:
-        on_spark = item.get_closest_marker("spark") is not None
-        item.add_marker(pytest.mark.xdist_group("spark" if on_spark else str(item.path)))
 
 
 @pytest.fixture(scope="session")
