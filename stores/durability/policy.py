@@ -2,10 +2,14 @@
 
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Final
 
 from millpond.errors import ConfigurationError
 from millpond.stores.durability.manifest import Manifest
 from millpond.stores.times import Duration, to_length, to_millis
+
+_SMALL: Final = 8
+"""Deltas that take less than one part in so many of their snapshot may follow it in a longer chain."""
 
 
 @dataclass(frozen=True)
@@ -13,7 +17,9 @@ class DurabilityPolicy:
     """The limits of a task's durable files.
 
     Args:
-        max_deltas: the longest chain of deltas.
+        usual_deltas: the longest chain of deltas that take more than an eighth of their snapshot's bytes together.
+        max_deltas: the longest chain of deltas. Rewriting much state for few changes costs more than reading many small
+            files does when it is restored.
         min_delta_bytes: deltas that are smaller than this together never call for a snapshot by their size.
         retained_commits: a manifest that is at most this many commits old can always be opened. Spark can go back by
             ``spark.sql.streaming.minBatchesToRetain`` batches (100), each of which may commit twice.
@@ -29,7 +35,8 @@ class DurabilityPolicy:
             done once half as many wait. Micro-batches see to it that they do not become more, whatever that costs.
     """
 
-    max_deltas: int = 64
+    usual_deltas: int = 64
+    max_deltas: int = 384
     min_delta_bytes: int = 4 << 20
     retained_commits: int = 250
     retained_age: Duration = timedelta(minutes=10)
@@ -41,6 +48,7 @@ class DurabilityPolicy:
 
     def __post_init__(self) -> None:
         for what, least in (
+            ("usual_deltas", 1),
             ("max_deltas", 1),
             ("min_delta_bytes", 1),
             ("retained_commits", 1),
@@ -65,12 +73,17 @@ class DurabilityPolicy:
     def snapshot_due(self, manifest: Manifest) -> bool:
         """Whether the commit after ``manifest`` is to be a snapshot.
 
-        By size: a snapshot once the deltas have outgrown the last one, so that on average a commit writes at most as
-        much for snapshots as it writes for itself, and a restore reads at most twice the state.
+        By size: a snapshot once the deltas have outgrown the last one, so that a restore reads at most twice the state.
+        By number: once they are many, so that a restore does not read too many files; on average a commit then writes
+        at most eight times as much for snapshots as it writes for itself, unless the deltas are so small that the
+        longest chain ends before.
         """
         if manifest.snapshot is None or len(manifest.deltas) >= self.max_deltas:
             return True
-        return manifest.delta_bytes > max(manifest.snapshot.size, self.min_delta_bytes)
+        size = manifest.snapshot.size
+        if len(manifest.deltas) >= self.usual_deltas and manifest.delta_bytes > size / _SMALL:
+            return True
+        return manifest.delta_bytes > max(size, self.min_delta_bytes)
 
     def bases_after(self, manifest: Manifest) -> tuple[int, ...]:
         """The sequences of earlier snapshots that the manifest of a new snapshot has to remember.

@@ -231,6 +231,32 @@ def test_a_snapshot_follows_a_chain_of_deltas_that_got_too_long(tmp_path: Path, 
         assert content(state, manifest) == expected
 
 
+def scattered(number: int) -> int:
+    """A number that does not compress with its neighbors."""
+    return number * 0x9E3779B97F4A7C15 % 2**63
+
+
+def test_much_state_is_not_rewritten_for_few_changes(tmp_path: Path, backend: str) -> None:
+    policy = DurabilityPolicy(usual_deltas=3, max_deltas=8, min_delta_bytes=1 << 30)
+    with task(tmp_path, backend, policy=policy) as state:
+        manifest = put(state, None, **{f"k{key}": scattered(key) for key in range(20_000)})
+        assert manifest.snapshot is not None
+        assert manifest.snapshot.size > 150_000
+        lengths = []
+        for number in range(10):
+            manifest = put(state, manifest, a=number)
+            lengths.append(len(manifest.deltas))
+        assert lengths == [1, 2, 3, 4, 5, 6, 7, 8, 0, 1]
+        lengths = []
+        for number in range(4):
+            manifest = put(state, manifest, **{f"k{key}": scattered(key + 1) for key in range(number, 20_000, 4)})
+            lengths.append(len(manifest.deltas))
+        assert lengths == [2, 3, 0, 1]
+        expected = content(state, manifest)
+    with task(tmp_path, backend, local="elsewhere") as state:
+        assert content(state, manifest) == expected
+
+
 def test_a_plain_store_becomes_timestamped_and_plain_again(tmp_path: Path, backend: str) -> None:
     timestamped = StoreSpec("words", StoreKind.TIMESTAMPED_KEY_VALUE, STRING, INT64)
     with task(tmp_path, backend, specs=[PLAIN]) as state:
