@@ -18,6 +18,7 @@ A message says what went wrong, where, and what to do about it. Late records are
     │       ├── BackendInUseError         another process or handle holds the directory
     │       ├── BackendUnavailableError   the engine cannot be reached now; what it holds is as it was
     │       ├── CorruptStoreError         the engine found damaged data
+    │       │   └── UnreadableRowError    a stored row that no serde reads; a SerdeError, too
     │       └── StoreFullError (OSError)  no room left: disk, quota or map
     ├── SerdeError (ValueError)           a value that cannot be serialized, or bytes that cannot be read back
     ├── DurabilityError                   durable state cannot be written or read

@@ -6,7 +6,10 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from millpond import errors
+from millpond.processors.runtime.metrics import TaskMetric
 from millpond.stores import backend_names, supplier
+from millpond.stores.metrics import StoreMetric
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -146,3 +149,12 @@ def test_the_page_of_backends_has_every_option_with_its_default() -> None:
         options: list[Any] = list(fields(default))  # type: ignore[arg-type]
         assert [option for option, _ in rows] == [option.name for option in options]
         assert supplier(f"{name}://?" + "&".join(f"{option}={value}" for option, value in rows)) == default
+
+
+def test_the_page_on_operating_says_what_to_do_about_every_figure_and_every_error() -> None:
+    rows = re.findall(r"^\| (.*?) \|.*\|.*\|$", (DOCS / "operating.md").read_text(), re.MULTILINE)
+    named = {name for cell in rows for name in re.findall(r"`([\w.]+)`", cell)}
+    raised = {name for name, what in vars(errors).items() if isinstance(what, type)} - {"MillpondError"}
+    assert {*map(str, TaskMetric), *map(str, StoreMetric), *raised} <= named
+    tree = errors.__doc__ or ""
+    assert [name for name in raised if name not in tree] == []

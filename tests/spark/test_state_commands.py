@@ -12,52 +12,11 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql import SparkSession
 
-from millpond.adapters.spark import SparkStreams
 from millpond.cli import main
-from millpond.processors import Consumed, Materialized, Produced, StreamsBuilder
+from tests.spark import small_query
+from tests.spark.small_query import BATCHES, Query
 
 pytestmark = pytest.mark.spark
-
-DDL = "key string, value long, timestamp long"
-BATCHES = 3
-
-builder = StreamsBuilder()
-_numbers = builder.stream("numbers", Consumed("string", "int64"))
-_counted = _numbers.group_by_key().count(Materialized("counts"))
-_counted.to_stream().to("totals", Produced(schema="key string, value long"))
-topology = builder.build()
-del builder
-
-
-class Query:
-    """A query of one task, each of whose micro-batches counts one more record of every key."""
-
-    def __init__(self, spark: SparkSession, directory: Path) -> None:
-        self._spark = spark
-        self.directory = directory
-        self.checkpoint = directory / "checkpoint"
-        self.streams = SparkStreams(
-            topology,
-            application_id="job",
-            state_dir=str(directory / "state"),
-            local_dir=str(directory / "local"),
-            partitions=1,
-            backend="lmdb",
-        )
-        for batch in range(BATCHES):
-            rows = spark.createDataFrame([(f"key {key}", key, batch) for key in range(10)], DDL)
-            rows.coalesce(1).write.mode("append").parquet(str(directory / "in"))
-
-    def run(self) -> None:
-        """All micro-batches that there are to run."""
-        files = self._spark.readStream.schema(DDL).option("maxFilesPerTrigger", 1).parquet(str(self.directory / "in"))
-        output = self.streams.transform({"numbers": files}).writeStream.format("noop")
-        output.option("checkpointLocation", str(self.checkpoint)).trigger(availableNow=True).start().awaitTermination()
-
-    def counts(self) -> set[int]:
-        rows = self.streams.read_store("counts", str(self.checkpoint)).collect()
-        assert len(rows) == 10
-        return {row.value for row in rows}
 
 
 @pytest.fixture
@@ -85,14 +44,14 @@ def test_damage_is_named_local_copies_are_repaired_and_the_query_goes_back_to_th
         ([], directory / "elsewhere", "there is no checkpoint at"),
         (["--batch", "17"], checkpoint, f"no micro-batch 17, only 0 to {BATCHES - 1}"),
         (["--topology", "no_such_module:it"], checkpoint, "there is no topology"),
-        (["--topology", f"{__name__}:DDL"], checkpoint, "is of type str; give what"),
+        (["--topology", f"{small_query.__name__}:DDL"], checkpoint, "is of type str; give what"),
     ):
         code, said = state("verify", *options, place=place)
         assert code == 2
         assert message in said
 
     report = directory / "report.json"
-    code, said = state("verify", "--topology", f"{__name__}:topology", "--json", str(report))
+    code, said = state("verify", "--topology", f"{small_query.__name__}:topology", "--json", str(report))
     assert code == 0
     assert "\nsound: 0 broken, 0 healable, 0 harmless findings\n" in said
     written: Any = json.loads(report.read_text())
