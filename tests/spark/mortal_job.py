@@ -2,13 +2,15 @@
 
 Its only task has a store on each backend, so that each death leaves all of them behind at once.
 
-What is due lies in ``DIRECTORY/due``: files named ``<number>.<moment>.<victim>``. Whoever comes first to the moment of
-the first of them takes it away and kills the victim. A straggler, which is always a first attempt, is not killed, but
-hangs until its twin is done; that needs the master of a cluster of two hosts. Who began to commit is in
+What is due lies in ``DIRECTORY/due``: files named ``<number>.<micro-batch>.<moment>.<victim>``. Whoever comes first to
+the moment of the first of them, in that micro-batch or later, takes it away and kills the victim. A straggler, which is
+always a first attempt, is not killed, but hangs until its twin is done; that needs the master of a cluster of two
+hosts. Nor is anybody killed where the local directory goes, or the storage fails. Who began to commit is in
 ``DIRECTORY/commits``: files named ``<micro-batch>.<host>``.
 """
 
 import os
+import shutil
 import signal
 import sys
 import time
@@ -27,7 +29,7 @@ from millpond.adapters.spark import SparkStreams, configure
 from millpond.processors import Consumed, Grouped, Materialized, Produced, StreamsBuilder, Topology
 from millpond.stores.durability import Storage
 from millpond.stores.registry import supplier
-from millpond.stores.testing import FaultPlan, FaultyStorage, FaultySupplier, Step
+from millpond.stores.testing import Fault, FaultPlan, FaultyStorage, FaultySupplier, Step
 from tests.spark.orders import read_files
 from tests.spark.two_hosts import this_host
 
@@ -41,6 +43,14 @@ MOMENTS = (
 """When, in a commit, somebody dies."""
 
 VICTIMS = ("worker", "executor", "driver")
+COPIES = "copies"
+"""The worker, too, after the data of all local copies has been damaged."""
+LOCAL_DIR = "local directory"
+"""It is deleted below a task that goes on."""
+STORAGE = "storage"
+"""Its next requests fail, whosever they are."""
+FAILURES = 3
+"""How many of them."""
 STRAGGLER = "straggler"
 HANGS_FOR = 60.0
 """Longer than a twin takes; Spark ends who hangs as soon as the twin is done."""
@@ -51,6 +61,8 @@ _MOMENTS = {
     Step.BACKEND_WRITE: MOMENTS[2],
     Step.BACKEND_WRITTEN: MOMENTS[3],
 }
+_OF_STORAGE = {Step.FILE_CREATE, Step.FILE_WRITE, Step.FILE_FINISH, Step.FILE_READ, Step.FILE_LIST, Step.FILE_DELETE}
+_DATA = {".mdb", ".sst", ".log"}
 
 
 @dataclass
@@ -66,7 +78,7 @@ class Deaths:
     driver: int
     committing: bool = False
 
-    def at_step(self, step: Step) -> None:
+    def at_step(self, step: Step) -> Fault | None:
         """What a plan asks. Backends are also written to before a commit, to catch up."""
         if step in (Step.BACKEND_OPEN, Step.FILE_READ):
             self.committing = False
@@ -76,21 +88,33 @@ class Deaths:
             self.committing = True
         if step in _MOMENTS and (self.committing or step is Step.FILE_CREATE):
             self.at(_MOMENTS[step])
+        return Fault.ERROR if step in _OF_STORAGE and self._storage_fails() else None
 
     def at(self, now: str) -> None:
         """Kill whoever is due at the moment ``now``."""
         first = min((self.directory / "due").iterdir(), default=None)
         if first is None or os.getpid() == self.driver:
             return
-        _, moment, victim = first.name.split(".")
-        if moment != now or (victim == STRAGGLER and _attempt() > 0):
+        _, batch, moment, victim = first.name.split(".")
+        if moment != now or int(batch) > _batch() or (victim == STRAGGLER and _attempt() > 0):
             return
-        try:
-            first.unlink()
-        except FileNotFoundError:
-            return  # somebody else was faster
+        if victim == COPIES and not self._data_of_copies():
+            return
+        if taken(first):
+            self._happen(victim)
+
+    def _happen(self, victim: str) -> None:
         if victim == STRAGGLER:
             return time.sleep(HANGS_FOR)
+        if victim == LOCAL_DIR:
+            return shutil.rmtree(self.directory / "local", ignore_errors=True)
+        if victim == STORAGE:
+            for number in range(FAILURES):
+                (self.directory / "failures" / str(number)).touch()
+            return None
+        if victim == COPIES:
+            for path in self._data_of_copies():
+                damage(path)
         if victim == "driver":
             os.killpg(self.driver, signal.SIGKILL)
         if victim == "executor":
@@ -99,10 +123,41 @@ class Deaths:
 
     def note_commit(self) -> None:
         """Leave a trace of an attempt that commits."""
-        context = TaskContext.get()
-        if context is not None:
-            batch = context.getLocalProperty("streaming.sql.batchId")
-            (self.directory / "commits" / f"{batch}.{this_host()}").touch()
+        if TaskContext.get() is not None:
+            (self.directory / "commits" / f"{_batch()}.{this_host()}").touch()
+
+    def _storage_fails(self) -> bool:
+        failures = sorted((self.directory / "failures").iterdir())
+        return os.getpid() != self.driver and any(map(taken, failures))
+
+    def _data_of_copies(self) -> list[Path]:
+        found = (self.directory / "local").rglob("*")
+        return [path for path in found if path.suffix in _DATA and path.name != "lock.mdb" and path.stat().st_size]
+
+
+def taken(path: Path) -> bool:
+    """Take a file away; whether nobody was faster."""
+    try:
+        path.unlink()
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def damage(path: Path) -> None:
+    """Change bytes in the middle of a file."""
+    with path.open("r+b") as file:
+        file.seek(path.stat().st_size // 2)
+        old = file.read(64)
+        file.seek(-len(old), os.SEEK_CUR)
+        file.write(bytes(byte ^ 0xFF for byte in old))
+
+
+def _batch() -> int:
+    """The micro-batch that a worker is at."""
+    context = TaskContext.get()
+    assert context is not None
+    return int(context.getLocalProperty("streaming.sql.batchId") or 0)
 
 
 def _attempt() -> int:
@@ -142,7 +197,8 @@ def _parent(process: int) -> int:
 
 def main(directory: Path, master: str | None = None) -> None:
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    (directory / "commits").mkdir(exist_ok=True)
+    for kept in ("commits", "failures"):
+        (directory / kept).mkdir(exist_ok=True)
     spark = (
         configure(SparkSession.builder.master(master or "local-cluster[2,1,1024]"))
         .config("spark.ui.enabled", "false")

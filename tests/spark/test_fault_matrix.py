@@ -1,4 +1,4 @@
-"""Whoever dies or hangs at whichever moment of a commit, on Spark: the output is that of an undisturbed run.
+"""Whatever happens at whichever moment of a commit, on Spark: the output is that of an undisturbed run.
 
 The table in ``docs/durability.md`` is what this test has seen. ``MILLPOND_WRITE_MATRIX=1`` writes it anew.
 """
@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Collection
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 from millpond.processors import TopologyDriver
 from tests.spark.apart import run_apart
-from tests.spark.mortal_job import MOMENTS, STRAGGLER, VICTIMS, spending
+from tests.spark.mortal_job import COPIES, LOCAL_DIR, MOMENTS, STORAGE, STRAGGLER, VICTIMS, spending
 from tests.spark.orders import KEYS, Event, random_events, write_files
 from tests.spark.two_hosts import two_hosts
 
@@ -28,6 +28,17 @@ BEGIN, END = "<!-- fault matrix: made by tests/spark/test_fault_matrix.py -->\n"
 JOB = Path(__file__).with_name("mortal_job.py")
 
 SAME = "same output"
+FILES: Final = 8
+"""Of input, each a micro-batch."""
+
+HURT: Final = (COPIES, LOCAL_DIR, STORAGE)
+COLUMNS: Final = {
+    **{victim: f"the {victim}" for victim in VICTIMS},
+    COPIES: "the worker, and local copies are damaged",
+    LOCAL_DIR: "nobody, but the local directory is gone",
+    STORAGE: "nobody, but the storage fails",
+    STRAGGLER: "nobody, but it hangs",
+}
 
 speculates = pytest.mark.skipif(
     tuple(map(int, pyspark.__version__.split(".")[:2])) < (4, 3),
@@ -41,7 +52,7 @@ Matrix = dict[tuple[str, str], str]
 @pytest.fixture(scope="module")
 def matrix() -> Matrix:
     """What the test of this module has seen."""
-    return {(moment, victim): "did not happen" for moment in MOMENTS for victim in (*VICTIMS, STRAGGLER)}
+    return dict.fromkeys(product(MOMENTS, COLUMNS), "did not happen")
 
 
 @pytest.mark.spark
@@ -56,7 +67,19 @@ def test_whoever_dies_at_any_moment_of_a_commit_the_output_is_the_same(
     assert run(tmp_path) == 0
     assert output(spark, tmp_path) == undisturbed(events)
     assert not list(due.iterdir())
-    matrix.update(dict.fromkeys(((moment, victim) for moment in MOMENTS for victim in VICTIMS), SAME))
+    matrix.update(dict.fromkeys(product(MOMENTS, VICTIMS), SAME))
+
+
+@pytest.mark.spark
+@pytest.mark.long
+def test_whatever_local_copies_and_storage_suffer_at_any_moment_of_a_commit_the_output_is_the_same(
+    spark: SparkSession, tmp_path: Path, matrix: Matrix
+) -> None:
+    events = prepared(tmp_path, HURT, over=FILES - 2)
+    assert run(tmp_path) == 0, (tmp_path / "log").read_text()[-5000:]
+    assert output(spark, tmp_path) == undisturbed(events)
+    assert not [*(tmp_path / "due").iterdir(), *(tmp_path / "failures").iterdir()]
+    matrix.update(dict.fromkeys(product(MOMENTS, HURT), SAME))
 
 
 @speculates
@@ -72,16 +95,18 @@ def test_the_twin_of_whoever_hangs_commits_on_another_host_and_the_output_is_the
     assert not list((tmp_path / "due").iterdir())
     hosts = Counter(path.name.partition(".")[0] for path in (tmp_path / "commits").iterdir())
     assert sum(number == 2 for number in hosts.values()) >= len(MOMENTS), hosts
-    matrix.update(dict.fromkeys(((moment, STRAGGLER) for moment in MOMENTS), SAME))
+    matrix.update(dict.fromkeys(product(MOMENTS, [STRAGGLER]), SAME))
 
 
-def prepared(directory: Path, victims: Collection[str]) -> list[Event]:
-    """The job's input, with each of these due at each moment."""
+def prepared(directory: Path, victims: Collection[str], over: int = 1) -> list[Event]:
+    """The job's input, with each of these due at each moment, from the first micro-batch on or over so many of them."""
     events = random_events(7, 400)
-    write_files(directory / "in", events, 8)
+    write_files(directory / "in", events, FILES)
     (directory / "due").mkdir()
-    for number, (moment, victim) in enumerate(product(MOMENTS, victims)):
-        (directory / "due" / f"{number:02d}.{moment}.{victim}").touch()
+    cases = list(product(MOMENTS, victims))
+    for number, (moment, victim) in enumerate(cases):
+        batch = number * over // len(cases)
+        (directory / "due" / f"{number:02d}.{batch}.{moment}.{victim}").touch()
     return events
 
 
@@ -114,7 +139,7 @@ def test_the_page_shows_what_happened(matrix: Matrix) -> None:
 
 def test_the_page_has_a_row_for_each_moment_and_a_column_for_each_victim() -> None:
     rows = [[cell.strip() for cell in line.strip("|\n").split("|")] for line in shown().splitlines()]
-    assert rows[0][1:] == [f"the {victim}" for victim in VICTIMS] + ["nobody, but it hangs"]
+    assert rows[0][1:] == list(COLUMNS.values())
     assert [row[0] for row in rows[2:]] == list(MOMENTS)
 
 
@@ -123,7 +148,6 @@ def shown() -> str:
 
 
 def table(matrix: Matrix) -> str:
-    columns = {victim: f"the {victim}" for victim in VICTIMS} | {STRAGGLER: "nobody, but it hangs"}
-    lines = [["dies", *columns.values()], ["---"] * (1 + len(columns))]
-    lines += [[moment, *(matrix[moment, victim] for victim in columns)] for moment in MOMENTS]
+    lines = [["dies", *COLUMNS.values()], ["---"] * (1 + len(COLUMNS))]
+    lines += [[moment, *(matrix[moment, victim] for victim in COLUMNS)] for moment in MOMENTS]
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
