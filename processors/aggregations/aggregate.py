@@ -212,13 +212,13 @@ class Aggregate(Processor):
     def _fold_halves(self, out: BatchBuilder, key: Any, value: Any, timestamp: int, error: Exception) -> None:
         """Fold what can be folded of a change that failed as a whole; any other record is left out."""
         if not (isinstance(value, Change) and value.old is not None and value.new is not None and is_of_record(error)):
-            self.context.leave_out(error, key, value, timestamp)
+            self.context.leave_out(error, key, value, timestamp, headers=out.current)
             return
         for half in value.halves():
             try:
                 self._fold_one(out, self._folding, key, half, timestamp)
             except Exception as again:  # a user's code may raise anything
-                self.context.leave_out(again, key, half, timestamp)
+                self.context.leave_out(again, key, half, timestamp, headers=out.current)
 
     def _fold_one(self, out: BatchBuilder, folding: Fold, key: Any, value: Any, timestamp: int) -> None:
         before = self._table.get(key)

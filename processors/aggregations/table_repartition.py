@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
+from millpond.processors.runtime.batches.headers import Headers
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.processor import Processor
 from millpond.stores.change import Change
@@ -43,7 +44,7 @@ class TableRepartition(Processor):
             if self._versioned and not batch.latest_at(i):
                 self.context.count(CounterName.DROPPED_OUT_OF_ORDER)
                 continue
-            new, old = self._select_new(key, value, timestamp), self._select_old(key, old_value)
+            new, old = self._select_new(key, value, timestamp, out.current), self._select_old(key, old_value)
             if new is not None and old is not None and not self._separate and new[0] == old[0]:
                 out.add(new[0], Change(new[1], old[1]), timestamp)
                 continue
@@ -53,11 +54,11 @@ class TableRepartition(Processor):
                 out.add(new[0], Change(new[1], None), timestamp)
         self.context.forward(out.build())
 
-    def _select_new(self, key: Any, value: Any, timestamp: int) -> tuple[Any, Any] | None:
+    def _select_new(self, key: Any, value: Any, timestamp: int, headers: Headers | None) -> tuple[Any, Any] | None:
         try:
             return self._select(key, value)
         except Exception as error:  # a user's code may raise anything
-            self.context.leave_out(error, key, value, timestamp)
+            self.context.leave_out(error, key, value, timestamp, headers=headers)
             return None
 
     def _select_old(self, key: Any, value: Any) -> tuple[Any, Any] | None:

@@ -19,6 +19,7 @@ from millpond.errors import (
     UserFunctionError,
 )
 from millpond.processors.options.on_error import OnError
+from millpond.processors.runtime.batches.headers import NO_HEADERS, Headers
 from millpond.processors.runtime.counters import CounterName
 
 _MOST: Final = 200
@@ -56,6 +57,7 @@ class DeadLetter:
         error: what went wrong.
         key, value: the record's, as the operator saw them.
         timestamp: the record's; of a punctuation, when it fired.
+        headers: the record's, as the operator saw them; ``()`` if it has none.
     """
 
     operator: str
@@ -66,6 +68,7 @@ class DeadLetter:
     key: Any
     value: Any
     timestamp: int | None
+    headers: Headers = NO_HEADERS
 
 
 class FailurePolicy:
@@ -86,7 +89,14 @@ class FailurePolicy:
             raise error
 
     def leave_out(
-        self, place: Place, error: Exception, key: Any, value: Any, timestamp: int | None, step: str = ""
+        self,
+        place: Place,
+        error: Exception,
+        key: Any,
+        value: Any,
+        timestamp: int | None,
+        step: str = "",
+        headers: Headers | None = None,
     ) -> None:
         """Fail because of a record, or let it go.
 
@@ -95,6 +105,7 @@ class FailurePolicy:
             error: what was raised.
             key, value, timestamp: the record's.
             step: more about what was done with it, for messages.
+            headers: the record's; None if it has none.
 
         Raises:
             UserFunctionError: the policy is to fail.
@@ -107,9 +118,8 @@ class FailurePolicy:
         if self._bury is not None:
             reason = CounterName.DROPPED_USER_ERROR.value
             described = f"{step}: {describe(error)}" if step else describe(error)
-            self._bury(
-                DeadLetter(place.operator, place.task_id, place.topics, reason, described, key, value, timestamp)
-            )
+            where = place.operator, place.task_id, place.topics
+            self._bury(DeadLetter(*where, reason, described, key, value, timestamp, headers or NO_HEADERS))
 
 
 def is_of_record(error: Exception) -> bool:

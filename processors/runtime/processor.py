@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Final, NoReturn, TypeVar
 from millpond.errors import TopologyError
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns, Records
+from millpond.processors.runtime.batches.headers import Headers
 from millpond.processors.runtime.batches.partials import Combiner
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.failures import FailurePolicy, Place, failure, is_of_record
@@ -189,19 +190,28 @@ class ProcessorContext:
         except Exception as error:  # a user's code may raise anything
             self._one_by_one(process, batch, error)
 
-    def leave_out(self, error: Exception, key: Any, value: Any, timestamp: int, step: str = "") -> None:
+    def leave_out(
+        self,
+        error: Exception,
+        key: Any,
+        value: Any,
+        timestamp: int,
+        step: str = "",
+        headers: Headers | None = None,
+    ) -> None:
         """Fail because of a record for which a user's function failed, or count it: the caller goes on without it.
 
         Args:
             error: what was raised.
             key, value, timestamp: the record's.
             step: more about what was done with it, for messages.
+            headers: the record's; None if it has none.
 
         Raises:
             UserFunctionError: the policy is to fail.
             Exception: the error itself, if it is that of a store and not of a user's function.
         """
-        self._policy.leave_out(self._place, error, key, value, timestamp, step)
+        self._policy.leave_out(self._place, error, key, value, timestamp, step, headers)
         self.count(CounterName.DROPPED_USER_ERROR)
 
     def check(self, error: Exception) -> None:
@@ -239,13 +249,18 @@ class ProcessorContext:
         if not is_of_record(error):
             raise error
         if len(batch) == 1:
-            self.leave_out(error, batch.keys[0], batch.values[0], batch.timestamps[0])
+            self._leave_out_only(error, batch)
             return
         for row in batch.rows():
             try:
                 process(row)
             except Exception as again:  # a user's code may raise anything
-                self.leave_out(again, row.keys[0], row.values[0], row.timestamps[0])
+                self._leave_out_only(again, row)
+
+    def _leave_out_only(self, error: Exception, batch: Batch) -> None:
+        """``leave_out`` for the only record of a batch."""
+        (headers,) = batch.headers_of_each
+        self.leave_out(error, batch.keys[0], batch.values[0], batch.timestamps[0], headers=headers)
 
     def schedule(self, interval: Duration, kind: PunctuationType, punctuator: Punctuator) -> Punctuation:
         """Call ``punctuator`` every ``interval`` of ``kind``.

@@ -130,7 +130,7 @@ class RecordProcessor(Processor):
                 self.process_record(key, value, timestamp)
             except Exception as error:  # a user's code may raise anything
                 self._take_back(*mark)
-                self.context.leave_out(error, key, value, timestamp)
+                self.context.leave_out(error, key, value, timestamp, headers=self.headers)
 
     def complete(self) -> None:
         self.headers = NO_HEADERS

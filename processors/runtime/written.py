@@ -43,7 +43,8 @@ def _kept(context: ProcessorContext, row: Batch, write: Callable[[Records], obje
         write(row)
     except Exception as error:  # a user's serde may raise anything
         if change.old is None or not context.leaves_out:
-            context.leave_out(error, row.keys[0], change.new, row.timestamps[0])
+            (headers,) = row.headers_of_each
+            context.leave_out(error, row.keys[0], change.new, row.timestamps[0], headers=headers)
         elif change.new is None:
             # It was left out when it was new, so it need not be taken back.
             context.check(error)

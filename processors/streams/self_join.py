@@ -44,7 +44,7 @@ class StreamSelfJoin(Processor):
                 self._process_one(out, key, value, timestamp)
             except Exception as error:  # a user's code may raise anything
                 out.truncate(size)
-                self.context.leave_out(error, key, value, timestamp)
+                self.context.leave_out(error, key, value, timestamp, headers=out.current)
         self.context.forward(out.build())
 
     def _process_one(self, out: BatchBuilder, key: Any, value: Any, timestamp: int) -> None:
@@ -67,7 +67,7 @@ class StreamSelfJoin(Processor):
             out.add(key, self._joiner(key, *values), max(times))
         except Exception as error:  # a user's code may raise anything
             pair = f"joined with {values[1]!r:.200}, timestamp {times[1]}"
-            self.context.leave_out(error, key, values[0], times[0], pair)
+            self.context.leave_out(error, key, values[0], times[0], pair, out.current)
 
     def _meets_itself(self, timestamp: int) -> bool:
         observed = self._store.observed_stream_time

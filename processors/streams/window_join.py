@@ -159,7 +159,7 @@ class WindowJoin:
                 else:
                     self._process_one(out, own, key, data, value, timestamp)
             except Exception as error:  # a user's code may raise anything
-                own.context.leave_out(error, key, value, timestamp)
+                own.context.leave_out(error, key, value, timestamp, headers=out.current)
         self._end()
         return out.build()
 
@@ -214,7 +214,7 @@ class WindowJoin:
                 out.add(key, own.join(key, value, other_value), max(timestamp, other_timestamp))
             except Exception as error:  # a user's code may raise anything
                 pair = f"joined with {other_value!r:.200} of the other side, timestamp {other_timestamp}"
-                own.context.leave_out(error, key, value, timestamp, pair)
+                own.context.leave_out(error, key, value, timestamp, pair, out.current)
         if not matches and own.emits_unmatched:
             # One that came too late for others to meet it, or of an eager join, does not wait.
             if waiting is None or timestamp + own.closes_after < waiting.stream_time:

@@ -79,7 +79,7 @@ class TableTableJoin(Processor):
             for timestamp, other in zip(batch.timestamps, found, strict=True)
         ]
         olds = self._results(batch.keys, batch.olds or [None] * len(batch), others) if self._result.send_olds else None
-        news = self._results(batch.keys, batch.values, others, batch.timestamps)
+        news = self._results(batch.keys, batch.values, others, batch)
         self.context.forward(Batch(batch.keys, news, times, olds, batch.latest, batch.positions, batch.headers))
 
     def _changing(self, batch: Batch, found: list[Any]) -> list[bool]:
@@ -93,22 +93,20 @@ class TableTableJoin(Processor):
             for match, new, old in zip(matched, batch.values, olds, strict=True)
         ]
 
-    def _results(
-        self, keys: list[Any], these: list[Any], others: list[Any], timestamps: list[int] | None = None
-    ) -> list[Any]:
+    def _results(self, keys: list[Any], these: list[Any], others: list[Any], updates: Batch | None = None) -> list[Any]:
         """The joined values; None where there is no result, or where the joiner fails and that may be.
 
         Args:
             keys: the keys.
             these, others: the values of this side and of the other.
-            timestamps: those of the updates; None if these were joined before, so that failures have been counted.
+            updates: what is joined; None if it was joined before, so that failures have been counted.
         """
         left, right = (these, others) if self._side is Side.LEFT else (others, these)
         try:
             return self._joined(keys, left, right)
         except Exception:  # a user's code may raise anything
             return [
-                self._result_of(key, left[i], right[i], these[i], None if timestamps is None else timestamps[i])
+                self._result_of(key, left[i], right[i], None if updates is None else updates.slice(i, i + 1))
                 for i, key in enumerate(keys)
             ]
 
@@ -123,14 +121,15 @@ class TableTableJoin(Processor):
             for key, one, other in zip(keys, left, right, strict=True)
         ]
 
-    def _result_of(self, key: Any, left: Any, right: Any, this: Any, timestamp: int | None) -> Any:
+    def _result_of(self, key: Any, left: Any, right: Any, update: Batch | None) -> Any:
         try:
             return self._joined([key], [left], [right])[0]
         except Exception as error:  # a user's code may raise anything
-            if timestamp is None:
+            if update is None:
                 self.context.check(error)
             else:
-                self.context.leave_out(error, key, this, timestamp)
+                (headers,) = update.headers_of_each
+                self.context.leave_out(error, key, update.values[0], update.timestamps[0], headers=headers)
             return None
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from millpond.processors.options.joins import JoinType, Side
 from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
+from millpond.processors.runtime.batches.headers import Headers
 from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.tables.join import Joiner, JoinGetter
 from millpond.processors.tables.value_getters import ValueGetterFactory
@@ -65,7 +66,8 @@ class TableHistoryJoin(Processor):
         result = None
         steps = self._other.steps(key, start, until)
         for i, (time, other) in enumerate(steps):
-            before, result = result, self._new_result(key, value, None if other is None else other.value, timestamp)
+            match = None if other is None else other.value
+            before, result = result, self._new_result(key, value, match, timestamp, out.current)
             if result is not None or before is not None or self._may_have_stood(other):
                 out.add(key, result, time, None, until is None and i == len(steps) - 1, position)
         if until is not None and result is not None:
@@ -73,11 +75,11 @@ class TableHistoryJoin(Processor):
             if not self._has_result(key, *(None if found is None else found.value for found in (next_, at_end))):
                 out.add(key, None, until, None, False, position)
 
-    def _new_result(self, key: Any, this: Any, other: Any, timestamp: int) -> Any:
+    def _new_result(self, key: Any, this: Any, other: Any, timestamp: int, headers: Headers | None) -> Any:
         try:
             return self._result(key, this, other)
         except Exception as error:  # a user's code may raise anything
-            self.context.leave_out(error, key, this, timestamp)
+            self.context.leave_out(error, key, this, timestamp, headers=headers)
             return None
 
     def _has_result(self, key: Any, this: Any, other: Any) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from millpond.processors.runtime.batches.batch import Batch
+from millpond.processors.runtime.batches.headers import Headers
 from millpond.processors.runtime.processor import ProcessorContext
 from millpond.processors.tables.config import TableConfig
 from millpond.processors.tables.value_getters import ValueGetter
@@ -119,14 +120,13 @@ class TableOperator(TableProcessor):
         try:
             return self._operation.apply(batch.keys, batch.values)
         except Exception:  # a user's code may raise anything
-            rows = zip(batch.keys, batch.values, batch.timestamps, strict=True)
-            return [self._new(key, value, timestamp) for key, value, timestamp in rows]
+            return list(map(self._new, batch.keys, batch.values, batch.timestamps, batch.headers_of_each))
 
-    def _new(self, key: Any, value: Any, timestamp: int) -> Any:
+    def _new(self, key: Any, value: Any, timestamp: int, headers: Headers | None) -> Any:
         try:
             return self._operation.apply([key], [value])[0]
         except Exception as error:  # a user's code may raise anything
-            self.context.leave_out(error, key, value, timestamp)
+            self.context.leave_out(error, key, value, timestamp, headers=headers)
             return None
 
     def _olds(self, batch: Batch) -> list[Any] | None:

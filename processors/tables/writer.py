@@ -138,7 +138,7 @@ class TableWriter:
                     continue
                 valid_to = table.put(key, value, timestamp)
             except Exception as error:  # a user's serde may raise anything
-                self._context.leave_out(error, key, value, timestamp)
+                self._context.leave_out(error, key, value, timestamp, headers=out.current)
                 continue
             if valid_to == NOT_PUT:
                 expired += 1

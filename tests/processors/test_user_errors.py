@@ -269,6 +269,22 @@ def test_by_default_the_error_names_the_record_and_nothing_comes_out(operator: s
     assert isinstance(caught.value.__cause__, ValueError)
 
 
+@pytest.mark.parametrize("operator", [*STREAMS, *TABLES])
+def test_a_dead_letter_has_the_headers_of_the_record_that_fails(operator: str) -> None:
+    builder = StreamsBuilder(key_serde=TEXT, value_serde=MSGPACK)
+    made = {**STREAMS, **TABLES}[operator](builder)
+    (made.to_stream() if isinstance(made, KTable) else made).to("out")
+    topology = builder.build()
+    arrivals = [arrival for part in ARRIVALS for arrival in part if arrival[0] in topology.sources]
+    with TopologyDriver(topology, on_error="dead-letter") as driver:
+        for topic, key, value, timestamp in arrivals:
+            mark = b"bad" if value == BAD else b"good"
+            driver.pipe(topic, key, value, timestamp, headers=[("mark", mark)])
+        letter = driver.dead_letters[0]
+        # The letter of a pair is the record that came later, which is not the bad one.
+        assert letter.headers == (("mark", b"bad" if letter.timestamp == 2 else b"good"),)
+
+
 def test_the_error_is_short_and_says_what_where_and_what_to_do() -> None:
     builder = StreamsBuilder(key_serde=TEXT, value_serde=MSGPACK)
     stream(builder).map_values(sound, name="pricing").to("out")

@@ -67,3 +67,27 @@ def test_a_column_that_holds_no_headers_is_refused_and_a_header_without_a_name_t
     nameless = spark.createDataFrame([("a", "x", 1, [(None, b"1")])], SCHEMA)
     with pytest.raises(Exception, match=r"column 'headers': bad value in row 0"):
         streams.transform({"in": nameless}, sink="passed").collect()
+
+
+def test_dead_letters_have_the_headers_of_their_records(spark: SparkSession, tmp_path: Path) -> None:
+    def sound(value: str) -> str:
+        if value == "x":
+            raise ValueError("bad value")
+        return value
+
+    builder = StreamsBuilder()
+    records = builder.stream("in", Consumed("string", "string", headers="headers"))
+    counted = records.map_values(sound).group_by_key().count()
+    counted.to_stream().to("counted", Produced(schema="key string, value long"))
+    streams = SparkStreams(
+        builder.build(), application_id="left-out", state_dir=str(tmp_path), partitions=1, on_error="dead-letter"
+    )
+    rows = [*ROWS, (None, "keyless", 5, [("trace", b"5")])]
+    frame = spark.createDataFrame(rows, SCHEMA).coalesce(1)
+    assert streams.transform({"in": frame}).count() == 2
+    letters = streams.dead_letters().orderBy("timestamp").collect()
+    assert [(row.reason, row.value, _pairs(row.headers)) for row in letters] == [
+        ("dropped-user-error", "x", [("trace", b"1"), ("trace", None)]),
+        ("dropped-user-error", "x", [("trace", b"4")]),
+        ("dropped-null-key", "keyless", [("trace", b"5")]),
+    ]

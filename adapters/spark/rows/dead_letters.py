@@ -21,6 +21,7 @@ from pyspark.taskcontext import TaskContext
 
 from millpond.adapters.spark.worker import current_batch
 from millpond.errors import CorruptFileError
+from millpond.processors.distribution.header_column import HEADERS_TYPE
 from millpond.processors.options.on_error import OnError
 from millpond.processors.runtime.failures import DeadLetter, FailurePolicy
 from millpond.stores.durability.storage import Storage
@@ -33,12 +34,18 @@ DEAD_LETTERS: Final = "dead-letters"
 DDL: Final = (
     "failed_at timestamp, application string, name string, topic string, operator string, task string, query string, "
     "batch_id bigint, reason string, error string, key string, value string, timestamp timestamp, key_bytes binary, "
-    "value_bytes binary"
+    "value_bytes binary, headers array<struct<key:string,value:binary>>"
 )
 """The columns of dead letters."""
 
 _TIME: Final = pa.timestamp("us", tz="UTC")
-_TYPES: Final = {"string": pa.string(), "bigint": pa.int64(), "binary": pa.binary(), "timestamp": _TIME}
+_TYPES: Final = {
+    "string": pa.string(),
+    "bigint": pa.int64(),
+    "binary": pa.binary(),
+    "timestamp": _TIME,
+    "array<struct<key:string,value:binary>>": HEADERS_TYPE,
+}
 _FIELDS: Any = [(name, _TYPES[type_]) for name, type_ in map(str.split, DDL.split(", "))]
 _SCHEMA: Final[pa.Schema] = pa.schema(_FIELDS)
 
@@ -110,6 +117,7 @@ class LetterBox:
                 "timestamp": _micros(letter.timestamp, handling.unit),
                 "key_bytes": letter.key if isinstance(letter.key, bytes) else None,
                 "value_bytes": letter.value if isinstance(letter.value, bytes) else None,
+                "headers": [{"key": name, "value": data} for name, data in letter.headers] or None,
             }
         )
         if len(self._rows) == _LETTERS_PER_GROUP:

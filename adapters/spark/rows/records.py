@@ -80,7 +80,7 @@ class RecordReader:
 
     def __init__(self, source: Source, split: int, bury: Bury | None = None) -> None:
         self._source = source
-        self._unusable = Unusable(source.topic, source.on_error, split, bury)
+        self._unusable = Unusable(source.topic, source.on_error, split, bury, HEADERS)
         self._judges = source.on_error is not OnError.FAIL
         self._taken = 0
 
@@ -201,7 +201,10 @@ def _decode(reader: Serde[Any] | None, column: list[Any]) -> tuple[list[Any], li
 
 
 def _shown(batch: Batch, row: int) -> dict[str, Any]:
-    return {"key": batch.keys[row], "value": batch.values[row], "timestamp": batch.timestamps[row]}
+    entries = {"key": batch.keys[row], "value": batch.values[row], "timestamp": batch.timestamps[row]}
+    if batch.headers is not None:
+        entries[HEADERS] = [{"key": name, "value": data} for name, data in batch.headers[row]]
+    return entries
 
 
 def _without(entries: list[Any], dropped: list[int]) -> list[Any]:

@@ -69,14 +69,24 @@ class TopicSource(Protocol):
 class Unusable:
     """The unusable records of one split.
 
+    Args:
+        topic: where the records come from.
+        on_error: what happens to them.
+        split: the split's number.
+        bury: takes those that are left out; None if they are only counted.
+        headers: the column with the records' headers, as pairs of key and value; None if they have none.
+
     Attributes:
         skipped: how many were left out so far, by reason.
         seen: how many rows came before those that are read now.
     """
 
-    def __init__(self, topic: str, on_error: OnError, split: int, bury: Bury | None = None) -> None:
+    def __init__(
+        self, topic: str, on_error: OnError, split: int, bury: Bury | None = None, headers: str | None = None
+    ) -> None:
         self.skipped: Counter[str] = Counter()
         self._bury = bury
+        self._headers = headers
         self.seen = 0
         self._topic = topic
         self._on_error = on_error
@@ -144,9 +154,11 @@ class Unusable:
         return f"column {column!r}: {fault} in row {self.seen + row} of Spark partition {self._split}"
 
     def _bury_row(self, row: int, reason: CounterName, column: str, entries: Mapping[str, Any], detail: str) -> None:
-        """Keep an unusable row; what is neither its key nor its time is its value."""
+        """Keep an unusable row; what is neither its key, nor its time, nor its headers, is its value."""
         assert self._bury is not None
-        rest = {name: entry for name, entry in entries.items() if name not in ("key", "timestamp")}
+        apart = ("key", "timestamp", self._headers)
+        rest = {name: entry for name, entry in entries.items() if name not in apart}
+        pairs = None if self._headers is None else entries.get(self._headers)
         self._bury(
             DeadLetter(
                 operator="",
@@ -157,6 +169,7 @@ class Unusable:
                 key=entries.get("key"),
                 value=rest["value"] if list(rest) == ["value"] else rest,
                 timestamp=entries.get("timestamp"),
+                headers=tuple((pair["key"], pair["value"]) for pair in pairs or ()),
             )
         )
 

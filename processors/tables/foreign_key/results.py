@@ -14,6 +14,7 @@ from typing import Any
 from millpond.processors.options.joins import JoinType
 from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
 from millpond.processors.runtime.batches.columns import Columns, Records, joined
+from millpond.processors.runtime.batches.headers import Headers
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.tables.foreign_key.messages import Content, read_left_rows, read_responses
@@ -33,17 +34,15 @@ class RowJoining(Processor):
     def __init__(self, joiner: RowFunction) -> None:
         self._joiner = joiner
 
-    def _results_of(
-        self, keys: Sequence[Any], lefts: Sequence[Any], foreigns: Sequence[Any], timestamps: Sequence[int]
-    ) -> list[Any]:
+    def _results_of(self, asking: Batch, lefts: Sequence[Any], foreigns: Sequence[Any]) -> list[Any]:
         """The results; None where the joiner fails and such records are to be left out, so that there is no row."""
-        return list(map(self._result, keys, lefts, foreigns, timestamps))
+        return list(map(self._result, asking.keys, lefts, foreigns, asking.timestamps, asking.headers_of_each))
 
-    def _result(self, key: Any, left: Any, foreign: Any, timestamp: int) -> Any:
+    def _result(self, key: Any, left: Any, foreign: Any, timestamp: int, headers: Headers | None) -> Any:
         try:
             return self._joiner.one(key, left, foreign)
         except Exception as error:  # a user's code may raise anything
-            self.context.leave_out(error, key, left, timestamp)
+            self.context.leave_out(error, key, left, timestamp, headers=headers)
             return None
 
 
@@ -76,7 +75,7 @@ class UnjoinedRows(RowJoining):
         there = [one is not None for one in data]
         lefts = self._left_serde.deserialize_many([one for one in data if one is not None])
         rows = rows.select(there)
-        return column_of(self._results_of(rows.keys, lefts, [None] * len(lefts), rows.timestamps), data)
+        return column_of(self._results_of(rows, lefts, [None] * len(lefts)), data)
 
 
 class ResponseJoin(RowJoining):
@@ -156,7 +155,7 @@ class ResponseJoin(RowJoining):
         foreign = [foreigns[data] if content == Content.VALUE else None for _, content, data in responses]
         asking = answers.taken(places)
         results: list[Any] = [None] * len(answers)
-        for i, result in zip(places, self._results_of(asking.keys, lefts, foreign, asking.timestamps), strict=True):
+        for i, result in zip(places, self._results_of(asking, lefts, foreign), strict=True):
             results[i] = result
         return results
 

@@ -15,6 +15,7 @@ import pyarrow.compute as _compute
 from millpond.processors.options.joins import JoinType
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Array, Columns, valid
+from millpond.processors.runtime.batches.headers import Headers
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.tables.foreign_key.message_columns import (
@@ -232,17 +233,17 @@ class SubscriptionSend(Processor):
             keys = self._named(batch.keys, values)
             return keys, column_of(self._value_serde.serialize_many([one for one in values if one is not None]), values)
         except Exception:  # a user's code may raise anything
-            rows = list(map(self._row, batch.keys, values, batch.timestamps))
+            rows = list(map(self._row, batch.keys, values, batch.timestamps, batch.headers_of_each))
             return [key for key, _ in rows], [data for _, data in rows]
 
-    def _row(self, key: Any, value: Any, timestamp: int) -> tuple[Any, bytes | None]:
+    def _row(self, key: Any, value: Any, timestamp: int, headers: Headers | None) -> tuple[Any, bytes | None]:
         """A row's foreign key and its bytes; nothing of one that fails."""
         if value is None:
             return None, None
         try:
             return self._extract.one(key, value), self._value_serde.serialize(value)
         except Exception as error:  # a user's code may raise anything
-            self.context.leave_out(error, key, value, timestamp)
+            self.context.leave_out(error, key, value, timestamp, headers=headers)
             return None, None
 
     def _moved(self, olds: Sequence[Any], news: Sequence[Any]) -> list[bool]:

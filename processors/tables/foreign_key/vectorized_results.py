@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as _compute
 
 from millpond.processors.options.joins import JoinType
+from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Array, Columns, Records, nulls, spread, valid
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.processor import ProcessorContext
@@ -43,13 +44,11 @@ class ColumnJoining(RowJoining):
 
     _joiner: ColumnFunction
 
-    def _results_of(
-        self, keys: Sequence[Any], lefts: Sequence[Any], foreigns: Sequence[Any], timestamps: Sequence[int]
-    ) -> list[Any]:
+    def _results_of(self, asking: Batch, lefts: Sequence[Any], foreigns: Sequence[Any]) -> list[Any]:
         try:
-            return self._joiner.many(keys, lefts, foreigns)
+            return self._joiner.many(asking.keys, lefts, foreigns)
         except Exception:  # a user's code may raise anything
-            return super()._results_of(keys, lefts, foreigns, timestamps)
+            return super()._results_of(asking, lefts, foreigns)
 
 
 class VectorizedUnjoinedRows(ColumnJoining, UnjoinedRows):
