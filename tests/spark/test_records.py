@@ -278,7 +278,9 @@ def test_what_is_left_out_is_kept_with_the_reason_and_once_however_often_it_is_r
     assert set(zip(*letters.select(["name", "topic", "query", "batch_id"]).to_pydict().values(), strict=True)) == {
         ("out", "words", "run", None)
     }
-    assert list(zip(*letters.drop_columns(["failed_at", "error", "timestamp"]).to_pydict().values(), strict=True)) == [
+    assert list(
+        zip(*letters.drop_columns(["failed_at", "error", "timestamp", "headers"]).to_pydict().values(), strict=True)
+    ) == [
         ("app", "out", "words", None, "split-0", "run", None, "dropped-bad-timestamp", "d", "2", b"d", b"2"),
         ("app", "out", "words", None, "split-0", "run", None, "dropped-bad-value", "c", "YmFk/w==", b"c", b"bad\xff"),
         ("app", "out", "words", "number", "0_0", "run", None, "dropped-user-error", "b", "x", None, None),
@@ -289,6 +291,7 @@ def test_what_is_left_out_is_kept_with_the_reason_and_once_however_often_it_is_r
         "ValueError",
     ]
     assert letters["timestamp"].cast(pa.int64()).to_pylist() == [-4_000, 3_000, 2_000]
+    assert letters["headers"].to_pylist() == [None] * 3
 
 
 def test_an_error_of_a_record_is_reported_by_its_message_alone(monkeypatch: pytest.MonkeyPatch) -> None:
