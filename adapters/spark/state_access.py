@@ -97,7 +97,8 @@ class StateAccess:
         The columns are ``failed_at`` (timestamp), ``application``, ``name`` (of the sink), ``topic``, ``operator``
         (null for an unusable input record), ``task``, ``query``, ``batch_id`` (bigint), ``reason`` (a counter),
         ``error``, ``key`` and ``value`` (text), ``timestamp`` (the record's), ``key_bytes`` and ``value_bytes``
-        (binary, where the record has bytes). The query may be running: the DataFrame has the files of when it is made.
+        (binary, where the record has bytes), and ``headers`` (the record's, an array of structs of ``key`` and
+        ``value``; null if it has none). The query may be running: the DataFrame has the files of when it is made.
 
         Args:
             name: of the sink; by default all.
