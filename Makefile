@@ -5,6 +5,7 @@
 #
 # make test-long     what takes longer: the examples on Spark, each in a process of its own, Spark Connect, faults, a
 #                    minute of fuzzing and, without ARGS, a sample of the golden topologies on Spark
+# make test-exhaustive  deaths at every step of every change of a job, on Spark, of which make test-long has a part
 # make soak          faults at every step of random histories, for as long as one likes                 SECONDS=3600
 # make fuzz          bytes of an attacker's making for everything that reads, guided by coverage        SECONDS=3600
 # make test-oldest   the tests of stores and of Spark with the oldest versions that pyproject.toml admits, in
@@ -32,7 +33,7 @@ OLDEST_TESTS := tests/contract/test_backends.py tests/stores tests/formats tests
 
 FLINK := .venv-flink/bin/python
 
-.PHONY: demo test test-long test-oldest test-flink test-kafka soak fuzz lint site clean java
+.PHONY: demo test test-long test-exhaustive test-oldest test-flink test-kafka soak fuzz lint site clean java
 .DELETE_ON_ERROR:
 
 demo: java .venv/demo.stamp
@@ -42,11 +43,14 @@ test: java .venv/dev.stamp
 	$(BIN)/python -m pytest -q -n 2 --dist loadgroup -m 'not long' $(ARGS)
 
 test-long: java .venv/dev.stamp
-	$(BIN)/python -m pytest -q -m long $(ARGS)
+	$(BIN)/python -m pytest -q -m 'long and not exhaustive' $(ARGS)
 	$(if $(ARGS),,$(BIN)/python -m pytest -q tests/golden --engine spark)
 
+test-exhaustive: java .venv/dev.stamp
+	$(BIN)/python -m pytest -q -m exhaustive $(ARGS)
+
 test-oldest: java .venv-oldest/stamp
-	$(OLDEST) -m pytest -q -m 'not slow' $(OLDEST_TESTS) $(ARGS)
+	$(OLDEST) -m pytest -q -m 'not slow and not long' $(OLDEST_TESTS) $(ARGS)
 
 test-flink: java .venv/dev.stamp .venv-flink/stamp
 	MILLPOND_FLINK_PYTHON='$(CURDIR)/$(FLINK)' $(BIN)/python -m pytest -q tests/spark/flink_answers.py $(ARGS)
