@@ -113,6 +113,7 @@ def start(tmp_path: Path) -> Iterator[Callable[[str], Job]]:
         )
 
 
+@pytest.mark.long
 def test_a_job_that_is_killed_again_and_again_gives_what_an_undisturbed_one_gives(
     spark: SparkSession, tmp_path: Path, start: Callable[[str], Job]
 ) -> None:
