@@ -34,7 +34,7 @@ def test_a_join_of_tables_with_tombstones_makes_the_table_of_kafka_streams(
         give_up = time.monotonic() + PATIENCE
         while latest(read(address, "out")) != table and time.monotonic() < give_up:
             time.sleep(1)
-        assert latest(read(address, "out")) == table
+        assert latest(read(address, "out")) == table, (tmp_path / "witness" / "log").read_text()
 
 
 def test_the_latest_rows_of_a_verb_keep_times_order_and_tombstones(

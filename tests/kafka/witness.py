@@ -53,9 +53,10 @@ class Witness:
 
 @contextmanager
 def live(name: str, address: str, directory: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """The topology of this name in Kafka Streams on a broker."""
+    """The topology of this name in Kafka Streams on a broker; what it says on the way is in ``directory``'s ``log``."""
     command = [java(), "-Xmx256m", "-cp", classpath(), "Witness", str(directory), name, address]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+    directory.mkdir(parents=True)
+    with (directory / "log").open("wb") as log, subprocess.Popen(command, stdin=subprocess.PIPE, stderr=log) as process:
         try:
             yield process
         finally:
