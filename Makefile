@@ -39,23 +39,23 @@ FLINK := .venv-flink/bin/python
 demo: java .venv/demo.stamp
 	$(BIN)/millpond demo --backend '$(BACKEND)' --out '$(OUT)' $(ARGS)
 
-test: java .venv/dev.stamp
+test: java .venv/dev.stamp .venv/spark-classes.jsa
 	$(BIN)/python -m pytest -q -n 2 --dist loadgroup -m 'not long' $(ARGS)
 
-test-long: java .venv/dev.stamp
-	$(BIN)/python -m pytest -q -m 'long and not exhaustive' $(ARGS)
-	$(if $(ARGS),,$(BIN)/python -m pytest -q tests/golden --engine spark)
+test-long: java .venv/dev.stamp .venv/spark-classes.jsa
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m 'long and not exhaustive' $(ARGS)
+	$(if $(ARGS),,$(BIN)/python -m pytest -q -n 2 tests/golden --engine spark)
 
-test-exhaustive: java .venv/dev.stamp
+test-exhaustive: java .venv/dev.stamp .venv/spark-classes.jsa
 	$(BIN)/python -m pytest -q -m exhaustive $(ARGS)
 
-test-oldest: java .venv-oldest/stamp
-	$(OLDEST) -m pytest -q -m 'not slow and not long' $(OLDEST_TESTS) $(ARGS)
+test-oldest: java .venv-oldest/stamp .venv-oldest/spark-classes.jsa
+	$(OLDEST) -m pytest -q -n 2 --dist loadgroup -m 'not slow and not long' $(OLDEST_TESTS) $(ARGS)
 
 test-flink: java .venv/dev.stamp .venv-flink/stamp
 	MILLPOND_FLINK_PYTHON='$(CURDIR)/$(FLINK)' $(BIN)/python -m pytest -q tests/spark/flink_answers.py $(ARGS)
 
-test-kafka: java .venv/dev.stamp
+test-kafka: java .venv/dev.stamp .venv/spark-classes.jsa
 	@for program in mvn javac; do command -v $$program >/dev/null 2>&1 || [ -x "$$JAVA_HOME/bin/$$program" ] || { \
 		echo "The tests on Kafka need $$program, which was not found." >&2; \
 		echo "On Debian or Ubuntu: apt-get install maven openjdk-17-jdk-headless" >&2; exit 1; }; done
@@ -79,6 +79,13 @@ site: .venv/site.stamp
 
 clean:
 	rm -rf .venv .venv-oldest .venv-flink build dist *.egg-info demo-out
+
+# What a JVM reads sooner than thousands of classes; without it, tests on Spark only take longer.
+.venv/spark-classes.jsa: .venv/dev.stamp
+.venv-oldest/spark-classes.jsa: .venv-oldest/stamp
+%/spark-classes.jsa: tests/quick_spark.py
+	@$*/bin/python -m tests.quick_spark >$*/spark-classes.log 2>&1 && test -f $@ || \
+		echo "No archive of Spark's classes could be made (see $*/spark-classes.log); the tests go on without."
 
 # Spark looks for Java where this does: in JAVA_HOME if that is set, else on the PATH.
 java:
@@ -105,7 +112,7 @@ java:
 .venv-oldest/stamp: pyproject.toml tests/packaging/oldest.py | $(OLDEST)
 	$(OLDEST) tests/packaging/oldest.py > .venv-oldest/constraints.txt
 	$(OLDEST) -m pip --disable-pip-version-check install --quiet --editable '.[metrics,sketches,spark,testing]' \
-		--constraint .venv-oldest/constraints.txt
+		pytest-xdist --constraint .venv-oldest/constraints.txt
 	@touch $@
 
 .venv-flink/stamp: bench/spark/flink/requirements.txt | $(FLINK)

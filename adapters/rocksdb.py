@@ -96,7 +96,7 @@ def lock_holder(path: Path) -> int | None:
 class RocksDbBackend(Backend):
     """One RocksDB directory. Use ``RocksDbSupplier`` to describe it and ``millpond.stores.registry`` to open it."""
 
-    def __init__(self, directory: Path, options: rocksdict.Options, *, wal: bool) -> None:
+    def __init__(self, directory: Path, options: rocksdict.Options, *, wal: bool, memory_budget: int = 0) -> None:
         self._directory = directory
         self._errors = translate_errors(directory)
         self._cursors = OpenCursors()
@@ -105,6 +105,7 @@ class RocksDbBackend(Backend):
         # An attribute, whatever the package's stub says.
         self._writing.disable_wal = not wal  # type: ignore[method-assign, assignment]
         self._wal = wal
+        self._memory_budget = memory_budget
         directory.mkdir(parents=True, exist_ok=True)
         with self._errors:
             # Given for the column family as well: for a directory that exists, rocksdict would take the family's
@@ -193,6 +194,12 @@ class RocksDbBackend(Backend):
         self._finder = None
         with self._errors:
             self._db.write(batch, self._writing)
+            if self._memory_budget and self._held() > self._memory_budget:
+                self._db.flush(True)
+
+    def _held(self) -> int:
+        """The bytes of the budget that no cached block has to give up: mostly memory tables, of all directories."""
+        return self._db.property_int_value("rocksdb.block-cache-pinned-usage") or 0
 
     def delete_range(self, start: bytes, stop: bytes) -> None:
         delete_range = self._db.delete_range
@@ -277,8 +284,10 @@ def _shared_cache(size: int) -> rocksdict.Cache:
 def _shared_buffers(size: int) -> rocksdict.WriteBufferManager:
     """The memory tables of all directories that share the cache of ``size`` bytes, which take their room in it.
 
-    They have half of it: from seven eighths of that on, whoever writes has the largest table written out. Nobody waits
-    for that, because a transaction's write holds up the micro-batch.
+    They have half of it: from seven eighths of that on, the engine writes out tables of whoever writes. Nobody waits
+    for that, because a transaction's write holds up the micro-batch, unless the engine falls so far behind that tables
+    take all of the budget: then ``RocksDbBackend.write`` waits for its own. The engine's way to hold writers up is not
+    used: it would wait for the tables of directories that nobody writes to, and so for ever.
     """
     manager = rocksdict.WriteBufferManager
     return manager.new_write_buffer_manager_with_cache(size // 2, False, _shared_cache(size))
@@ -351,7 +360,7 @@ class RocksDbSupplier(BackendSupplier):
         return cls(**parse_options(cls.name, options, parsers))
 
     def open(self, directory: Path) -> RocksDbBackend:
-        return RocksDbBackend(directory, self.engine_options(), wal=self.wal)
+        return RocksDbBackend(directory, self.engine_options(), wal=self.wal, memory_budget=self.memory_budget)
 
     def engine_options(self) -> rocksdict.Options:
         """What the engine is opened with."""
@@ -364,6 +373,8 @@ class RocksDbSupplier(BackendSupplier):
         options.set_keep_log_file_num(2)
         if self.memory_budget:
             options.set_write_buffer_manager(_shared_buffers(self.memory_budget))
+            # What a memory table takes at least: the engine's own choice is up to 1 MiB, much for many small stores.
+            options.set_arena_block_size(min(2**20, self.memory_budget // 128))
         return options
 
     def _table_options(self) -> rocksdict.BlockBasedOptions:

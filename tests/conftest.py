@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests import quick_spark
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-"""What a JVM compiles at length, and collects in threads, pays only for programs that run longer than a test."""
+os.environ.update(quick_spark.environment())
 
 ROCKSDB_PROVIDER = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 

@@ -1,23 +1,30 @@
-"""On Spark Structured Streaming: verbs on DataFrames (``Millpond``), and topologies (``SparkStreams``)."""
+"""On Spark Structured Streaming: verbs on DataFrames (``Millpond``), and topologies (``SparkStreams``).
 
+A name is imported when it is first asked for: Spark starts several Python processes for each query, which import this
+package only because the modules that they need are in it.
+"""
+
+from importlib import import_module
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 from millpond.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from millpond.adapters.spark.checkpoint import Checkpoint
+    from millpond.adapters.spark.evolution.evolution import Evolution
+    from millpond.adapters.spark.evolution.warming import Warmth
+    from millpond.adapters.spark.monitoring.watching import watch
+    from millpond.adapters.spark.outputs.output import FileOutput, FormatOutput, TableOutput
+    from millpond.adapters.spark.session import configure
+    from millpond.adapters.spark.state_source import register_state_source
+    from millpond.adapters.spark.streams import SparkStreams
+    from millpond.adapters.spark.verbs.pond import Millpond
+    from millpond.processors.options.on_error import OnError
 
 for _package, _module in (("pyspark[sql]", "pyspark"), ("pandas", "pandas"), ("protobuf", "google")):
     if find_spec(_module) is None:
         raise ConfigurationError(f"running on Spark needs the package {_package}: pip install 'millpond[spark]'")
-
-from millpond.adapters.spark.checkpoint import Checkpoint  # noqa: E402
-from millpond.adapters.spark.evolution.evolution import Evolution  # noqa: E402
-from millpond.adapters.spark.evolution.warming import Warmth  # noqa: E402
-from millpond.adapters.spark.monitoring.watching import watch  # noqa: E402
-from millpond.adapters.spark.outputs.output import FileOutput, FormatOutput, TableOutput  # noqa: E402
-from millpond.adapters.spark.session import configure  # noqa: E402
-from millpond.adapters.spark.state_source import register_state_source  # noqa: E402
-from millpond.adapters.spark.streams import SparkStreams  # noqa: E402
-from millpond.adapters.spark.verbs.pond import Millpond  # noqa: E402
-from millpond.processors.options.on_error import OnError  # noqa: E402
 
 __all__ = [
     "Checkpoint",
@@ -33,3 +40,30 @@ __all__ = [
     "register_state_source",
     "watch",
 ]
+
+_MODULES = {
+    "Checkpoint": "millpond.adapters.spark.checkpoint",
+    "Evolution": "millpond.adapters.spark.evolution.evolution",
+    "FileOutput": "millpond.adapters.spark.outputs.output",
+    "FormatOutput": "millpond.adapters.spark.outputs.output",
+    "Millpond": "millpond.adapters.spark.verbs.pond",
+    "OnError": "millpond.processors.options.on_error",
+    "SparkStreams": "millpond.adapters.spark.streams",
+    "TableOutput": "millpond.adapters.spark.outputs.output",
+    "Warmth": "millpond.adapters.spark.evolution.warming",
+    "configure": "millpond.adapters.spark.session",
+    "register_state_source": "millpond.adapters.spark.state_source",
+    "watch": "millpond.adapters.spark.monitoring.watching",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(import_module(_MODULES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_MODULES])

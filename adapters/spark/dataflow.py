@@ -13,15 +13,17 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from millpond.adapters.looking.kept_manifest import STATE_DDL, STATE_NAME
 from millpond.adapters.spark.counters import counting_ddl, observe_reports
 from millpond.adapters.spark.group_keys import group_keys
 from millpond.adapters.spark.map_side import ProcessAndSend, ProcessToSink, SendSignal, SendToTasks
-from millpond.adapters.spark.operator import MANIFEST_COLUMN, WALL_CLOCK_COLUMN, Stage, TaskOperator
+from millpond.adapters.spark.operator import MANIFEST_COLUMN, WALL_CLOCK_COLUMN, Operator, Stage
 from millpond.adapters.spark.rows.dead_letters import ErrorHandling
 from millpond.adapters.spark.rows.records import Source
 from millpond.adapters.spark.rows.sink import SinkColumns
 from millpond.adapters.spark.rows.sink_blobs import EXCHANGE_DDL
 from millpond.adapters.spark.rows.unusable import SKIP_REASONS, TopicSource
+from millpond.adapters.spark.task_operator import TaskOperator
 from millpond.adapters.spark.worker import StateSettings
 from millpond.processors.distribution.combining import of_input
 from millpond.processors.distribution.exchange import COMPLETE, TICK
@@ -158,7 +160,8 @@ class Dataflow:
             frames = reduce(DataFrame.unionByName, flow + arriving.get(level, []))
             now = F.unix_millis(F.current_timestamp())
             groups = frames.withColumn(WALL_CLOCK_COLUMN, now).groupBy("task")
-            rows = groups.transformWithStateInPandas(TaskOperator(stage), _columns(stage), "Append", "None")
+            operator = TaskOperator(Operator(stage), (STATE_NAME, STATE_DDL))
+            rows = groups.transformWithStateInPandas(operator, _columns(stage), "Append", "None")
             flow = [self._observed(rows, f"operator.{level}", [CounterName.WAITING])]
         return reduce(DataFrame.unionByName, flow + arriving.get(len(stages), []))
 

@@ -14,9 +14,9 @@ from typing import Any, Final
 
 import pandas as pd
 import pyarrow as pa
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.streaming.stateful_processor import ValueState
 
-from millpond.adapters.looking.kept_manifest import STATE_DDL, STATE_NAME, STATE_VERSION, kept_manifest
+from millpond.adapters.looking.kept_manifest import STATE_VERSION, kept_manifest
 from millpond.adapters.spark.counters import report_row, without_report
 from millpond.adapters.spark.rows.dead_letters import ErrorHandling
 from millpond.adapters.spark.rows.sink import SinkColumns, SinkRows
@@ -99,21 +99,25 @@ class _Report:
     metrics: dict[str, int] = field(default_factory=dict)
 
 
-class TaskOperator(StatefulProcessor):
-    """One group is one task; its rows are the blobs that one micro-batch brings to it."""
+class Operator:
+    """Runs the tasks of one stage, each with the blobs that one micro-batch brings to it."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
 
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        self._manifest = handle.getValueState(STATE_NAME, STATE_DDL)
+    def handle(self, number: int, rows: Iterator[Any], manifest: ValueState) -> Iterator[pd.DataFrame]:
+        """What comes out of the task of a group.
 
-    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[pd.DataFrame]:
+        Args:
+            number: the key of the group.
+            rows: pandas DataFrames with the rows that have arrived for it.
+            manifest: Spark's state of the group.
+        """
         tune_worker()
         with short_errors():
-            yield from self._handle(int(key[0]), rows)
+            yield from self._handle(number, rows, manifest)
 
-    def _handle(self, number: int, rows: Iterator[Any]) -> Iterator[pd.DataFrame]:
+    def _handle(self, number: int, rows: Iterator[Any], manifest: ValueState) -> Iterator[pd.DataFrame]:
         watch = Stopwatch()
         wall_clock, blobs = _arrived(number, rows)
         if number == MANIFESTS:
@@ -126,7 +130,7 @@ class TaskOperator(StatefulProcessor):
             return
         report = _Report()
         if part.stores:
-            tables = self._run_with_state(part, partition, blobs, wall_clock, report)
+            tables = self._run_with_state(part, partition, manifest, blobs, wall_clock, report)
         else:
             tables = self._run(part, {}, partition, blobs, wall_clock, report)
         yield from map(_pandas, self._reported(tables, report, watch))
@@ -148,10 +152,16 @@ class TaskOperator(StatefulProcessor):
             yield from (last, row)
 
     def _run_with_state(
-        self, part: Subtopology, partition: int, blobs: Collection[Blob], wall_clock: int, report: _Report
+        self,
+        part: Subtopology,
+        partition: int,
+        manifest: ValueState,
+        blobs: Collection[Blob],
+        wall_clock: int,
+        report: _Report,
     ) -> Iterator[pa.Table]:
         settings = self._stage.settings
-        stored = self._manifest.get()
+        stored = manifest.get()
         found = None if stored is None else kept_manifest(*stored)
         before = settings.generation.start_of(f"{part.index}_{partition}", found, current_batch())
         with task_state(settings, part, partition) as state:
@@ -159,7 +169,7 @@ class TaskOperator(StatefulProcessor):
             after = state.commit()
             report.metrics |= state.metrics.figures
         if not self._stage.backfill:
-            self._manifest.update((STATE_VERSION, after.to_json()))
+            manifest.update((STATE_VERSION, after.to_json()))
         elif after.files:
             yield self._manifest_rows([manifest_blob(part.index, partition, after.to_json())])
 

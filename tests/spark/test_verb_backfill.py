@@ -141,6 +141,7 @@ def test_a_backfill_of_a_verb_is_done_once_and_what_makes_no_sense_is_refused_an
     assert pairs(out) == [(0, 6), (1, 5)]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.long
 @pytest.mark.slow
 def test_a_driver_that_is_killed_at_any_moment_of_the_backfills_of_verbs_comes_to_the_same_end(

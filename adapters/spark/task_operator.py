@@ -1,0 +1,44 @@
+"""What Spark knows of an operator: a stateful processor that declares its state before anything else is imported.
+
+Rule of this module: it imports next to nothing. For each operator of a query that starts, Spark starts a Python process
+only to hear what state there will be, and waits for it; what the operator runs is not needed for that. So it travels as
+bytes, and is unpacked, with all that it imports, when the first rows arrive.
+"""
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.serializers import CloudPickleSerializer
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from millpond.adapters.spark.operator import Operator
+
+_PACKING: Final[Any] = CloudPickleSerializer()  # type: ignore[no-untyped-call]
+
+
+class TaskOperator(StatefulProcessor):
+    """One group is one task; its rows are the blobs that one micro-batch brings to it.
+
+    Args:
+        operator: what the tasks run.
+        state: name and DDL of the value that Spark keeps for each task.
+    """
+
+    def __init__(self, operator: "Operator", state: tuple[str, str]) -> None:
+        self._packed: bytes = _PACKING.dumps(operator)
+        self._state = state
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._manifest = handle.getValueState(*self._state)
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> "Iterator[pd.DataFrame]":
+        yield from self._operator.handle(int(key[0]), rows, self._manifest)
+
+    @cached_property
+    def _operator(self) -> "Operator":
+        operator: Operator = _PACKING.loads(self._packed)
+        return operator
