@@ -1,17 +1,22 @@
 """Headers from a column, through tasks, into a column."""
 
+from collections.abc import Iterable, Mapping
+from functools import reduce
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 pytest.importorskip("pyspark")
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from millpond.adapters.spark import SparkStreams
+from millpond.adapters.spark import Millpond, SparkStreams
 from millpond.errors import ConfigurationError
 from millpond.processors import Consumed, Produced, StreamsBuilder, Topology
+from millpond.processors.verbs import KeyContext, KeyedProcessor
+from millpond.processors.verbs import aggregates as agg
 
 pytestmark = pytest.mark.spark
 
@@ -91,3 +96,54 @@ def test_dead_letters_have_the_headers_of_their_records(spark: SparkSession, tmp
         ("dropped-user-error", "x", [("trace", b"4")]),
         ("dropped-null-key", "keyless", [("trace", b"5")]),
     ]
+
+
+class PassOn(KeyedProcessor):
+    """Gives each row again, but for those whose headers are empty."""
+
+    def process(self, key: Any, row: dict[str, Any], context: KeyContext) -> Iterable[Mapping[str, Any]]:
+        if row["headers"] == []:
+            raise ValueError("no headers")
+        yield row | {"theirs": row["headers"]}
+
+
+def test_a_column_of_headers_comes_out_of_every_verb_as_it_went_in(spark: SparkSession, tmp_path: Path) -> None:
+    headers = {1: [("trace", b"1"), ("trace", None), ("", b"\x00\xff")], 2: None, 3: []}
+    given = spark.createDataFrame(list(headers.items()), f"id int, {PAIRS}").coalesce(1)
+    left = given.withColumn("at", F.timestamp_seconds("id"))
+    right = left.selectExpr("id", "headers AS theirs", "at AS since")
+    pond = Millpond(
+        application_id="verbs", state_dir=str(tmp_path), partitions=1, backend="memory", on_error="dead-letter"
+    )
+    both: dict[str, Any] = {"left_time": "at", "right_time": "since"}
+    one: dict[str, Any] = {"key": "id", "time": "at"}
+    retried = left.where("id = 2").withColumn("headers", F.expr("array(named_struct('key', 'retry', 'value', X'01'))"))
+    results = {
+        "as of": pond.asof_join(left, right, on="id", history="1 hour", **both),
+        "streams": pond.stream_join(left, right, on="id", within="1 second", **both),
+        "tables": pond.table_join(
+            left.withColumn("foreign", F.col("id")), right, on={"foreign": "id"}, left_key="id", **both
+        ),
+        "latest": pond.latest(left.union(left).union(retried), history="1 hour", **one).withColumn(
+            "theirs", F.col("headers")
+        ),
+        "aggregate": pond.aggregate(
+            left, {"headers": agg.last("headers"), "theirs": agg.first("headers")}, by="id", time="at"
+        ),
+        "apply": pond.apply(
+            left, PassOn(), schema=f"id int, {PAIRS}, {PAIRS.replace('headers', 'theirs', 1)}", lateness=0, **one
+        ),
+    }
+    together = reduce(
+        DataFrame.union, (rows.select(F.lit(v), "id", "headers", "theirs") for v, rows in results.items())
+    )
+    assert together.schema["headers"].dataType.simpleString() == PAIRS.split()[1]
+    came = [(verb, number, _pairs(ours), _pairs(theirs)) for verb, number, ours, theirs in together.collect()]
+    expected = [(verb, number, pairs, pairs) for verb in results for number, pairs in headers.items()]
+    expected.remove(("apply", 3, [], []))
+    expected.append(("latest", 2, [("retry", b"\x01")], [("retry", b"\x01")]))
+    assert sorted(came, key=repr) == sorted(expected, key=repr)
+    (letter,) = pond.dead_letters("PassOn-id").collect()
+    assert '"headers":[]' in letter.value
+    with pytest.raises(ConfigurationError, match="the columns 'headers' twice"):
+        pond.asof_join(left, left.withColumnRenamed("at", "since"), on="id", history="1 hour", name="twice", **both)
