@@ -108,10 +108,14 @@ def title(page: Path) -> str:
 
 def navigation() -> list[dict[str, Any]]:
     """The sections of the site: the way in, then those of the index of the documentation, in its order."""
-    programs = [path for path in _links(EXAMPLES) if path.endswith(".py")]
-    examples = [EXAMPLES, *({PurePosixPath(path).stem: page_path(path)} for path in programs)]
+    listed = [path for path in dict.fromkeys(_links(EXAMPLES)) if path.startswith(f"{posixpath.dirname(EXAMPLES)}/")]
+    examples = [EXAMPLES, *({_label(path): page_path(path)} for path in listed)]
     start: list[Any] = [{"Millpond": HOME}, {"All pages": INDEX}, {"Examples": examples}]
     return [{"Start": start}, *_sections()]
+
+
+def _label(path: str) -> str:
+    return title(ROOT / path) if path.endswith(".md") else PurePosixPath(path).stem
 
 
 def _sections() -> Iterator[dict[str, Any]]:

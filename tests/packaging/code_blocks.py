@@ -19,7 +19,12 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = {
     str(path.relative_to(ROOT)): path
-    for path in [ROOT / "README.md", *ROOT.glob("CONTRIBUTING.md"), *sorted((ROOT / "docs").rglob("*.md"))]
+    for path in [
+        ROOT / "README.md",
+        *ROOT.glob("CONTRIBUTING.md"),
+        *sorted((ROOT / "docs").rglob("*.md")),
+        *sorted((ROOT / "examples").rglob("*.md")),
+    ]
 }
 
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -45,6 +50,11 @@ class Block(NamedTuple):
     @property
     def uses_spark(self) -> bool:
         return _SPARK.search(self.code) is not None
+
+    @property
+    def commands(self) -> list[str]:
+        """The lines of a shell; one that ends with a backslash goes on in the next."""
+        return self.code.replace("\\\n", " ").splitlines()
 
 
 def blocks(page: str, language: str = "python") -> list[Block]:

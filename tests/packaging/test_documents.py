@@ -17,7 +17,7 @@ PAGES = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
     ROOT / "CHANGELOG.md",
-    ROOT / "examples" / "README.md",
+    *sorted((ROOT / "examples").rglob("*.md")),
     *sorted(DOCS.rglob("*.md")),
 ]
 
