@@ -37,7 +37,7 @@ def test_a_join_of_tables_with_tombstones_makes_the_table_of_kafka_streams(
         assert latest(read(address, "out")) == table, (tmp_path / "witness" / "log").read_text()
 
 
-def test_the_latest_rows_of_a_verb_keep_times_order_and_tombstones(
+def test_the_latest_rows_of_a_verb_keep_times_order_headers_and_tombstones(
     broker: Broker, spark: SparkSession, tmp_path: Path
 ) -> None:
     create_topics(broker.address, "rows", "latest")
@@ -48,9 +48,13 @@ def test_the_latest_rows_of_a_verb_keep_times_order_and_tombstones(
         "CAST(value AS STRING) AS value",
         "timestamp",
         "IF(value IS NULL, 'delete', 'upsert') AS op",
+        "array(named_struct('key', 'was', 'value', value), named_struct('key', 'none', 'value', NULL)) AS headers",
     )
     pond = Millpond(application_id="latest", state_dir=str(tmp_path / "state"))
     newest = pond.latest(rows, key="id", time="timestamp", op="op", history="1 day")
-    out = newest.selectExpr("id AS key", "IF(op = 'delete', NULL, value) AS value")
+    out = newest.selectExpr("id AS key", "IF(op = 'delete', NULL, value) AS value", "headers")
     write_topic(out, broker.address, "latest", tmp_path / "checkpoint")
-    assert latest(read(broker.address, "latest")) == {"a": "3", "c": "1"}
+    written = read(broker.address, "latest")
+    assert latest(written) == {"a": "3", "c": "1"}
+    headers = {message.key: message.headers for message in written}
+    assert headers == {"a": (("was", b"3"), ("none", None)), "b": (), "c": (("was", b"1"), ("none", None))}
