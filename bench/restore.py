@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from millpond.bench.engines import Row, raw_engine
+from millpond.bench.engines.raw import Row, raw_engine
 from millpond.bench.measure import seconds
 from millpond.bench.stores import VALUE_SIZE, key_of
 from millpond.stores.durability.manifest import Manifest

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from millpond.bench.engines import RawEngine, raw_engine
+from millpond.bench.engines.raw import RawEngine, raw_engine
 from millpond.bench.measure import Timing, percentiles, rate, seconds, without_gc
 from millpond.bench.report import resident_bytes
 from millpond.stores.backend import Backend, entry_count, size_on_disk
