@@ -1,1 +1,1 @@
-"""Engines as they are, and what ``millpond bench engines`` measures: backends, raw engines and peers, each by itself."""
+"""Engines as they are: backends, the raw engines under them, and peers, each measured by itself."""

@@ -1,65 +1,46 @@
-"""The storage engines as they are, without Millpond: the peers of the typed stores, each at its best.
+"""The engines under the built-in backends, without Millpond, each at its best.
 
-Rule of this module: every engine is used the way its own documentation says is fast, with the durability that
-Millpond's backend of the same name has, and with keys and values that are bytes already.
+Rule of this module: every engine is used the way its own documentation says is fast, with the options and the
+durability that Millpond's backend of the same name has.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
+from importlib.metadata import EntryPoint, entry_points
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Final
 
 import lmdb
 import rocksdict
 from sortedcontainers import SortedDict
 
+from millpond.adapters.lmdb import LmdbSupplier
 from millpond.adapters.rocksdb import RocksDbSupplier
+from millpond.bench.engines.engine import RawEngine, Row, Use
 from millpond.errors import ConfigurationError
+from millpond.stores.plugins import origin
+from millpond.stores.registry import supplier
 
-Row = tuple[bytes, bytes]
+GROUP: Final = "millpond.bench.engines"
+"""The entry-point group in which distributions register the engines of their backends."""
 
-
-class RawEngine(ABC):
-    """One engine, open on a directory of its own, which does not exist yet."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-
-    @abstractmethod
-    def getter(self) -> Callable[[bytes], Any]:
-        """The engine's own function for one read."""
-
-    @abstractmethod
-    def get_many(self, keys: Sequence[bytes]) -> Sequence[Any]:
-        """Read many keys the fastest way."""
-
-    @abstractmethod
-    def put_each(self, rows: Iterable[Row]) -> None:
-        """Put row after row with the engine's own put, in one transaction or batch."""
-
-    @abstractmethod
-    def put_many(self, rows: Sequence[Row]) -> None:
-        """Put rows, which come sorted, the fastest way."""
-
-    @abstractmethod
-    def load(self, rows: Sequence[Row]) -> None:
-        """Put sorted rows into the empty engine the fastest way."""
-
-    @abstractmethod
-    def scan(self, start: bytes, count: int) -> int:
-        """Read up to ``count`` rows from ``start`` on, and return how many there were."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Release the engine."""
+_TABLE: Final = re.compile(r'"event": "table_file_creation".*?"file_size": (\d+)')
 
 
 class RawMemory(RawEngine):
-    """A ``sortedcontainers.SortedDict``."""
+    """A ``sortedcontainers.SortedDict``. A loop over its own ``[]`` is what its documentation shows for single rows."""
 
-    def __init__(self, directory: Path) -> None:
-        super().__init__(directory)
+    package = "sortedcontainers"
+    cache = "all rows are in memory"
+
+    def __init__(self, directory: Path, use: Use) -> None:
+        super().__init__(directory, use)
         self._map: SortedDict[bytes, bytes] = SortedDict()
+
+    @classmethod
+    def durability(cls, use: Use) -> str:
+        return "in memory: nothing outlives the process"
 
     def getter(self) -> Callable[[bytes], Any]:
         get: Callable[[bytes], Any] = self._map.get
@@ -68,10 +49,15 @@ class RawMemory(RawEngine):
     def get_many(self, keys: Sequence[bytes]) -> Sequence[Any]:
         return list(map(self._map.get, keys))
 
-    def put_each(self, rows: Iterable[Row]) -> None:
+    def put_each(self, rows: Sequence[Row]) -> None:
         content = self._map
         for key, value in rows:
             content[key] = value
+
+    def delete_each(self, keys: Sequence[bytes]) -> None:
+        pop = self._map.pop
+        for key in keys:
+            pop(key, None)
 
     def put_many(self, rows: Sequence[Row]) -> None:
         self._map.update(rows)
@@ -88,18 +74,39 @@ class RawMemory(RawEngine):
                 break
         return read
 
+    def entries(self, *, reverse: bool) -> Iterator[Any]:
+        content = self._map
+        return map(content.__getitem__, reversed(content) if reverse else iter(content))
+
     def close(self) -> None:
         self._map = SortedDict()
 
 
 class RawLmdb(RawEngine):
-    """``lmdb``, unsynced, with a map that is large enough from the start."""
+    """``lmdb``, with a map that is large enough from the start and one snapshot for all reads between two writes.
 
-    def __init__(self, directory: Path) -> None:
-        super().__init__(directory)
+    Rows of one transaction go through its own ``put``; where many come sorted, ``putmulti`` takes them at once.
+    """
+
+    package = "lmdb"
+    cache = "the system's page cache"
+    getter_lasts = False
+
+    def __init__(self, directory: Path, use: Use) -> None:
+        super().__init__(directory, use)
         directory.mkdir(parents=True)
-        self._env = lmdb.open(str(directory), map_size=2**36, sync=False, metasync=False, meminit=False)
+        options = use.supplier if isinstance(use.supplier, LmdbSupplier) else LmdbSupplier()
+        sync = options.sync or use.synced
+        self._env = lmdb.open(
+            str(directory), map_size=2**36, sync=sync, metasync=sync, readahead=options.readahead, meminit=False
+        )
         self._reading: Any = None
+
+    @classmethod
+    def durability(cls, use: Use) -> str:
+        if use.synced or (isinstance(use.supplier, LmdbSupplier) and use.supplier.sync):
+            return "each transaction synced, data and then root"
+        return "not synced: a killed process loses nothing, a loss of power may lose or damage anything"
 
     def _reader(self) -> Any:
         if self._reading is None:
@@ -113,12 +120,19 @@ class RawLmdb(RawEngine):
     def get_many(self, keys: Sequence[bytes]) -> Sequence[Any]:
         return list(map(self._reader().get, keys))
 
-    def put_each(self, rows: Iterable[Row]) -> None:
+    def put_each(self, rows: Sequence[Row]) -> None:
         self._reading = None
         with self._env.begin(write=True) as transaction:
             put = transaction.put
             for key, value in rows:
                 put(key, value)
+
+    def delete_each(self, keys: Sequence[bytes]) -> None:
+        self._reading = None
+        with self._env.begin(write=True) as transaction:
+            delete = transaction.delete
+            for key in keys:
+                delete(key)
 
     def put_many(self, rows: Sequence[Row]) -> None:
         self._reading = None
@@ -132,7 +146,12 @@ class RawLmdb(RawEngine):
     def scan(self, start: bytes, count: int) -> int:
         cursor = self._reader().cursor()
         cursor.set_range(start)
-        return sum(1 for _, _ in zip(range(count), cursor.iternext(), strict=False))
+        return sum(1 for _ in islice(cursor.iternext(), count))
+
+    def entries(self, *, reverse: bool) -> Iterator[Any]:
+        cursor = self._reader().cursor()
+        rows: Iterator[Any] = cursor.iterprev() if reverse else cursor.iternext()
+        return rows
 
     def close(self) -> None:
         self._reading = None
@@ -140,12 +159,37 @@ class RawLmdb(RawEngine):
 
 
 class RawRocksDb(RawEngine):
-    """``rocksdict`` in raw mode, with the options of Millpond's RocksDB backend."""
+    """``rocksdict`` in raw mode, with the options of Millpond's RocksDB backend: bytes go in and out as they are.
 
-    def __init__(self, directory: Path) -> None:
-        super().__init__(directory)
-        self._options = RocksDbSupplier().engine_options()
-        self._db = rocksdict.Rdict(str(directory), self._options)
+    A single row goes through ``put``, several in one ``WriteBatch``, which is one entry of the log.
+    """
+
+    package = "rocksdict"
+    cache = "RocksDB's block cache"
+    cache_option: ClassVar[str | None] = "block_cache"
+
+    def __init__(self, directory: Path, use: Use) -> None:
+        super().__init__(directory, use)
+        options = _rocksdb_options(use)
+        self._options = options.engine_options()
+        self._writing = rocksdict.WriteOptions()
+        # An attribute, whatever the package's stub says.
+        self._writing.disable_wal = not options.wal  # type: ignore[method-assign, assignment]
+        self._writing.sync = use.synced and options.wal
+        self._db = rocksdict.Rdict(str(directory), self._options, {"default": self._options})
+
+    @classmethod
+    def durability(cls, use: Use) -> str:
+        if not _rocksdb_options(use).wal:
+            return "no log: a killed process loses what it wrote since the last flush"
+        if use.synced:
+            return "the log synced at each write"
+        return "the log not synced: a killed process loses nothing, a loss of power the newest writes"
+
+    @classmethod
+    def bytes_written(cls, directory: Path) -> int | None:
+        log = directory / "LOG"
+        return sum(map(int, _TABLE.findall(log.read_text()))) if log.exists() else None
 
     def getter(self) -> Callable[[bytes], Any]:
         get: Callable[[bytes], Any] = self._db.get
@@ -156,11 +200,23 @@ class RawRocksDb(RawEngine):
         values: list[Any] = found
         return values
 
-    def put_each(self, rows: Iterable[Row]) -> None:
+    def put_each(self, rows: Sequence[Row]) -> None:
+        if len(rows) == 1:
+            self._db.put(*rows[0], self._writing)
+            return
         batch = rocksdict.WriteBatch(raw_mode=True)
         for key, value in rows:
             batch.put(key, value)
-        self._db.write(batch)
+        self._db.write(batch, self._writing)
+
+    def delete_each(self, keys: Sequence[bytes]) -> None:
+        if len(keys) == 1:
+            self._db.delete(keys[0], self._writing)
+            return
+        batch = rocksdict.WriteBatch(raw_mode=True)
+        for key in keys:
+            batch.delete(key)
+        self._db.write(batch, self._writing)
 
     def put_many(self, rows: Sequence[Row]) -> None:
         self.put_each(rows)
@@ -177,23 +233,50 @@ class RawRocksDb(RawEngine):
         self._db.ingest_external_file([str(path)], moving)
 
     def scan(self, start: bytes, count: int) -> int:
-        return sum(1 for _, _ in zip(range(count), self._db.items(from_key=start), strict=False))
+        return sum(1 for _ in islice(self._db.items(from_key=start), count))
+
+    def entries(self, *, reverse: bool) -> Iterator[Any]:
+        return iter(self._db.items(backwards=reverse))
 
     def close(self) -> None:
         self._db.close()
 
 
-ENGINES: dict[str, type[RawEngine]] = {"memory": RawMemory, "lmdb": RawLmdb, "rocksdb": RawRocksDb}
+def _rocksdb_options(use: Use) -> RocksDbSupplier:
+    if isinstance(use.supplier, RocksDbSupplier):
+        return use.supplier
+    return RocksDbSupplier() if use.cache_bytes is None else RocksDbSupplier(block_cache=use.cache_bytes)
+
+
+ENGINES: Final[dict[str, type[RawEngine]]] = {"memory": RawMemory, "lmdb": RawLmdb, "rocksdb": RawRocksDb}
 """The engines by the name of the built-in backend that uses them."""
 
 
-def raw_engine(backend: str, directory: Path) -> RawEngine:
-    """The engine under the built-in backend ``backend``, open on ``directory``.
+def engine_class(name: str) -> type[RawEngine] | None:
+    """The engine under the backend called ``name``: a built-in one, one that a distribution registers, or None.
 
     Raises:
-        ConfigurationError: the backend is not a built-in one, so there is no engine to compare it with.
+        ConfigurationError: what is registered cannot be imported or is no ``RawEngine``.
     """
-    name = backend.partition(":")[0]
-    if name not in ENGINES:
-        raise ConfigurationError(f"no raw engine is known for the backend {name!r}; there are {', '.join(ENGINES)}")
-    return ENGINES[name](directory)
+    if name in ENGINES:
+        return ENGINES[name]
+    points = list(entry_points(group=GROUP, name=name))
+    return _registered(points[0]) if points else None
+
+
+def raw_engine(backend: str, directory: Path) -> RawEngine | None:
+    """The engine under a backend, by name or URL, open on ``directory``; None where no engine is known."""
+    chosen = supplier(backend)
+    found = engine_class(chosen.name)
+    return None if found is None else found(directory, Use(chosen))
+
+
+def _registered(point: EntryPoint) -> type[RawEngine]:
+    where = f"{origin(point)} registers {point.value!r} as the engine of the backend {point.name!r}, but"
+    try:
+        found: object = point.load()
+    except Exception as error:
+        raise ConfigurationError(f"{where} it cannot be imported: {type(error).__name__}: {error}") from error
+    if not (isinstance(found, type) and issubclass(found, RawEngine)):
+        raise ConfigurationError(f"{where} that is no subclass of {RawEngine.__module__}.RawEngine")
+    return found
