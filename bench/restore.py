@@ -19,6 +19,7 @@ from millpond.bench.engines.engine import Row
 from millpond.bench.engines.raw import raw_engine
 from millpond.bench.measure import seconds
 from millpond.bench.stores import VALUE_SIZE, key_of
+from millpond.stores.directory import delete_local_copy, store_directory
 from millpond.stores.durability.manifest import Manifest
 from millpond.stores.durability.state import TaskState
 from millpond.stores.durability.storage import Storage
@@ -27,13 +28,15 @@ from millpond.stores.serdes import BYTES, STRING
 from millpond.stores.specs import StoreKind, StoreSpec
 
 _COMMITS = 5
+_APPLICATION, _TASK = "bench", "0_0"
+_SPEC = StoreSpec("bench", StoreKind.TIMESTAMPED_KEY_VALUE, STRING, BYTES)
 
 
 class Durable:
     """The durable files of one timestamped store with ``keys`` keys: a snapshot, and deltas that change a tenth."""
 
     def __init__(self, backend: str, keys: int, directory: Path) -> None:
-        self._backend = backend
+        self._backend, self._supplier = backend, supplier(backend)
         self._directory = directory
         self._value = random.Random(0).randbytes(VALUE_SIZE)
         self.rows = [(key_of(n).encode(), self._value) for n in range(keys)]
@@ -44,13 +47,17 @@ class Durable:
 
     def _state(self, local: str) -> TaskState:
         return TaskState(
-            [StoreSpec("bench", StoreKind.TIMESTAMPED_KEY_VALUE, STRING, BYTES)],
-            supplier(self._backend),
-            application_id="bench",
-            task_id="0_0",
+            [_SPEC],
+            self._supplier,
+            application_id=_APPLICATION,
+            task_id=_TASK,
             local_dir=self._directory / local,
             storage=Storage.from_uri(str(self._directory / "durable")),
         )
+
+    def _delete(self, local: str) -> None:
+        place = store_directory(self._directory / local, _APPLICATION, _TASK, self._supplier.name, _SPEC)
+        delete_local_copy(self._supplier, place)
 
     def _write(self, keys: int) -> Manifest | None:
         manifest: Manifest | None = None
@@ -61,13 +68,16 @@ class Durable:
                 names = [key_of(n) for n in range(first, first + count)]
                 store.put_many(names, [self._value] * count, [first] * count)
                 manifest = state.commit()
+        self._delete("origin")
         return manifest
 
     def restore(self, number: int) -> float:
         """Seconds to open the store in a new local directory."""
-        with self._state(f"restored-{number}") as state:
+        local = f"restored-{number}"
+        with self._state(local) as state:
             taken = seconds(lambda: state.open(self._manifest))
             state.rollback()
+        self._delete(local)
         return taken
 
     def load(self, number: int) -> float | None:
