@@ -22,6 +22,7 @@ from millpond.bench.engines.workloads import WORKLOADS, Kind, Sizes, rows_of
 from millpond.cli import app
 from millpond.errors import ConfigurationError
 from millpond.stores.registry import supplier
+from tests.bench.engine_checks import check_engine
 from tests.contract.distributions import install
 
 SMALL = Sizes(records=60, operations=40, warm_up=5)
@@ -188,31 +189,11 @@ def test_all_contenders_do_the_same_and_each_run_does_something_else() -> None:
     assert workload.plan(SOME, 1) != workload.plan(Sizes(400, 3_000, warm_up=20, seed=2), 1)
 
 
-def open_all(directory: Path) -> Iterator[tuple[str, Engine]]:
-    for name, engine in {**ENGINES, **PEERS}.items():
-        yield name, engine(directory / f"raw-{name}", Use(cache_bytes=100_000, synced=name == "sqlite3"))
-    for name in ENGINES:
-        yield f"{name} backend", ContractEngine(directory / name, Use(supplier(name), synced=True))
-
-
 def test_every_engine_does_what_the_steps_mean(tmp_path: Path) -> None:
-    rows = [(b"%04d" % number, b"value-%d" % number) for number in range(50)]
-    for name, engine in open_all(tmp_path):
-        engine.put_each(engine.prepared(rows[1:]))
-        engine.put_each(engine.prepared(rows[:1]))
-        engine.put_each(engine.prepared([(b"0001", b"other")]))
-        engine.delete_each([b"0002", b"absent"])
-        engine.delete_each([b"0003"])
-        found = {key: engine.getter()(key) for key in (b"0000", b"0001", b"0002", b"0003")}
-        plain = {key: value[0] if isinstance(value, tuple) else value for key, value in found.items()}
-        assert plain == {b"0000": b"value-0", b"0001": b"other", b"0002": None, b"0003": None}, name
-        if engine.ordered:
-            assert engine.scan(b"0001", 10) == 10, name
-            assert engine.scan(b"0047x", 10) == 2, name
-            assert sum(1 for _ in engine.entries(reverse=False)) == 48, name
-            first = next(engine.entries(reverse=True))
-            assert first in ((b"0049", b"value-49"), b"value-49"), name
-        engine.close()
+    for name, engine in {**ENGINES, **PEERS}.items():
+        check_engine(engine(tmp_path / f"raw-{name}", Use(cache_bytes=100_000, synced=name == "sqlite3")))
+    for name in ENGINES:
+        check_engine(ContractEngine(tmp_path / name, Use(supplier(name), synced=True)))
 
 
 def test_percentiles_are_of_the_nearest_rank_and_stretches_are_of_equal_length() -> None:
