@@ -6,11 +6,12 @@ password of a backend's URL.
 
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, is_dataclass, replace
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
+from urllib.parse import parse_qsl
 
 from millpond.bench.engines.engine import Engine, RawEngine, Row, Use
 from millpond.bench.engines.peers import PEERS
@@ -125,10 +126,13 @@ def with_cache(chosen: BackendSupplier, backend: str, use: Use) -> Use:
     """``use`` for a backend whose engine has the cache that is asked for, unless its URL says otherwise."""
     below = engine_class(chosen.name)
     option = None if below is None else below.cache_option
-    if use.cache_bytes is None or option is None or f"{option}=" in _options(backend):
+    if use.cache_bytes is None or option is None or option in dict(parse_qsl(_options(backend))):
         return replace(use, supplier=chosen, cache_bytes=None)
-    if not is_dataclass(chosen):
-        raise ConfigurationError(f"the backend {chosen.name!r} has no option {option!r}, which its engine names")
+    if not is_dataclass(chosen) or option not in {field.name for field in fields(chosen)}:
+        raise ConfigurationError(
+            f"the engine of the backend {chosen.name!r} says that {option!r} sizes its cache, but the backend has no "
+            "such option"
+        )
     sized: BackendSupplier = replace(chosen, **{option: use.cache_bytes})
     return replace(use, supplier=sized)
 
@@ -158,7 +162,8 @@ def _engine(below: type[RawEngine], backend: str, use: Use) -> Contender:
 
 
 def _peer(peer: str, use: Use) -> Contender:
-    return _of_class(PEERS[peer], use, peer, "peer", f"{peer} (raw)" if peer in _RAW_PEERS else peer, peer)
+    label = f"{peer} (raw)" if issubclass(PEERS[peer], RawEngine) else peer
+    return _of_class(PEERS[peer], use, peer, "peer", label, peer)
 
 
 def _of_class(engine: type[Engine], use: Use, name: str, kind: ContenderKind, label: str, source: str) -> Contender:
@@ -173,9 +178,6 @@ def _of_class(engine: type[Engine], use: Use, name: str, kind: ContenderKind, la
         ordered=engine.ordered,
         source=source,
     )
-
-
-_RAW_PEERS = {name for name, engine in PEERS.items() if issubclass(engine, RawEngine)}
 
 
 def _cache(engine: type[Engine], use: Use) -> str:

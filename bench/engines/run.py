@@ -18,15 +18,13 @@ from typing import Any, Final, TypeAlias
 from millpond.bench.engines.contenders import Contender, contenders
 from millpond.bench.engines.engine import Use
 from millpond.bench.engines.recording import clock_ns
-from millpond.bench.engines.worker import Job
+from millpond.bench.engines.worker import Job, reason
 from millpond.bench.engines.workloads import ORDERED, WORKLOADS, Sizes, Workload
 from millpond.errors import ConfigurationError
 from millpond.stores.options import without_secrets
 from millpond.stores.registry import supplier
 
 SCHEMA: Final = 1
-RECORDS: Final = 100_000
-OPERATIONS: Final = 30_000
 UNORDERED: Final = "takes no part: it does not find keys in order"
 """Of a contender without order in a workload that needs it, which is no failure of anybody's."""
 
@@ -181,10 +179,21 @@ def _one(contest: Contest, contender: Contender, workload: Workload, number: int
         )
         try:
             ended = _in_a_process(job)
-            return json.loads(result.read_text()) if result.exists() else {"failure": _death(ended)}
+            came = json.loads(result.read_text()) if ended.returncode == 0 else {"failure": _death(ended)}
         finally:
-            if contender.kind == "backend":
-                supplier(contender.source).destroy(directory)
+            left = _left_behind(contender, directory)
+        return came if left is None else {"failure": left}
+
+
+def _left_behind(contender: Contender, directory: Path) -> str | None:
+    """Delete what a store has outside of its directory; why that failed, if it did."""
+    if contender.kind != "backend":
+        return None
+    try:
+        supplier(contender.source).destroy(directory)
+    except Exception as error:
+        return f"what its store has outside of the directory could not be deleted: {reason(error)}"
+    return None
 
 
 def _in_a_process(job: Job) -> "subprocess.CompletedProcess[str]":

@@ -276,20 +276,38 @@ def check_results(results: Sequence[dict[str, Any]]) -> None:
         assert (row["write_amplification"] is not None) == row["contender"].startswith("rocks")
 
 
+DEADLY = """
+import os
+from dataclasses import dataclass
+from millpond.stores.memory import MemorySupplier
+
+@dataclass(frozen=True)
+class Deadly(MemorySupplier):
+    name = "deadly"
+    def open(self, directory):
+        os.abort()
+
+@dataclass(frozen=True)
+class Sticky(MemorySupplier):
+    name = "sticky"
+    def destroy(self, directory):
+        raise ConnectionError("no way to redis://me:hunter2@host")
+"""
+
+
 def test_a_process_that_dies_is_a_failure_with_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "deadly.py").write_text(
-        "import os\nfrom dataclasses import dataclass\nfrom millpond.stores.memory import MemorySupplier\n"
-        "@dataclass(frozen=True)\nclass Supplier(MemorySupplier):\n    name = 'deadly'\n"
-        "    def open(self, directory):\n        os.abort()\n"
-    )
-    install(tmp_path, "millpond-deadly", deadly="deadly:Supplier")
+    (tmp_path / "deadly.py").write_text(DEADLY)
+    install(tmp_path, "millpond-deadly", deadly="deadly:Deadly", sticky="deadly:Sticky")
     monkeypatch.syspath_prepend(str(tmp_path))
-    contest = run.Contest(["deadly", "memory"], [], ["ycsb-c"], SMALL, repeat=2, directory=tmp_path)
+    contest = run.Contest(["deadly", "sticky", "memory"], [], ["ycsb-c"], SMALL, repeat=2, directory=tmp_path)
     seen: list[str] = []
     figures = run.run(contest, lambda workload, label: seen.append(label))
     assert run.broken(figures)
-    assert [row["reason"] for row in figures["failures"]] == ["its process ended with signal 6: it said nothing"]
-    assert Counter(seen) == {"deadly (Millpond)": 1, "memory (Millpond)": 2, "sortedcontainers (raw)": 2}
+    died, left = figures["failures"]
+    assert died["reason"] == "its process ended with signal 6: it said nothing"
+    assert left["reason"].endswith("could not be deleted: ConnectionError: no way to redis://***@host")
+    once, twice = {"deadly (Millpond)": 1, "sticky (Millpond)": 1}, ["memory (Millpond)", "sortedcontainers (raw)"]
+    assert Counter(seen) == once | dict.fromkeys(twice, 2)
     assert [len(row["throughput"]["runs"]) for row in figures["results"]] == [2, 2]
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith("millpond-bench")] == []
 
@@ -305,9 +323,10 @@ def test_what_makes_no_sense_is_refused_before_anything_runs(tmp_path: Path) -> 
         ({"repeat": 0}, "at least 1"),
         ({"directory": tmp_path / "absent"}, "is no directory"),
     ]
+    whole: dict[str, Any] = {"backends": ["memory"], "peers": [], "workloads": [], "sizes": SMALL}
     for given, message in refused:
         with pytest.raises(ConfigurationError, match=message):
-            run.Contest(**{"backends": ["memory"], "peers": [], "workloads": [], "sizes": SMALL} | given).taking_part()
+            run.Contest(**{**whole, **given}).taking_part()
     with pytest.raises(ConfigurationError, match="not 1,005 keys of 3 digits"):
         Sizes(records=1_000, operations=5, key_bytes=3)
     with pytest.raises(ConfigurationError, match="batch is 0"):

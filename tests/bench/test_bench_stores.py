@@ -21,7 +21,7 @@ from millpond.stores.memory import MemorySupplier
 
 @dataclass(frozen=True)
 class Supplier(MemorySupplier):
-    name = "other"
+    name = "aside"
     token: str = ""
     @classmethod
     def from_options(cls, options):
@@ -35,21 +35,21 @@ class Supplier(MemorySupplier):
 @pytest.fixture
 def distribution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The metadata of a distribution with a backend, to which entry points can be added."""
-    (tmp_path / "other_stores_backend.py").write_text(BACKEND)
-    install(tmp_path, "millpond-other", other="other_stores_backend:Supplier")
+    (tmp_path / "aside_backend.py").write_text(BACKEND)
+    install(tmp_path, "millpond-aside", aside="aside_backend:Supplier")
     monkeypatch.syspath_prepend(str(tmp_path))
-    return tmp_path / "millpond_other-1.0.dist-info" / "entry_points.txt"
+    return tmp_path / "millpond_aside-1.0.dist-info" / "entry_points.txt"
 
 
 def register(points: Path, engine: str) -> None:
-    points.write_text(f"{points.read_text()}\n[millpond.bench.engines]\nother = {engine}\n")
+    points.write_text(f"{points.read_text()}\n[millpond.bench.engines]\naside = {engine}\n")
 
 
 @pytest.mark.usefixtures("distribution")
 def test_a_backend_whose_engine_is_not_known_is_measured_without_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    backends = ["--backend", "other://?token=hunter2", "--backend", "memory"]
+    backends = ["--backend", "aside://?token=hunter2", "--backend", "memory"]
     sizes = ["--kind", "session", "--keys", "500", "--no-checksums", "--repeat", "1"]
     arguments = ["bench", "stores", *backends, *sizes, "--directory", str(tmp_path), "--json", "-"]
     monkeypatch.setattr(sys, "argv", ["millpond", *arguments])
@@ -59,7 +59,7 @@ def test_a_backend_whose_engine_is_not_known_is_measured_without_it(
     figures = json.loads(ended.stdout)
     assert figures["rounds"] == 1
     for rows in (figures["results"], figures["footprint"], figures["restore"]):
-        assert {row["backend"] for row in rows} == {"other://?token=***", "memory"}
+        assert {row["backend"] for row in rows} == {"aside://?token=***", "memory"}
     for row in figures["results"]:
         assert row["store"]["per_second"] > 0
         alone = row["backend"] != "memory" or row["operation"] == "find sessions"
@@ -70,13 +70,13 @@ def test_a_backend_whose_engine_is_not_known_is_measured_without_it(
     assert (tmp_path / "destroyed").read_text().splitlines() == ["store"]
     console = Console(record=True, width=130)
     store_tables.print_results(console, figures)
-    assert console.export_text().count("other://?token=***") == 4
+    assert console.export_text().count("aside://?token=***") == 4
 
 
 def test_a_distribution_registers_the_engine_of_its_backend(distribution: Path) -> None:
-    assert engine_class("other") is None
+    assert engine_class("aside") is None
     register(distribution, "millpond.bench.engines.raw:RawMemory")
-    assert engine_class("other") is RawMemory
+    assert engine_class("aside") is RawMemory
 
 
 @pytest.mark.parametrize(
@@ -91,5 +91,5 @@ def test_what_is_registered_and_is_no_engine_is_refused_by_its_distribution(
     distribution: Path, engine: str, why: str
 ) -> None:
     register(distribution, engine)
-    with pytest.raises(ConfigurationError, match=f"the distribution millpond-other registers '{engine}'.*{why}"):
-        engine_class("other")
+    with pytest.raises(ConfigurationError, match=f"the distribution millpond-aside registers '{engine}'.*{why}"):
+        engine_class("aside")

@@ -1,6 +1,7 @@
 """The draws of the benchmark follow their distributions, as they can be counted on paper."""
 
 from collections.abc import Sequence
+from math import sqrt
 
 import numpy as np
 import pytest
@@ -12,20 +13,20 @@ DRAWS = 200_000
 
 def weights(ranks: int, theta: float = THETA) -> list[float]:
     """The exact shares of the ranks, by nothing but the definition."""
-    each = [1 / (rank + 1) ** theta for rank in range(ranks)]
+    each: list[float] = [1 / (rank + 1) ** theta for rank in range(ranks)]
     return [weight / sum(each) for weight in each]
 
 
 def chi_square(drawn: Numbers, shares: Sequence[float]) -> float:
     """How far counts are from what is expected; of about as many as there are shares if the draws follow them."""
-    counts = np.bincount(drawn, minlength=len(shares))
+    counts: list[int] = np.bincount(drawn, minlength=len(shares)).tolist()
     assert len(counts) == len(shares)
     return sum((count - DRAWS * share) ** 2 / (DRAWS * share) for count, share in zip(counts, shares, strict=True))
 
 
 def far(shares: int) -> float:
     """What a chi-square of so many shares exceeds once in a million times or less often."""
-    return shares + 7 * (2 * shares) ** 0.5
+    return shares + 7 * sqrt(2 * shares)
 
 
 @pytest.mark.parametrize("theta", [THETA, 0.5, 1.2])

@@ -24,7 +24,7 @@ def bench_engines(
         ),
     ] = None,
     records: Annotated[int, typer.Option(min=1, help="rows of the store; a fill writes so many")] = 100_000,
-    operations: Annotated[int, typer.Option(min=1, help="operations of every other workload")] = 30_000,
+    operations: Annotated[int, typer.Option(min=1, help="operations of every other workload")] = 20_000,
     key_size: Annotated[int, typer.Option(min=1, help="bytes of a key")] = 16,
     value_size: Annotated[int, typer.Option(min=0, help="bytes of a value, which do not compress")] = 100,
     batch: Annotated[int, typer.Option(min=1, help="rows of a write or deletion; YCSB's are of one row")] = 1,
