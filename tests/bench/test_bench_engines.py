@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from millpond.bench.engines import recording, run, tables
+from millpond.bench.engines import recording, run, tables, worker
 from millpond.bench.engines.contenders import ContractEngine, contenders
 from millpond.bench.engines.engine import Engine, Use
 from millpond.bench.engines.peers import PEERS
@@ -310,6 +310,12 @@ def test_a_process_that_dies_is_a_failure_with_a_reason(tmp_path: Path, monkeypa
     assert Counter(seen) == once | dict.fromkeys(twice, 2)
     assert [len(row["throughput"]["runs"]) for row in figures["results"]] == [2, 2]
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith("millpond-bench")] == []
+
+
+def test_a_peer_whose_package_is_missing_says_which_extra_brings_it() -> None:
+    assert worker.reason(ModuleNotFoundError("No module named 'diskcache'", name="diskcache")) == (
+        "needs the module diskcache, which is not installed; 'millpond[peers]' brings what peers need"
+    )
 
 
 def test_what_makes_no_sense_is_refused_before_anything_runs(tmp_path: Path) -> None:
