@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from millpond.cli import bench_results
 from millpond.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from millpond.stores.specs import StoreKind
 
 app = typer.Typer(no_args_is_help=True, help="Measure, always beside a peer in the same run.")
+app.add_typer(bench_results.app)
 
 JsonFile = Annotated[Path | None, typer.Option("--json", help="also write the figures to this file")]
 
