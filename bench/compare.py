@@ -10,7 +10,6 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -86,10 +85,9 @@ class Comparison:
         lost = (change for change in self.changes if change.verdict is Verdict.SLOWER)
         return bool(self.failed) or any(100 * (1 - change.ratio) > percent for change in lost)
 
-    def write(self, path: Path) -> None:
-        """Write the same as a JSON file, without a machine: nothing is measured here."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
+    def text(self) -> str:
+        """The same as JSON, without a machine: nothing is measured here."""
+        return json.dumps(asdict(self), indent=1) + "\n"
 
 
 def compared(old: EngineResults, new: EngineResults) -> Comparison:

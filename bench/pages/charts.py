@@ -5,8 +5,9 @@ are as wide as a telephone; the page puts them side by side where there is room.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from millpond.bench.engine_results import PERCENTILES, Contender, Result
@@ -18,6 +19,7 @@ COLORS = 10
 _SHAPES = ("circle", "square", "diamond", "triangle-up", "cross", "triangle-down", "triangle-right", "triangle-left")
 _DASHES = {"backend": [1, 0], "engine": [6, 3], "peer": [2, 2]}
 _WIDTH, _LEAST_HEIGHT, _ROW, _BAR_SHIFT, _NAME_SHIFT = 350, 180, 36, 6, -9
+_STRETCHES = 25
 _RATE = "operations per second"
 _PLAIN = "format(datum.value, ',.6~g')"
 _SHORT = f"datum.value >= 1000 ? format(datum.value, '~s') : {_PLAIN}"
@@ -102,18 +104,18 @@ def _bars(name: str, title: str, unit: str, looks: _Looks, rows: Sequence[Spec])
 
 def _names(looks: _Looks) -> list[Spec]:
     """Shape, name and figure of each contender, above its bar."""
-    text = {"type": "text", "baseline": "middle", "dy": _NAME_SHIFT, "color": "var(--text)"}
+    text = {"type": "text", "baseline": "middle", "dy": _NAME_SHIFT}
     point = {"type": "point", "filled": True, "size": 60, "opacity": 1, "xOffset": 6, "yOffset": _NAME_SHIFT}
-    black = {"color": {"value": "var(--text)"}}
+    uncolored = {"color": {"value": "var(--text)"}}
     return [
         {"mark": point, "encoding": {"x": {"value": 0}, "shape": looks.shape, "description": _NAME}},
         {
             "mark": {**text, "align": "left", "dx": 16, "limit": _WIDTH - 130},
-            "encoding": {"x": {"value": 0}, "text": _NAME, "description": _NAME, **black},
+            "encoding": {"x": {"value": 0}, "text": _NAME, "description": _NAME, **uncolored},
         },
         {
             "mark": {**text, "align": "right"},
-            "encoding": {"x": {"value": "width"}, "text": {"field": "shown"}, "description": _WORDS, **black},
+            "encoding": {"x": {"value": "width"}, "text": {"field": "shown"}, "description": _WORDS, **uncolored},
         },
     ]
 
@@ -138,16 +140,35 @@ def _over_time(looks: _Looks, results: Sequence[Result]) -> Chart:
 
     Where a contender stands still, its line is at the bottom.
     """
-    bottom = min((rate for result in results for _, rate in result.over_time if rate > 0), default=1) / 2
+    lines = {result.contender: list(_stretches(result.over_time)) for result in results}
+    bottom = min((rate for line in lines.values() for _, rate in line if rate > 0), default=1) / 2
     rows, words = [], []
     for result in results:
-        if result.over_time:
-            rates, end = [rate for _, rate in result.over_time], result.over_time[-1][0] or 1
-            rows += [_point(result, 100 * at / end, max(rate, bottom), "") for at, rate in result.over_time]
+        line = lines[result.contender]
+        if line:
+            rates, end = [rate for _, rate in line], line[-1][0] or 1
+            rows += [_point(result, 100 * at / end, max(rate, bottom), "") for at, rate in line]
             text = f"between {shown(min(rates))} and {shown(max(rates))} operations per second in {shown(end)} s"
             words.append({"words": _of(result, text)})
     axes = {"x": _measured("at", "share of the time taken, %", tickCount=5), "y": _logarithmic(_RATE, rows)}
     return Chart("time", "Throughput over time", _lines(rows, axes, looks), _sentences(words))
+
+
+def _stretches(points: Sequence[tuple[float, float]]) -> Iterator[tuple[float, float]]:
+    """As many stretches of time, with the rate in each of them, as a plot has room for.
+
+    >>> list(_stretches([(1.0, 10.0), (2.0, 30.0)])), len(list(_stretches([(float(at), 1.0) for at in range(100)])))
+    ([(1.0, 10.0), (2.0, 30.0)], 25)
+    """
+    each = math.ceil(len(points) / _STRETCHES)
+    begin = 0.0
+    for first in range(0, len(points), max(each, 1)):
+        part = points[first : first + each]
+        ends = [at for at, _ in part]
+        lengths = [end - start for start, end in pairwise([begin, *ends])]
+        done = sum(length * rate for length, (_, rate) in zip(lengths, part, strict=True))
+        yield ends[-1], done / sum(lengths) if sum(lengths) else part[-1][1]
+        begin = ends[-1]
 
 
 def _cost(name: str, title: str, unit: str, looks: _Looks, costs: Sequence[tuple[Result, float]]) -> Chart:
@@ -195,24 +216,27 @@ def _measured(field: str, title: str, **axis: Any) -> Spec:
 
 
 def _logarithmic(title: str, rows: Iterable[Spec]) -> Spec:
-    """An axis of the values of ``rows`` with a tick for each power of ten, or with more where these are few."""
-    axis = {"title": f"{title} (logarithmic)", "labelExpr": _SHORT, "values": _ticks([row["value"] for row in rows])}
+    """An axis of the values of ``rows`` at round numbers."""
+    axis = {"title": f"{title} (log)", "labelExpr": _SHORT, "values": _ticks([row["value"] for row in rows])}
     scale = {"type": "log", "nice": False, "zero": False, "padding": 10}
     return {"field": "value", "type": "quantitative", "scale": scale, "axis": axis}
 
 
 def _ticks(values: Sequence[float]) -> list[float]:
-    """Powers of ten among the values, or 1, 2, 5 of each power if the values are near each other.
+    """Round numbers among the values, three at least, or else the ends: powers of ten where these are enough.
 
-    >>> _ticks([3, 4000]), _ticks([20, 70]), _ticks([])
-    ([10.0, 100.0, 1000.0], [20.0, 50.0], [])
+    >>> _ticks([3, 4000]), _ticks([20, 110]), _ticks([1.01, 1.0399]), _ticks([])
+    ([10.0, 100.0, 1000.0], [20.0, 50.0, 100.0], [1.01, 1.04], [])
     """
     if not values:
         return []
     low, high = min(values), max(values)
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    steps = (1,) if high > 100 * low else (1, 2, 5)
-    return [tick for tick in (step * 10.0**power for power in powers for step in steps) if low <= tick <= high]
+    for steps in ((1,), (1, 2, 5), range(1, 10)):
+        ticks = [tick for tick in (step * 10.0**power for power in powers for step in steps) if low <= tick <= high]
+        if len(ticks) > 2:
+            return ticks
+    return [float(f"{end:.3g}") for end in dict.fromkeys((low, high))]
 
 
 def _of(result: Result, words: str) -> str:

@@ -32,7 +32,7 @@ _CONFIG = {
         "titleFontWeight": "normal",
         "titlePadding": 8,
     },
-    "text": {"color": "var(--text)", "fontSize": 12},
+    "text": {"fontSize": 12},
 }
 
 
@@ -57,8 +57,7 @@ def drawn(specification: Mapping[str, Any], name: str, title: str, description: 
     require_drawing()
     import vl_convert
 
-    config = {**_CONFIG, **specification.get("config", {})}
-    made = vl_convert.vegalite_to_svg({**specification, "config": config}, allowed_base_urls=[])
+    made = vl_convert.vegalite_to_svg({**specification, "config": _CONFIG}, allowed_base_urls=[])
     root = ElementTree.fromstring(made)
     _clean(root)
     ids = {"title": f"{name}-title", "desc": f"{name}-desc"}

@@ -18,22 +18,22 @@ from millpond.bench.pages.tables import Html, tag
 _TITLE = "Storage engines side by side"
 _KEY = (
     "In the plots, lines of backends of Millpond are solid, those of an engine without Millpond dashed, those of peers "
-    "dotted. A pointer that rests on a mark shows its figures. Thin lines on bars are the range of the "
-    "runs. Who stands still for a while is at the bottom of the plot over time."
+    "dotted. Thin lines on bars are the range of the runs. A line at the bottom of the plot over time is a standstill. "
+    "A pointer that rests on a mark shows its figures."
 )
-_LIMITS = (
-    "One machine, one process, one thread that asks: how an engine behaves with many writers, or beside Spark's "
-    "workers, is not measured.",
-    "Keys and values are made by a generator. Yours have other sizes, other repetitions and another order.",
-    "Every operation is called from Python. What an engine does faster than Python calls it cannot be seen, and a peer "
-    "in pure Python pays more for it than one in C.",
-    "The durability of each contender is in the table below. Contenders that promise less after a crash have less to "
-    "do, so compare those that promise the same.",
-    "What the operating system keeps in its page cache is fast for everyone. Data that is much larger than memory is "
-    "another experiment.",
-    "A percentile counts only what has happened: p99.9 of a thousand operations is one operation, and a background "
-    "compaction that falls into the next run is not in this one.",
-)
+_LIMITS = {
+    "Your data.": "Keys have one length, values another, and nothing compresses.",
+    "Your machine, and tomorrow.": "Ratios mean more than rates. Between two runs of the same command on a shared "
+    "machine lies a tenth or two; the slowest and the fastest run say how much to believe.",
+    "Data larger than memory.": "What a cache does not hold comes from the page cache of the system, as long as there "
+    "is memory for it, and not from the disk.",
+    "A full tree.": "Compactions, which decide how an LSM tree does over days, hardly begin in a small store.",
+    "Several threads or processes.": "There is one caller, in Python, which takes a part of each operation that no "
+    "engine can help.",
+    "Losses of power.": "What is said of durability is what the settings ask of the system. Who promises less has less "
+    "to do, so compare those that promise the same.",
+    "Stores and queries.": "A typed store does more than its engine, and Spark more than a store.",
+}
 
 
 def write_page(document: object, path: Path, origin: str = "the document") -> None:
@@ -89,7 +89,7 @@ def _header(results: EngineResults) -> Html:
         tag(
             "details",
             tag("summary", "What these numbers do not show"),
-            tag("ul", *(tag("li", limit) for limit in _LIMITS)),
+            tag("ul", *(tag("li", tag("b", what), f" {why}") for what, why in _LIMITS.items())),
             open="",
         ),
     )

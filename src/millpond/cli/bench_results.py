@@ -7,6 +7,7 @@ import typer
 
 app = typer.Typer()
 
+_STANDARD_OUTPUT = Path("-")
 _RULE = (
     "A change counts if no run of one file lies among those of the other, and if the ratio of the medians is larger "
     "than the spread, the ratio of the fastest run to the slowest, of both files. With fewer than 3 runs nothing can "
@@ -41,7 +42,12 @@ def bench_compare(
             help="end with exit code 1 if anything lost more than this beyond the noise, or failed in NEW",
         ),
     ] = None,
-    json: Annotated[Path | None, typer.Option("--json", help="also write the comparison to this file")] = None,
+    json: Annotated[
+        Path | None,
+        typer.Option(
+            "--json", help="also write the comparison to this file; - for the standard output, and nothing else"
+        ),
+    ] = None,
 ) -> None:
     """What changed between two results of bench engines beyond the noise."""
     from rich.console import Console
@@ -50,8 +56,13 @@ def bench_compare(
     from millpond.bench.engine_results import read_results
 
     comparison = compare.compared(read_results(old), read_results(new))
-    compare.print_comparison(Console(width=max(Console().width, 110)), comparison, everything=everything)
-    if json is not None:
-        comparison.write(json)
+    alone = json == _STANDARD_OUTPUT
+    console = Console(width=max(Console().width, 110), quiet=alone)
+    compare.print_comparison(console, comparison, everything=everything)
+    if json is not None and not alone:
+        json.parent.mkdir(parents=True, exist_ok=True)
+        json.write_text(comparison.text(), encoding="utf-8")
+    elif alone:
+        typer.echo(comparison.text(), nl=False)
     if fail_on_slower is not None and comparison.slower(fail_on_slower):
         raise typer.Exit(1)
