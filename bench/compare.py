@@ -22,6 +22,7 @@ LEAST_RUNS = 3
 
 _OWN_PACKAGE = "millpond"
 _NOT_COMPARED = ("clock_ns", "repeat")
+
 Pair = tuple[str, str]
 
 

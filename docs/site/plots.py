@@ -12,7 +12,9 @@ from millpond.bench.pages.page import results_page
 
 def plots_name(path: Path) -> str | None:
     """The name of the page of plots beside the page of a file, nothing if there are none of its figures."""
-    return f"{path.stem}-plots.html" if json.loads(path.read_text()).get("benchmark") == BENCHMARK else None
+    figures = json.loads(path.read_text())
+    has_plots = isinstance(figures, dict) and figures.get("benchmark") == BENCHMARK
+    return f"{path.stem}-plots.html" if has_plots else None
 
 
 def plots_page(path: Path) -> str:
