@@ -33,7 +33,7 @@ def run(backends: Sequence[str], keys: int, *, rounds: int = 7, directory: Path 
     """Measure operations on each backend with ``keys`` keys and values of 100 bytes.
 
     Args:
-        backends: names or URLs of built-in backends.
+        backends: names or URLs of registered backends.
         keys: how many keys each store holds.
         rounds: how often each operation is measured; the median counts.
         directory: where the files go; by default the temporary directory.

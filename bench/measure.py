@@ -53,13 +53,23 @@ class Cost:
 def cost(work: Callable[[], object]) -> Cost:
     """What one call costs; no other thread of this process does anything meanwhile."""
     before = resident_bytes()
-    Path("/proc/self/clear_refs").write_text("5")  # the peak is counted from now on
+    reset_peak()
     wall, processor = perf_counter(), process_time()
     work()
     wall, processor = perf_counter() - wall, process_time() - processor
+    return Cost(wall, processor, max(0, peak_bytes() - before))
+
+
+def reset_peak() -> None:
+    """Count the peak of this process's memory from now on."""
+    Path("/proc/self/clear_refs").write_text("5")
+
+
+def peak_bytes() -> int:
+    """The most memory that this process had in RAM since the last ``reset_peak``."""
     found = _PEAK.search(Path("/proc/self/status").read_text())
     assert found is not None, "the system does not tell the peak of a process's memory"
-    return Cost(wall, processor, max(0, (int(found[1]) << 10) - before))
+    return int(found[1]) << 10
 
 
 def rate(operations: int, rounds: Sequence[float]) -> float:

@@ -8,9 +8,14 @@ import sys
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-_PACKAGES = ("millpond", "lmdb", "rocksdict", "sortedcontainers", "pyarrow", "pyspark")
+from millpond.stores.options import without_secrets
+
+_PACKAGES = ("millpond", "lmdb", "rocksdict", "sortedcontainers", "pyarrow", "pyspark", "diskcache", "quixstreams")
+
+STANDARD_OUTPUT: Final = Path("-")
+"""In place of a file's name: the figures go to the standard output, and nothing else does."""
 
 
 def machine() -> dict[str, Any]:
@@ -26,11 +31,34 @@ def machine() -> dict[str, Any]:
 
 
 def write_json(path: Path, benchmark: str, results: Mapping[str, Any]) -> None:
-    """Write ``results`` with the command of this process, the machine and the versions beside them."""
-    command = shlex.join(["millpond", *sys.argv[1:]])
-    figures = {"benchmark": benchmark, "command": command, "machine": machine(), **results}
+    """Write ``results`` with the command of this process, the machine and the versions beside them.
+
+    Args:
+        path: the file; ``STANDARD_OUTPUT`` for none.
+        benchmark: its name.
+        results: what it measured.
+    """
+    command = shlex.join(masked(["millpond", *sys.argv[1:]]))
+    figures = {"benchmark": benchmark, "command": command, "machine": machine(), **masked(results)}
+    text = json.dumps(figures, indent=1) + "\n"
+    if path == STANDARD_OUTPUT:
+        sys.stdout.write(text)
+        return
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(figures, indent=1) + "\n")
+    path.write_text(text)
+
+
+def masked(found: Any) -> Any:
+    """``found`` with each URL in it as messages show it: figures are for others to read, and a URL may hold a password.
+
+    >>> masked({"backend": "redis://?password=hunter2", "rows": [1]})
+    {'backend': 'redis://?password=***', 'rows': [1]}
+    """
+    if isinstance(found, str):
+        return without_secrets(found) if "://" in found else found
+    if isinstance(found, Mapping):
+        return {name: masked(value) for name, value in found.items()}
+    return list(map(masked, found)) if isinstance(found, list | tuple) else found
 
 
 def resident_bytes() -> int:

@@ -39,7 +39,7 @@ def _operations(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
             _number(store["p50_us"]),
             _number(store["p99_us"]),
             "" if raw is None else f"{raw['per_second']:,.0f}",
-            "" if row["overhead"] is None else f"{row['overhead']:.2f}x",
+            _figure(row["overhead"], "x"),
         )
     return table
 
@@ -65,10 +65,10 @@ def _restore(rows: Sequence[Mapping[str, Any]]) -> Table:
             row["backend"],
             f"{row['keys']:,}",
             f"{row['restore_s']:.2f}",
-            f"{row['load_s']:.2f}",
-            f"{row['ratio']:.2f}x",
-            f"{row['read_and_load_s']:.2f}",
-            f"{row['ratio_with_reading']:.2f}x",
+            _figure(row["load_s"]),
+            _figure(row["ratio"], "x"),
+            _figure(row["read_and_load_s"]),
+            _figure(row["ratio_with_reading"], "x"),
         )
     return table
 
@@ -87,6 +87,10 @@ def _checksums(rows: Sequence[Mapping[str, Any]]) -> Table:
             f"{checksummed - without:.2f}",
         )
     return table
+
+
+def _figure(value: float | None, unit: str = "") -> str:
+    return "" if value is None else f"{value:.2f}{unit}"
 
 
 def _number(value: float | None) -> str:

@@ -1,4 +1,4 @@
-"""``millpond bench stores``: every operation of every store kind, beside the raw engine under it.
+"""``millpond bench stores``: every operation of every store kind, beside the raw engine under it, if one is known.
 
 Typed store and engine do the same work on the same rows in turn, round after round, so that noise on the machine
 affects both alike. A put is measured together with its commit; both sides commit ``BATCH`` puts at a time.
@@ -12,7 +12,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from millpond.bench.engines import RawEngine, raw_engine
+from millpond.bench.engines.engine import RawEngine
+from millpond.bench.engines.raw import raw_engine
 from millpond.bench.measure import Timing, percentiles, rate, seconds, without_gc
 from millpond.bench.report import resident_bytes
 from millpond.stores.backend import Backend, entry_count, size_on_disk
@@ -60,7 +61,7 @@ class Result:
 
 
 class Subject:
-    """One store kind on one backend, filled with ``keys`` keys, and the raw engine with the same rows."""
+    """One store kind on one backend, filled with ``keys`` keys, and its raw engine, if one is known, with as many."""
 
     def __init__(self, backend: str, kind: StoreKind, keys: int, directory: Path, *, checksums: bool = False) -> None:
         self.backend_name = backend
@@ -68,17 +69,19 @@ class Subject:
         self.keys = keys
         self._value = random.Random(0).randbytes(VALUE_SIZE)
         spec = _spec(kind, checksums)
-        self.backend: Backend = open_version(supplier(backend), directory / "store", spec.format_version, spec.name)
+        self._supplier, self._directory = supplier(backend), directory / "store"
+        self.backend: Backend = open_version(self._supplier, self._directory, spec.format_version, spec.name)
         self.transaction = Transaction(self.backend)
         self.store: Any = spec.open(self.transaction)
-        self.raw: RawEngine = raw_engine(backend, directory / "raw")
+        self.raw: RawEngine | None = raw_engine(backend, directory / "raw")
         self._fill()
 
     def _fill(self) -> None:
         for start in range(0, self.keys, BATCH):
             keys = list(map(key_of, range(start, min(start + BATCH, self.keys))))
             self._put_at(keys, HOUR * start // self.keys)
-            self.raw.put_many(self._rows(list(map(str.encode, keys))))
+            if self.raw is not None:
+                self.raw.put_many(self._rows(list(map(str.encode, keys))))
         self._time = HOUR
 
     def _put_at(self, keys: Sequence[str], time: int) -> None:
@@ -131,9 +134,11 @@ class Subject:
             return [*shared, Operation("fetch", self._fetch, "get"), Operation("fetch range", self._fetch_range)]
         return [*shared, Operation("find sessions", self._find_sessions)]
 
-    def raw_work(self, name: str) -> Work:
-        """The engine's own way of doing ``name``."""
+    def raw_work(self, name: str | None) -> Work | None:
+        """The engine's own way of doing ``name``; None without an engine, or where it has nothing like it."""
         raw = self.raw
+        if raw is None or name is None:
+            return None
         return {
             "put": lambda keys: raw.put_each(self._rows(keys)),
             "put_many": lambda keys: raw.put_many(self._rows(sorted(keys))),
@@ -203,7 +208,9 @@ class Subject:
     def close(self) -> None:
         self.transaction.close()
         self.backend.close()
-        self.raw.close()
+        self._supplier.destroy(self._directory)
+        if self.raw is not None:
+            self.raw.close()
 
 
 def key_of(number: int) -> str:
@@ -217,7 +224,7 @@ def run(
     """Measure each kind on each backend with ``keys`` keys.
 
     Args:
-        backends: names or URLs of built-in backends.
+        backends: names or URLs of registered backends.
         kinds: which store kinds.
         keys: how many keys each store holds while it is measured.
         rounds: how often each operation is measured; the median counts.
@@ -261,7 +268,7 @@ def _measure(subject: Subject, operation: Operation, rounds: int) -> Result:
     encoded = list(map(str.encode, keys))
     mine: list[float] = []
     theirs: list[float] = []
-    raw = None if operation.raw is None else subject.raw_work(operation.raw)
+    raw = subject.raw_work(operation.raw)
     with without_gc():
         for _ in range(rounds + 1):
             mine.append(seconds(lambda: operation.work(keys)))

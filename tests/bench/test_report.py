@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from millpond.bench.report import write_json
+from millpond.bench.report import STANDARD_OUTPUT, write_json
 
 
 def test_figures_name_the_command_that_measured_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -19,3 +19,20 @@ def test_figures_name_the_command_that_measured_them(tmp_path: Path, monkeypatch
     assert figures["benchmark"] == "stores"
     assert figures["rounds"] == 5
     assert {"cpu", "cores", "memory_gib", "system", "python", "packages"} <= figures["machine"].keys()
+
+
+def test_figures_show_nothing_that_is_secret_in_a_url(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    urls = ["redis://?url=redis%3A%2F%2Fme%3Ahunter2%40host", "--backend=lmdb://?token=hunter2", "a%41 file"]
+    monkeypatch.setattr(sys, "argv", ["millpond", "bench", "stores", *urls])
+    write_json(STANDARD_OUTPUT, "stores", {"results": [{"backend": urls[0], "keys": 5}]})
+    text = capsys.readouterr().out
+    assert "hunter2" not in text
+    figures = json.loads(text)
+    assert figures["results"] == [{"backend": "redis://?url=redis://***@host", "keys": 5}]
+    assert shlex.split(figures["command"])[3:] == [
+        "redis://?url=redis://***@host",
+        "--backend=lmdb://?token=***",
+        "a%41 file",
+    ]

@@ -8,7 +8,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from millpond.bench.engines.engine import Use
 from millpond.stores.testing import BackendSuite
+from tests.bench.engine_checks import check_engine
 
 PAGE = Path(__file__).parents[2] / "docs" / "writing-a-backend.md"
 BLOCKS = dict(re.findall(r"^```\w+\n# (\S+)\n(.*?)^```$", PAGE.read_text(), flags=re.MULTILINE | re.DOTALL))
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     FromThePage = BackendSuite
 else:
     FromThePage = import_module("test_sqlite_backend").TestSqlite
+# Now, because the names of the modules are those of other tests, too.
+SUPPLIER, ENGINE = import_module("sqlite_backend").SqliteSupplier, import_module("sqlite_engine").SqliteEngine
 
 
 class TestSqlite(FromThePage):
@@ -30,7 +34,16 @@ class TestSqlite(FromThePage):
 
 
 def test_the_page_has_the_backend_its_registration_and_its_test() -> None:
-    assert set(BLOCKS) == {"sqlite_backend.py", "pyproject.toml", "test_sqlite_backend.py"}
+    assert set(BLOCKS) == {"sqlite_backend.py", "pyproject.toml", "test_sqlite_backend.py", "sqlite_engine.py"}
+
+
+def test_the_engine_of_the_page_does_what_the_benchmark_measures(tmp_path: Path) -> None:
+    for synced in (False, True):
+        check_engine(ENGINE(tmp_path / str(synced), Use(SUPPLIER(), synced=synced)))
+    new = ENGINE(tmp_path / "loaded", Use(SUPPLIER()))
+    new.load([(b"a", b"1"), (b"b", b"2")])
+    assert new.scan(b"a", 10) == 2
+    new.close()
 
 
 def test_what_the_page_says_installs_and_makes_the_backend_known_by_its_name(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ PAGES = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
     ROOT / "CHANGELOG.md",
+    ROOT / "bench" / "README.md",
     ROOT / "examples" / "README.md",
     *sorted(DOCS.rglob("*.md")),
 ]

@@ -1,12 +1,15 @@
 """``millpond bench``: measure, always beside a peer in the same run."""
 
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from millpond.cli import bench_results
+from millpond.cli.bench_engines import bench_engines
+from millpond.cli.bench_options import Backends, Directory, JsonFile, Repeat, console, report
 from millpond.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -15,70 +18,63 @@ if TYPE_CHECKING:
     from millpond.stores.specs import StoreKind
 
 app = typer.Typer(no_args_is_help=True, help="Measure, always beside a peer in the same run.")
+app.command("engines")(bench_engines)
 app.add_typer(bench_results.app)
-
-JsonFile = Annotated[Path | None, typer.Option("--json", help="also write the figures to this file")]
 
 
 @app.command("stores")
 def bench_stores(
-    backend: Annotated[list[str] | None, typer.Option(help="may be repeated; all three by default")] = None,
+    backend: Backends = None,
     kind: Annotated[list[str] | None, typer.Option(help="a store kind, such as versioned; may be repeated")] = None,
     keys: Annotated[int, typer.Option(help="keys in each store")] = 1_000_000,
     restore: Annotated[bool, typer.Option(help="also measure the restore from durable files")] = True,
     checksums: Annotated[bool, typer.Option(help="also measure what checksums of rows cost")] = True,
     growth: Annotated[str, typer.Option(help="also measure at these numbers of keys, such as 10000,10000000")] = "",
-    directory: Annotated[Path | None, typer.Option(help="where the files go, on the file system to measure")] = None,
+    repeat: Repeat = 5,
+    directory: Directory = None,
     json: JsonFile = None,
 ) -> None:
     """Every operation of every store kind beside the raw engine, memory and disk, restore, checksums, growth."""
-    from rich.console import Console
-
     from millpond.bench import checksums as checking
-    from millpond.bench import report, store_tables, stores
     from millpond.bench import restore as restoring
+    from millpond.bench import store_tables, stores
     from millpond.stores.specs import StoreKind
 
     backends = backend or ["memory", "lmdb", "rocksdb"]
-    figures = stores.run(
-        backends, [_kind(name) for name in kind or [k.value for k in StoreKind]], keys, directory=directory
-    )
+    kinds = [_kind(name) for name in kind or [k.value for k in StoreKind]]
+    figures = stores.run(backends, kinds, keys, rounds=repeat, directory=directory)
     if restore:
         figures["restore"] = restoring.run(backends, keys, directory=directory)
     if checksums:
         figures["checksums"] = checking.run(backends, keys, directory=directory)
     if growth:
         figures["growth"] = stores.growth(backends, [int(size) for size in growth.split(",")], directory=directory)
-    store_tables.print_results(Console(width=max(Console().width, 130)), figures)
-    if json is not None:
-        report.write_json(json, "stores", figures)
+    report("stores", figures, store_tables.print_results, json=json, width=130)
 
 
 @app.command("restore")
 def bench_restore(
-    backend: Annotated[list[str] | None, typer.Option(help="may be repeated; all three by default")] = None,
+    backend: Backends = None,
     rows: Annotated[int, typer.Option(help="rows of a task")] = 400_000,
     stores: Annotated[list[int] | None, typer.Option(help="in how many stores; may be repeated; 1, 2, 4")] = None,
     latency: Annotated[float, typer.Option(help="milliseconds until the far storage answers")] = 20,
     bandwidth: Annotated[float, typer.Option(help="megabytes a second from the far storage to each reader")] = 100,
-    directory: Annotated[Path | None, typer.Option(help="where the files go, on the file system to measure")] = None,
+    repeat: Repeat = 5,
+    directory: Directory = None,
     json: JsonFile = None,
 ) -> None:
     """Restoring all stores of a task from its durable files, nearby and far away."""
-    from rich.console import Console
-
-    from millpond.bench import report, task_restore
+    from millpond.bench import task_restore
 
     figures = task_restore.run(
         backend or ["memory", "lmdb", "rocksdb"],
         rows,
         stores or [1, 2, 4],
         task_restore.Distance(latency / 1e3, bandwidth * 1e6),
+        rounds=repeat,
         directory=directory,
     )
-    task_restore.print_results(Console(), figures)
-    if json is not None:
-        report.write_json(json, "restore", figures)
+    report("restore", figures, task_restore.print_results, json=json, width=80)
 
 
 @app.command("processors")
@@ -87,62 +83,56 @@ def bench_processors(
     records: Annotated[int, typer.Option(help="records through each topology")] = 200_000,
     keys: Annotated[int, typer.Option(help="distinct keys among them")] = 20_000,
     profile: Annotated[bool, typer.Option(help="also show which functions take the time")] = True,
-    directory: Annotated[Path | None, typer.Option(help="where the files go, on the file system to measure")] = None,
+    repeat: Repeat = 3,
+    directory: Directory = None,
     json: JsonFile = None,
 ) -> None:
     """Records per second through joins and counts in this process, on one core, beside the same work on dicts."""
-    from rich.console import Console
-
-    from millpond.bench import processors, report
+    from millpond.bench import processors
 
     figures = processors.run(
-        backend or ["memory", "lmdb"], records=records, keys=keys, profile=profile, directory=directory
+        backend or ["memory", "lmdb"],
+        records=records,
+        keys=keys,
+        rounds=repeat,
+        profile=profile,
+        directory=directory,
     )
-    processors.print_results(Console(width=max(Console().width, 110)), figures)
-    if json is not None:
-        report.write_json(json, "processors", figures)
+    report("processors", figures, processors.print_results, json=json, width=110)
 
 
 @app.command("evolution")
 def bench_evolution(
     keys: Annotated[int, typer.Option(min=1, help="keys of the store")] = 1_000_000,
     partitions: Annotated[str, typer.Option(help="the numbers of partitions, one after the other")] = "4,16,4",
-    rounds: Annotated[int, typer.Option(min=1, help="how often each step is measured")] = 3,
-    directory: Annotated[Path | None, typer.Option(help="where the files go, on the file system to measure")] = None,
+    repeat: Repeat = 3,
+    directory: Directory = None,
     json: JsonFile = None,
 ) -> None:
     """Time and memory to carry durable state over to other numbers of partitions, beside copying it."""
-    from rich.console import Console
-
-    from millpond.bench import evolution, report
+    from millpond.bench import evolution
 
     way = [int(number) for number in partitions.split(",")]
-    figures = evolution.run(keys, way, rounds=rounds, directory=directory)
-    evolution.print_results(Console(width=max(Console().width, 80)), figures)
-    if json is not None:
-        report.write_json(json, "evolution", figures)
+    figures = evolution.run(keys, way, rounds=repeat, directory=directory)
+    report("evolution", figures, evolution.print_results, json=json, width=80)
 
 
 @app.command("upgrade")
 def bench_upgrade(
-    backend: Annotated[list[str] | None, typer.Option(help="may be repeated; all three by default")] = None,
+    backend: Backends = None,
     upgrade: Annotated[list[str] | None, typer.Option(help="timestamped or checksums; may be repeated; both")] = None,
     keys: Annotated[int, typer.Option(min=1, help="keys of the store")] = 1_000_000,
     rows: Annotated[int, typer.Option(min=1, help="updates of a micro-batch")] = 20_000,
     batches: Annotated[int | None, typer.Option(min=1, help="micro-batches of each phase; 30, with --spark 20")] = None,
     spark: Annotated[bool, typer.Option("--spark", help="a query on Spark instead of a bare task")] = False,
     cores: Annotated[int, typer.Option(min=1, help="Spark cores, and tasks of the query")] = 2,
-    directory: Annotated[Path | None, typer.Option(help="where the files go, on the file system to measure")] = None,
+    directory: Directory = None,
     json: JsonFile = None,
 ) -> None:
     """Micro-batches of a task before, while and after its local copy gets a new format, in each way there is."""
-    from rich.console import Console
-
-    from millpond.bench import report
     from millpond.bench import upgrade as upgrading
 
     backends, upgrades = backend or ["memory", "lmdb", "rocksdb"], upgrade or list(upgrading.UPGRADES)
-    console = Console(width=max(Console().width, 175))
     if spark:
         with _benchmark_extra():
             from millpond.bench.spark import upgrade as on_spark
@@ -155,14 +145,12 @@ def bench_upgrade(
             cores=cores,
             directory=directory,
         )
-        upgrading.print_results(console, figures, "add_batch")
     else:
         figures = upgrading.run(
             backends, keys, upgrades=upgrades, rows=rows, batches=batches or upgrading.BATCHES, directory=directory
         )
-        upgrading.print_results(console, figures)
-    if json is not None:
-        report.write_json(json, "spark-upgrade" if spark else "upgrade", figures)
+    show = partial(upgrading.print_results, way="add_batch") if spark else upgrading.print_results
+    report("spark-upgrade" if spark else "upgrade", figures, show, json=json, width=175)
 
 
 @app.command("spark")
@@ -209,18 +197,14 @@ def bench_spark(
     growth: Annotated[
         bool, typer.Option("--growth", help="let keys grow, and hold the last ten micro-batches against the first ten")
     ] = False,
-    directory: Annotated[Path | None, typer.Option(help="where the files go, on the file system to measure")] = None,
+    directory: Directory = None,
     json: JsonFile = None,
 ) -> None:
     """Time of a micro-batch and memory of a worker, on each backend, by the best that Spark has, and by Flink SQL."""
-    from rich.console import Console
-
     with _benchmark_extra():
-        from millpond.bench import report
         from millpond.bench.spark import growth as growing
         from millpond.bench.spark import measure, tables
         from millpond.bench.spark.contest import Contest
-    console = Console(width=max(Console().width, 140))
     way, show = (growing, tables.print_growth) if growth else (measure, tables.print_results)
     contest = Contest(
         workload,
@@ -232,13 +216,11 @@ def bench_spark(
         files,
         contender,
         directory,
-        console,
+        console(json, 140),
         flink_python,
     )
     figures = way.run(contest)
-    show(console, figures)
-    if json is not None:
-        report.write_json(json, "spark-growth" if growth else "spark", figures)
+    report("spark-growth" if growth else "spark", figures, show, json=json, width=140)
 
 
 @app.command("scale")
@@ -251,14 +233,11 @@ def bench_scale(
     small_rows: Annotated[int, typer.Option(min=1, help="updates of a small micro-batch")] = 1_000,
     small_batches: Annotated[int, typer.Option(min=2, help="how many of these")] = 300,
     cores: Annotated[int, typer.Option(min=1, help="Spark cores")] = 2,
-    directory: Annotated[Path | None, typer.Option(help="where the files go, on the file system to measure")] = None,
+    directory: Directory = None,
     json: JsonFile = None,
 ) -> None:
     """A query on Spark with much state: micro-batches, restart, restore, files and look-ups."""
-    from rich.console import Console
-
     with _benchmark_extra():
-        from millpond.bench import report
         from millpond.bench.spark import scale
     figures = scale.run(
         backend,
@@ -271,27 +250,21 @@ def bench_scale(
         cores=cores,
         directory=directory,
     )
-    scale.print_results(Console(width=max(Console().width, 120)), figures)
-    if json is not None:
-        report.write_json(json, "spark-scale", figures)
+    report("spark-scale", figures, scale.print_results, json=json, width=120)
 
 
 @app.command("damage")
 def bench_damage(
     backend: Annotated[list[str] | None, typer.Option(help="may be repeated; lmdb and rocksdb by default")] = None,
     flips: Annotated[int, typer.Option(help="at most so many in each file; 0 flips every bit")] = 200,
-    directory: Annotated[Path | None, typer.Option(help="where the files go")] = None,
+    directory: Directory = None,
     json: JsonFile = None,
 ) -> None:
     """What becomes of single-bit flips in every file of a small state: harmless, healed, refused or silent."""
-    from rich.console import Console
-
-    from millpond.bench import damage, report
+    from millpond.bench import damage
 
     figures = damage.run(backend or ["lmdb", "rocksdb"], flips, directory=directory)
-    damage.print_results(Console(width=max(Console().width, 110)), figures)
-    if json is not None:
-        report.write_json(json, "damage", figures)
+    report("damage", figures, damage.print_results, json=json, width=110)
     if any(row.get("silent") for row in figures["files"]):
         raise typer.Exit(1)
 

@@ -1,0 +1,209 @@
+"""Who is measured: backends through the contract, the engines under them, and peers.
+
+Rule of this module: what leaves it as text, such as labels and whatever goes into reports, shows no user and no
+password of a backend's URL.
+"""
+
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
+from importlib.metadata import PackageNotFoundError, version
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+from urllib.parse import parse_qsl
+
+from millpond.bench.engines.engine import Engine, RawEngine, Row, Use
+from millpond.bench.engines.peers import PEERS
+from millpond.bench.engines.raw import engine_class
+from millpond.errors import ConfigurationError
+from millpond.stores import plugins
+from millpond.stores.backend import Backend, BackendSupplier
+from millpond.stores.options import without_secrets
+from millpond.stores.registry import open_backend, supplier
+
+ContenderKind: TypeAlias = Literal["backend", "engine", "peer"]
+
+
+@dataclass(frozen=True)
+class Contender:
+    """One row of the tables. ``source`` is the backend's name or URL with all that is secret, or the peer's name."""
+
+    name: str
+    kind: ContenderKind
+    label: str
+    version: str
+    durability: str
+    cache: str
+    distribution: str
+    ordered: bool
+    source: str
+
+    def shown(self) -> dict[str, str]:
+        """What reports have of it."""
+        return {name: value for name, value in asdict(self).items() if name not in ("ordered", "source")}
+
+
+class ContractEngine(Engine):
+    """A backend of Millpond's, through the contract and nothing else: ``get``, ``scan`` and ``write``."""
+
+    package = "millpond"
+
+    def __init__(self, directory: Path, use: Use) -> None:
+        super().__init__(directory, use)
+        assert use.supplier is not None, "a backend is opened by its supplier"
+        self._backend: Backend = open_backend(use.supplier, directory)
+
+    @classmethod
+    def durability(cls, use: Use) -> str:
+        assert use.supplier is not None, "a backend is opened by its supplier"
+        if not use.supplier.persistent:
+            return "nothing outlives the process"
+        if use.synced:
+            return "flushed after each write"
+        return "not flushed: a killed process leaves a prefix of its writes"
+
+    def getter(self) -> Callable[[bytes], Any]:
+        return self._backend.get
+
+    def prepared(self, rows: Sequence[Row]) -> dict[bytes, bytes | None]:
+        return dict(rows)
+
+    def put_each(self, rows: Mapping[bytes, bytes | None]) -> None:
+        self._backend.write(rows)
+        if self.use.synced:
+            self._backend.flush()
+
+    def delete_each(self, keys: Sequence[bytes]) -> None:
+        self.put_each(dict.fromkeys(keys))
+
+    def scan(self, start: bytes, count: int) -> int:
+        return sum(1 for _ in islice(self._backend.scan(start), count))
+
+    def entries(self, *, reverse: bool) -> Iterator[Any]:
+        return self._backend.scan(reverse=reverse)
+
+    def close(self) -> None:
+        self._backend.close()
+
+
+def contenders(backends: Sequence[str], peers: Sequence[str], use: Use) -> list[Contender]:
+    """Each backend with the engine under it, if one is known, and each peer; none of them twice.
+
+    Raises:
+        ConfigurationError: a backend or a peer is unknown, or an option of one makes no sense.
+    """
+    found: dict[tuple[type[Engine], str], Contender] = {}
+    for backend in backends:
+        chosen = supplier(backend)
+        found.setdefault((ContractEngine, backend), _backend(backend, with_cache(chosen, backend, use)))
+        below = engine_class(chosen.name)
+        if below is not None:
+            found.setdefault((below, _options(backend)), _engine(below, backend, with_cache(chosen, backend, use)))
+    for peer in peers:
+        if peer not in PEERS:
+            raise ConfigurationError(f"there is no peer {without_secrets(peer)!r}; the peers are {', '.join(PEERS)}")
+        found.setdefault((PEERS[peer], ""), _peer(peer, use))
+    return _told_apart(list(found.values()))
+
+
+def opener(kind: ContenderKind, source: str, use: Use) -> tuple[type[Engine], Use]:
+    """The class to open a contender with, and how it is opened."""
+    if kind == "peer":
+        return PEERS[source], use
+    chosen = supplier(source)
+    below = ContractEngine if kind == "backend" else engine_class(chosen.name)
+    assert below is not None, f"the backend {chosen.name} has an engine"
+    return below, with_cache(chosen, source, use)
+
+
+def teller(kind: ContenderKind, source: str) -> type[Engine] | None:
+    """The class that knows what the engine has written."""
+    return PEERS[source] if kind == "peer" else engine_class(supplier(source).name)
+
+
+def with_cache(chosen: BackendSupplier, backend: str, use: Use) -> Use:
+    """``use`` for a backend whose engine has the cache that is asked for, unless its URL says otherwise."""
+    below = engine_class(chosen.name)
+    option = None if below is None else below.cache_option
+    if use.cache_bytes is None or option is None or option in dict(parse_qsl(_options(backend))):
+        return replace(use, supplier=chosen, cache_bytes=None)
+    if not is_dataclass(chosen) or option not in {field.name for field in fields(chosen)}:
+        raise ConfigurationError(
+            f"the engine of the backend {chosen.name!r} says that {option!r} sizes its cache, but the backend has no "
+            "such option"
+        )
+    sized: BackendSupplier = replace(chosen, **{option: use.cache_bytes})
+    return replace(use, supplier=sized)
+
+
+def _backend(backend: str, use: Use) -> Contender:
+    assert use.supplier is not None, "a backend has a supplier"
+    point = next(iter(plugins.registered(use.supplier.name)))
+    distribution = "unknown" if point.dist is None else point.dist.name
+    return Contender(
+        name=use.supplier.name,
+        kind="backend",
+        label=f"{without_secrets(backend)} (Millpond)",
+        version=_version(distribution),
+        durability=ContractEngine.durability(use),
+        cache=_cache(engine_class(use.supplier.name) or ContractEngine, use),
+        distribution=distribution,
+        ordered=True,
+        source=backend,
+    )
+
+
+def _engine(below: type[RawEngine], backend: str, use: Use) -> Contender:
+    assert use.supplier is not None, "an engine has the supplier of its backend"
+    options = without_secrets(_options(backend))
+    label = f"{below.package} (raw, {options})" if options else f"{below.package} (raw)"
+    return _of_class(below, use, use.supplier.name, "engine", label, backend)
+
+
+def _peer(peer: str, use: Use) -> Contender:
+    label = f"{peer} (raw)" if issubclass(PEERS[peer], RawEngine) else peer
+    return _of_class(PEERS[peer], use, peer, "peer", label, peer)
+
+
+def _of_class(engine: type[Engine], use: Use, name: str, kind: ContenderKind, label: str, source: str) -> Contender:
+    return Contender(
+        name=name,
+        kind=kind,
+        label=label,
+        version=_version(engine.package),
+        durability=engine.durability(use),
+        cache=_cache(engine, use),
+        distribution=engine.package,
+        ordered=engine.ordered,
+        source=source,
+    )
+
+
+def _cache(engine: type[Engine], use: Use) -> str:
+    sizable = not issubclass(engine, RawEngine) or engine.cache_option is not None
+    return engine.cache if use.cache_bytes is None or not sizable else f"{engine.cache}, {use.cache_bytes:,} bytes"
+
+
+def _options(backend: str) -> str:
+    return backend.partition("?")[2]
+
+
+def _version(distribution: str) -> str:
+    if distribution == "python":
+        return f"SQLite {sqlite3.sqlite_version}"
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def _told_apart(found: Sequence[Contender]) -> list[Contender]:
+    """With a number behind each label that another has, too, as URLs have that differ only in what is secret."""
+    labels = [contender.label for contender in found]
+    return [
+        replace(contender, label=f"{contender.label} {labels[: place + 1].count(contender.label)}")
+        if labels.count(contender.label) > 1
+        else contender
+        for place, contender in enumerate(found)
+    ]

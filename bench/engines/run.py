@@ -1,0 +1,233 @@
+"""``millpond bench engines``: every contender on every workload, each run in a fresh process, in turn.
+
+Rule of this module: it opens no engine. The contenders of a workload take turns, run after run, so that noise on the
+machine affects all alike, and whatever becomes of one of them, the others go on.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median_low
+from typing import Any, Final, TypeAlias
+
+from millpond.bench.engines.contenders import Contender, contenders
+from millpond.bench.engines.engine import Use
+from millpond.bench.engines.recording import clock_ns
+from millpond.bench.engines.worker import Job, reason
+from millpond.bench.engines.workloads import ORDERED, WORKLOADS, Sizes, Workload
+from millpond.errors import ConfigurationError
+from millpond.stores.options import without_secrets
+from millpond.stores.registry import supplier
+
+SCHEMA: Final = 1
+UNORDERED: Final = "takes no part: it does not find keys in order"
+"""Of a contender without order in a workload that needs it, which is no failure of anybody's."""
+
+DURABILITIES: Final = ("none", "synced")
+
+Watch: TypeAlias = Callable[[str, str], None]
+"""Is told the workload and the contender of each run when it has ended."""
+
+
+@dataclass(frozen=True)
+class Contest:
+    """What is to be measured.
+
+    Args:
+        backends: names or URLs of registered backends.
+        peers: names of peers.
+        workloads: their names; all of them if there are none.
+        sizes: how much there is, and how much is done.
+        repeat: runs of each contender on each workload.
+        cache_ratio: how many times larger the data is than the cache of each engine whose cache can be set.
+        durability: ``none``, or ``synced`` if each write is to have reached the disk when it returns.
+        directory: where the files go, on the file system to measure; by default the temporary directory.
+
+    Raises:
+        ConfigurationError: one of these is unknown or makes no sense.
+    """
+
+    backends: Sequence[str]
+    peers: Sequence[str]
+    workloads: Sequence[str]
+    sizes: Sizes
+    repeat: int = 3
+    cache_ratio: float | None = None
+    durability: str = "none"
+    directory: Path | None = None
+
+    def __post_init__(self) -> None:
+        for name in self.workloads:
+            if name not in WORKLOADS:
+                raise ConfigurationError(f"there is no workload {name!r}; the workloads are {', '.join(WORKLOADS)}")
+        if self.durability not in DURABILITIES:
+            raise ConfigurationError(f"the durability is {self.durability!r}, but must be {' or '.join(DURABILITIES)}")
+        if self.repeat < 1:
+            raise ConfigurationError(f"repeat is {self.repeat}, but must be at least 1")
+        if self.cache_ratio is not None and not self.cache_ratio > 0:
+            raise ConfigurationError(f"the ratio of data to cache is {self.cache_ratio}, but must be above 0")
+        if self.directory is not None and not self.directory.is_dir():
+            raise ConfigurationError(f"{self.directory} is no directory; make it first, on the file system to measure")
+
+    @property
+    def use(self) -> Use:
+        """How engines are opened."""
+        cache = None if self.cache_ratio is None else max(1, int(self.sizes.data_bytes / self.cache_ratio))
+        return Use(None, cache, self.durability == "synced")
+
+    @property
+    def chosen(self) -> list[Workload]:
+        """The workloads, each once, in the order in which they are listed."""
+        return [workload for name, workload in WORKLOADS.items() if name in self.workloads or not self.workloads]
+
+    def taking_part(self) -> list[Contender]:
+        """The contenders.
+
+        Raises:
+            ConfigurationError: there are none, or a backend or a peer is unknown or has an option that makes no sense.
+        """
+        found = contenders(self.backends, self.peers, self.use)
+        if not found:
+            raise ConfigurationError("there is nobody to measure; name a backend or a peer")
+        return found
+
+    def settings(self) -> dict[str, Any]:
+        """What reports say of how it was measured."""
+        sizes = self.sizes
+        return {
+            "records": sizes.records,
+            "operations": sizes.operations,
+            "key_bytes": sizes.key_bytes,
+            "value_bytes": sizes.value_bytes,
+            "batch": sizes.batch,
+            "data_bytes": sizes.data_bytes,
+            "cache_bytes": self.use.cache_bytes,
+            "cache_ratio": self.cache_ratio,
+            "seed": sizes.seed,
+            "repeat": self.repeat,
+            "warm_up": sizes.warm_up,
+            "clock_ns": clock_ns(),
+        }
+
+
+def runs(contest: Contest, who: Sequence[Contender]) -> int:
+    """How many runs there are."""
+    pairs = sum(_cannot(contender, workload) is None for contender in who for workload in contest.chosen)
+    return pairs * contest.repeat
+
+
+def run(contest: Contest, watch: Watch = lambda workload, contender: None) -> dict[str, Any]:
+    """Measure; the figures, and whatever failed with its reason."""
+    who = contest.taking_part()
+    results: list[dict[str, Any]] = []
+    failures: list[dict[str, str]] = []
+    for workload in contest.chosen:
+        found: dict[str, list[dict[str, Any]]] = {contender.label: [] for contender in who}
+        failed = {contender.label: _cannot(contender, workload) for contender in who}
+        for number in range(contest.repeat):
+            for contender in who:
+                if failed[contender.label] is None:
+                    came = _one(contest, contender, workload, number)
+                    failed[contender.label] = came.get("failure")
+                    found[contender.label].append(came)
+                    watch(workload.name, contender.label)
+        for label, why in failed.items():
+            if why is None:
+                results.append(_summary(label, workload.name, found[label]))
+            else:
+                failures.append({"contender": label, "workload": workload.name, "reason": why})
+    return {
+        "schema": SCHEMA,
+        "settings": contest.settings(),
+        "contenders": [contender.shown() for contender in who],
+        "results": results,
+        "failures": failures,
+    }
+
+
+def broken(figures: dict[str, Any]) -> bool:
+    """Whether a contender failed at something that it can do."""
+    return any(failure["reason"] != UNORDERED for failure in figures["failures"])
+
+
+def _cannot(contender: Contender, workload: Workload) -> str | None:
+    """Why a contender takes no part in a workload, if it does not."""
+    if workload.kinds & ORDERED and not contender.ordered:
+        return UNORDERED
+    return None
+
+
+def _one(contest: Contest, contender: Contender, workload: Workload, number: int) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory(prefix="millpond-bench-", dir=contest.directory) as temporary:
+        directory, result = Path(temporary, "store"), Path(temporary, "result.json")
+        use = contest.use
+        job = Job(
+            contender.kind,
+            contender.source,
+            workload.name,
+            contest.sizes,
+            number,
+            use.cache_bytes,
+            use.synced,
+            str(directory),
+            str(result),
+        )
+        try:
+            ended = _in_a_process(job)
+            came = json.loads(result.read_text()) if ended.returncode == 0 else {"failure": _death(ended)}
+        finally:
+            left = _left_behind(contender, directory)
+        return came if left is None else {"failure": left}
+
+
+def _left_behind(contender: Contender, directory: Path) -> str | None:
+    """Delete what a store has outside of its directory; why that failed, if it did."""
+    if contender.kind != "backend":
+        return None
+    try:
+        supplier(contender.source).destroy(directory)
+    except Exception as error:
+        return f"what its store has outside of the directory could not be deleted: {reason(error)}"
+    return None
+
+
+def _in_a_process(job: Job) -> "subprocess.CompletedProcess[str]":
+    """Run the job by this interpreter, with this process's modules, and without those of the working directory."""
+    path = os.pathsep.join(place for place in sys.path if place)
+    return subprocess.run(
+        [sys.executable, "-P", "-m", "millpond.bench.engines.worker"],
+        input=job.text(),
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+        check=False,
+    )
+
+
+def _death(ended: "subprocess.CompletedProcess[str]") -> str:
+    last = (ended.stderr.strip().splitlines() or ["it said nothing"])[-1]
+    how = f"signal {-ended.returncode}" if ended.returncode < 0 else f"exit code {ended.returncode}"
+    return without_secrets(f"its process ended with {how}: {last}")
+
+
+def _summary(label: str, workload: str, came: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The throughput of all runs, and everything else of the run whose throughput is the median."""
+    throughputs = [run["throughput"] for run in came]
+    middle = came[throughputs.index(median_low(throughputs))]
+    return {
+        "contender": label,
+        "workload": workload,
+        "operations": middle["operations"],
+        "throughput": {
+            "median": middle["throughput"],
+            "min": min(throughputs),
+            "max": max(throughputs),
+            "runs": throughputs,
+        },
+        **{name: value for name, value in middle.items() if name not in ("operations", "throughput")},
+    }

@@ -1,0 +1,51 @@
+"""What the commands of ``millpond bench`` have in common: options that look and mean the same, and how they report."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from rich.console import Console
+
+Backends: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--backend", help="a name or a URL such as lmdb://?sync=true; may be repeated; the built-in ones by default"
+    ),
+]
+Seed: TypeAlias = Annotated[int, typer.Option("--seed", min=0, help="of all chance; the same seed does the same")]
+Repeat: TypeAlias = Annotated[
+    int, typer.Option("--repeat", min=1, help="how often each is measured; the median counts")
+]
+Directory: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("--directory", help="where the files go, on the file system to measure; the temporary directory"),
+]
+JsonFile: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("--json", help="also write the figures to this file; - for the standard output, and nothing else"),
+]
+
+Show: TypeAlias = "Callable[[Console, Any], None]"
+"""Prints figures as tables."""
+
+
+def console(json: Path | None, width: int) -> "Console":
+    """Where tables go: the standard output, at least ``width`` wide, unless the figures themselves go there."""
+    from rich.console import Console
+
+    from millpond.bench.report import STANDARD_OUTPUT
+
+    return Console(width=max(Console().width, width), quiet=json == STANDARD_OUTPUT)
+
+
+def report(benchmark: str, figures: "Mapping[str, Any]", show: Show, *, json: Path | None, width: int) -> None:
+    """Show figures, and write them to the file that ``--json`` names, with nothing in them that is secret in a URL."""
+    from millpond.bench.report import masked, write_json
+
+    show(console(json, width), masked(figures))
+    if json is not None:
+        write_json(json, benchmark, figures)
