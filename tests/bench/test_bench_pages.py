@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from millpond.bench.engine_results import parsed_results
 from millpond.bench.pages import charts
+from millpond.bench.pages.numbers import shown
 from millpond.bench.pages.page import results_page, write_page
 from millpond.cli import app
 from millpond.errors import ConfigurationError
@@ -182,6 +183,17 @@ def test_the_command_makes_a_page_of_a_file(tmp_path: Path) -> None:
     made = CliRunner().invoke(app, ["bench", "page", str(source), str(target)])
     assert made.exit_code == 0
     assert "fillseq" in Page(target.read_text(encoding="utf-8")).of("h2")
+
+
+def test_what_the_engines_are_measured_with_is_drawn_from_the_same_figures(tmp_path: Path) -> None:
+    files = ["--json", str(tmp_path / "a.json"), "--html", str(tmp_path / "a.html")]
+    small = ["--records", "20", "--operations", "20", "--repeat", "1", "--workload", "ycsb-a", "--backend", "memory"]
+    measured = CliRunner().invoke(app, ["bench", "engines", *small, *files])
+    assert measured.exit_code == 0, measured.output
+    page = Page((tmp_path / "a.html").read_text(encoding="utf-8"))
+    figures = json.loads((tmp_path / "a.json").read_text())
+    assert {contender["label"] for contender in figures["contenders"]} < set(page.of("th"))
+    assert all(shown(row["throughput"]["median"]) in page.of("text") for row in figures["results"])
 
 
 def test_without_the_package_that_draws_it_is_said_what_to_install(

@@ -5,9 +5,10 @@ from typing import Annotated
 
 import typer
 
+from millpond.cli.bench_options import JsonFile, console
+
 app = typer.Typer()
 
-_STANDARD_OUTPUT = Path("-")
 _RULE = (
     "A change counts if no run of one file lies among those of the other, and if the ratio of the medians is larger "
     "than the spread, the ratio of the fastest run to the slowest, of both files. With fewer than 3 runs nothing can "
@@ -42,27 +43,16 @@ def bench_compare(
             help="end with exit code 1 if anything lost more than this beyond the noise, or failed in NEW",
         ),
     ] = None,
-    json: Annotated[
-        Path | None,
-        typer.Option(
-            "--json", help="also write the comparison to this file; - for the standard output, and nothing else"
-        ),
-    ] = None,
+    json: JsonFile = None,
 ) -> None:
     """What changed between two results of bench engines beyond the noise."""
-    from rich.console import Console
-
     from millpond.bench import compare
     from millpond.bench.engine_results import read_results
+    from millpond.bench.report import write_text
 
     comparison = compare.compared(read_results(old), read_results(new))
-    alone = json == _STANDARD_OUTPUT
-    console = Console(width=max(Console().width, 110), quiet=alone)
-    compare.print_comparison(console, comparison, everything=everything)
-    if json is not None and not alone:
-        json.parent.mkdir(parents=True, exist_ok=True)
-        json.write_text(comparison.text(), encoding="utf-8")
-    elif alone:
-        typer.echo(comparison.text(), nl=False)
+    compare.print_comparison(console(json, 110), comparison, everything=everything)
+    if json is not None:
+        write_text(json, comparison.text())
     if fail_on_slower is not None and comparison.slower(fail_on_slower):
         raise typer.Exit(1)
