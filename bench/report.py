@@ -30,22 +30,30 @@ def machine() -> dict[str, Any]:
     }
 
 
+def document(benchmark: str, results: Mapping[str, Any]) -> dict[str, Any]:
+    """``results`` with the command of this process, the machine and the versions beside them, and no secrets."""
+    command = shlex.join(masked(["millpond", *sys.argv[1:]]))
+    return {"benchmark": benchmark, "command": command, "machine": machine(), **masked(results)}
+
+
 def write_json(path: Path, benchmark: str, results: Mapping[str, Any]) -> None:
-    """Write ``results`` with the command of this process, the machine and the versions beside them.
+    """Write the document of ``results``.
 
     Args:
         path: the file; ``STANDARD_OUTPUT`` for none.
         benchmark: its name.
         results: what it measured.
     """
-    command = shlex.join(masked(["millpond", *sys.argv[1:]]))
-    figures = {"benchmark": benchmark, "command": command, "machine": machine(), **masked(results)}
-    text = json.dumps(figures, indent=1) + "\n"
+    write_text(path, json.dumps(document(benchmark, results), indent=1) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write ``text`` to a file, or to the standard output if the path is ``STANDARD_OUTPUT``."""
     if path == STANDARD_OUTPUT:
         sys.stdout.write(text)
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
+    path.write_text(text, encoding="utf-8")
 
 
 def masked(found: Any) -> Any:

@@ -1,6 +1,6 @@
 """What MkDocs calls while it builds the site (https://www.mkdocs.org/user-guide/configuration/#hooks).
 
-Rule of this module: it passes on. What becomes a page is in ``pages``, ``reference`` and ``results``.
+Rule of this module: it passes on. What becomes a page is in ``pages``, ``reference``, ``results`` and ``plots``.
 """
 
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page
 
-from docs.site import check, pages, reference, results
+from docs.site import check, pages, plots, reference, results
 
 _SNAPSHOT = pages.ROOT / "tests" / "packaging" / "public_names.txt"
 _RESULTS = pages.ROOT / "bench" / "results"
@@ -36,7 +36,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     runs = sorted(_RESULTS.glob("*.json"))
     with _refusing():
         written = {path: _page_of(path) for path in pages.reachable()}
-        written |= {_path(path): results.run_page(path) for path in runs}
+        drawn = {path: name for path in runs if (name := plots.plots_name(path)) is not None}
+        written |= {_path(path): results.run_page(path, drawn.get(path)) for path in runs}
+        whole = {_path(path.with_name(name)): plots.plots_page(path) for path, name in drawn.items()}
         written |= {_OVERVIEW: results.overview_page(runs)} | reference.pages(reference.public_names(_SNAPSHOT))
     for path, text in written.items():
         place = pages.page_path(path)
@@ -46,6 +48,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
             files.append(File.generated(config, place, content=text))
         if place not in in_navigation:
             files.src_uris[place].inclusion = InclusionLevel.NOT_IN_NAV
+    for place, text in whole.items():
+        files.append(File.generated(config, place, content=text))
     for run in runs:
         files.append(File(_path(run), str(pages.ROOT), config.site_dir, config.use_directory_urls))
     return files

@@ -16,14 +16,17 @@ _UNITS = {"s": "s", "us": "µs", "mib": "MiB", "gib": "GiB"}
 _NO_COMMAND = "The file does not name its command: it is older than files that do."
 
 
-def run_page(path: Path) -> str:
-    """The page of one file of figures.
+def run_page(path: Path, plots: str | None = None) -> str:
+    """The page of one file of figures. Where the name of a page of ``plots`` is given, series over time are left to it.
 
     Raises:
         ValueError: the file has no figures of a benchmark in it.
     """
     figures = _load(path)
     about = [f"# {path.stem}", str(figures.get("what", "")).capitalize(), f"All figures: [{path.name}]({path.name})."]
+    if plots is not None:
+        figures = _without_series(figures)
+        about.append(f"The same as plots, and as tables that can be printed: [{plots}]({plots}).")
     command = f"```sh\n{figures['command']}\n```" if "command" in figures else _NO_COMMAND
     settings = {name: value for name, value in _contents(figures) if not _is_nested(value)}
     parts = [*about, command, f"Measured on {_machine(figures['machine'])}."]
@@ -176,6 +179,17 @@ def _is_nested(value: object) -> bool:
 
 def _is_rows(value: object) -> bool:
     return isinstance(value, list) and bool(value) and all(isinstance(row, Mapping) for row in value)
+
+
+def _without_series(value: Any) -> Any:
+    """The same without lists of points."""
+    if isinstance(value, Mapping):
+        return {name: _without_series(part) for name, part in value.items() if not _is_points(part)}
+    return [_without_series(part) for part in value] if isinstance(value, list) else value
+
+
+def _is_points(value: object) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(part, list) for part in value)
 
 
 def _is_series(value: object) -> bool:

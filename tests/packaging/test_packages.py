@@ -75,6 +75,7 @@ def test_a_wheel_holds_every_module_the_page_the_license_and_py_typed(tmp_path: 
         for name, path in modules_of_the_tree().items()
     }
     page = {f"millpond/adapters/watching/page/page.{kind}" for kind in ("html", "css", "js")}
+    page.add("millpond/bench/pages/page.css")
     assert expected | {"millpond/py.typed"} | page == {name for name in names if name.startswith("millpond/")}
     assert wheel.name.startswith(f"millpond-{releases.RELEASE}-")
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)

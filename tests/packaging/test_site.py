@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from docs.site import pages, reference, results
+from docs.site import pages, plots, reference, results
 from docs.site.check import problems
 from docs.site.docstrings import markdown
 
@@ -121,6 +121,19 @@ def test_rows_within_rows_make_tables_of_their_own(tmp_path: Path) -> None:
     page = _page_of(tmp_path, results=[{"kind": "a|b", "store": {"p50_us": 3.144}}], profiles=[profile])
     assert "| kind | store p50, µs |\n|---|--:|\n| a\\|b | 3.144 |" in page
     assert "**count**\n\n| function | own, µs |\n|---|--:|\n| get | 1.07 |" in page
+
+
+def test_series_over_time_are_left_to_the_page_of_plots_if_there_is_one(tmp_path: Path) -> None:
+    path = tmp_path / "engines.json"
+    row = {"contender": "lmdb", "throughput": {"median": 2, "runs": [1, 2, 3]}, "over_time": [[0.5, 7.5], [1, 8]]}
+    path.write_text(json.dumps({"benchmark": "engines", "machine": MACHINE, "results": [row]}))
+    assert "| lmdb | 2 | 1, 2, 3 | 0.5, 7.5; 1, 8 |" in results.run_page(path)
+    name = plots.plots_name(path)
+    assert name == "engines-plots.html"
+    page = results.run_page(path, name)
+    assert "| lmdb | 2 | 1, 2, 3 |\n" in page
+    assert "[engines-plots.html](engines-plots.html)" in page
+    assert [path.stem for path in RESULTS if plots.plots_name(path) is not None and path.stem != "engines"] == []
 
 
 def _page_of(directory: Path, **figures: Any) -> str:

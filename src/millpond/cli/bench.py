@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from millpond.cli import bench_results
 from millpond.cli.bench_engines import bench_engines
 from millpond.cli.bench_options import Backends, Directory, JsonFile, Repeat, console, report
 from millpond.errors import ConfigurationError
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Measure, always beside a peer in the same run.")
 app.command("engines")(bench_engines)
+app.add_typer(bench_results.app)
 
 
 @app.command("stores")

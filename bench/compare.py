@@ -1,0 +1,202 @@
+"""What changed between two runs of ``millpond bench engines`` beyond the noise.
+
+Rule of this module: a change is what both runs agree on. The throughput of a contender with a workload has changed if
+no run of the one file lies among the runs of the other, and if the ratio of the medians is larger than the spread: the
+larger one of the two files' ratios of the fastest to the slowest run. With fewer than ``LEAST_RUNS`` runs in either
+file nothing can be said.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from millpond.bench.engine_results import EngineResults, Result, Throughput
+
+LEAST_RUNS = 3
+
+_OWN_PACKAGE = "millpond"
+_NOT_COMPARED = ("clock_ns", "repeat")
+
+Pair = tuple[str, str]
+
+
+class Verdict(StrEnum):
+    """What can be said of a throughput in two files."""
+
+    FASTER = "faster"
+    SLOWER = "slower"
+    WITHIN_NOISE = "within the noise"
+    TOO_FEW_RUNS = "too few runs"
+
+
+_STYLES = {
+    Verdict.FASTER: "green",
+    Verdict.SLOWER: "bold red",
+    Verdict.WITHIN_NOISE: "dim",
+    Verdict.TOO_FEW_RUNS: "yellow",
+}
+
+
+@dataclass(frozen=True)
+class Change:
+    """A contender with a workload in both files: operations per second, and how the latencies at p99 are, in µs.
+
+    ``ratio`` is that of the medians, new to old, and ``spread`` that of the fastest to the slowest run.
+    """
+
+    workload: str
+    contender: str
+    old: float
+    new: float
+    ratio: float
+    spread: float
+    old_p99_us: float
+    new_p99_us: float
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What was not the same when the two files were measured, which makes it unfair to compare them."""
+
+    what: str
+    old: Any
+    new: Any
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All that two files say beside each other. What only one has is named by workload and contender."""
+
+    differences: list[Difference]
+    changes: list[Change]
+    only_old: list[Pair]
+    only_new: list[Pair]
+    failed: list[Pair]
+    """What the old file has and the new one tried in vain."""
+
+    def slower(self, percent: float) -> bool:
+        """Whether anything lost more than ``percent`` of its throughput beyond the noise, or can no longer be done."""
+        lost = (change for change in self.changes if change.verdict is Verdict.SLOWER)
+        return bool(self.failed) or any(100 * (1 - change.ratio) > percent for change in lost)
+
+    def text(self) -> str:
+        """The same as JSON, without a machine: nothing is measured here."""
+        return json.dumps(asdict(self), indent=1) + "\n"
+
+
+def compared(old: EngineResults, new: EngineResults) -> Comparison:
+    """Both files beside each other, in the order of the old one."""
+    before, after = _by_pair(old), _by_pair(new)
+    tried = {(failure.workload, failure.contender) for failure in new.failures}
+    only_old = [pair for pair in before if pair not in after]
+    return Comparison(
+        differences=list(_differences(old, new)),
+        changes=[_change(before[pair], after[pair]) for pair in before if pair in after],
+        only_old=only_old,
+        only_new=[pair for pair in after if pair not in before],
+        failed=[pair for pair in only_old if pair in tried],
+    )
+
+
+def judged(old: Throughput, new: Throughput) -> Verdict:
+    """What can be said of a throughput, by the rule of this module."""
+    if min(len(old.runs), len(new.runs)) < LEAST_RUNS:
+        return Verdict.TOO_FEW_RUNS
+    ratio, spread = new.median / old.median, _spread(old, new)
+    if old.high < new.low and ratio > spread:
+        return Verdict.FASTER
+    if new.high < old.low and 1 / ratio > spread:
+        return Verdict.SLOWER
+    return Verdict.WITHIN_NOISE
+
+
+def print_comparison(console: Console, comparison: Comparison, *, everything: bool = False) -> None:
+    """Print what changed, or ``everything`` that both files have, what only one has, and what makes it unfair."""
+    if comparison.differences:
+        console.print("[yellow]Not measured alike, so a change may have other reasons:[/]")
+        for difference in comparison.differences:
+            console.print(f"  {difference.what}: {difference.old} -> {difference.new}", markup=False)
+    settled = (Verdict.WITHIN_NOISE,) if not everything else ()
+    shown = [change for change in comparison.changes if change.verdict not in settled]
+    if shown:
+        console.print(_table(shown))
+    counts = {verdict: sum(change.verdict is verdict for change in comparison.changes) for verdict in Verdict}
+    console.print(", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
+    for heading, pairs in (("only in OLD", comparison.only_old), ("only in NEW", comparison.only_new)):
+        for workload, contender in pairs:
+            failed = ", failed in NEW" if (workload, contender) in comparison.failed else ""
+            console.print(f"{heading}{failed}: {workload}, {contender}", markup=False)
+
+
+def _by_pair(results: EngineResults) -> dict[Pair, Result]:
+    return {(one.workload, one.contender): one for name in results.workloads() for one in results.of(name).values()}
+
+
+def _change(old: Result, new: Result) -> Change:
+    return Change(
+        workload=old.workload,
+        contender=old.contender,
+        old=old.throughput.median,
+        new=new.throughput.median,
+        ratio=new.throughput.median / old.throughput.median,
+        spread=_spread(old.throughput, new.throughput),
+        old_p99_us=old.latency["p99"],
+        new_p99_us=new.latency["p99"],
+        verdict=judged(old.throughput, new.throughput),
+    )
+
+
+def _spread(*throughputs: Throughput) -> float:
+    return max(one.high / one.low for one in throughputs)
+
+
+def _differences(old: EngineResults, new: EngineResults) -> Iterator[Difference]:
+    """What is not the same, apart from Millpond's own version, which one compares to know what it changed."""
+    both = {contender.label for contender in old.contenders} & {contender.label for contender in new.contenders}
+    before, after = _circumstances(old, both), _circumstances(new, both)
+    for what in dict.fromkeys([*before, *after]):
+        if before.get(what) != after.get(what):
+            yield Difference(what, before.get(what), after.get(what))
+
+
+def _circumstances(results: EngineResults, labels: set[str]) -> dict[str, Any]:
+    machine = {name: value for name, value in results.machine.items() if name != "packages"}
+    packages = {name: value for name, value in results.machine["packages"].items() if name != _OWN_PACKAGE}
+    settings = {name: value for name, value in results.settings.items() if name not in _NOT_COMPARED}
+    found = _named("machine", machine) | _named("package", packages) | _named("setting", settings)
+    for one in (contender for contender in results.contenders if contender.label in labels):
+        version = {} if one.distribution == _OWN_PACKAGE else {"version": one.version}
+        promises = {"durability": one.durability, "cache": one.cache, **version}
+        found |= {f"{what} of {one.label}": text for what, text in promises.items()}
+    return found
+
+
+def _named(kind: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    return {f"{kind} {name}": value for name, value in values.items()}
+
+
+def _table(changes: Sequence[Change]) -> Table:
+    table = Table(title="throughput, medians")
+    for place, name in enumerate(
+        ("workload", "contender", "old ops/s", "new ops/s", "new/old", "spread", "p99 us", "")
+    ):
+        table.add_column(name, justify="left" if place in (0, 1, 7) else "right", overflow="fold")
+    for change in changes:
+        table.add_row(
+            Text(change.workload),
+            Text(change.contender),
+            f"{change.old:,.0f}",
+            f"{change.new:,.0f}",
+            f"{change.ratio:.2f}x",
+            f"{change.spread:.2f}x",
+            f"{change.old_p99_us:,.1f} -> {change.new_p99_us:,.1f}",
+            Text(change.verdict, _STYLES[change.verdict]),
+        )
+    return table

@@ -1,0 +1,247 @@
+"""The plots of a workload as Vega-Lite specifications: which figure goes where.
+
+Rule of this module: a contender looks the same in every plot, by its color, its shape and, by its kind, its line. Plots
+are as wide as a telephone; the page puts them side by side where there is room.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from millpond.bench.engine_results import PERCENTILES, Contender, Result
+from millpond.bench.pages.numbers import shown, size
+
+COLORS = 10
+"""How many colors the page has, ``--s0`` and so on."""
+
+_SHAPES = ("circle", "square", "diamond", "triangle-up", "cross", "triangle-down", "triangle-right", "triangle-left")
+_DASHES = {"backend": [1, 0], "engine": [6, 3], "peer": [2, 2]}
+_WIDTH, _LEAST_HEIGHT, _ROW, _BAR_SHIFT, _NAME_SHIFT = 350, 180, 36, 6, -9
+_STRETCHES = 25
+_RATE = "operations per second"
+_PLAIN = "format(datum.value, ',.6~g')"
+_SHORT = f"datum.value >= 1000 ? format(datum.value, '~s') : {_PLAIN}"
+
+Spec = dict[str, Any]
+
+_WORDS = {"field": "words"}
+_NAME = {"field": "contender"}
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A plot, and the same in words."""
+
+    name: str
+    title: str
+    spec: Spec
+    words: str
+
+
+def charts(contenders: Sequence[Contender], results: Sequence[Result]) -> list[Chart]:
+    """The plots of the results of one workload."""
+    looks = _Looks(contenders)
+    return [
+        _bars("throughput", "Throughput", _RATE, looks, [_throughput(result) for result in results]),
+        _latencies(looks, results),
+        _over_time(looks, results),
+        _cost("disk", "Throughput and disk", "bytes on disk, MiB", looks, [(one, one.disk_bytes) for one in results]),
+        _cost(
+            "memory", "Throughput and memory", "peak memory, MiB", looks, [(one, one.peak_rss_bytes) for one in results]
+        ),
+        _bars("cpu", "Processor time", "processor time per operation, µs", looks, [_processor(one) for one in results]),
+    ]
+
+
+class _Looks:
+    """How each contender looks, as encodings of Vega-Lite."""
+
+    def __init__(self, contenders: Sequence[Contender]) -> None:
+        self._labels = [contender.label for contender in contenders]
+        places = range(len(contenders))
+        self.color = self._encoding([f"var(--s{place % COLORS})" for place in places])
+        self.shape = self._encoding([_SHAPES[place % len(_SHAPES)] for place in places])
+        self.dash = self._encoding([_DASHES.get(contender.kind, _DASHES["peer"]) for contender in contenders])
+
+    def _encoding(self, looks: Sequence[Any]) -> Spec:
+        scale = {"domain": self._labels, "range": looks}
+        return {**_NAME, "type": "nominal", "scale": scale, "legend": None}
+
+
+def _throughput(result: Result) -> Spec:
+    found = result.throughput
+    words = f"{shown(found.median)} operations per second, runs from {shown(found.low)} to {shown(found.high)}"
+    return _row(result, found.median, words) | {"low": found.low, "high": found.high}
+
+
+def _processor(result: Result) -> Spec:
+    each = result.cpu_s * 1e6 / result.operations
+    return _row(result, each, f"{shown(each)} µs of processor time per operation")
+
+
+def _row(result: Result, value: float, words: str) -> Spec:
+    return {"contender": result.contender, "value": value, "shown": shown(value), "words": _of(result, words)}
+
+
+def _bars(name: str, title: str, unit: str, looks: _Looks, rows: Sequence[Spec]) -> Chart:
+    """A bar for each contender under its name, with the range of the runs if there is one."""
+    length = _measured("value", unit, grid=False, tickCount=4)
+    marks: list[Spec] = [
+        {"mark": {"type": "bar", "height": 9, "yOffset": _BAR_SHIFT}, "encoding": {"x": length, "description": _WORDS}},
+        *_names(looks),
+    ]
+    if all("low" in row for row in rows):
+        ends = {"x": length | {"field": "low"}, "x2": {"field": "high"}, "color": {"value": "var(--text)"}}
+        rule = {"type": "rule", "strokeWidth": 2, "yOffset": _BAR_SHIFT}
+        marks.append({"mark": rule, "encoding": {**ends, "description": _WORDS}})
+    by_name = {**_NAME, "type": "nominal", "axis": None, "sort": None}
+    return Chart(
+        name, title, _plot(rows, {"step": _ROW}, {"y": by_name, "color": looks.color}, marks), _sentences(rows)
+    )
+
+
+def _names(looks: _Looks) -> list[Spec]:
+    """Shape, name and figure of each contender, above its bar."""
+    text = {"type": "text", "baseline": "middle", "dy": _NAME_SHIFT}
+    point = {"type": "point", "filled": True, "size": 60, "opacity": 1, "xOffset": 6, "yOffset": _NAME_SHIFT}
+    uncolored = {"color": {"value": "var(--text)"}}
+    return [
+        {"mark": point, "encoding": {"x": {"value": 0}, "shape": looks.shape, "description": _NAME}},
+        {
+            "mark": {**text, "align": "left", "dx": 16, "limit": _WIDTH - 130},
+            "encoding": {"x": {"value": 0}, "text": _NAME, "description": _NAME, **uncolored},
+        },
+        {
+            "mark": {**text, "align": "right"},
+            "encoding": {"x": {"value": "width"}, "text": {"field": "shown"}, "description": _WORDS, **uncolored},
+        },
+    ]
+
+
+def _latencies(looks: _Looks, results: Sequence[Result]) -> Chart:
+    """A line for each contender, from the median to the slowest operation."""
+    rows, words = [], []
+    for result in results:
+        texts = {name: f"{PERCENTILES[name]} {shown(value)} µs" for name, value in result.latency.items()}
+        words.append({"words": _of(result, ", ".join(texts.values()))})
+        rows += [
+            _point(result, PERCENTILES[name], value, texts[name]) for name, value in result.latency.items() if value > 0
+        ]
+    percentiles = {"title": "percentile", "labelAngle": 0}
+    at = {"field": "at", "type": "ordinal", "sort": list(PERCENTILES.values()), "axis": percentiles}
+    axes = {"x": at, "y": _logarithmic("latency, µs", rows)}
+    return Chart("latency", "Latency", _lines(rows, axes, looks, _points(looks, 45)), _sentences(words))
+
+
+def _over_time(looks: _Looks, results: Sequence[Result]) -> Chart:
+    """A line for each contender, over the time that it took: all lines are as long, or the slowest would hide all.
+
+    Where a contender stands still, its line is at the bottom.
+    """
+    lines = {result.contender: list(_stretches(result.over_time)) for result in results}
+    bottom = min((rate for line in lines.values() for _, rate in line if rate > 0), default=1) / 2
+    rows, words = [], []
+    for result in results:
+        line = lines[result.contender]
+        if line:
+            rates, end = [rate for _, rate in line], line[-1][0] or 1
+            rows += [_point(result, 100 * at / end, max(rate, bottom), "") for at, rate in line]
+            text = f"between {shown(min(rates))} and {shown(max(rates))} operations per second in {shown(end)} s"
+            words.append({"words": _of(result, text)})
+    axes = {"x": _measured("at", "share of the time taken, %", tickCount=5), "y": _logarithmic(_RATE, rows)}
+    return Chart("time", "Throughput over time", _lines(rows, axes, looks), _sentences(words))
+
+
+def _stretches(points: Sequence[tuple[float, float]]) -> Iterator[tuple[float, float]]:
+    """As many stretches of time, with the rate in each of them, as a plot has room for.
+
+    >>> list(_stretches([(1.0, 10.0), (2.0, 30.0)])), len(list(_stretches([(float(at), 1.0) for at in range(100)])))
+    ([(1.0, 10.0), (2.0, 30.0)], 25)
+    """
+    each = math.ceil(len(points) / _STRETCHES)
+    begin = 0.0
+    for first in range(0, len(points), max(each, 1)):
+        part = points[first : first + each]
+        ends = [at for at, _ in part]
+        lengths = [end - start for start, end in pairwise([begin, *ends])]
+        done = sum(length * rate for length, (_, rate) in zip(lengths, part, strict=True))
+        yield ends[-1], done / sum(lengths) if sum(lengths) else part[-1][1]
+        begin = ends[-1]
+
+
+def _cost(name: str, title: str, unit: str, looks: _Looks, costs: Sequence[tuple[Result, float]]) -> Chart:
+    """A point for each contender: the better, the higher and the farther to the left."""
+    rows = []
+    for result, taken in costs:
+        rate = result.throughput.median
+        rows.append(_point(result, taken / 2**20, rate, f"{shown(rate)} operations per second with {size(taken)}"))
+    axes = {
+        "x": _measured("at", unit, labelExpr=_PLAIN, tickCount=5),
+        "y": _logarithmic(_RATE, rows),
+        "color": looks.color,
+    }
+    return Chart(name, title, _plot(rows, _height(rows), axes, [_points(looks, 90)]), _sentences(rows))
+
+
+def _point(result: Result, at: float | str, value: float, words: str) -> Spec:
+    return {"contender": result.contender, "at": at, "value": value, "words": _of(result, words)}
+
+
+def _lines(rows: Sequence[Spec], axes: Spec, looks: _Looks, *more: Spec) -> Spec:
+    line = {"mark": {"type": "line", "strokeWidth": 1.5}, "encoding": {"strokeDash": looks.dash, "description": _NAME}}
+    return _plot(rows, _height(rows), {**axes, "color": looks.color}, [line, *more])
+
+
+def _points(looks: _Looks, area: int) -> Spec:
+    mark = {"type": "point", "filled": True, "size": area, "opacity": 1}
+    return {"mark": mark, "encoding": {"shape": looks.shape, "description": _WORDS}}
+
+
+def _plot(rows: Sequence[Spec], height: Any, encoding: Spec, marks: list[Spec]) -> Spec:
+    room = {"autosize": {"type": "fit-x", "contains": "padding"}, "width": _WIDTH, "height": height}
+    return {**room, "data": {"values": rows}, "encoding": encoding, "layer": marks}
+
+
+def _height(rows: Iterable[Spec]) -> int:
+    """That of the bars for as many contenders, so that plots side by side are as high."""
+    return max(_LEAST_HEIGHT, _ROW * len({row["contender"] for row in rows}))
+
+
+def _measured(field: str, title: str, **axis: Any) -> Spec:
+    """An axis from zero on."""
+    shown_as = {"title": title, "labelExpr": _SHORT, **axis}
+    return {"field": field, "type": "quantitative", "scale": {"zero": True}, "axis": shown_as}
+
+
+def _logarithmic(title: str, rows: Iterable[Spec]) -> Spec:
+    """An axis of the values of ``rows`` at round numbers."""
+    axis = {"title": f"{title} (log)", "labelExpr": _SHORT, "values": _ticks([row["value"] for row in rows])}
+    scale = {"type": "log", "nice": False, "zero": False, "padding": 10}
+    return {"field": "value", "type": "quantitative", "scale": scale, "axis": axis}
+
+
+def _ticks(values: Sequence[float]) -> list[float]:
+    """Round numbers among the values, three at least, or else the ends: powers of ten where these are enough.
+
+    >>> _ticks([3, 4000]), _ticks([20, 110]), _ticks([1.01, 1.0399]), _ticks([])
+    ([10.0, 100.0, 1000.0], [20.0, 50.0, 100.0], [1.01, 1.04], [])
+    """
+    if not values:
+        return []
+    low, high = min(values), max(values)
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    for steps in ((1,), (1, 2, 5), range(1, 10)):
+        ticks = [tick for tick in (step * 10.0**power for power in powers for step in steps) if low <= tick <= high]
+        if len(ticks) > 2:
+            return ticks
+    return [float(f"{end:.3g}") for end in dict.fromkeys((low, high))]
+
+
+def _of(result: Result, words: str) -> str:
+    return f"{result.contender}: {words}"
+
+
+def _sentences(rows: Iterable[Mapping[str, Any]]) -> str:
+    return "".join(f"{row['words']}. " for row in rows).strip()

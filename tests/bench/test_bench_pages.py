@@ -1,0 +1,210 @@
+"""The page of results: whole, escaped, without a network, with what was measured and what was not."""
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from millpond.bench.engine_results import parsed_results
+from millpond.bench.pages import charts
+from millpond.bench.pages.numbers import shown
+from millpond.bench.pages.page import results_page, write_page
+from millpond.cli import app
+from millpond.errors import ConfigurationError
+from tests.bench.engine_documents import contender, document, result
+
+LABELS = {
+    "lmdb (Millpond)": "backend",
+    "lmdb (raw)": "engine",
+    '<script>alert("a & b")</script>': "peer",
+    "a peer whose name is much longer than any plot of a telephone's width has room for": "peer",
+}
+WORKLOADS = ["fillseq", "ycsb-<a>"]
+FAILURE = {"contender": "lmdb (raw)", "workload": "seekrandom", "reason": 'the "map" is <full> & closed'}
+CONTENDERS = [contender(label, kind) for label, kind in LABELS.items()]
+KINDS = {kind: {"p50": 1, "p90": 2, "p99": 3, "p99_9": 4, "max": 98765.4} for kind in ("read", "update")}
+VOID = {"meta", "link"}
+
+
+class Page(HTMLParser):
+    """Elements with their attributes, text by element, and whether each element that begins also ends."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[tuple[str, str]] = []
+        self._open: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append((self._open[-1] if self._open else "", data))
+
+    def of(self, tag: str) -> list[str]:
+        return [text for inside, text in self.texts if inside == tag]
+
+    def attributes(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+@pytest.fixture(scope="module")
+def text() -> str:
+    results = [result(label, workload, by_operation=KINDS) for workload in WORKLOADS for label in LABELS]
+    return results_page(parsed_results(document(CONTENDERS, results, [FAILURE])))
+
+
+@pytest.fixture(scope="module")
+def page(text: str) -> Page:
+    return Page(text)
+
+
+def test_all_contenders_workloads_figures_and_failures_are_on_the_page(page: Page) -> None:
+    heads, cells = page.of("th"), page.of("td")
+    assert set(LABELS) | set(WORKLOADS) <= set(heads)
+    assert {"1.50", "55.2", "7,000", "98,765", "50.0 MiB", "0 B"} <= set(cells)
+    assert FAILURE["workload"] in heads
+    assert {FAILURE["contender"], FAILURE["reason"]} <= set(cells)
+    assert "no result" in page.of("a")
+    shown = " ".join(text for _, text in page.texts)
+    for part in ("Abacus", "Python 3.11.7", "millpond bench engines --json out.json", "55.0 ns", "do not show"):
+        assert part in shown
+
+
+def test_nothing_on_the_page_comes_from_elsewhere_or_runs(text: str, page: Page) -> None:
+    targets = [
+        value or ""
+        for _, attributes in page.elements
+        for name, value in attributes.items()
+        if name.endswith(("src", "href")) or name in ("data", "action", "srcset")
+    ]
+    assert all(target.startswith("#") or target == "data:," for target in targets)
+    assert not re.search(r"https?:|url\(|@import|@font-face", text)
+    assert not {"script", "iframe", "img", "object"} & {tag for tag, _ in page.elements}
+    assert not [name for _, attributes in page.elements for name in attributes if name.startswith("on")]
+
+
+def test_links_lead_to_places_on_the_page_and_ids_are_there_once(page: Page) -> None:
+    ids = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    assert {link["href"] for link in page.attributes("a")} <= {f"#{place}" for place in ids}
+
+
+def test_there_are_a_light_and_a_dark_look_and_every_color_is_one_of_theirs(text: str) -> None:
+    light, dark = re.findall(r":root \{([^}]*)\}", text)[:2]
+    names = set(re.findall(r"(--[a-z0-9-]+):", light))
+    assert "@media (prefers-color-scheme: dark) {\n  :root {" in text
+    assert set(re.findall(r"(--[a-z0-9-]+):", dark)) == names >= {f"--s{place}" for place in range(charts.COLORS)}
+    assert set(re.findall(r"var\((--[a-z0-9-]+)\)", text)) <= names
+    drawings = "".join(re.findall(r"<svg.*?</svg>", text, re.DOTALL))
+    assert set(re.findall(r' (?:fill|stroke)="([^"]*)"', drawings)) - {"none"} == set(
+        re.findall(r'"(var\(--[a-z0-9]+\))"', drawings)
+    )
+
+
+def test_whoever_cannot_see_a_plot_is_told_what_is_in_it(page: Page) -> None:
+    drawings, described = page.attributes("svg"), dict(zip(_ids(page, "desc"), page.of("desc"), strict=True))
+    titled = set(_ids(page, "title"))
+    assert len(drawings) == 6 * len(WORKLOADS)
+    for drawing in drawings:
+        title, description = (drawing["aria-labelledby"] or "").split()
+        assert drawing["role"] == "img"
+        assert title in titled
+        assert all(f"{label}: " in described[description] for label in LABELS)
+    assert "p50 1.50 µs, p90 2.50 µs, p99 40.0 µs, p99.9 55.2 µs, max 7,000 µs" in " ".join(page.of("desc"))
+    assert [table for table in page.attributes("th") if table.get("scope") not in ("row", "col")] == []
+    assert len(page.of("caption")) == len(page.attributes("table"))
+
+
+def _ids(page: Page, tag: str) -> Iterator[str]:
+    return (attributes["id"] or "" for attributes in page.attributes(tag) if "id" in attributes)
+
+
+def test_axes_name_their_units_and_marks_their_figures(page: Page) -> None:
+    assert {
+        "operations per second",
+        "operations per second (log)",
+        "latency, µs (log)",
+        "share of the time taken, %",
+        "bytes on disk, MiB",
+        "peak memory, MiB",
+        "processor time per operation, µs",
+    } <= set(page.of("text"))
+    assert {
+        "lmdb (Millpond): p99 40.0 µs",
+        "lmdb (raw): 100 operations per second, runs from 90.0 to 110",
+        "lmdb (raw): 100 operations per second with 50.0 MiB",
+        "lmdb (raw): 500 µs of processor time per operation",
+    } <= set(page.of("title"))
+
+
+def test_contenders_are_told_apart_without_colors(text: str) -> None:
+    assert len(set(re.findall(r'stroke-dasharray="([^"]*)"', text))) == 3
+    throughput = charts.charts(parsed_results(document(CONTENDERS, [])).contenders, [])[0].spec
+    shapes = [
+        layer["encoding"]["shape"]["scale"]["range"] for layer in throughput["layer"] if "shape" in layer["encoding"]
+    ]
+    assert [len(set(names)) for names in shapes] == [len(LABELS)]
+
+
+def test_a_page_of_nothing_says_so_and_a_page_of_failures_gives_their_reasons() -> None:
+    assert "Nothing was measured." in results_page(parsed_results(document([], [])))
+    failed = Page(results_page(parsed_results(document(CONTENDERS, [], [FAILURE]))))
+    assert "No contender has a result." in failed.of("p")
+    assert FAILURE["reason"] in failed.of("td")
+
+
+def test_figures_of_zero_and_of_one_run_are_shown() -> None:
+    nothing = dict.fromkeys(("p50", "p90", "p99", "p99_9", "max"), 0)
+    still = result("lmdb (raw)", "fillseq", [5.0], latency_us=nothing, over_time=[[1, 0]], cpu_s=0, peak_rss_bytes=0)
+    page = Page(results_page(parsed_results(document(CONTENDERS, [still]))))
+    assert "lmdb (raw): p50 0 µs, p90 0 µs, p99 0 µs, p99.9 0 µs, max 0 µs." in page.of("desc")
+
+
+def test_the_command_makes_a_page_of_a_file(tmp_path: Path) -> None:
+    source, target = tmp_path / "results.json", tmp_path / "new" / "page.html"
+    source.write_text(json.dumps(document(CONTENDERS, [result("lmdb (raw)", "fillseq")])))
+    made = CliRunner().invoke(app, ["bench", "page", str(source), str(target)])
+    assert made.exit_code == 0
+    assert "fillseq" in Page(target.read_text(encoding="utf-8")).of("h2")
+
+
+def test_what_the_engines_are_measured_with_is_drawn_from_the_same_figures(tmp_path: Path) -> None:
+    files = ["--json", str(tmp_path / "a.json"), "--html", str(tmp_path / "a.html")]
+    small = ["--records", "20", "--operations", "20", "--repeat", "1", "--workload", "ycsb-a", "--backend", "memory"]
+    measured = CliRunner().invoke(app, ["bench", "engines", *small, *files])
+    assert measured.exit_code == 0, measured.output
+    page = Page((tmp_path / "a.html").read_text(encoding="utf-8"))
+    figures = json.loads((tmp_path / "a.json").read_text())
+    assert {contender["label"] for contender in figures["contenders"]} < set(page.of("th"))
+    assert all(shown(row["throughput"]["median"]) in page.of("text") for row in figures["results"])
+
+
+def test_without_the_package_that_draws_it_is_said_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
+    with pytest.raises(ConfigurationError, match=r"pip install 'millpond\[bench\]'"):
+        write_page(document([], []), tmp_path / "page.html")
+    assert not (tmp_path / "page.html").exists()
+
+
+def test_a_document_of_another_benchmark_makes_no_page(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"out\.json has figures of the benchmark 'stores'"):
+        write_page({"benchmark": "stores"}, tmp_path / "page.html", origin="out.json")
