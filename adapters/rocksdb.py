@@ -8,7 +8,7 @@ and only one process at a time may have a directory open.
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import chain, islice
 from pathlib import Path
@@ -96,7 +96,9 @@ def lock_holder(path: Path) -> int | None:
 class RocksDbBackend(Backend):
     """One RocksDB directory. Use ``RocksDbSupplier`` to describe it and ``millpond.stores.registry`` to open it."""
 
-    def __init__(self, directory: Path, options: rocksdict.Options, *, wal: bool, memory_budget: int = 0) -> None:
+    def __init__(
+        self, directory: Path, options: rocksdict.Options, *, wal: bool, shared: "_SharedMemory | None" = None
+    ) -> None:
         self._directory = directory
         self._errors = translate_errors(directory)
         self._cursors = OpenCursors()
@@ -105,7 +107,7 @@ class RocksDbBackend(Backend):
         # An attribute, whatever the package's stub says.
         self._writing.disable_wal = not wal  # type: ignore[method-assign, assignment]
         self._wal = wal
-        self._memory_budget = memory_budget
+        self._shared = shared
         directory.mkdir(parents=True, exist_ok=True)
         with self._errors:
             # Given for the column family as well: for a directory that exists, rocksdict would take the family's
@@ -194,12 +196,8 @@ class RocksDbBackend(Backend):
         self._finder = None
         with self._errors:
             self._db.write(batch, self._writing)
-            if self._memory_budget and self._held() > self._memory_budget:
+            if self._shared is not None and self._shared.taken_by_tables:
                 self._db.flush(True)
-
-    def _held(self) -> int:
-        """The bytes of the budget that no cached block has to give up: mostly memory tables, of all directories."""
-        return self._db.property_int_value("rocksdb.block-cache-pinned-usage") or 0
 
     def delete_range(self, start: bytes, stop: bytes) -> None:
         delete_range = self._db.delete_range
@@ -275,22 +273,39 @@ def _below(stop: bytes | None) -> rocksdict.ReadOptions | None:
     return options
 
 
-@cache
-def _shared_cache(size: int) -> rocksdict.Cache:
-    return rocksdict.Cache(size)
+class _SharedMemory:
+    """What all directories have together that a process opens with one budget: a cache, and memory tables in it.
 
-
-@cache
-def _shared_buffers(size: int) -> rocksdict.WriteBufferManager:
-    """The memory tables of all directories that share the cache of ``size`` bytes, which take their room in it.
-
-    They have half of it: from seven eighths of that on, the engine writes out tables of whoever writes. Nobody waits
+    Tables have half of it: from seven eighths of that on, the engine writes out tables of whoever writes. Nobody waits
     for that, because a transaction's write holds up the micro-batch, unless the engine falls so far behind that tables
     take all of the budget: then ``RocksDbBackend.write`` waits for its own. The engine's way to hold writers up is not
     used: it would wait for the tables of directories that nobody writes to, and so for ever.
     """
-    manager = rocksdict.WriteBufferManager
-    return manager.new_write_buffer_manager_with_cache(size // 2, False, _shared_cache(size))
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.cache = rocksdict.Cache(size)
+        manager = rocksdict.WriteBufferManager
+        self.buffers = manager.new_write_buffer_manager_with_cache(size // 2, False, self.cache)
+
+    def limit(self, size: int) -> None:
+        """Take ``size`` bytes from now on."""
+        if size != self.size:
+            self.size = size
+            self.cache.set_capacity(size)
+            self.buffers.set_buffer_size(size // 2)
+
+    @property
+    def taken_by_tables(self) -> bool:
+        """Whether what no cached block has to give up, mostly memory tables, takes all of it."""
+        return self.cache.get_pinned_usage() > self.size
+
+
+_shared_cache = cache(rocksdict.Cache)
+"""The cache of all directories without a budget that a process opens with the same ``block_cache``."""
+
+_shared_memory = cache(_SharedMemory)
+"""What all directories share that a process opens with the same ``memory_budget``."""
 
 
 @dataclass(frozen=True)
@@ -360,7 +375,24 @@ class RocksDbSupplier(BackendSupplier):
         return cls(**parse_options(cls.name, options, parsers))
 
     def open(self, directory: Path) -> RocksDbBackend:
-        return RocksDbBackend(directory, self.engine_options(), wal=self.wal, memory_budget=self.memory_budget)
+        return RocksDbBackend(directory, self.engine_options(), wal=self.wal, shared=self._shared)
+
+    def with_memory_budget(self, budget: int) -> Self:
+        if self.memory_budget not in (0, budget):
+            raise ConfigurationError(
+                f"the backend {self.name!r} has memory_budget={self.memory_budget}, but its job has a budget of "
+                f"{budget} bytes for all stores of a worker; leave out one of them"
+            )
+        return replace(self, memory_budget=budget)
+
+    def limit_memory(self, size: int) -> None:
+        if self._shared is not None:
+            self._shared.limit(size)
+
+    @property
+    def _shared(self) -> _SharedMemory | None:
+        """What its directories share in this process; None without a budget."""
+        return _shared_memory(self.memory_budget) if self.memory_budget else None
 
     def engine_options(self) -> rocksdict.Options:
         """What the engine is opened with."""
@@ -371,16 +403,16 @@ class RocksDbSupplier(BackendSupplier):
         options.set_compression_type(_COMPRESSIONS[self.compression]())
         options.set_max_open_files(self.max_open_files)
         options.set_keep_log_file_num(2)
-        if self.memory_budget:
-            options.set_write_buffer_manager(_shared_buffers(self.memory_budget))
+        if self._shared is not None:
+            options.set_write_buffer_manager(self._shared.buffers)
             # What a memory table takes at least: the engine's own choice is up to 1 MiB, much for many small stores.
             options.set_arena_block_size(min(2**20, self.memory_budget // 128))
         return options
 
     def _table_options(self) -> rocksdict.BlockBasedOptions:
         table = rocksdict.BlockBasedOptions()
-        table.set_block_cache(_shared_cache(self.memory_budget or self.block_cache))
-        table.set_cache_index_and_filter_blocks(self.memory_budget > 0)
+        table.set_block_cache(_shared_cache(self.block_cache) if self._shared is None else self._shared.cache)
+        table.set_cache_index_and_filter_blocks(self._shared is not None)
         table.set_format_version(5)
         if self.bloom_bits > 0:
             table.set_bloom_filter(self.bloom_bits, block_based=False)

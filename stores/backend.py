@@ -141,6 +141,17 @@ class SupportsSize(Protocol):
         """Bytes on disk, or in memory for a backend without files."""
 
 
+@runtime_checkable
+class SupportsMemoryUse(Protocol):
+    """A backend that holds its rows in this process's memory for as long as it is open.
+
+    It is asked after each micro-batch, so it should not need a scan to answer.
+    """
+
+    def memory_use(self) -> int:
+        """About how many bytes of memory this process has back when the backend is closed."""
+
+
 CAPABILITIES: Final = (
     SupportsGetMany,
     SupportsLast,
@@ -148,8 +159,9 @@ CAPABILITIES: Final = (
     SupportsLoad,
     SupportsCheckpoint,
     SupportsSize,
+    SupportsMemoryUse,
 )
-"""All protocols of what only some engines can do."""
+"""All protocols of what only some backends can do."""
 
 
 def capability_methods(protocol: type) -> list[str]:
@@ -212,6 +224,11 @@ def size_on_disk(backend: Backend) -> int:
     return sum(len(key) + len(value) for key, value in backend.scan())
 
 
+def memory_use(backend: Backend) -> int:
+    """About how many bytes of memory this process has back when ``backend`` is closed; 0 if it does not say."""
+    return backend.memory_use() if isinstance(backend, SupportsMemoryUse) else 0
+
+
 class BackendSupplier(ABC):
     """A picklable description of a backend: which engine, with which options. It travels to the workers that open it.
 
@@ -263,3 +280,31 @@ class BackendSupplier(ABC):
         Nobody has it open then. What else the engine holds stays. A directory that is damaged, not there, or of no
         store is no error. A supplier whose stores are whole in their directories leaves this method as it is.
         """
+
+
+@runtime_checkable
+class SupportsMemoryBudget(Protocol):
+    """A supplier whose backends share memory of a bounded size in each process, such as a cache and write buffers.
+
+    All that a process opens with the same budget keep within it together.
+    """
+
+    def with_memory_budget(self, budget: int) -> BackendSupplier:
+        """This supplier with a budget of so many bytes, which opens what this one has written.
+
+        A supplier whose options say another budget, or that cannot do with it, raises ``ConfigurationError``.
+        """
+
+    def limit_memory(self, size: int) -> None:
+        """Keep to ``size`` bytes of the budget from now on, in this process. What is open goes on."""
+
+
+def with_memory_budget(supplier: BackendSupplier, budget: int | None) -> BackendSupplier:
+    """``supplier`` with a budget of so many bytes; as it is without one, or if its backends share no memory.
+
+    Raises:
+        ConfigurationError: its options say another budget, or it cannot do with this one.
+    """
+    if budget is None or not isinstance(supplier, SupportsMemoryBudget):
+        return supplier
+    return supplier.with_memory_budget(budget)

@@ -35,7 +35,7 @@ class LongKeys(WrappedBackend):
     """A backend without a limit on its keys, made from ``engine``, which has one.
 
     It has every optional capability, by delegating to the engine or by the fallbacks of ``millpond.stores.backend``;
-    ``checkpoint`` only if the engine has it.
+    ``checkpoint`` and ``memory_use`` only if the engine has them.
     """
 
     max_key_size = None

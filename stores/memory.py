@@ -5,10 +5,10 @@ Rule of this module: its content ends with the process, and it takes no options 
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import starmap, tee
+from itertools import tee
 from pathlib import Path
 from sys import getsizeof
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Final, Self
 
 from sortedcontainers import SortedDict
 
@@ -16,12 +16,17 @@ from millpond.stores.backend import Backend, BackendSupplier, Changes, Entries
 from millpond.stores.engine import ClosedEngine, Cursor, Entry, OpenCursors, nothing
 from millpond.stores.options import parse_options
 
+_ROW: Final = 96
+"""Bytes that a row takes beside those of its key and value and its place in the dict: the heads of two objects (33
+each), what is lost to their alignment, and a place in the list of sorted keys."""
+
 
 class MemoryBackend(Backend):
     """An ordered map in this process's memory; its content ends with it."""
 
     def __init__(self) -> None:
         self._map: Any = SortedDict()
+        self._bytes = 0
         self._cursors = OpenCursors()
 
     def get(self, key: bytes) -> bytes | None:
@@ -49,20 +54,25 @@ class MemoryBackend(Backend):
         content = self._map
         keep = content.update
         self._cursors.detach()
-        new = {}
+        find, added = content.get, 0
+        new: dict[bytes, bytes] = {}
         for key, value in changes.items():
-            if value is None:
-                content.pop(key, None)
-            elif key in content:
-                content[key] = value
-            else:
-                new[key] = value
+            old = find(key)
+            if old is not None:
+                added -= len(key) + len(old)
+            if value is not None:
+                added += len(key) + len(value)
+                (new if old is None else content)[key] = value
+            elif old is not None:
+                del content[key]
         keep(new)
+        self._bytes += added
 
     def load(self, entries: Iterable[tuple[bytes, bytes]]) -> None:
         keep = self._map.update
         self._cursors.detach()
         keep(entries)
+        self._bytes = sum(len(key) + len(value) for key, value in dict.items(self._map))
 
     def flush(self) -> None:
         self._map.keys()
@@ -75,11 +85,11 @@ class MemoryBackend(Backend):
         return len(self._map.keys())
 
     def size_on_disk(self) -> int:
-        return sum(starmap(_sizes, self._map.items()))
+        return self.memory_use()
 
-
-def _sizes(key: bytes, value: bytes) -> int:
-    return getsizeof(key) + getsizeof(value)
+    def memory_use(self) -> int:
+        rows = self.entry_count()
+        return self._bytes + rows * _ROW + getsizeof(self._map)
 
 
 def _none(error: BaseException) -> None:

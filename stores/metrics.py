@@ -54,6 +54,9 @@ class StoreMetric(StrEnum):
     COPY_SIZE = "copy.size"
     """Of a store: the bytes of its local copy's files, once these are closed."""
 
+    MEMORY_HELD = "memory.held"
+    """Of a store without files: about how many bytes its rows take in the worker's memory after the commit."""
+
 
 class Stopwatch:
     """Measures stretches of time, one after the other."""

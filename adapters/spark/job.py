@@ -22,13 +22,14 @@ from millpond.processors.distribution.plan import Plan, make_plan
 from millpond.processors.options.on_error import OnError
 from millpond.processors.runtime.stream_time_reset import StreamTimeReset
 from millpond.processors.runtime.topology import Topology
-from millpond.stores.backend import BackendSupplier
+from millpond.stores.backend import BackendSupplier, with_memory_budget
 from millpond.stores.directory import check_plain_name, plain_name
 from millpond.stores.durability.older_reader import check_older_reader
 from millpond.stores.durability.policy import DurabilityPolicy
 from millpond.stores.durability.storage import Storage
 from millpond.stores.evolution.history import History
 from millpond.stores.evolution.record import EvolutionRecord
+from millpond.stores.options import parse_size
 from millpond.stores.registry import supplier
 from millpond.stores.times import Duration, Instant, TimeUnit, to_instant_micros, to_micros
 
@@ -36,6 +37,8 @@ DEFAULT_MAX_AHEAD: Final = "1 day"
 
 BACKEND_CONF: Final = "spark.millpond.backend"
 DEFAULT_BACKEND: Final = "rocksdb"
+
+MEMORY_BUDGET_CONF: Final = "spark.millpond.memory_budget"
 
 RETAINED_BATCHES_CONF: Final = "spark.sql.streaming.minBatchesToRetain"
 DEFAULT_RETAINED_BATCHES: Final = 100
@@ -61,6 +64,7 @@ class Job:
         checksums: whether the rows of stores have checksums, unless a store says otherwise.
         upgrade: from what local copies are being upgraded, and how; None if they are not.
         seeds: the entries with which new stores begin, by the store's name.
+        memory_budget: bytes for all stores of a worker; None for the session's.
     """
 
     application_id: str
@@ -76,6 +80,7 @@ class Job:
     checksums: bool
     upgrade: Upgrade | None
     seeds: Mapping[str, DataFrame]
+    memory_budget: int | None
 
     @classmethod
     def of(
@@ -94,6 +99,7 @@ class Job:
         upgrade_from: str | None,
         upgrade_mode: str | None,
         seeds: Mapping[str, DataFrame],
+        memory_budget: str | int | None,
     ) -> Self:
         """The job with these options.
 
@@ -120,6 +126,7 @@ class Job:
             checksums,
             upgrade,
             seeds,
+            _size(memory_budget, "memory_budget"),
         )
 
     def part(self, name: str) -> Self:
@@ -170,6 +177,14 @@ class Job:
         """
         return supplier(self.backend or session.conf.get(BACKEND_CONF, None) or DEFAULT_BACKEND)
 
+    def budget(self, session: SparkSession) -> int | None:
+        """The bytes for all stores of a worker; None for no limit.
+
+        Raises:
+            ConfigurationError: the session's are no size.
+        """
+        return self.memory_budget or _size(session.conf.get(MEMORY_BUDGET_CONF, None), MEMORY_BUDGET_CONF)
+
     def warmed(self, session: SparkSession, plan: Plan) -> WarmQuery:
         """A query of this job, whose local copies are to be warmed.
 
@@ -210,8 +225,9 @@ class Job:
             streaming: whether it goes on with the state that there is.
 
         Raises:
-            ConfigurationError: a backend is unknown, the session cannot run the operator, the policy retains less than
-                the session, the release to be upgraded from can read no such state, or a seed does not fit its store.
+            ConfigurationError: a backend is unknown or cannot do with the budget, the session cannot run the operator,
+                the policy retains less than the session, the release to be upgraded from can read no such state, or a
+                seed does not fit its store.
             StateConflictError: the state directory holds the state of another topology or number of partitions, and
                 what is declared does not lead to this one.
             DurabilityError: the state could not be read or written.
@@ -236,15 +252,16 @@ class Job:
             evolved: whether the state was, or may be, carried over to another shape, or begins with more than nothing.
 
         Raises:
-            ConfigurationError: a backend is unknown, the session cannot run the operator, the policy retains less than
-                the session, or the release to be upgraded from can read no such state.
+            ConfigurationError: a backend is unknown or cannot do with the budget, the session cannot run the operator,
+                the policy retains less than the session, or the release to be upgraded from can read no such state.
         """
         check_operator(session)
         start_coordinator(session)
         self._retaining(session)
         chosen, specs = self.supplier(session), [spec for part in plan.parts for spec in part.stores.values()]
+        budget = self.budget(session)
         for spec in specs:
-            supplier(spec.backend or chosen)
+            with_memory_budget(supplier(spec.backend or chosen), budget)
         if self.upgrade is not None:
             check_older_reader(self.upgrade.release, specs, evolved=evolved)
 
@@ -268,6 +285,7 @@ class Job:
             checksums=self.checksums,
             upgrade=None if self.upgrade is None else self.upgrade.mode,
             upgrade_from=None if self.upgrade is None else self.upgrade.release,
+            memory_budget=self.budget(session),
             reset=None if self.reset_stream_time is None else StreamTimeReset(self.reset_stream_time // unit, unit),
         )
 
@@ -297,6 +315,17 @@ def _distance(max_ahead: Duration | None) -> int | None:
     if micros is not None and micros < 0:
         raise ConfigurationError(f"max_ahead is {max_ahead!r}; it must not be negative. None allows any distance")
     return micros
+
+
+def _size(size: str | int | None, option: str) -> int | None:
+    """The bytes that an option says."""
+    try:
+        found = parse_size(size) if isinstance(size, str) else size
+    except ValueError as error:
+        raise ConfigurationError(f"{option} is {size!r}, but must be {error}") from None
+    if found is not None and (type(found) is not int or found < 1):
+        raise ConfigurationError(f"{option} is {size!r}; give bytes, or text such as '512MiB', or leave it out")
+    return found
 
 
 def _moment(reset_stream_time: Instant | str | None) -> int | None:

@@ -69,6 +69,8 @@ class SparkStreams(StateAccess):
         seeds: the entries with which new stores begin, by the store's name: static DataFrames with the columns of
             ``read_store(for_seeds=True)``. Stores are new when the job begins, or when its state is carried over and
             they continue no other. Seeds may stay in the code; they are not sent downstream.
+        memory_budget: bytes (or text such as ``"512MiB"``) for all stores that a Python worker serves, of all its tasks
+            and queries; by default the session's ``spark.millpond.memory_budget``, or else none.
 
     Raises:
         ConfigurationError: an option is missing or invalid.
@@ -92,6 +94,7 @@ class SparkStreams(StateAccess):
         upgrade_from: str | None = None,
         upgrade_mode: str | None = None,
         seeds: Mapping[str, DataFrame] | None = None,
+        memory_budget: str | int | None = None,
     ) -> None:
         job = Job.of(
             application_id,
@@ -108,6 +111,7 @@ class SparkStreams(StateAccess):
             upgrade_from,
             upgrade_mode,
             seeds or {},
+            memory_budget,
         )
         super().__init__(topology, job)
 

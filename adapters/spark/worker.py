@@ -13,12 +13,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 from zipimport import zipimporter
 
 from pyspark.taskcontext import TaskContext
 
+from millpond.adapters.spark.kept_states import KeptStates, Owner
 from millpond.adapters.spark.local_directories import query_directory, take_over
 from millpond.errors import MillpondError, RecordError
 from millpond.processors.runtime.stream_time_reset import StreamTimeReset
@@ -33,9 +35,6 @@ from millpond.stores.releases import Release
 from millpond.stores.specs import StoreSpec
 
 _log = logging.getLogger(__name__)
-
-IDLE_SECONDS: Final = 600.0
-"""How long a worker remembers a task that has moved elsewhere."""
 
 COLLECT_AFTER: Final = (100_000, 50, 100)
 """When Python looks for cyclic garbage. Its default, every 700 new objects, takes a quarter of the time of a task that
@@ -59,6 +58,7 @@ class StateSettings:
         checksums: whether the rows of stores that do not say it themselves have checksums.
         upgrade: how local copies get a new format while they stay in theirs; None if they get it when they are opened.
         upgrade_from: the release that must be able to read what is written; None for this one.
+        memory_budget: bytes for all stores of a worker; None for no limit.
     """
 
     application_id: str
@@ -73,20 +73,14 @@ class StateSettings:
     checksums: bool
     upgrade: UpgradeMode | None
     upgrade_from: Release | None
+    memory_budget: int | None
 
 
 _BATCH_ID: Final = "streaming.sql.batchId"
 """The property of Spark's tasks that holds the number of their micro-batch."""
 
 
-class _Entry(NamedTuple):
-    state: TaskState
-    run: str
-    used: float
-
-
-_states: dict[tuple[str, str, str, str], _Entry] = {}
-"""By the place of the state, application, sink and task."""
+_states: Final = KeptStates()
 
 
 def current_batch() -> int | None:
@@ -126,20 +120,18 @@ def short_errors() -> Iterator[None]:
 def task_state(settings: StateSettings, part: Subtopology, partition: int) -> Iterator[TaskState]:
     """The state of one task, for one micro-batch. What is not committed at the end is rolled back."""
     task_id = f"{part.index}_{partition}"
-    key = (*_query(settings), task_id)
-    now = time.monotonic()
-    _forget(settings, now)
-    entry = _states.get(key) or _Entry(_make(settings, part, task_id), settings.run, now)
-    _states[key] = entry._replace(used=now)
-    try:
-        yield entry.state
-    except BaseException as error:
+    query = settings.storage.place, settings.application_id, settings.sink
+    owner, make = Owner(query, settings.run, settings.memory_budget), partial(_make, settings, part, task_id)
+    with _states.at_work(owner, task_id, make, time.monotonic()) as state:
         try:
-            entry.state.rollback(error)
-        except MillpondError as another:  # the user has to see the first
-            _log.warning("task %s did not roll back as it should: %s", task_id, another)
-        raise
-    entry.state.rollback()
+            yield state
+        except BaseException as error:
+            try:
+                state.rollback(error)
+            except MillpondError as another:  # the user has to see the first
+                _log.warning("task %s did not roll back as it should: %s", task_id, another)
+            raise
+        state.rollback()
 
 
 def _make(settings: StateSettings, part: Subtopology, task_id: str) -> TaskState:
@@ -155,6 +147,7 @@ def _make(settings: StateSettings, part: Subtopology, task_id: str) -> TaskState
         run=settings.run,
         upgrade_mode=settings.upgrade,
         upgrade_from=settings.upgrade_from,
+        memory_budget=settings.memory_budget,
     )
 
 
@@ -162,20 +155,6 @@ def specs_of(part: Subtopology, checksums: bool) -> list[StoreSpec]:
     """The stores of a sub-topology's tasks, with the job's choice of checksums where they have none of their own."""
     specs = part.stores.values()
     return [replace(spec, checksums=checksums) if spec.checksums is None else spec for spec in specs]
-
-
-def _query(settings: StateSettings) -> tuple[str, str, str]:
-    """What tells a query from all others that a worker may serve."""
-    return settings.storage.place, settings.application_id, settings.sink
-
-
-def _forget(settings: StateSettings, now: float) -> None:
-    """Close what an earlier run of this query left behind, and what has long been idle."""
-    for key, entry in list(_states.items()):
-        replaced = key[:3] == _query(settings) and entry.run != settings.run
-        if replaced or now - entry.used > IDLE_SECONDS:
-            del _states[key]
-            entry.state.close()
 
 
 def local_directory(settings: StateSettings, task_id: str) -> Path:

@@ -19,7 +19,7 @@ from millpond.errors import (
     DurabilityError,
     StoreClosedError,
 )
-from millpond.stores.backend import BackendSupplier
+from millpond.stores.backend import BackendSupplier, SupportsMemoryBudget, with_memory_budget
 from millpond.stores.durability.claim import check_owner, claim
 from millpond.stores.durability.copies.lease import LEASE_TIMEOUT, Lease
 from millpond.stores.durability.copies.local import LocalCopy
@@ -67,14 +67,17 @@ class TaskState:
         upgrade_mode: go on in the format in which a local copy is, and have the one that its spec asks for prepared
             beside it, or elsewhere by another process; None to bring it into that format when the task is opened.
         upgrade_from: the release that must be able to read what is written, so that the task can go back to it.
+        memory_budget: bytes for those stores whose engines share memory of a bounded size, together with all others in
+            this process that have the same budget; None for what their backends say.
         lease_timeout: seconds to wait for another process to release the task.
 
     Attributes:
         metrics: what was measured since the stores were opened last.
+        budgeted: the suppliers of those of its stores that keep within ``memory_budget``.
 
     Raises:
-        ConfigurationError: two stores have the same name, an id is not a plain file name, or the release to be upgraded
-            from can read no such state.
+        ConfigurationError: two stores have the same name, an id is not a plain file name, the release to be upgraded
+            from can read no such state, or a backend cannot do with the budget.
     """
 
     def __init__(
@@ -92,6 +95,7 @@ class TaskState:
         exclusive: bool = False,
         upgrade_mode: UpgradeMode | None = None,
         upgrade_from: Release | None = None,
+        memory_budget: int | None = None,
         lease_timeout: float = LEASE_TIMEOUT,
     ) -> None:
         self.metrics = Metrics()
@@ -108,9 +112,13 @@ class TaskState:
         self._written = Written.to_be_read_by(upgrade_from)
         check_older_reader(self._written.wanted, specs, evolved=is_evolved(fingerprint))
         self._writer = VersionWriter(storage, self._policy, self._written, self.metrics)
+        self.budgeted: list[SupportsMemoryBudget] = []
         self._copies: dict[str, LocalCopy] = {}
         for spec in specs:
             place = StorePlace.of(spec, supplier, local_dir=local_dir, application_id=application_id, task_id=task_id)
+            place = replace(place, supplier=with_memory_budget(place.supplier, memory_budget))
+            if memory_budget is not None and isinstance(place.supplier, SupportsMemoryBudget):
+                self.budgeted.append(place.supplier)
             if spec.name in self._copies:
                 raise ConfigurationError(f"task {task_id!r} has two stores with the name {spec.name!r}; rename one")
             self._copies[spec.name] = LocalCopy(place, self._policy, upgrade_mode=upgrade_mode, pace=self._pace)
@@ -220,7 +228,13 @@ class TaskState:
         for name, copy in self._copies.items():
             if copy.size is not None:
                 self.metrics.put(StoreMetric.COPY_SIZE, copy.size, name)
+            if copy.memory_use:
+                self.metrics.put(StoreMetric.MEMORY_HELD, copy.memory_use, name)
         return manifest
+
+    def memory_use(self) -> int:
+        """About how many bytes of this process's memory its stores hold from batch to batch; ``close`` frees them."""
+        return sum(copy.memory_use for copy in self._copies.values())
 
     def _committed(self, before: Manifest) -> Manifest:
         """Write what has changed: the durable file, then the local copies."""

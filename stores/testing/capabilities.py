@@ -5,6 +5,7 @@ Rule of this module: a backend that claims nothing passes by the fallbacks, so t
 
 from collections.abc import Sequence
 from difflib import get_close_matches
+from os import urandom
 from pathlib import Path
 from typing import Final
 
@@ -14,12 +15,14 @@ from millpond.stores.backend import (
     CAPABILITIES,
     Backend,
     SupportsCheckpoint,
+    SupportsMemoryUse,
     capability_methods,
     delete_range,
     entry_count,
     get_many,
     last_finder,
     load,
+    memory_use,
     size_on_disk,
 )
 from millpond.stores.testing.oracle import Oracle
@@ -30,6 +33,7 @@ from millpond.stores.testing.sentences import (
     GET_MANY,
     LAST,
     LOAD,
+    MEMORY_USE,
     METHODS,
     REPEATED_KEYS,
     SEEN,
@@ -160,3 +164,25 @@ class CapabilitySuite(Suite):
         with SIZE_ON_DISK:
             assert before >= 0
             assert size_on_disk(backend) - before > 20_000
+
+    @MEMORY_USE
+    def test_the_memory_use_follows_the_rows_of_a_backend_that_has_them_nowhere_else(self, backend: Backend) -> None:
+        rows = {b"%04d" % number: urandom(1_000) for number in range(2_000)}
+        uses = []
+        for changes in ({}, rows, rows, dict.fromkeys(rows)):
+            backend.write(changes)
+            uses.append(memory_use(backend))
+        empty, full, again, deleted = uses
+        assert min(uses) >= 0
+        if isinstance(backend, SupportsMemoryUse) and not self.supplier().persistent:
+            assert 2_000_000 < full - empty < 8_000_000
+            assert full == pytest.approx(again, rel=0.2)
+            assert deleted <= again
+
+    @MEMORY_USE
+    def test_loaded_rows_use_as_much_memory_as_written_ones(self, backend: Backend, directory: Path) -> None:
+        entries = [(b"%05d" % number, urandom(number % 500)) for number in range(10_000)]
+        load(backend, iter(entries))
+        with self.open(directory.with_name("written")) as written:
+            written.write(dict(entries))
+            assert self.supplier().persistent or memory_use(backend) == pytest.approx(memory_use(written), rel=0.2)

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import cycle
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from millpond.errors import (
     BackendInUseError,
@@ -25,6 +25,8 @@ from millpond.stores.backend import (
     SupportsGetMany,
     SupportsLast,
     SupportsLoad,
+    SupportsMemoryBudget,
+    SupportsMemoryUse,
     SupportsSize,
     load,
 )
@@ -41,10 +43,12 @@ from millpond.stores.testing.sentences import (
     DESTROY_NOTHING,
     FLUSH_IN_MEMORY,
     FROM_OPTIONS,
+    GOES_ON,
     HAND_OVER,
     IN_USE,
     NEW_IS_EMPTY,
     OPEN,
+    OTHER_BUDGET,
     PICKLABLE,
     PREFIX,
     RELEASE,
@@ -52,8 +56,11 @@ from millpond.stores.testing.sentences import (
     SEEN,
     TRANSLATED,
     UNAVAILABLE,
+    WITH_BUDGET,
 )
 from millpond.stores.testing.suite import EDGE_KEYS, Feature, Suite, open_or_refusal
+
+_BUDGET: Final = 256 * 2**20
 
 _CALLS: dict[str, Callable[[Any, Path], object]] = {
     "get": lambda backend, _: backend.get(b"a"),
@@ -75,6 +82,7 @@ _CAPABILITY_CALLS: list[tuple[type, str, Callable[[Any, Path], object]]] = [
     (SupportsCheckpoint, "checkpoint", lambda backend, directory: backend.checkpoint(directory / "copy")),
     (SupportsSize, "entry_count", lambda backend, _: backend.entry_count()),
     (SupportsSize, "size_on_disk", lambda backend, _: backend.size_on_disk()),
+    (SupportsMemoryUse, "memory_use", lambda backend, _: backend.memory_use()),
 ]
 
 
@@ -112,6 +120,34 @@ class LifecycleSuite(Suite):
     def test_from_options_without_options_gives_a_supplier_that_opens(self, directory: Path) -> None:
         with type(self.supplier()).from_options({}).open(directory) as backend:
             assert list(backend.scan()) == []
+
+    @WITH_BUDGET
+    def test_a_memory_budget_is_that_of_a_store_which_had_none_and_may_be_limited(self, directory: Path) -> None:
+        supplier = type(self.supplier()).from_options({})
+        if not isinstance(supplier, SupportsMemoryBudget):
+            return
+        value = b"1" if supplier.persistent else None
+        with supplier.open(directory) as backend:
+            backend.write({b"a": b"1"})
+            backend.flush()
+        within: Any = supplier.with_memory_budget(_BUDGET)
+        with pickle.loads(pickle.dumps(within)).open(directory) as backend:
+            assert backend.get(b"a") == value
+            with GOES_ON:
+                for size in (_BUDGET // 2, _BUDGET):
+                    within.limit_memory(size)
+                    backend.write({b"b": b"%d" % size})
+                    assert (backend.get(b"a"), backend.get(b"b")) == (value, b"%d" % size)
+
+    def test_a_supplier_has_one_memory_budget(self) -> None:
+        supplier = type(self.supplier()).from_options({})
+        if isinstance(supplier, SupportsMemoryBudget):
+            with WITH_BUDGET:
+                within: Any = supplier.with_memory_budget(_BUDGET)
+                within.with_memory_budget(_BUDGET)
+            with OTHER_BUDGET:
+                refusal = _raised(lambda: within.with_memory_budget(2 * _BUDGET))
+                assert isinstance(refusal, ConfigurationError), f"with_memory_budget raises {refusal!r}"
 
     def test_an_unknown_option_is_refused_by_name(self) -> None:
         with BAD_OPTION:

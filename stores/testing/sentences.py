@@ -11,6 +11,8 @@ from millpond.stores.backend import (
     SupportsGetMany,
     SupportsLast,
     SupportsLoad,
+    SupportsMemoryBudget,
+    SupportsMemoryUse,
     SupportsSize,
 )
 from millpond.stores.testing.contract import says
@@ -73,6 +75,18 @@ CHECKPOINT = says(
 )
 ENTRY_COUNT = says(SupportsSize.entry_count, "The number of entries, which may be an estimate.")
 SIZE_ON_DISK = says(SupportsSize.size_on_disk, "Bytes on disk, or in memory for a backend without files.")
+MEMORY_USE = says(
+    SupportsMemoryUse.memory_use, "About how many bytes of memory this process has back when the backend is closed."
+)
+WITH_BUDGET = says(
+    SupportsMemoryBudget.with_memory_budget,
+    "This supplier with a budget of so many bytes, which opens what this one has written.",
+)
+OTHER_BUDGET = says(
+    SupportsMemoryBudget.with_memory_budget,
+    "A supplier whose options say another budget, or that cannot do with it, raises ``ConfigurationError``.",
+)
+GOES_ON = says(SupportsMemoryBudget.limit_memory, "What is open goes on.")
 PICKLABLE = says(BackendSupplier, "A picklable description of a backend: which engine, with which options.")
 FROM_OPTIONS = says(BackendSupplier.from_options, "The supplier for options as they stand in a URL.")
 BAD_OPTION = says(

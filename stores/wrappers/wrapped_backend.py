@@ -6,11 +6,18 @@ Rule of this module: it passes on what does not depend on how rows are shown. Re
 from collections.abc import Callable
 from pathlib import Path
 
-from millpond.stores.backend import Backend, SupportsCheckpoint, entry_count, last_finder, size_on_disk
+from millpond.stores.backend import (
+    Backend,
+    SupportsCheckpoint,
+    SupportsMemoryUse,
+    entry_count,
+    last_finder,
+    size_on_disk,
+)
 
 
 class WrappedBackend(Backend):
-    """A backend that stands around another one, and has ``checkpoint`` only if that has it.
+    """A backend that stands around another one, and has ``checkpoint`` and ``memory_use`` only if that has them.
 
     Args:
         engine: the other one.
@@ -22,6 +29,8 @@ class WrappedBackend(Backend):
         self._find_last = last_finder(engine)
         if isinstance(engine, SupportsCheckpoint):
             self.checkpoint: Callable[[Path], None] = engine.checkpoint
+        if isinstance(engine, SupportsMemoryUse):
+            self.memory_use: Callable[[], int] = engine.memory_use
 
     @property
     def engine(self) -> Backend:

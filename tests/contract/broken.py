@@ -157,6 +157,11 @@ class CountsButHasNoSize(MemoryBackend):
     size_on_disk = None  # type: ignore[assignment]
 
 
+class HidesItsMemory(MemoryBackend):
+    def memory_use(self) -> int:
+        return super().memory_use() // 100
+
+
 class StaysInItsThread(MemoryBackend):
     def __init__(self) -> None:
         super().__init__()
@@ -188,6 +193,16 @@ class TakesAnyOption(OutsideSupplier):
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> Self:
         return cls()
+
+
+class TakesAnyBudget(OutsideSupplier):
+    """Forgets the one that it has."""
+
+    def with_memory_budget(self, budget: int) -> Self:
+        return self
+
+    def limit_memory(self, size: int) -> None:
+        pass
 
 
 class OpensOnce(OutsideSupplier):

@@ -52,6 +52,8 @@ MISTAKES = {
     "MisspellsAMethod": "did you mean get_many?",
     "CountsButHasNoSize": "SupportsSize is not used without size_on_disk",
     "TakesAnyOption": "An option that is unknown, or whose value makes no sense, raises ``ConfigurationError``.",
+    "HidesItsMemory": "About how many bytes of memory this process has back when the backend is closed.",
+    "TakesAnyBudget": "A supplier whose options say another budget, or that cannot do with it, raises",
     "OpensOnce": "Open the backend on ``directory``, which is made if it does not exist.",
     "StaysInItsThread": "That thread need not be the one that opened it, or that made a scan which is still open.",
     "TakesAbsenceForDamage": "An engine that cannot be reached now raises ``BackendUnavailableError``",
@@ -94,8 +96,8 @@ def test_every_failure_begins_with_a_sentence(run: Run) -> None:
 
 
 def test_the_kit_prints_which_methods_it_sees(run: Run) -> None:
-    assert "NothingWrong has get_many, last, load, entry_count, size_on_disk" in run.printed
-    assert "CountsButHasNoSize has get_many, last, load, entry_count\n" in run.printed
+    assert "NothingWrong has get_many, last, load, entry_count, size_on_disk, memory_use" in run.printed
+    assert "CountsButHasNoSize has get_many, last, load, entry_count, memory_use\n" in run.printed
 
 
 def test_the_kit_prints_what_a_suite_opts_out_of(tmp_path: Path) -> None:

@@ -150,7 +150,7 @@ def test_long_keys_of_bytes_ff_have_no_successor_and_are_found_all_the_same(lmdb
     assert lmdb.last(keys[0], keys[2]) == (keys[1], b"")
 
 
-PROTOCOLS = {name: value for name, value in vars(contract).items() if name.startswith("Supports")}
+PROTOCOLS: dict[str, Any] = {protocol.__name__: protocol for protocol in contract.CAPABILITIES}
 
 
 class RecordingCalls:

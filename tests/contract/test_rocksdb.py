@@ -96,6 +96,24 @@ def test_all_stores_of_a_process_keep_within_one_budget(tmp_path: Path) -> None:
             assert backend._db.property_int_value("rocksdb.block-cache-usage") < 1.5 * budget
 
 
+def test_a_budget_may_be_limited_while_stores_are_open(tmp_path: Path) -> None:
+    supplier = RocksDbSupplier().with_memory_budget(10 * 2**20)
+    with supplier.open(tmp_path / "one") as one, supplier.open(tmp_path / "two") as two:
+        one.load((b"%05d" % number, os.urandom(1_000)) for number in range(9_000))
+        assert sum(1 for _ in one.scan()) == 9_000
+        assert two._db.property_int_value("rocksdb.block-cache-usage") > 6 * 2**20
+        supplier.limit_memory(4 * 2**20)
+        for backend in (one, two):
+            assert backend._db.property_int_value("rocksdb.block-cache-capacity") == 4 * 2**20
+            assert backend._db.property_int_value("rocksdb.block-cache-usage") < 5 * 2**20
+        for part in range(40):
+            two.write({b"%02d-%05d" % (part, row): os.urandom(1_000) for row in range(300)})
+            assert two._db.property_int_value("rocksdb.cur-size-all-mem-tables") < 6 * 2**20
+        assert (sum(1 for _ in one.scan()), sum(1 for _ in two.scan())) == (9_000, 12_000)
+        supplier.limit_memory(10 * 2**20)
+        assert one._db.property_int_value("rocksdb.block-cache-capacity") == 10 * 2**20
+
+
 def test_a_budget_that_makes_no_sense_is_refused() -> None:
     with pytest.raises(ConfigurationError, match=r"'memory_budget'.*at least"):
         RocksDbSupplier(memory_budget=2**20)

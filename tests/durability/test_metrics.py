@@ -63,6 +63,16 @@ def test_the_size_of_a_local_copy_is_that_of_its_files(tmp_path: Path, backend: 
         assert state.metrics.figures.get("counts:copy.size") == (sum(files) if backend != "memory" else None)
 
 
+def test_the_memory_that_rows_take_is_told_of_those_that_are_nowhere_else(tmp_path: Path, backend: str) -> None:
+    with task(tmp_path, backend) as state:
+        add(state, add(state, None, range(10)), range(1_000))
+        held = state.metrics.figures.get("counts:memory.held")
+        assert held == (state.memory_use() or None)
+        assert (held is not None and held > 100_000) == (backend == "memory")
+        state.close()
+        assert state.memory_use() == 0
+
+
 def test_the_times_are_parts_of_the_whole(tmp_path: Path, backend: str) -> None:
     with task(tmp_path, backend) as here, task(tmp_path, backend, local="elsewhere") as there:
         first = add(here, None, range(2_000))

@@ -228,6 +228,7 @@ SEEN = Measured(
     [
         {"records.in": 3, "stream.time": 50, "stream.lag": 10, "a:commit.rows": 2, "a:copy.size": 7},
         {"records.in": 4, "stream.time": 20, "stream.lag": 40, "a:commit.rows": 1, "b:commit.rows": 5},
+        {"b:memory.held": 8},
     ],
     [{"join:dropped-expired": 2, "join:waiting": 6, "other:dropped-null": 1}, {"join:passed-late": 3}],
 )
@@ -241,6 +242,7 @@ def test_the_figures_of_tasks_are_added_but_of_times_the_one_that_is_furthest_be
         ("a", "commit.rows"): 3,
         ("b", "commit.rows"): 5,
         ("a", "copy.size"): 7,
+        ("b", "memory.held"): 8,
     }
     assert [SEEN.figure(name) for name in ("commit.rows", "stream.lag", "file.size")] == [8, 40, None]
     assert SEEN.dropped == {("join", "dropped-expired"): 2, ("other", "dropped-null"): 1}

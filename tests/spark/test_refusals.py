@@ -68,6 +68,29 @@ def test_a_policy_that_retains_less_than_spark_is_refused(streams: Make, words: 
         spark.conf.unset("spark.sql.streaming.minBatchesToRetain")
 
 
+def test_a_memory_budget_that_is_no_size_or_not_the_backends_is_refused(
+    streams: Make, words: DataFrame, spark: SparkSession
+) -> None:
+    with pytest.raises(ConfigurationError, match="memory_budget is 'lots', but must be a size such as 4096, 256MiB"):
+        streams(memory_budget="lots")
+    for nothing in (0, "0 MiB", True, 0.5):
+        with pytest.raises(ConfigurationError, match=r"memory_budget is .*; give bytes, or text such as '512MiB', or"):
+            streams(memory_budget=nothing)
+    with pytest.raises(ConfigurationError, match=r"has memory_budget=33554432, but .*leave out one of them"):
+        streams(memory_budget="64MiB", backend="rocksdb://?memory_budget=32MiB").transform({"words": words})
+    spark.conf.set("spark.millpond.memory_budget", "1MiB")
+    try:
+        with pytest.raises(ConfigurationError, match=r"'memory_budget' of the backend 'rocksdb' is 1048576, but must"):
+            streams().transform({"words": words})
+        streams(backend="lmdb").transform({"words": words})
+        streams(memory_budget="64MiB").transform({"words": words})
+        spark.conf.set("spark.millpond.memory_budget", "lots")
+        with pytest.raises(ConfigurationError, match=r"spark\.millpond\.memory_budget is 'lots'"):
+            streams().transform({"words": words})
+    finally:
+        spark.conf.unset("spark.millpond.memory_budget")
+
+
 def test_wrong_options_are_refused(streams: Make) -> None:
     with pytest.raises(ConfigurationError, match="on_error is 'ignore'; give one of 'fail', 'skip'"):
         streams(on_error="ignore")

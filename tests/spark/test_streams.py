@@ -47,15 +47,14 @@ pytestmark = pytest.mark.spark
 RunStream = Callable[..., list[tuple[Any, ...]]]
 
 
-@pytest.mark.parametrize("backend", ["memory", "lmdb", "rocksdb"])
+@pytest.mark.parametrize(("backend", "budget"), [("memory", "1 kB"), ("lmdb", None), ("rocksdb", "64MiB")])
 def test_a_chain_of_operators_gives_what_the_driver_gives(
-    spark: SparkSession, tmp_path: Path, run_stream: RunStream, backend: str
+    spark: SparkSession, tmp_path: Path, run_stream: RunStream, backend: str, budget: str | None
 ) -> None:
     events = random_events(1, 900)
     write_files(tmp_path / "in", events, 3)
-    streams = SparkStreams(
-        rated_orders(), application_id="totals", state_dir=str(tmp_path / "state"), partitions=3, backend=backend
-    )
+    where: dict[str, Any] = {"application_id": "totals", "state_dir": str(tmp_path / "state"), "partitions": 3}
+    streams = SparkStreams(rated_orders(), backend=backend, memory_budget=budget, **where)
     rows = streams.transform(read_files(spark, tmp_path / "in"), sink="totals")
     assert totals(run_stream(rows)) == expected_totals(events)
 

@@ -23,6 +23,7 @@ _SUMS: Final = {
     StoreMetric.FILE_SIZE: "By",
     StoreMetric.FILE_SNAPSHOTS: "{file}",
 }
+_SIZES: Final = (StoreMetric.COPY_SIZE, StoreMetric.MEMORY_HELD)
 _SECONDS: Final = (TaskMetric.STREAM_TIME, TaskMetric.STREAM_LAG)
 _DURATIONS: Final = (
     TaskMetric.TASK_DURATION,
@@ -55,7 +56,7 @@ class Instruments:
             name: meter.create_histogram(f"millpond.{name}", "s", explicit_bucket_boundaries_advisory=_BUCKETS)
             for name in _DURATIONS
         }
-        self._copies = meter.create_gauge(f"millpond.{StoreMetric.COPY_SIZE}", "By")
+        self._sizes: dict[str, Any] = {name: meter.create_gauge(f"millpond.{name}", "By") for name in _SIZES}
         self._dropped = meter.create_counter("millpond.records.dropped", "{record}")
         self._late = meter.create_counter("millpond.records.late", "{record}")
         self._waiting = meter.create_gauge("millpond.records.waiting", "{record}")
@@ -69,8 +70,8 @@ class Instruments:
                 self._sums[figure.name].add(amount, attributes)
             elif figure.name in self._seconds:
                 self._seconds[figure.name].set(amount / _MICROSECONDS, attributes)
-            elif figure.name == StoreMetric.COPY_SIZE:
-                self._copies.set(amount, attributes)
+            elif figure.name in self._sizes:
+                self._sizes[figure.name].set(amount, attributes)
         for task in measured.tasks:
             for key, amount in task.items():
                 scope, _, name = key.rpartition(":")

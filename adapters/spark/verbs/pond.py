@@ -77,6 +77,8 @@ class Millpond(JoinVerbs):
             grace or a window comes out.
         evolution: what has changed since the state was written: another number of partitions. The state of a verb is
             carried over when it is called.
+        memory_budget: bytes (or text such as ``"512MiB"``) for all stores that a Python worker serves, of all its tasks
+            and queries; by default the session's ``spark.millpond.memory_budget``, or else none.
 
     Raises:
         ConfigurationError: an option is missing or invalid.
@@ -99,6 +101,7 @@ class Millpond(JoinVerbs):
         upgrade_mode: str | None = None,
         complete: DataFrame | None = None,
         evolution: Evolution | None = None,
+        memory_budget: str | int | None = None,
     ) -> None:
         job = Job.of(
             application_id,
@@ -115,6 +118,7 @@ class Millpond(JoinVerbs):
             upgrade_from,
             upgrade_mode,
             {},
+            memory_budget,
         )
         super().__init__(VerbRunner(job, complete))
 

@@ -19,7 +19,7 @@ from millpond.errors import (
     MissingFileError,
     StoreFullError,
 )
-from millpond.stores.backend import Backend
+from millpond.stores.backend import Backend, memory_use
 from millpond.stores.directory import delete_local_copy
 from millpond.stores.durability.copies.others import delete_others
 from millpond.stores.durability.copies.pace import Pace
@@ -204,6 +204,11 @@ class LocalCopy:
     def size(self) -> int | None:
         """The bytes of the files of the directory in use; None if it is open, or in memory."""
         return self._seal.size
+
+    @property
+    def memory_use(self) -> int:
+        """About how many bytes of this process's memory the copy holds; 0 if it is closed."""
+        return 0 if self._backend is None else memory_use(self._backend)
 
     @property
     def ready(self) -> bool:
