@@ -210,7 +210,10 @@ def bench_spark(
     directory: Annotated[Path | None, typer.Option(help="where the files go, on the file system to measure")] = None,
     json: JsonFile = None,
 ) -> None:
-    """Time of a micro-batch and memory of a worker, on each backend, by the best that Spark has, and by Flink SQL."""
+    """Time of a micro-batch and memory of a worker, on each backend, by the best that Spark has, and by Flink SQL.
+
+    A contender that fails is told with its reason, and the others are measured; the exit code is then 1.
+    """
     from rich.console import Console
 
     with _benchmark_extra():
@@ -237,6 +240,8 @@ def bench_spark(
     show(console, figures)
     if json is not None:
         report.write_json(json, "spark-growth" if growth else "spark", figures)
+    if "failed" in figures:
+        raise typer.Exit(1)
 
 
 @app.command("scale")
