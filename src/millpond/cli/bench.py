@@ -279,6 +279,66 @@ def bench_scale(
         report.write_json(json, "spark-scale", figures)
 
 
+@app.command("overhead")
+def bench_overhead(
+    backend: Annotated[str, typer.Option(help="the backend of the stores")] = "lmdb",
+    records: Annotated[int, typer.Option(min=1, help="records through each topology in this process")] = 100_000,
+    rows: Annotated[
+        list[int] | None, typer.Option(min=1, help="rows of a micro-batch; may be repeated; 1000 and 200000")
+    ] = None,
+    keys: Annotated[int, typer.Option(min=1, help="distinct keys")] = 20_000,
+    batches: Annotated[int, typer.Option(min=1, help="micro-batches of each query that are measured")] = 8,
+    cores: Annotated[int, typer.Option(min=1, help="Spark cores")] = 2,
+    directory: Annotated[Path | None, typer.Option(help="where the files go, on the file system to measure")] = None,
+    json: JsonFile = None,
+) -> None:
+    """What headers, ticks and metrics cost a record and a micro-batch, in this process and on Spark."""
+    from rich.console import Console
+
+    with _benchmark_extra():
+        from millpond.bench import report
+        from millpond.bench.spark import overhead
+    console = Console(width=max(Console().width, 110))
+    figures = overhead.run(
+        backend,
+        records=records,
+        sizes=sorted(rows or overhead.SIZES),
+        keys=keys,
+        batches=batches,
+        cores=cores,
+        directory=directory,
+        console=console,
+    )
+    overhead.print_results(console, figures)
+    if json is not None:
+        report.write_json(json, "overhead", figures)
+
+
+@app.command("looking")
+def bench_looking(
+    backend: Annotated[str, typer.Option(help="the backend of the store")] = "lmdb",
+    keys: Annotated[int, typer.Option(min=10, help="keys of the store")] = 1_000_000,
+    partitions: Annotated[int, typer.Option(min=1, help="tasks of the query")] = 4,
+    in_range: Annotated[int, typer.Option("--range", min=1, help="keys of a range that is scanned")] = 1_000,
+    looks: Annotated[int, typer.Option(min=1, help="how often each look is taken")] = 5,
+    cores: Annotated[int, typer.Option(min=1, help="Spark cores")] = 2,
+    directory: Annotated[Path | None, typer.Option(help="where the files go, on the file system to measure")] = None,
+    json: JsonFile = None,
+) -> None:
+    """Looking at the state of a query: whole millpond state commands, and the same by DataFrames of Spark."""
+    from rich.console import Console
+
+    with _benchmark_extra():
+        from millpond.bench import report
+        from millpond.bench.spark import looking
+    figures = looking.run(
+        backend, keys, partitions=partitions, in_range=in_range, looks=looks, cores=cores, directory=directory
+    )
+    looking.print_results(Console(width=max(Console().width, 100)), figures)
+    if json is not None:
+        report.write_json(json, "looking", figures)
+
+
 @app.command("damage")
 def bench_damage(
     backend: Annotated[list[str] | None, typer.Option(help="may be repeated; lmdb and rocksdb by default")] = None,
