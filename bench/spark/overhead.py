@@ -112,6 +112,7 @@ def run(
     sizes: Sequence[int] = SIZES,
     keys: int = 20_000,
     batches: int = 8,
+    turns: int = 2,
     rounds: int = 3,
     cores: int = 2,
     directory: Path | None = None,
@@ -125,6 +126,7 @@ def run(
         sizes: rows of a micro-batch, the largest last.
         keys: distinct ones.
         batches: micro-batches that count of each query, and of each size in this process.
+        turns: how often each query runs, in order and in reverse.
         rounds: of each topology in this process.
         cores: of Spark.
         directory: where the files go; by default the temporary directory.
@@ -143,13 +145,14 @@ def run(
             place, scale = Path(temporary) / f"{name}-{size}", Scale(size, keys, cores)
             place.mkdir()
             write_inputs(place, _READ.topics, scale, WARM_UP + batches)
-            on_spark += _compared(name, size, _in_turn(spark, place, variants, scale, backend, batches))
+            on_spark += _compared(name, size, _in_turn(spark, place, variants, scale, backend, batches, turns))
     return {
         "backend": backend,
         "sizes": list(sizes),
         "keys": keys,
         "cores": cores,
         "batches": batches,
+        "turns": turns,
         **in_process,
         "on_spark": on_spark,
     }
@@ -166,14 +169,21 @@ def print_results(console: Console, figures: Mapping[str, Any]) -> None:
 
 
 def _in_turn(
-    spark: SparkSession, place: Path, variants: Mapping[str, Variant], scale: Scale, backend: str, batches: int
+    spark: SparkSession,
+    place: Path,
+    variants: Mapping[str, Variant],
+    scale: Scale,
+    backend: str,
+    batches: int,
+    turns: int,
 ) -> dict[str, list[float]]:
     """The seconds of the micro-batches that count, by variant."""
     found: dict[str, list[float]] = {name: [] for name in variants}
-    for name in (*variants, *list(variants)[::-1]):
-        job = partial(variants[name].job, backend, WARM_UP + batches)
-        ran = measure(spark, place, _READ, Contender(job), scale, WARM_UP + batches)
-        found[name] += ran.seconds[WARM_UP:]
+    for turn in range(turns):
+        for name in list(variants)[:: -1 if turn % 2 else 1]:
+            job = partial(variants[name].job, backend, WARM_UP + batches)
+            ran = measure(spark, place, _READ, Contender(job), scale, WARM_UP + batches)
+            found[name] += ran.seconds[WARM_UP:]
     return found
 
 
