@@ -77,7 +77,7 @@ def run(
         table, batches = workload.table(case.versions), workload.batches()
         plain = rate(records, [seconds(lambda: case.peer(table)(batches)) for _ in range(rounds)])  # noqa: B023
         for backend in backends:
-            taken = [_measure(case, backend, table, batches, directory) for _ in range(rounds)]
+            taken = [driven_seconds(case, backend, table, batches, directory) for _ in range(rounds)]
             per_second = rate(records, taken)
             report["results"].append(
                 {
@@ -152,9 +152,10 @@ def _driven(
         yield work
 
 
-def _measure(
+def driven_seconds(
     case: Case, backend: str, table: Sequence[Batch], batches: Sequence[Batch], directory: Path | None
 ) -> float:
+    """How long the batches take, after those of the table."""
     for work in _driven(case, backend, table, batches, directory):
         with without_gc():
             return seconds(work)

@@ -53,11 +53,20 @@ class SparkCheckpoint:
         Raises:
             ConfigurationError: no file system is known for it, or there is none.
         """
-        plain = location.startswith("file:/") and not location.startswith("file://")
-        storage = Storage.from_uri(location.removeprefix("file:") if plain else location)
-        if "metadata" not in storage.sizes("", ["metadata"]):
+        found = cls(_storage(location), workers)
+        if not found._is_there():
             raise no_checkpoint(location)
-        return cls(storage, workers)
+        return found
+
+    @classmethod
+    def exists(cls, location: str) -> bool:
+        """Whether there is one.
+
+        Raises:
+            ConfigurationError: no file system is known for the location.
+            DurabilityError: the storage failed.
+        """
+        return cls(_storage(location), 1)._is_there()
 
     def batches(self) -> list[int]:
         """The micro-batches that were committed and are retained, the first one first."""
@@ -133,6 +142,9 @@ class SparkCheckpoint:
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise self._damaged(path, error) from error
 
+    def _is_there(self) -> bool:
+        return "metadata" in self.storage.sizes("", ["metadata"])
+
     def _check_settings(self, batch: int) -> None:
         """Refuse a query whose state is kept in another way than is known here."""
         path = f"offsets/{batch}"
@@ -172,6 +184,12 @@ class SparkCheckpoint:
             f"{self.storage.describe(path)} is damaged ({error!r}); put an undamaged copy back, or look at another "
             "micro-batch"
         )
+
+
+def _storage(location: str) -> Storage:
+    """Where Spark takes ``location`` to be."""
+    plain = location.startswith("file:/") and not location.startswith("file://")
+    return Storage.from_uri(location.removeprefix("file:") if plain else location)
 
 
 def _ids_of(ids: dict[str, Any], operator: _Operator) -> list[str | None]:

@@ -65,7 +65,12 @@ def observe_reports(rows: DataFrame, name: str, application: str, totals: Iterab
     measured = counted.observe(
         f"{name}{MEASURED}", F.lit(application).alias("application"), F.collect_list(report["metrics"]).alias("tasks")
     )
-    return measured.where(f"{_COLUMN} is null").drop(_COLUMN)
+    return without_reports(measured)
+
+
+def without_reports(rows: DataFrame) -> DataFrame:
+    """What workers sent back without their reports, observed or not."""
+    return rows.where(f"{_COLUMN} is null").drop(_COLUMN)
 
 
 def _total(counts: Column, name: CounterName) -> Column:

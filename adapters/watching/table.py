@@ -26,8 +26,9 @@ _NAMES: Final = 2
 
 
 def tables(overview: Overview) -> RenderableType:
-    """All tables, one below the other; those that would be empty are left out."""
+    """All tables, one below the other; those that would be empty are left out. A low screen shows the first lines."""
     parts: list[RenderableType] = [_head(overview)]
+    parts += [Text(f"note: {note}", style="yellow") for note in overview.notes]
     for table in (
         _batches(overview),
         _sources(overview),
@@ -39,7 +40,6 @@ def tables(overview: Overview) -> RenderableType:
     ):
         if table.row_count:
             parts += ["", table]
-    parts += [Text(f"note: {note}", style="yellow") for note in overview.notes]
     return Group(*parts)
 
 

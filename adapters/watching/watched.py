@@ -61,6 +61,15 @@ class Watched:
     _state: tuple[tuple[str, int, int], _State] | None = None
     _sizes: dict[str, Counter[str]] = field(default_factory=dict)
 
+    def exists(self) -> bool:
+        """Whether there is a checkpoint; before there is, nothing can be looked at.
+
+        Raises:
+            ConfigurationError: no file system is known for its place.
+            DurabilityError: the storage failed.
+        """
+        return SparkCheckpoint.exists(self.checkpoint)
+
     def look(self) -> Overview:
         """What there is to see now.
 

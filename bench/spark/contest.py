@@ -23,11 +23,40 @@ from millpond.bench.spark.shapes import Scale
 from millpond.bench.spark.workers import WorkerMemory
 from millpond.bench.spark.workloads import Contender, Workload, chosen_contenders, workload_named
 
+_SAID: Final = 2_000
+"""Characters of an error that are kept."""
+
 WARM_UP: Final = 2
 """Micro-batches at the start of a query, in which processes start: they do not count."""
 
 RunFirst = Callable[[str, int, int], Ran]
 """Runs a contender, given its name, how many micro-batches at the start do not count, and how many others do."""
+
+
+class Runs:
+    """Runs contenders; one that fails is out, and the others go on.
+
+    Args:
+        run_first: runs one.
+
+    Attributes:
+        failed: why, for each contender that has failed.
+    """
+
+    def __init__(self, run_first: RunFirst) -> None:
+        self.failed: dict[str, str] = {}
+        self._run_first = run_first
+
+    def run(self, name: str, skipped: int, counted: int) -> Ran | None:
+        """Run a contender as ``RunFirst`` does; None if it fails, or has failed before."""
+        if name in self.failed:
+            return None
+        try:
+            return self._run_first(name, skipped, counted)
+        except Exception as error:  # whatever a contender is made of may fail in a way of its own
+            said, _, _ = f"{type(error).__name__}: {error}".partition("\n=== ")  # Spark's plan comes behind it
+            self.failed[name] = said.strip()[:_SAID]
+            return None
 
 
 @dataclass(frozen=True)
@@ -75,8 +104,8 @@ class Contest:
         return chosen_contenders(self.work, self.backend, self.contenders, with_flink=self.flink is not None)
 
     @contextmanager
-    def hold(self, batches: int, *, growing: bool = False) -> Iterator[RunFirst]:
-        """Write ``batches`` micro-batches, of keys that grow or not, and start Spark; gives what runs a contender.
+    def hold(self, batches: int, *, growing: bool = False) -> Iterator[Runs]:
+        """Write ``batches`` micro-batches, of keys that grow or not, and start Spark; gives what runs contenders.
 
         Flink starts, too, if one of the contenders needs it.
         """
@@ -99,19 +128,22 @@ class Contest:
                 ran = measure(spark, place, work, contender, scale, skipped + counted)
                 return replace(ran, seconds=ran.seconds[skipped:])
 
-            yield run_first
+            yield Runs(run_first)
 
     def say(self, doing: str, name: str) -> None:
         """Report what is done with a contender."""
         if self.console is not None:
             self.console.print(f"{doing} {name} ...")
 
-    def figures(self, seconds: Mapping[str, list[float]], memory: Mapping[str, WorkerMemory]) -> dict[str, Any]:
+    def figures(
+        self, seconds: Mapping[str, list[float]], memory: Mapping[str, WorkerMemory], failed: Mapping[str, str]
+    ) -> dict[str, Any]:
         """What was measured and how, for the report.
 
         Args:
             seconds: of the micro-batches that count, by contender.
             memory: the most bytes that one of its Python workers had; left out where it has none.
+            failed: why contenders have failed.
         """
         return {
             "workload": self.workload,
@@ -121,5 +153,6 @@ class Contest:
             "files": self.files or self.cores,
             "backend": self.backend,
             "batch_seconds": seconds,
-            "worker_bytes": {name: asdict(most) for name, most in memory.items() if most.resident},
+            "worker_bytes": {name: asdict(memory[name]) for name in seconds if memory[name].resident},
+            **({"failed": dict(failed)} if failed else {}),
         }

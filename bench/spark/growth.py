@@ -31,7 +31,8 @@ def run(contest: Contest) -> dict[str, Any]:
             pass-through, which shows how the machine varied.
 
     Returns:
-        The figures of ``Contest.figures``, and for each contender the ratio of the last micro-batches to the first.
+        The figures of ``Contest.figures``, and for each contender the ratio of the last micro-batches to the first. Of
+        one that has failed there is nothing but the reason.
 
     Raises:
         ConfigurationError: the workload or a contender is unknown, there are fewer than two micro-batches, or they
@@ -47,13 +48,14 @@ def run(contest: Contest) -> dict[str, Any]:
     contest = replace(contest, contenders=contest.contenders or _default(contest))
     batches = WARM_UP + contest.batches
     seconds, memory = {}, {}
-    with contest.hold(batches, growing=True) as run_first:
+    with contest.hold(batches, growing=True) as runs:
         for name in contest.chosen:
             contest.say("measuring", name)
-            ran = run_first(name, WARM_UP, contest.batches)
-            seconds[name], memory[name] = ran.seconds, ran.memory
+            ran = runs.run(name, WARM_UP, contest.batches)
+            if ran is not None:
+                seconds[name], memory[name] = ran.seconds, ran.memory
     return {
-        **contest.figures(seconds, memory),
+        **contest.figures(seconds, memory, runs.failed),
         "growth": {name: growth(times) for name, times in seconds.items()},
     }
 

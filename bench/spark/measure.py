@@ -31,7 +31,8 @@ def run(contest: Contest) -> dict[str, Any]:
 
     Returns:
         The figures of ``Contest.figures``; for each contender the median of its micro-batches' seconds and its rows per
-        second; the rows per second of the backend over those of each peer; where some run in Flink, how they did.
+        second; the rows per second of the backend over those of each peer; where some run in Flink, how they did. Of a
+        contender that has failed there is nothing but the reason.
 
     Raises:
         ConfigurationError: the workload or a contender is unknown.
@@ -40,21 +41,25 @@ def run(contest: Contest) -> dict[str, Any]:
     seconds: dict[str, list[float]] = {name: [] for name in names}
     memory = dict.fromkeys(names, WorkerMemory())
     streams: dict[str, list[Streamed]] = {}
-    with contest.hold(WARM_UP + contest.batches) as run_first:
+    with contest.hold(WARM_UP + contest.batches) as runs:
         for number, names_of_round in enumerate(_rounds(names)):
             for name in names_of_round:
                 contest.say("measuring" if number else "warming up with", name)
                 skipped, counted = _micro_batches(name, contest.batches, warming=number == 0)
-                ran = run_first(name, skipped, counted)
+                ran = runs.run(name, skipped, counted)
+                if ran is None:
+                    continue
                 seconds[name] += ran.seconds
                 memory[name] = memory[name].at_most(ran.memory)
                 if ran.stream is not None:
                     streams.setdefault(name, []).append(ran.stream)
+    seconds = {name: times for name, times in seconds.items() if name not in runs.failed}
+    streams = {name: rounds for name, rounds in streams.items() if name in seconds}
     per_batch = {name: median(times) for name, times in seconds.items()}
     known = [*contest.work.all_peers, *contest.work.in_flink]
     peers = [peer for peer in known if {peer, backend} <= set(per_batch)]
     return {
-        **contest.figures(seconds, memory),
+        **contest.figures(seconds, memory, runs.failed),
         **of_streams(streams, per_batch, contest),
         "seconds_per_batch": per_batch,
         "rows_per_second": {name: contest.rows / one for name, one in per_batch.items()},

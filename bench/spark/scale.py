@@ -5,8 +5,6 @@ the first micro-batch of each is told apart. Files are counted when the query ha
 """
 
 import shutil
-import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -22,10 +20,10 @@ from millpond.adapters.looking.sizes import state_size
 from millpond.bench.measure import seconds
 from millpond.bench.spark.counting import TIMESTAMPED, Feed, Query, Ran
 from millpond.bench.spark.growth import growth
+from millpond.bench.spark.looking import MISSING, look_up
 from millpond.bench.spark.queries import session
 from millpond.bench.spark.workers import workers_of_its_own
 from millpond.bench.upgrade import bytes_below
-from millpond.errors import MillpondError
 from millpond.stores.registry import supplier
 
 FILLING: Final = 10
@@ -164,14 +162,6 @@ def _look_ups(query: Query, keys: int) -> dict[str, float]:
     """Seconds that ``millpond state get`` takes, from the start of its process to the end: medians."""
     known = [f"user-{keys * part // LOOK_UPS:08d}" for part in range(LOOK_UPS)]
     return {
-        "found": median(seconds(partial(_look_up, query, key, 0)) for key in known),
-        "missing": median(seconds(partial(_look_up, query, "nobody", 1)) for _ in known),
+        "found": median(seconds(partial(look_up, query, key)) for key in known),
+        "missing": median(seconds(partial(look_up, query, MISSING, 1)) for _ in known),
     }
-
-
-def _look_up(query: Query, key: str, expected: int) -> None:
-    command = [sys.executable, "-c", "from millpond.cli import main; main()", "state", "get", query.checkpoint]
-    command += ["counts", key, "--state-dir", query.state_dir]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != expected:
-        raise MillpondError(f"the look-up of {key} ended with {done.returncode}: {done.stderr[-1000:]}")

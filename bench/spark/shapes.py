@@ -22,6 +22,9 @@ COUNTED: Final = "key string, value long"
 COUNTED_IN_WINDOW: Final = "key string, window_start long, window_end long, value long"
 JOINED: Final = "key string, timestamp long, amount long, rate double"
 
+CARRIED: Final = "headers array<struct<key string, value binary>>"
+"""The column of headers, where there are any."""
+
 HISTORY: Final = 1 << 40
 """How far back versioned tables are kept: farther than any benchmark reaches."""
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from millpond.bench.spark.growth import ends
 from millpond.stores.columns.column_changes import MOST_MERGED_BYTES
@@ -27,6 +28,7 @@ def print_results(console: Console, results: Mapping[str, Any]) -> None:
         seconds = f"{results['seconds_per_batch'][name]:.2f}"
         table.add_row(name, f"{rate:,.0f}", seconds, *_memory(results, name), *compared)
     console.print(table)
+    _print_failures(console, results)
 
 
 def print_growth(console: Console, results: Mapping[str, Any]) -> None:
@@ -40,6 +42,12 @@ def print_growth(console: Console, results: Mapping[str, Any]) -> None:
         ratio = f"{results['growth'][name]:.2f}"
         table.add_row(name, str(len(seconds)), first, last, ratio, *_memory(results, name))
     console.print(table)
+    _print_failures(console, results)
+
+
+def _print_failures(console: Console, results: Mapping[str, Any]) -> None:
+    for name, reason in results.get("failed", {}).items():
+        console.print(Text(f"{name} failed: {reason}", style="red"))
 
 
 def _table(title: str, columns: list[str]) -> Table:

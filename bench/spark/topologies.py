@@ -5,7 +5,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as _compute
 
-from millpond.bench.spark.shapes import COUNTED, COUNTED_IN_WINDOW, HISTORY, JOINED, KEYED, Scale
+from millpond.bench.spark.shapes import CARRIED, COUNTED, COUNTED_IN_WINDOW, HISTORY, JOINED, KEYED, Scale
 from millpond.processors import (
     Consumed,
     EmitStrategy,
@@ -23,11 +23,11 @@ from millpond.processors import (
 pc: Any = _compute
 
 
-def count(scale: Scale) -> Topology:
+def count(scale: Scale, *, headers: bool = False) -> Topology:
     """Events per key; as in Spark's update mode, one row per key and micro-batch comes out."""
     builder = StreamsBuilder()
-    counts = _events(builder).group_by_key().count(Materialized("counts").with_caching())
-    counts.to("out", Produced(schema=COUNTED))
+    counts = _events(builder, headers=headers).group_by_key().count(Materialized("counts").with_caching())
+    counts.to("out", Produced(schema=_carrying(COUNTED, headers)))
     return builder.build()
 
 
@@ -100,15 +100,21 @@ def foreign_key(scale: Scale) -> Topology:
     return builder.build()
 
 
-def exchange(scale: Scale) -> Topology:
+def exchange(scale: Scale, *, headers: bool = False) -> Topology:
     """Every event to the task of its key, which keeps nothing."""
     builder = StreamsBuilder()
-    _events(builder).repartition().to("out", Produced(schema=KEYED))
+    _events(builder, headers=headers).repartition().to("out", Produced(schema=_carrying(KEYED, headers)))
     return builder.build()
 
 
-def _events(builder: StreamsBuilder) -> KStream:
-    return builder.stream("events", Consumed("string", "int64", timestamp="at", value="amount"))
+def _events(builder: StreamsBuilder, *, headers: bool = False) -> KStream:
+    column = "headers" if headers else None
+    return builder.stream("events", Consumed("string", "int64", timestamp="at", value="amount", headers=column))
+
+
+def _carrying(schema: str, headers: bool) -> str:
+    """The columns of a sink, and the headers if there are any."""
+    return f"{schema}, {CARRIED}" if headers else schema
 
 
 def _rates(builder: StreamsBuilder) -> KStream:

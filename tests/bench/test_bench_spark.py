@@ -4,7 +4,10 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,13 +20,14 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from millpond.bench.spark import counting, growth, measure, tables
-from millpond.bench.spark.contest import Contest
+from millpond.bench.spark.contest import Contest, Runs
 from millpond.bench.spark.inputs import growing_keys, write_inputs
+from millpond.bench.spark.queries import Ran
 from millpond.bench.spark.shapes import Scale
 from millpond.bench.spark.workers import MARK, WorkerMemory, WorkerWatch
 from millpond.bench.spark.workloads import BACKENDS, COSTS, VERBS, WORKLOADS, chosen_contenders, workload_named
 from millpond.cli import app
-from millpond.errors import ConfigurationError
+from millpond.errors import ConfigurationError, MillpondError
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
@@ -114,6 +118,64 @@ def test_the_tables_show_each_contender() -> None:
     assert "│lmdb│2,000│0.50│200│90│0.50│" in lines
     assert "│spark_jvm│4,000│0.25│││1.00│" in lines
     assert "│lmdb│2│1.00│1.50│1.50│200│90│" in lines
+
+
+def failing(fails: dict[str, int]) -> Any:
+    """``Contest.hold`` without Spark: contenders take as many seconds as their names have letters.
+
+    Args:
+        fails: the contenders that fail, and after how many runs.
+    """
+    left = dict(fails)
+
+    def run_first(name: str, skipped: int, counted: int) -> Ran:
+        if name in left:
+            left[name] -= 1
+            if left[name] < 0:
+                raise MillpondError(f"{name} ran aground\n=== Streaming Query ===\nof many lines")
+        return Ran([float(len(name))] * counted, WorkerMemory(1, 1))
+
+    @contextmanager
+    def hold(self: Contest, batches: int, *, growing: bool = False) -> Iterator[Runs]:
+        yield Runs(run_first)
+
+    return hold
+
+
+@pytest.mark.parametrize("runs_before", [0, 1, 2])
+def test_a_contender_that_fails_is_told_and_the_others_keep_their_figures(
+    runs_before: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = {"memory": 6.0, "map_in_arrow": 12.0}
+    contest = Contest("exchange", 10, 2, backend="memory", contenders=[*chosen, "lmdb"])
+    monkeypatch.setattr(Contest, "hold", failing({"lmdb": runs_before}))
+    figures = measure.run(contest)
+    assert figures["failed"] == {"lmdb": "MillpondError: lmdb ran aground"}
+    assert figures["seconds_per_batch"] == chosen
+    assert figures["batch_seconds"].keys() == figures["worker_bytes"].keys() == chosen.keys()
+    assert figures["ratios"] == {"map_in_arrow": 2.0}
+
+
+@pytest.mark.parametrize("way", [["--growth", "--batches", "2"], ["--batches", "1"]])
+def test_the_command_tells_of_contenders_that_fail_writes_the_others_and_ends_with_1(
+    way: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(Contest, "hold", failing({"lmdb": 0}))
+    figures, chosen = tmp_path / "figures.json", ["--contender=lmdb", "--contender=map_in_arrow"]
+    result = CliRunner().invoke(app, ["bench", "spark", "--workload=exchange", *way, *chosen, "--json", str(figures)])
+    assert result.exit_code == 1, result.output
+    assert "lmdb failed: MillpondError: lmdb ran aground" in result.output
+    assert json.loads(figures.read_text())["batch_seconds"].keys() == {"map_in_arrow"}
+
+
+def test_if_the_backend_fails_that_was_to_be_compared_the_peers_keep_their_figures(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    contest = Contest("exchange", 10, 2, backend="lmdb", contenders=["lmdb", "map_in_arrow"])
+    monkeypatch.setattr(Contest, "hold", failing({"lmdb": 0}))
+    figures = measure.run(contest)
+    assert figures["seconds_per_batch"] == {"map_in_arrow": 12.0}
+    assert figures["ratios"] == {}
 
 
 def test_micro_batches_can_be_written_later_and_go_on(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """What is due by the wall clock fires in micro-batches that bring no records, at the time that the checkpoint has."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -54,20 +54,27 @@ class Reminder(KeyedProcessor):
         yield {"key": key, "what": timer.name}
 
 
-def pulses() -> Topology:
+def pulses(*, counted: bool = False) -> Topology:
+    """What the tasks tell; and, by an operator behind them, how often they have told how much."""
     builder = StreamsBuilder(key_serde="string", value_serde="int64")
     rows = builder.stream("in", Consumed("string", "int64", key="key", value="value", timestamp="at"))
     told = rows.process(Pulse, stores=[StoreSpec("seen", StoreKind.KEY_VALUE, STRING, INT64)])
     told.to("out", Produced(schema="key string, value long, timestamp long"))
+    if counted:
+        counts = told.group_by(lambda _, seen: str(seen)).count()
+        counts.to_stream().to("counts", Produced(schema="key string, value long"))
     return builder.build()
 
 
-def arriving(spark: SparkSession, directory: Path, ddl: str) -> DataFrame:
+def arriving(spark: SparkSession, directory: Path, ddl: str, *, one_by_one: bool = False) -> DataFrame:
+    """The rows of a directory; of one file in each micro-batch, or of all that are there."""
     directory.mkdir(exist_ok=True)
-    return spark.readStream.schema(ddl).json(str(directory))
+    reader = spark.readStream.schema(ddl)
+    return (reader.option("maxFilesPerTrigger", 1) if one_by_one else reader).json(str(directory))
 
 
 def arrives(directory: Path, **row: Any) -> None:
+    directory.mkdir(exist_ok=True)
     (directory / f"{len(list(directory.iterdir()))}.json").write_text(json.dumps(row))
 
 
@@ -116,6 +123,48 @@ def test_all_tasks_fire_without_records_and_a_micro_batch_that_is_run_again_is_a
         assert [(value, at + time_of(0)) for _, value, at in driver.read("out")] == [(0, time_of(1)), (1, time_of(2))]
 
 
+def test_a_query_of_several_sinks_may_begin_with_micro_batches_of_ticks_alone(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    rows = arriving(spark, tmp_path / "in", "key string, value long, at long")
+    for number in range(2):
+        arrives(tmp_path / "ticks", tick=number)
+    streams = SparkStreams(
+        pulses(counted=True), application_id="pulses", state_dir=f"{tmp_path}/state", partitions=2, backend="lmdb"
+    )
+
+    def next_batches(ticks: DataFrame) -> dict[str, dict[int, list[Any]]]:
+        """What is written to each sink, by micro-batch."""
+        found: dict[str, dict[int, list[Any]]] = {"out": {}, "counts": {}}
+
+        def writing(sink: str) -> Callable[[DataFrame, int], None]:
+            return lambda batch, number: found[sink].update({number: sorted(map(tuple, batch.collect()))})
+
+        streams.start(
+            {"in": rows},
+            sinks={sink: writing(sink) for sink in found},
+            checkpoint_location=f"{tmp_path}/checkpoint",
+            ticks=ticks,
+            trigger={"availableNow": True},
+        ).awaitTermination()
+        return found
+
+    ticks = arriving(spark, tmp_path / "ticks", "tick int", one_by_one=True)
+    found = next_batches(ticks)
+    told = {number: [(key, seen) for key, seen, _ in batch] for number, batch in found["out"].items()}
+    assert told == {0: [], 1: [("0_0", 0), ("0_1", 0)]}
+    assert found["counts"] == {0: [], 1: [("0", 1), ("0", 2)]}
+    arrives(tmp_path / "in", key="a", value=1, at=1)
+    found = next_batches(ticks)
+    assert list(found["out"]) == [2]
+    assert sorted(seen for _, seen, _ in found["out"][2]) == [1]
+    assert found["counts"] == {2: [("1", 1)]}
+    arrives(tmp_path / "ticks", tick=2)
+    found = next_batches(ticks)
+    assert sorted(seen for _, seen, _ in found["out"][3]) == [0, 1]
+    assert found["counts"] == {3: [("0", 3), ("1", 2)]}
+
+
 def test_the_wall_clock_timers_of_a_keyed_processor_fire_without_rows(
     spark: SparkSession, tmp_path: Path, run_stream: RunStream
 ) -> None:
@@ -125,10 +174,12 @@ def test_the_wall_clock_timers_of_a_keyed_processor_fire_without_rows(
     reminders = pond.apply(
         rows, Reminder(), key="key", time="at", schema="key string, what string", lateness=0, ticks=ticks
     )
+    arrives(tmp_path / "ticks", tick=0)
+    assert run_stream(reminders) == []
     for key, what in (("a", "tea"), ("b", "rum")):
         arrives(tmp_path / "in", key=key, what=what, at="2024-01-01 10:00:00")
     assert run_stream(reminders) == []
-    arrives(tmp_path / "ticks", tick=0)
+    arrives(tmp_path / "ticks", tick=1)
     assert run_stream(reminders) == [("a", "tea"), ("b", "rum")]
 
 

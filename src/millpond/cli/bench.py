@@ -200,7 +200,10 @@ def bench_spark(
     directory: Directory = None,
     json: JsonFile = None,
 ) -> None:
-    """Time of a micro-batch and memory of a worker, on each backend, by the best that Spark has, and by Flink SQL."""
+    """Time of a micro-batch and memory of a worker, on each backend, by the best that Spark has, and by Flink SQL.
+
+    A contender that fails is told with its reason, and the others are measured; the exit code is then 1.
+    """
     with _benchmark_extra():
         from millpond.bench.spark import growth as growing
         from millpond.bench.spark import measure, tables
@@ -221,6 +224,8 @@ def bench_spark(
     )
     figures = way.run(contest)
     report("spark-growth" if growth else "spark", figures, show, json=json, width=140)
+    if "failed" in figures:
+        raise typer.Exit(1)
 
 
 @app.command("scale")
@@ -251,6 +256,57 @@ def bench_scale(
         directory=directory,
     )
     report("spark-scale", figures, scale.print_results, json=json, width=120)
+
+
+@app.command("overhead")
+def bench_overhead(
+    backend: Annotated[str, typer.Option(help="the backend of the stores")] = "lmdb",
+    records: Annotated[int, typer.Option(min=1, help="records through each topology in this process")] = 100_000,
+    rows: Annotated[
+        list[int] | None, typer.Option(min=1, help="rows of a micro-batch; may be repeated; 1000 and 200000")
+    ] = None,
+    keys: Annotated[int, typer.Option(min=1, help="distinct keys")] = 20_000,
+    batches: Annotated[int, typer.Option(min=1, help="micro-batches of each query that are measured")] = 8,
+    turns: Annotated[int, typer.Option(min=1, help="how often each query runs, in order and in reverse")] = 2,
+    cores: Annotated[int, typer.Option(min=1, help="Spark cores")] = 2,
+    directory: Directory = None,
+    json: JsonFile = None,
+) -> None:
+    """What headers, ticks and metrics cost a record and a micro-batch, in this process and on Spark."""
+    with _benchmark_extra():
+        from millpond.bench.spark import overhead
+    figures = overhead.run(
+        backend,
+        records=records,
+        sizes=sorted(rows or overhead.SIZES),
+        keys=keys,
+        batches=batches,
+        turns=turns,
+        cores=cores,
+        directory=directory,
+        console=console(json, 110),
+    )
+    report("overhead", figures, overhead.print_results, json=json, width=110)
+
+
+@app.command("looking")
+def bench_looking(
+    backend: Annotated[str, typer.Option(help="the backend of the store")] = "lmdb",
+    keys: Annotated[int, typer.Option(min=10, help="keys of the store")] = 1_000_000,
+    partitions: Annotated[int, typer.Option(min=1, help="tasks of the query")] = 4,
+    in_range: Annotated[int, typer.Option("--range", min=1, help="keys of a range that is scanned")] = 1_000,
+    repeat: Repeat = 5,
+    cores: Annotated[int, typer.Option(min=1, help="Spark cores")] = 2,
+    directory: Directory = None,
+    json: JsonFile = None,
+) -> None:
+    """Looking at the state of a query: whole millpond state commands, and the same by DataFrames of Spark."""
+    with _benchmark_extra():
+        from millpond.bench.spark import looking
+    figures = looking.run(
+        backend, keys, partitions=partitions, in_range=in_range, looks=repeat, cores=cores, directory=directory
+    )
+    report("looking", figures, looking.print_results, json=json, width=100)
 
 
 @app.command("damage")

@@ -1,23 +1,17 @@
 """``millpond top`` and ``millpond ui``: watch a query from another process, without Spark.
 
-Rule of this module: options and messages live here, and when to look again; what there is to see lives in
-``millpond.adapters.watching``.
+Rule of this module: options and messages live here; what there is to see, and how, lives in
+``millpond.adapters.watching``. Ctrl-C ends both with exit code 130, as the command line does everywhere.
 """
 
 import webbrowser
 from json import dumps
-from time import sleep
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from millpond.cli.state import CheckpointPlace, TopologyName, Workers, topology_named
-from millpond.errors import ConfigurationError, MillpondError
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from millpond.adapters.watching.watched import Watched
+from millpond.errors import ConfigurationError
 
 app = typer.Typer()
 
@@ -40,28 +34,20 @@ def top(
 ) -> None:
     """Watch a query in the terminal: micro-batches, lag, rates, what waits, state. Ctrl-C ends it, not the query."""
     from rich.console import Console
-    from rich.live import Live
 
+    from millpond.adapters.watching.screen import can_show, show
     from millpond.adapters.watching.table import tables
     from millpond.adapters.watching.watched import Watched
 
     pause = _seconds(interval)
     watched = Watched(checkpoint, state_dir, progress, workers=workers)
-    first = watched.look()
-    if json:
-        typer.echo(dumps(first.to_dict()))
-        return
     console = Console()
-    if once or not console.is_terminal:
-        console.print(tables(first))
-        return
-    try:
-        with Live(tables(first), console=console, screen=True, auto_refresh=False) as live:
-            while True:
-                sleep(pause)
-                live.update(_shown(watched), refresh=True)
-    except KeyboardInterrupt:
-        return
+    if json:
+        typer.echo(dumps(watched.look().to_dict()))
+    elif once or not can_show(console):
+        console.print(tables(watched.look()))
+    else:
+        show(watched, console, pause)
 
 
 @app.command("ui")
@@ -87,20 +73,7 @@ def ui(
         typer.echo(f"{address} (Ctrl-C ends it)")
         if open_:
             webbrowser.open(address)
-        try:
-            serving.serve_forever()
-        except KeyboardInterrupt:
-            return
-
-
-def _shown(watched: "Watched") -> "RenderableType":
-    """What there is to see now, or what is wrong."""
-    from millpond.adapters.watching.table import problem, tables
-
-    try:
-        return tables(watched.look())
-    except MillpondError as error:
-        return problem(str(error))
+        serving.serve_forever()
 
 
 def _seconds(interval: str) -> float:
