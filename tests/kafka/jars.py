@@ -1,4 +1,4 @@
-"""The Java side of these tests, made once into ``build/kafka``: jars that Maven resolves, classes that javac compiles."""
+"""The Java side of these tests, made into ``build/kafka``: jars that Maven resolves, classes that javac compiles."""
 
 import os
 from pathlib import Path

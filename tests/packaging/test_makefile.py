@@ -32,7 +32,7 @@ def program(path: Path, script: str) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize("target", ["demo", "test", "test-oldest"])
+@pytest.mark.parametrize("target", ["demo", "test", "test-oldest", "test-delta"])
 def test_a_missing_java_is_noticed_before_anything_is_installed(project: Path, target: str) -> None:
     done = make(project, target, JAVA_HOME=str(project / "nowhere"))
     assert done.returncode != 0
