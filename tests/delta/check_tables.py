@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from millpond.adapters.spark import FileOutput, FormatOutput, MergeOutput, SparkStreams, TableOutput
 from millpond.adapters.spark.outputs.output import MicroBatch, Output
+from millpond.adapters.spark.rows.sink import CHANGE_COLUMNS
 from millpond.errors import ConfigurationError
 from millpond.processors import Consumed, Materialized, Produced, StreamsBuilder, Topology
 
@@ -159,7 +160,7 @@ def test_a_table_that_exists_keeps_its_other_columns(spark: SparkSession, path: 
 
 def schema(*columns: str) -> pa.Schema:
     """A change feed of these columns, of any type."""
-    return pa.schema([*((name, pa.int64()) for name in columns), ("op", pa.string()), ("sequence", pa.int64())])
+    return pa.schema({**dict.fromkeys(columns, pa.int64()), **CHANGE_COLUMNS})
 
 
 @pytest.mark.parametrize(

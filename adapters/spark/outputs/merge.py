@@ -38,7 +38,7 @@ class MergeOutput:
     A micro-batch that is repeated is left out if the table has it.
 
     Args:
-        table: the table as SQL names it, such as ``sales.totals``, or ``delta.`s3://bucket/totals``` for a path.
+        table: the table as SQL names it, such as ``sales.totals``, or `` delta.`s3://bucket/totals` `` for a path.
         keys: the columns that identify a row.
     """
 
