@@ -12,6 +12,8 @@
 #                    .venv-oldest, which is made from the oldest Python
 # make test-kafka    from Kafka to Kafka on a real broker, beside the real Kafka Streams; needs Maven and a JDK, whose
 #                    jars it puts into build/kafka
+# make test-delta    Delta tables as sinks, appended to and merged into; in .venv-oldest, as Delta Lake comes later than
+#                    Spark; needs Maven, whose jars it puts into build/delta
 # make test-flink    Flink SQL answers what Millpond does, in the benchmark on Spark; in .venv-flink, which takes 850 MB
 #
 # Each makes .venv if it is missing, installs what it needs into it, and installs again only when pyproject.toml changes.
@@ -33,7 +35,7 @@ OLDEST_TESTS := tests/contract/test_backends.py tests/stores tests/formats tests
 
 FLINK := .venv-flink/bin/python
 
-.PHONY: demo test test-long test-exhaustive test-oldest test-flink test-kafka soak fuzz lint site clean java
+.PHONY: demo test test-long test-exhaustive test-oldest test-flink test-kafka test-delta soak fuzz lint site clean java
 .DELETE_ON_ERROR:
 
 demo: java .venv/demo.stamp
@@ -55,11 +57,11 @@ test-oldest: java .venv-oldest/stamp .venv-oldest/spark-classes.jsa
 test-flink: java .venv/dev.stamp .venv-flink/stamp
 	MILLPOND_FLINK_PYTHON='$(CURDIR)/$(FLINK)' $(BIN)/python -m pytest -q tests/spark/flink_answers.py $(ARGS)
 
-test-kafka: java .venv/dev.stamp .venv/spark-classes.jsa
-	@for program in mvn javac; do command -v $$program >/dev/null 2>&1 || [ -x "$$JAVA_HOME/bin/$$program" ] || { \
-		echo "The tests on Kafka need $$program, which was not found." >&2; \
-		echo "On Debian or Ubuntu: apt-get install maven openjdk-17-jdk-headless" >&2; exit 1; }; done
+test-kafka: java needs-mvn needs-javac .venv/dev.stamp .venv/spark-classes.jsa
 	$(BIN)/python -m pytest -q -n0 $(wildcard tests/kafka/check_*.py) $(ARGS)
+
+test-delta: java needs-mvn .venv-oldest/stamp .venv-oldest/spark-classes.jsa
+	$(OLDEST) -m pytest -q -n0 tests/delta/check_tables.py $(ARGS)
 
 soak: .venv/dev.stamp
 	MILLPOND_SOAK_SECONDS='$(SECONDS)' $(BIN)/python -m pytest -q -s tests/crash/test_soak.py -k soak_for $(ARGS)
@@ -96,6 +98,11 @@ java:
 	echo "Spark needs Java 17 or later, and $$found." >&2; \
 	echo "On Debian or Ubuntu: apt-get install openjdk-17-jre-headless" >&2; \
 	echo "If it is installed elsewhere, set JAVA_HOME to its directory$${JAVA_HOME:+ (now $$JAVA_HOME)}." >&2; exit 1
+
+needs-%:
+	@command -v $* >/dev/null 2>&1 || [ -x "$$JAVA_HOME/bin/$*" ] || { \
+		echo "These tests need $*, which was not found." >&2; \
+		echo "On Debian or Ubuntu: apt-get install maven openjdk-17-jdk-headless" >&2; exit 1; }
 
 .venv/demo.stamp: pyproject.toml | .venv/bin/python
 	$(PIP) install --quiet --editable '.[demo]'

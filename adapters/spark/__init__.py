@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from millpond.adapters.spark.evolution.evolution import Evolution
     from millpond.adapters.spark.evolution.warming import Warmth
     from millpond.adapters.spark.monitoring.watching import watch
+    from millpond.adapters.spark.outputs.merge import MergeOutput
     from millpond.adapters.spark.outputs.output import FileOutput, FormatOutput, TableOutput
     from millpond.adapters.spark.session import configure
     from millpond.adapters.spark.state_source import register_state_source
@@ -31,6 +32,7 @@ __all__ = [
     "Evolution",
     "FileOutput",
     "FormatOutput",
+    "MergeOutput",
     "Millpond",
     "OnError",
     "SparkStreams",
@@ -46,6 +48,7 @@ _MODULES = {
     "Evolution": "millpond.adapters.spark.evolution.evolution",
     "FileOutput": "millpond.adapters.spark.outputs.output",
     "FormatOutput": "millpond.adapters.spark.outputs.output",
+    "MergeOutput": "millpond.adapters.spark.outputs.merge",
     "Millpond": "millpond.adapters.spark.verbs.pond",
     "OnError": "millpond.processors.options.on_error",
     "SparkStreams": "millpond.adapters.spark.streams",

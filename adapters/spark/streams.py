@@ -169,18 +169,18 @@ class SparkStreams(StateAccess):
         """Start one query that writes several sinks, from one state: in a micro-batch every task runs once.
 
         The sinks of a micro-batch are written one after the other, by name. A query that dies on the way repeats the
-        micro-batch, with the same rows. Then files (``FileOutput``) have each row exactly once; functions, tables and
-        other formats get it at least once, so let a function replace what it wrote for the same number of the
-        micro-batch.
+        micro-batch, with the same rows. Then files (``FileOutput``) and Delta tables have each row exactly once;
+        functions, other tables and other formats get it at least once, so let a function replace what it wrote for the
+        same number of the micro-batch.
 
         The state is that of these sinks together, apart from that of ``transform`` for any of them. Where other calls
         ask for the sink, its name is theirs with ``~`` between them: ``read_store(..., sink="counts~sums")``.
 
         Args:
             inputs: a streaming DataFrame for each source topic that the sinks depend on.
-            sinks: for every sink of the topology where its rows go: a ``FileOutput``, ``FormatOutput`` or
-                ``TableOutput``, a function of a DataFrame and the number of the micro-batch, or None if it is not to be
-                written. What only such sinks depend on does not run.
+            sinks: for every sink of the topology where its rows go: a ``FileOutput``, ``FormatOutput``,
+                ``TableOutput`` or ``MergeOutput``, a function of a DataFrame and the number of the micro-batch, or None
+                if it is not to be written. What only such sinks depend on does not run.
             checkpoint_location: the query's checkpoint; it keeps the names of the sinks, which must stay the same.
             complete, ticks: as in ``transform``.
             trigger: the arguments of Spark's ``DataStreamWriter.trigger``, such as ``{"availableNow": True}``.

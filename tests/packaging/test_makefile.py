@@ -32,13 +32,23 @@ def program(path: Path, script: str) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize("target", ["demo", "test", "test-oldest"])
+@pytest.mark.parametrize("target", ["demo", "test", "test-oldest", "test-delta"])
 def test_a_missing_java_is_noticed_before_anything_is_installed(project: Path, target: str) -> None:
     done = make(project, target, JAVA_HOME=str(project / "nowhere"))
     assert done.returncode != 0
     assert "apt-get install openjdk-17-jre-headless" in done.stderr
     assert "JAVA_HOME" in done.stderr
     assert not (project / ".venv").exists()
+
+
+def test_a_program_that_the_tests_need_and_that_is_missing_is_named(project: Path) -> None:
+    done = make(project, "needs-nowhere")
+    assert done.returncode != 0
+    assert "These tests need nowhere, which was not found." in done.stderr
+    assert make(project, "needs-sh").returncode == 0
+    for target, programs in {"test-kafka": ("mvn", "javac"), "test-delta": ("mvn",)}.items():
+        would = make(project, "-n", target).stdout
+        assert all(f"command -v {name} " in would for name in programs)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Formats and tables of Spark's get each row of a sink at least once: twice where a micro-batch was repeated."""
+"""Formats and tables of Spark's get each row at least once, and what cannot be merged into a table is refused."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +11,9 @@ pytest.importorskip("pyspark")
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
-from millpond.adapters.spark import FormatOutput, SparkStreams, TableOutput
+from millpond.adapters.spark import FormatOutput, MergeOutput, SparkStreams, TableOutput
+from millpond.adapters.spark.rows.sink import Sink
+from millpond.errors import ConfigurationError
 from millpond.processors import Consumed, Produced, StreamsBuilder, Topology
 
 pytestmark = pytest.mark.spark
@@ -82,3 +84,27 @@ def test_formats_and_a_table_get_each_row_and_those_of_a_repeated_micro_batch_ag
     assert found() == dict.fromkeys((*FORMATS, "table"), sorted([*once, ("a", 2)]))
     run(lambda rows, number: None)
     assert found() == dict.fromkeys((*FORMATS, "table"), sorted([*once, ("a", 2), ("a", 2)]))
+
+
+FEED = "key string, value long, op string, sequence bigint"
+
+
+@pytest.mark.parametrize(
+    ("output", "ddl", "message"),
+    [
+        (MergeOutput("t", ["key"]), "key string, value long, op string", "no change feed"),
+        (MergeOutput("t", ["key"]), "key string, op string, sequence int", "no change feed"),
+        (MergeOutput("t", "key"), FEED, "keys are a list of columns, one at least, not 'key'"),
+        (MergeOutput("t", []), FEED, r"keys are a list of columns, one at least, not \[\]"),
+        (MergeOutput("t", ["kye"]), FEED, "'kye' cannot be a key of its table; did you mean 'key'"),
+        (MergeOutput("t", ["op"]), FEED, r"has the columns \['key', 'value'\], so 'op' cannot be a key"),
+        (MergeOutput("delta.s3://b/t", ["key"]), FEED, "'delta.s3://b/t' is not the name of a table"),
+        (MergeOutput("", ["key"]), FEED, "'' is not the name of a table"),
+        (MergeOutput("t", ["key"]), FEED, "the session has no Delta Lake"),
+    ],
+)
+def test_what_cannot_be_merged_into_a_table_is_refused(
+    spark: SparkSession, output: MergeOutput, ddl: str, message: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=f"sink 'counts'.* {message}"):
+        output.check("counts", Sink.of("counts", Produced(schema=ddl)).schema, spark)

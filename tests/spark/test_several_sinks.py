@@ -13,7 +13,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from millpond.adapters.looking.looking import Looking
-from millpond.adapters.spark import FileOutput, FormatOutput, SparkStreams, TableOutput
+from millpond.adapters.spark import FileOutput, FormatOutput, MergeOutput, SparkStreams, TableOutput
 from millpond.errors import ConfigurationError, MillpondError, StateConflictError, TopologyError
 from millpond.processors import Consumed, Grouped, Materialized, Produced, StreamsBuilder, Topology, TopologyDriver
 from millpond.processors.runtime.metrics import TaskMetric
@@ -209,6 +209,15 @@ REFUSED: Mapping[str, tuple[type[MillpondError], Mapping[str, Any]]] = {
         {"rated": FormatOutput("memory"), "totals": None},
     ),
     "the table has no name": (ConfigurationError, {"rated": TableOutput(""), "totals": None}),
+    r"'rated': the session has no Delta Lake; start it with the package io\.delta:delta-spark_\d": (
+        ConfigurationError,
+        {"rated": FormatOutput("delta", {"path": "x"}), "totals": None},
+    ),
+    "'rated': the session has no Delta": (ConfigurationError, {"rated": TableOutput("x", "DELTA"), "totals": None}),
+    r"'rated' is no change feed, .* op string, sequence bigint'\)": (
+        ConfigurationError,
+        {"rated": MergeOutput("x", ["key"]), "totals": None},
+    ),
 }
 
 

@@ -6,12 +6,14 @@ rows that are there already is said of each output.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeAlias
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, DataFrameWriter
+from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 
+from millpond.adapters.spark.outputs.delta import check_delta, is_delta, taken_once
 from millpond.adapters.spark.rows.names import did_you_mean
 from millpond.errors import ConfigurationError
 
@@ -29,19 +31,21 @@ class MicroBatch:
 
     Attributes:
         number: Spark's number of it.
+        writer: names the sink of the query, the same at every start; no other sink has it.
     """
 
     number: int
+    writer: str
 
 
 class Output(Protocol):
     """Where the rows of a sink go."""
 
-    def check(self, sink: str, columns: pa.Schema) -> None:
+    def check(self, sink: str, columns: pa.Schema, session: SparkSession) -> None:
         """Refuse, before anything starts, what cannot be written.
 
         Raises:
-            ConfigurationError: an option is invalid, or does not go with the columns.
+            ConfigurationError: an option is invalid, or does not go with the columns, or the session cannot write it.
         """
 
     def write(self, rows: DataFrame, batch: MicroBatch) -> None:
@@ -72,7 +76,7 @@ class FileOutput:
     options: Mapping[str, str] = field(default_factory=dict)
     partition_by: Sequence[str] = ()
 
-    def check(self, sink: str, columns: pa.Schema) -> None:
+    def check(self, sink: str, columns: pa.Schema, session: SparkSession) -> None:
         if self.format not in _FILES:
             raise ConfigurationError(
                 f"sink {sink!r}: files have one of the formats {list(_FILES)}, not {self.format!r}"
@@ -99,9 +103,10 @@ class FileOutput:
 
 @dataclass(frozen=True)
 class FormatOutput:
-    """Any format that Spark writes in batches: Kafka, JDBC, the console.
+    """Any format that Spark writes in batches: Delta, Kafka, JDBC, the console.
 
-    Rows of a micro-batch that is repeated are written again, so each row comes at least once.
+    Rows of a micro-batch that is repeated are written again, so each row comes at least once. A Delta table leaves out
+    a micro-batch that it has, so there each row comes exactly once.
 
     Args:
         format: the format's name.
@@ -111,22 +116,25 @@ class FormatOutput:
     format: str
     options: Mapping[str, str] = field(default_factory=dict)
 
-    def check(self, sink: str, columns: pa.Schema) -> None:
+    def check(self, sink: str, columns: pa.Schema, session: SparkSession) -> None:
         if self.format in _STREAMING_ONLY:
             raise ConfigurationError(
                 f"sink {sink!r}: Spark writes the format {self.format!r} only as a query's own sink; give a function "
                 "(DataFrame, batch_id), which may collect the rows"
             )
+        if is_delta(session, self.format):
+            check_delta(session, sink)
 
     def write(self, rows: DataFrame, batch: MicroBatch) -> None:
-        _appending(rows, self.format, self.options).save()
+        with _once_if_delta(rows.sparkSession, self.format, batch):
+            _appending(rows, self.format, self.options).save()
 
 
 @dataclass(frozen=True)
 class TableOutput:
     """A table of the session's catalog, which is made if it does not exist; rows are appended.
 
-    Each row comes at least once, as with ``FormatOutput``.
+    Each row comes at least once, and into a Delta table exactly once, as with ``FormatOutput``.
 
     Args:
         name: the table's name.
@@ -138,12 +146,15 @@ class TableOutput:
     format: str | None = None
     options: Mapping[str, str] = field(default_factory=dict)
 
-    def check(self, sink: str, columns: pa.Schema) -> None:
+    def check(self, sink: str, columns: pa.Schema, session: SparkSession) -> None:
         if not self.name.strip():
             raise ConfigurationError(f"sink {sink!r}: the table has no name")
+        if is_delta(session, self.format):
+            check_delta(session, sink)
 
     def write(self, rows: DataFrame, batch: MicroBatch) -> None:
-        _appending(rows, self.format, self.options).saveAsTable(self.name)
+        with _once_if_delta(rows.sparkSession, self.format, batch):
+            _appending(rows, self.format, self.options).saveAsTable(self.name)
 
 
 @dataclass(frozen=True)
@@ -156,7 +167,7 @@ class FunctionOutput:
 
     function: Callable[[DataFrame, int], object]
 
-    def check(self, sink: str, columns: pa.Schema) -> None:
+    def check(self, sink: str, columns: pa.Schema, session: SparkSession) -> None:
         """Nothing is known of a function."""
 
     def write(self, rows: DataFrame, batch: MicroBatch) -> None:
@@ -174,9 +185,13 @@ def output_of(sink: str, given: OutputLike) -> Output:
     if callable(given):
         return FunctionOutput(given)
     raise ConfigurationError(
-        f"sink {sink!r} goes to {given!r}; give a FileOutput, FormatOutput or TableOutput, a function (DataFrame, "
-        "batch_id), or None if it is not to be written"
+        f"sink {sink!r} goes to {given!r}; give a FileOutput, FormatOutput, TableOutput or MergeOutput, a function "
+        "(DataFrame, batch_id), or None if it is not to be written"
     )
+
+
+def _once_if_delta(session: SparkSession, format_: str | None, batch: MicroBatch) -> AbstractContextManager[None]:
+    return taken_once(session, batch.writer, batch.number) if is_delta(session, format_) else nullcontext()
 
 
 def _appending(rows: DataFrame, format_: str | None, options: Mapping[str, str]) -> DataFrameWriter:

@@ -52,15 +52,15 @@ class SeveralSinks:
         """The sinks with these columns, written to what was given.
 
         Raises:
-            ConfigurationError: an output is invalid, or does not go with the columns of its sink, two sinks have one
-                path, or the session is one of Spark Connect.
+            ConfigurationError: an output is invalid, or does not go with the columns of its sink or with the session,
+                two sinks have one path, or the session is one of Spark Connect.
         """
         files, sinks = HadoopFiles.of(session), []
         for sink in columns:
             like = given[sink.topic]
             assert like is not None
             output = output_of(sink.topic, like)
-            output.check(sink.topic, sink.schema)
+            output.check(sink.topic, sink.schema, session)
             sinks.append(Written(sink, output))
         made = cls(sinks, files)
         check_apart(files, made._paths)
@@ -94,7 +94,7 @@ class SeveralSinks:
         query = claim_checkpoint(self.files, checkpoint_location, names)
         for sink, path in self._paths.items():
             claim_directory(self.files, path, query, sink)
-        writer = blobs.writeStream.foreachBatch(_BatchWriter(self.sinks).write)
+        writer = blobs.writeStream.foreachBatch(_BatchWriter(self.sinks, query).write)
         writer = writer.option("checkpointLocation", checkpoint_location)
         writer = writer if trigger is None else writer.trigger(**trigger)
         return (writer if query_name is None else writer.queryName(query_name)).start()
@@ -106,9 +106,11 @@ class _BatchWriter:
 
     Attributes:
         sinks: the sinks, in the order of their numbers.
+        query: the query's id.
     """
 
     sinks: Sequence[Written]
+    query: str
 
     def write(self, blobs: DataFrame, number: int) -> None:
         """Write all sinks of a micro-batch."""
@@ -118,7 +120,7 @@ class _BatchWriter:
             blobs.count()
             for place, sink in enumerate(self.sinks):
                 rows = rows_of(blobs, place, sink.columns)
-                sink.output.write(rows, MicroBatch(number))
+                sink.output.write(rows, MicroBatch(number, f"{self.query}-{sink.columns.topic}"))
         finally:
             blobs.unpersist()
 

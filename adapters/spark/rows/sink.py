@@ -51,7 +51,9 @@ _OF_WINDOW: Final[Mapping[str, Callable[[Windowed[Any]], Any]]] = {
     "window_start": attrgetter("start"),
     "window_end": attrgetter("end"),
 }
-_OF_CHANGE: Final[Mapping[str, pa.DataType]] = {"op": pa.string(), "sequence": pa.int64()}
+CHANGE_COLUMNS: Final[Mapping[str, pa.DataType]] = {"op": pa.string(), "sequence": pa.int64()}
+"""What makes the rows of a sink a change feed."""
+
 _TIMES: Final = frozenset(("timestamp", "window_start", "window_end"))
 
 
@@ -141,7 +143,7 @@ class Sink:
 
     def _taken(self, records: Records, field: Any, first: int | None) -> Any:
         """A column of the sink that the records already have, in the very type; None if there is no such column."""
-        if not isinstance(records, Columns) or (first is not None and field.name in _OF_CHANGE):
+        if not isinstance(records, Columns) or (first is not None and field.name in CHANGE_COLUMNS):
             return None
         if field.name == "timestamp":
             if pa.types.is_timestamp(field.type):
@@ -165,7 +167,7 @@ class Sink:
         return self._times(field, times) if pa.types.is_timestamp(field.type) else times
 
     def _column(self, batch: Batch, field: Any, first: int | None) -> Any:
-        if first is not None and _OF_CHANGE.get(field.name) == field.type:
+        if first is not None and CHANGE_COLUMNS.get(field.name) == field.type:
             return self._values.to_array(field.name, field.type, _of_change(batch, field.name, first))
         if first is not None and field.name == HEADERS and is_headers_type(field.type):
             return self._values.to_array(field.name, field.type, _of_headers(batch))

@@ -1,0 +1,10 @@
+"""Delta Lake, as Maven resolves it, once, into ``build/delta``."""
+
+from pathlib import Path
+
+from tests.maven import jars
+
+
+def delta_jars() -> list[Path]:
+    """What Spark lacks to read and write Delta tables."""
+    return jars("delta", Path(__file__).with_name("pom.xml"))
