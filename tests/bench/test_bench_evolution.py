@@ -12,7 +12,7 @@ from millpond.cli import app
 
 def test_every_step_is_measured_and_all_rows_arrive(tmp_path: Path) -> None:
     written = tmp_path / "figures.json"
-    options = ["--keys", "500", "--partitions", "2,3,1", "--rounds", "1", "--json", str(written)]
+    options = ["--keys", "500", "--partitions", "2,3,1", "--repeat", "1", "--json", str(written)]
     result = CliRunner().invoke(app, ["bench", "evolution", *options])
     assert result.exit_code == 0, result.output
     figures = json.loads(written.read_text())
