@@ -204,6 +204,19 @@ class WarmQuery:
         return [TaskCopies(one, self) for one in mine if subtopology_of(one) in self.specs]
 
 
+def check_copies_at_rest(queries: Collection[WarmQuery]) -> None:
+    """Refuse queries that have nothing to warm.
+
+    Raises:
+        ConfigurationError: no store of theirs has a backend that keeps local copies on disk.
+    """
+    if not any(query.persistent for query in queries):
+        raise ConfigurationError(
+            "no store of the query has a backend that keeps local copies on disk, so there is nothing to warm: the "
+            "memory backend is filled when a task is first opened; warm copies take rocksdb or lmdb"
+        )
+
+
 def subtopology_of(manifest: Manifest) -> int:
     """The number of the sub-topology that a manifest's task runs."""
     return int(manifest.task_id.partition("_")[0])
