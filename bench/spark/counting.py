@@ -161,6 +161,14 @@ class Query:
             ready.result()
 
     @contextmanager
+    def stood_by(self, topology: str) -> Iterator[None]:
+        """``millpond state warm --standby`` runs beside for another ``local_dir``, whose copies are warm already."""
+        with self._warmer(topology, "--standby", "--interval", "1 second") as (process, ready):
+            ready.result()
+            yield
+            process.send_signal(SIGINT)
+
+    @contextmanager
     def _warmer(self, topology: str, *options: str) -> Iterator[tuple["Popen[str]", "Future[float]"]]:
         command = [sys.executable, "-c", "from millpond.cli import main; main()", "state", "warm", self.checkpoint]
         command += ["--state-dir", self.state_dir, "--local-dir", str(self._directory / WARM)]

@@ -24,7 +24,7 @@ from millpond.bench.spark.counting import TIMESTAMPED, Feed, Query, Ran
 from millpond.bench.spark.growth import growth
 from millpond.bench.spark.queries import session
 from millpond.bench.spark.workers import workers_of_its_own
-from millpond.bench.upgrade import bytes_below
+from millpond.bench.upgrade import WARM, bytes_below
 from millpond.errors import MillpondError
 from millpond.stores.registry import supplier
 
@@ -81,7 +81,11 @@ def run(
             query = query.within(spark)
             phases["after a restart"] = _phase(query.run(TIMESTAMPED, 1 + AFTERWARDS), small_rows)
         copies = bytes_below(place / "query" / "local")
-        shutil.rmtree(place / "query" / "local", ignore_errors=True)
+        if supplier(backend).persistent:
+            query, stood_by = _with_a_standby(query, cores, partitions, small_rows)
+            phases |= stood_by
+        for local in ("local", WARM):
+            shutil.rmtree(place / "query" / local, ignore_errors=True)
         with session(cores, partitions) as spark:
             query = query.within(spark)
             phases["after the loss of the local copies"] = _phase(query.run(TIMESTAMPED, 1 + AFTERWARDS), small_rows)
@@ -121,6 +125,18 @@ def print_results(console: Console, figures: Mapping[str, Any]) -> None:
         f"A worker had at most {memory['resident'] >> 20:,} MiB, {memory['own'] >> 20:,} of its own. millpond state "
         f"get takes {figures['look_up_s']['found']:.2f} s, {figures['look_up_s']['missing']:.2f} s for a missing key."
     )
+
+
+def _with_a_standby(query: Query, cores: int, partitions: int, rows: int) -> tuple[Query, dict[str, dict[str, Any]]]:
+    """Micro-batches beside a standby, and those of whoever takes over what it has kept warm; the query after them."""
+    with session(cores, partitions) as spark:
+        query = query.within(spark)
+        with query.stood_by("TIMESTAMPED"):
+            beside = _phase(query.run(TIMESTAMPED, 1 + AFTERWARDS), rows)
+    with session(cores, partitions) as spark:
+        query = query.within(spark)
+        taken_over = _phase(query.run(TIMESTAMPED, 1 + AFTERWARDS, local=WARM), rows)
+    return query, {"beside a standby": beside, "taken over from a standby": taken_over}
 
 
 def _phase(ran: Sequence[Ran], rows: int) -> dict[str, Any]:

@@ -170,10 +170,12 @@ def test_a_query_with_much_state_goes_through_every_phase(tmp_path: Path) -> Non
         "updates": (40, 3),
         "small updates": (10, 2),
         "after a restart": (10, 5),
+        "beside a standby": (10, 5),
+        "taken over from a standby": (10, 5),
         "after the loss of the local copies": (10, 5),
     }
     files = figures["files"]
-    assert files["retained_batches"] == 10 + 4 + 3 + 6 + 6
+    assert files["retained_batches"] == 10 + 4 + 3 + 6 + 6 + 6 + 6
     assert files["retained_bytes"] >= files["bytes"] > 0
     assert files["delta_bytes_per_row"] > 0
     assert 0 < figures["look_up_s"]["found"] < 30
