@@ -38,8 +38,8 @@ from millpond.stores.durability.manifest import Manifest
 
 _log = logging.getLogger(__name__)
 
-LONGEST_LAG: Final = BRIDGED - 1
-"""How many micro-batches a copy may be behind, so that it still follows across the next snapshot."""
+_LONGEST_LAG: Final = BRIDGED - 1
+"""Micro-batches: with the next one, a copy still follows across its snapshot."""
 
 _SHARE: Final = re.compile(r"(\d{1,6})/(\d{1,6})")
 
@@ -143,10 +143,13 @@ class Standby:
 
     Args:
         checkpoint: the query's.
-        queries: tells what shares the checkpoint; asked in each round, because a restart may change it.
+        queries: tells what shares the checkpoint; asked after each micro-batch, because a restart may change it.
         shares: the tasks that are kept are those of these shares; none for all.
         lag: how many micro-batches a copy may be behind before it is brought on.
         workers: how many tasks are brought on at the same time.
+
+    Raises:
+        ConfigurationError: copies that are so far behind could not follow.
     """
 
     checkpoint: SparkCheckpoint
@@ -155,6 +158,14 @@ class Standby:
     lag: int = 0
     workers: int = 4
     _kept: dict[_Key, _Kept] = field(default_factory=dict, init=False)
+    _read: tuple[tuple[int, int | None], Sequence[TaskCopies]] | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.lag <= _LONGEST_LAG:
+            raise ConfigurationError(
+                f"the lag is {self.lag}; give 0 to {_LONGEST_LAG} micro-batches, because a copy that is further behind "
+                "cannot follow across a snapshot"
+            )
 
     def follow(self, interval: float) -> Iterator[Round]:
         """Advance again and again until the user interrupts (Ctrl-C), which waits for the end of a round.
@@ -199,7 +210,14 @@ class Standby:
         _log.info("%s", done)
         return done
 
-    def _tasks(self, batch: int) -> list[TaskCopies]:
+    def _tasks(self, batch: int) -> Sequence[TaskCopies]:
+        """All tasks after a micro-batch, which are read once, unless it was committed anew."""
+        commit = batch, self.checkpoint.committed().get(batch)
+        if self._read is None or self._read[0] != commit:
+            self._read = commit, self._found(batch)
+        return self._read[1]
+
+    def _found(self, batch: int) -> list[TaskCopies]:
         found = self.checkpoint.manifests(batch)
         queries = self.queries(found)
         tasks = [task for query in queries for task in query.tasks(found, batch)]
@@ -211,7 +229,7 @@ class Standby:
                 "runs now"
             )
         check_copies_at_rest(queries)
-        return tasks
+        return [task for task in tasks if task.query.keeps_copies(subtopology_of(task.manifest))]
 
     def _is_mine(self, manifest: Manifest) -> bool:
         return not self.shares or any(share.has(manifest) for share in self.shares)

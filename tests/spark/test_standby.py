@@ -85,6 +85,8 @@ def test_a_micro_batch_after_the_loss_of_a_machine_restores_only_what_no_standby
 def check_refusals(query: Query, monkeypatch: pytest.MonkeyPatch, directory: Path) -> None:
     """What makes no sense ends a standby; what the storage cannot give now is tried again."""
     standby = standby_of(query, "five")
+    with pytest.raises(ConfigurationError, match="give 0 to 15 micro-batches"):
+        replace(standby, lag=16)
     with pytest.raises(ConfigurationError, match="has no state of the job whose copies are to be kept"):
         replace(standby, queries=lambda _: []).advance()
     memory = standby_of(query, "five", backend="memory")

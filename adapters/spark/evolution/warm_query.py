@@ -183,7 +183,11 @@ class WarmQuery:
     @property
     def persistent(self) -> bool:
         """Whether a store of it has local copies at rest."""
-        backends = {spec.backend for specs in self.specs.values() for spec in specs}
+        return any(map(self.keeps_copies, self.specs))
+
+    def keeps_copies(self, subtopology: int) -> bool:
+        """Whether a store of the tasks of a sub-topology has local copies at rest."""
+        backends = {spec.backend for spec in self.specs[subtopology]}
         return any(supplier(backend or self.supplier).persistent for backend in backends)
 
     def tasks(self, found: Collection[Manifest], batch: int) -> list[TaskCopies]:

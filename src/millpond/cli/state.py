@@ -165,7 +165,9 @@ def _pairs(option: str, pairs: list[str] | None, form: str) -> dict[str, str]:
 def state_warm(
     checkpoint: CheckpointPlace,
     state_dir: StateDir,
-    local_dir: Annotated[Path, typer.Option(help="the local_dir with which the query is to be restarted")],
+    local_dir: Annotated[
+        Path, typer.Option(help="the local_dir with which the query is to be restarted, or its own with --standby")
+    ],
     topology: Annotated[
         str | None,
         typer.Option(
@@ -199,7 +201,8 @@ def state_warm(
         typer.Option(help="with --standby: I/N, the part of the tasks to keep; may be repeated; all by default"),
     ] = None,
     lag: Annotated[
-        int, typer.Option(min=0, max=15, help="with --standby: micro-batches a copy may be behind before it catches up")
+        int,
+        typer.Option(help="with --standby: how many micro-batches a copy may be behind before it catches up, up to 15"),
     ] = 0,
     json: Annotated[bool, typer.Option("--json", help="print JSON, a line each time")] = False,
 ) -> None:

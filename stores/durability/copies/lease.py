@@ -131,7 +131,7 @@ class LeaseMark(NamedTuple):
 
     @property
     def ended(self) -> bool:
-        """Whether no process of this machine has the holder's number any more."""
+        """Whether no process that this one can see has the holder's number any more."""
         try:
             os.kill(int(self.holder), 0)
         except ProcessLookupError:

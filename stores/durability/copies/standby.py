@@ -42,7 +42,7 @@ class StandbyTask:
         as_recorded: whether the kinds of ``specs`` are those of an evolution record, as for ``warm``.
 
     Attributes:
-        stood: the version at which the copies stood last; None if there were none yet, or a worker has had them since.
+        stood: the version at which the copies stand; None if there are none that can follow, or a worker has them.
     """
 
     def __init__(
@@ -138,6 +138,7 @@ class StandbyTask:
             self._own = self._marked()
             warmed = self._in_place(manifest)
         if warmed is None:
+            self.stood = None
             warmed = self._restored(manifest)
         if warmed is not None:
             self.stood = manifest
