@@ -107,11 +107,11 @@ def print_results(console: Console, figures: Mapping[str, Any]) -> None:
     title = f"{figures['backend']}: {figures['keys']:,} keys, {figures['partitions']} tasks, {figures['cores']} cores"
     table = Table(title=title)
     table.add_column("phase")
-    for column in ("rows", "micro-batches", "first, s", "p50, s", "p90, s", "longest, s", "last / first"):
+    for column in ("rows", "micro-batches", "first, s", "p50, s", "p90, s", "longest, s", "last / first", "restored"):
         table.add_column(column, justify="right")
     for name, phase in figures["phases"].items():
         times = [f"{phase[what]:.2f}" for what in ("first_s", "p50_s", "p90_s", "max_s", "growth")]
-        table.add_row(name, f"{phase['rows']:,}", str(phase["batches"]), *times)
+        table.add_row(name, f"{phase['rows']:,}", str(phase["batches"]), *times, f"{phase['restored_rows']:,}")
     console.print(table)
     files = figures["files"]
     console.print(
@@ -152,6 +152,7 @@ def _phase(ran: Sequence[Ran], rows: int) -> dict[str, Any]:
         "growth": growth(others),
         "seconds": others,
         "snapshots": sum(one.batch.snapshot for one in ran),
+        "restored_rows": sum(one.restored for one in ran),
     }
 
 

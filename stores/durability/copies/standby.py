@@ -116,18 +116,19 @@ class StandbyTask:
     def _carried(self, manifest: Manifest) -> bool:
         """Whether a worker of this machine carries the copies forward.
 
-        What was noted may be that of the version after the newest one then. Whoever commits the version after that has
-        taken the lease meanwhile. So with two more versions and the same mark, the last holder has left the task.
+        The mark was noted before the manifest was read, so whoever left it was at work on the version after that, at
+        most. Whoever works on a later one leaves another mark. So if two more versions come and the mark stays, the
+        second of them was made elsewhere.
         """
         if not self._noted:
             self.note()
             return self._mark is not None and not self._mark.ended
-        if self._mark in (None, self._own):
+        mark, seen = self._mark, self._seen
+        if mark is None or mark == self._own:
             return False
-        if self._seen is None or self._seen[0] != self._mark or self._seen[1].lineage != manifest.lineage:
-            assert self._mark is not None
-            self._seen = (self._mark, manifest)
-        return manifest.sequence < self._seen[1].sequence + 2
+        if seen is None or seen[0] != mark or seen[1].lineage != manifest.lineage:
+            self._seen = seen = (mark, manifest)
+        return manifest.sequence < seen[1].sequence + 2
 
     def _followed(self, manifest: Manifest) -> list[Warmed] | None:
         if self._near(manifest):
