@@ -4,6 +4,7 @@ Rule of this module: a query is known by what it writes and by where its state i
 not meet in one ``local_dir``::
 
     <local_dir>/<plain name of the sink>@<place of the state directory>/<application_id>/<task_id>/...
+    <local_dir>/.standby@<plain name of the sink>@<place of the state directory>/...       what a standby restores
 
 Releases before 0.2 left out the place. What they have left is taken over, task by task, by the first query of that name
 that looks for it; whether it is of any use is for those to judge who open it.
@@ -30,6 +31,11 @@ def query_directory(local_dir: str | Path, sink: str, storage: Storage) -> Path:
 def recorded_directory(local_dir: str | Path, name: str, storage: Storage) -> Path:
     """The same for a sink of which only the plain name is known, as records have it."""
     return Path(local_dir) / f"{name}{QUERY_MARK}{storage.place}"
+
+
+def beside(directory: Path) -> Path:
+    """Where a standby restores what is to come into the directory of a query; no sink gives a directory that name."""
+    return directory.with_name(f".standby{QUERY_MARK}{directory.name}")
 
 
 def directories_of(local_dir: Path, storage: Storage) -> Collection[Path]:

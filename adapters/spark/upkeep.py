@@ -10,12 +10,10 @@ from functools import partial
 from pathlib import Path
 
 from millpond.adapters.spark.checkpoint import Checkpoint
-from millpond.adapters.spark.evolution.reshaping import only_history
-from millpond.adapters.spark.evolution.warm_query import WarmQuery
+from millpond.adapters.spark.evolution.copy_formats import CopyFormats
 from millpond.adapters.spark.evolution.warming import Warming, tasks_in_threads
 from millpond.adapters.spark.local_directories import directories_of
 from millpond.errors import ConfigurationError, FormatError
-from millpond.processors.distribution.plan import make_plan
 from millpond.processors.runtime.topology import Topology
 from millpond.stores.backend import BackendSupplier
 from millpond.stores.durability.checking.findings import Report
@@ -83,19 +81,9 @@ class QueryState:
             ConfigurationError: the checkpoint has no state, that of several applications for a topology, or no record
                 tells which stores they have.
         """
-        names, local_dir = sorted({manifest.application_id for manifest in self.manifests()}), str(self.local_dir)
-        if topology is None:
-            histories = [only_history(self.storage, name, sink) for name in names]
-            queries = [WarmQuery.recorded(one, local_dir, supplier, checksums=checksums) for one in histories]
-            return Warming(self.checkpoint, queries, tasks_in_threads(self.workers))
-        if len(names) > 1:
-            raise ConfigurationError(
-                f"the checkpoint {self.checkpoint.location} has the state of the applications {names}, and a topology "
-                "is that of one; leave the topology out to warm the copies of all as they are"
-            )
-        plan = make_plan(topology, sink, 1)
-        query = WarmQuery.of_plan(plan, names[0], self.storage, local_dir, supplier, checksums=checksums)
-        return Warming(self.checkpoint, [query], tasks_in_threads(self.workers))
+        formats = CopyFormats(topology, sink, supplier, checksums)
+        queries = formats.queries(self.checkpoint.location, self.storage, str(self.local_dir), self.manifests())
+        return Warming(self.checkpoint, queries, tasks_in_threads(self.workers))
 
     def _specs(self, topology: Topology, batch_id: int | None) -> Specs:
         """The stores of the applications that run the topology."""

@@ -19,14 +19,17 @@ from threading import Thread
 from typing import Any, Final, NamedTuple
 
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from millpond.adapters.spark import Checkpoint, SparkStreams
+from millpond.adapters.spark.monitoring.measured import measured_in
 from millpond.bench.spark.inputs import events, read_inputs, write_inputs
 from millpond.bench.spark.shapes import COUNTED, Inputs, Scale
 from millpond.bench.upgrade import WARM, Batch, bytes_below
 from millpond.errors import MillpondError
 from millpond.processors import Consumed, Materialized, Produced, StreamsBuilder, Topology
 from millpond.stores.durability.copies.upgrade_mode import UpgradeMode
+from millpond.stores.metrics import StoreMetric
 from millpond.stores.releases import RELEASE
 from millpond.stores.specs import StoreKind
 
@@ -46,11 +49,12 @@ CHECKED: Final = _counts(StoreKind.TIMESTAMPED_KEY_VALUE, checksums=True)
 
 
 class Ran(NamedTuple):
-    """A micro-batch: its number, the moment of its end in seconds since 1970, its figures."""
+    """A micro-batch: its number, the moment of its end in seconds since 1970, its figures, rows restored to copies."""
 
     number: int
     end: float
     batch: Batch
+    restored: int = 0
 
 
 class Feed:
@@ -136,10 +140,14 @@ class Query:
         writer = streams.transform(self._feed.first(self._spark, self._taken)).writeStream.trigger(availableNow=True)
         query = writer.option("checkpointLocation", self.checkpoint).format("noop").start()
         query.awaitTermination()
-        reports = [json.loads(progress.json) for progress in query.recentProgress]
+        reports = [(json.loads(progress.json), _restored(progress)) for progress in query.recentProgress]
         disk = sum(bytes_below(self._directory / copies) for copies in ("local", WARM))
         snapshots = [path.stat().st_mtime for path in (self._directory / "state").rglob("*.snapshot.parquet")]
-        return [ran_of(report, disk, snapshots) for report in reports if report["numInputRows"]]
+        return [
+            ran_of(report, disk, snapshots)._replace(restored=restored)
+            for report, restored in reports
+            if report["numInputRows"]
+        ]
 
     def prepared(self, number: int | None = None) -> bool:
         """Whether all tasks have their new format prepared after that micro-batch, by default the last one."""
@@ -161,6 +169,14 @@ class Query:
             ready.result()
 
     @contextmanager
+    def stood_by(self, topology: str) -> Iterator[None]:
+        """``millpond state warm --standby`` runs beside for another ``local_dir``, whose copies are warm already."""
+        with self._warmer(topology, "--standby", "--interval", "1 second") as (process, ready):
+            ready.result()
+            yield
+            process.send_signal(SIGINT)
+
+    @contextmanager
     def _warmer(self, topology: str, *options: str) -> Iterator[tuple["Popen[str]", "Future[float]"]]:
         command = [sys.executable, "-c", "from millpond.cli import main; main()", "state", "warm", self.checkpoint]
         command += ["--state-dir", self.state_dir, "--local-dir", str(self._directory / WARM)]
@@ -176,6 +192,12 @@ class Query:
             finally:
                 process.kill()
                 listener.join()
+
+
+def _restored(progress: StreamingQueryProgress) -> int:
+    """How many rows a micro-batch has read from durable files for local copies."""
+    measured = measured_in(progress.observedMetrics)
+    return sum(one.figure(StoreMetric.RESTORE_ROWS) or 0 for one in measured)
 
 
 def _listen(process: "Popen[str]", ready: "Future[float]", log: Path) -> None:

@@ -23,7 +23,7 @@ from millpond.bench.spark.growth import growth
 from millpond.bench.spark.looking import MISSING, look_up
 from millpond.bench.spark.queries import session
 from millpond.bench.spark.workers import workers_of_its_own
-from millpond.bench.upgrade import bytes_below
+from millpond.bench.upgrade import WARM, bytes_below
 from millpond.stores.registry import supplier
 
 FILLING: Final = 10
@@ -79,7 +79,11 @@ def run(
             query = query.within(spark)
             phases["after a restart"] = _phase(query.run(TIMESTAMPED, 1 + AFTERWARDS), small_rows)
         copies = bytes_below(place / "query" / "local")
-        shutil.rmtree(place / "query" / "local", ignore_errors=True)
+        if supplier(backend).persistent:
+            query, stood_by = _with_a_standby(query, cores, partitions, small_rows)
+            phases |= stood_by
+        for local in ("local", WARM):
+            shutil.rmtree(place / "query" / local, ignore_errors=True)
         with session(cores, partitions) as spark:
             query = query.within(spark)
             phases["after the loss of the local copies"] = _phase(query.run(TIMESTAMPED, 1 + AFTERWARDS), small_rows)
@@ -101,11 +105,11 @@ def print_results(console: Console, figures: Mapping[str, Any]) -> None:
     title = f"{figures['backend']}: {figures['keys']:,} keys, {figures['partitions']} tasks, {figures['cores']} cores"
     table = Table(title=title)
     table.add_column("phase")
-    for column in ("rows", "micro-batches", "first, s", "p50, s", "p90, s", "longest, s", "last / first"):
+    for column in ("rows", "micro-batches", "first, s", "p50, s", "p90, s", "longest, s", "last / first", "restored"):
         table.add_column(column, justify="right")
     for name, phase in figures["phases"].items():
         times = [f"{phase[what]:.2f}" for what in ("first_s", "p50_s", "p90_s", "max_s", "growth")]
-        table.add_row(name, f"{phase['rows']:,}", str(phase["batches"]), *times)
+        table.add_row(name, f"{phase['rows']:,}", str(phase["batches"]), *times, f"{phase['restored_rows']:,}")
     console.print(table)
     files = figures["files"]
     console.print(
@@ -121,6 +125,18 @@ def print_results(console: Console, figures: Mapping[str, Any]) -> None:
     )
 
 
+def _with_a_standby(query: Query, cores: int, partitions: int, rows: int) -> tuple[Query, dict[str, dict[str, Any]]]:
+    """Micro-batches beside a standby, and those of whoever takes over what it has kept warm; the query after them."""
+    with session(cores, partitions) as spark:
+        query = query.within(spark)
+        with query.stood_by("TIMESTAMPED"):
+            beside = _phase(query.run(TIMESTAMPED, 1 + AFTERWARDS), rows)
+    with session(cores, partitions) as spark:
+        query = query.within(spark)
+        taken_over = _phase(query.run(TIMESTAMPED, 1 + AFTERWARDS, local=WARM), rows)
+    return query, {"beside a standby": beside, "taken over from a standby": taken_over}
+
+
 def _phase(ran: Sequence[Ran], rows: int) -> dict[str, Any]:
     """Micro-batches from a start on, the first one apart; ``growth`` compares the last ones with the first others."""
     first, *others = (one.batch.seconds["wall"] for one in ran)
@@ -134,6 +150,7 @@ def _phase(ran: Sequence[Ran], rows: int) -> dict[str, Any]:
         "growth": growth(others),
         "seconds": others,
         "snapshots": sum(one.batch.snapshot for one in ran),
+        "restored_rows": sum(one.restored for one in ran),
     }
 
 

@@ -191,7 +191,7 @@ def test_micro_batches_can_be_written_later_and_go_on(tmp_path: Path) -> None:
 def test_a_micro_batch_that_wrote_a_snapshot_is_known_by_the_moment() -> None:
     took = {"triggerExecution": 1500, "addBatch": 1000}
     report = {"batchId": 7, "timestamp": "1970-01-01T00:01:40.000Z", "durationMs": took}
-    number, end, batch = counting.ran_of(report, 64, [99.9, 101.6])
+    number, end, batch, _ = counting.ran_of(report, 64, [99.9, 101.6])
     assert (number, end) == (7, 101.5)
     assert (batch.seconds, batch.disk, batch.snapshot) == ({"wall": 1.5, "add_batch": 1.0}, 64, False)
     assert counting.ran_of(report, 64, [99.9, 101.4]).batch.snapshot
@@ -232,10 +232,15 @@ def test_a_query_with_much_state_goes_through_every_phase(tmp_path: Path) -> Non
         "updates": (40, 3),
         "small updates": (10, 2),
         "after a restart": (10, 5),
+        "beside a standby": (10, 5),
+        "taken over from a standby": (10, 5),
         "after the loss of the local copies": (10, 5),
     }
+    restored = {name: phase["restored_rows"] for name, phase in figures["phases"].items()}
+    assert restored["after a restart"] == 0
+    assert restored["taken over from a standby"] < 400 <= restored["after the loss of the local copies"]
     files = figures["files"]
-    assert files["retained_batches"] == 10 + 4 + 3 + 6 + 6
+    assert files["retained_batches"] == 10 + 4 + 3 + 6 + 6 + 6 + 6
     assert files["retained_bytes"] >= files["bytes"] > 0
     assert files["delta_bytes_per_row"] > 0
     assert 0 < figures["look_up_s"]["found"] < 30

@@ -9,7 +9,8 @@ pytest.importorskip("pyspark")
 from pyspark.sql import SparkSession
 
 from millpond.adapters.spark import SparkStreams
-from millpond.adapters.spark.local_directories import directories_of, query_directory, take_over
+from millpond.adapters.spark.local_directories import beside, directories_of, query_directory, take_over
+from millpond.stores.directory import state_of_query
 from millpond.stores.durability import Storage
 from millpond.stores.durability.copies.lease import Lease
 from millpond.stores.specs import StoreKind
@@ -94,5 +95,7 @@ def test_the_copies_to_be_verified_are_those_of_the_state_directory_and_of_earli
     places = [query_directory(local, "sink", Storage.from_uri(tmp_path / name)) for name in ("state", "another")]
     for place in (*places, local / ".hidden"):
         place.mkdir()
-    assert directories_of(local, storage) == [local / "sink", places[0]]
+    beside(places[0]).mkdir()
+    assert directories_of(local, storage) == [local / "sink", places[0]], "what a standby restores is not in use yet"
+    assert state_of_query(beside(places[0]).name) == storage.place
     assert directories_of(tmp_path / "nowhere", storage) == ()

@@ -127,10 +127,14 @@ def test_a_query_rolls_over_to_copies_that_were_warmed_while_it_ran(
 
 
 def warmed_by_command(
-    directory: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *options: str
+    directory: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    *options: str,
+    local: str = "warm",
 ) -> dict[str, Any]:
     """What ``millpond state warm`` says once the copies of a query there stand at the last micro-batch."""
-    places = [f"{directory}/checkpoint", "--state-dir", f"{directory}/state", "--local-dir", f"{directory}/warm"]
+    places = [f"{directory}/checkpoint", "--state-dir", f"{directory}/state", "--local-dir", f"{directory}/{local}"]
     given = ["--backend", "lmdb", "--once", "--json", *options]
     niceness: list[int] = []
     monkeypatch.setattr(os, "nice", niceness.append)  # it would be that of all tests from here on

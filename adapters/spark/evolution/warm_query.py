@@ -183,7 +183,11 @@ class WarmQuery:
     @property
     def persistent(self) -> bool:
         """Whether a store of it has local copies at rest."""
-        backends = {spec.backend for specs in self.specs.values() for spec in specs}
+        return any(map(self.keeps_copies, self.specs))
+
+    def keeps_copies(self, subtopology: int) -> bool:
+        """Whether a store of the tasks of a sub-topology has local copies at rest."""
+        backends = {spec.backend for spec in self.specs[subtopology]}
         return any(supplier(backend or self.supplier).persistent for backend in backends)
 
     def tasks(self, found: Collection[Manifest], batch: int) -> list[TaskCopies]:
@@ -202,6 +206,19 @@ class WarmQuery:
         history = History.of(self.storage, self.application_id, self.sink)
         mine = manifests_of(history, self.fingerprint, self.shape, current_manifests(self.storage, own, batch))
         return [TaskCopies(one, self) for one in mine if subtopology_of(one) in self.specs]
+
+
+def check_copies_at_rest(queries: Collection[WarmQuery]) -> None:
+    """Refuse queries that have nothing to warm.
+
+    Raises:
+        ConfigurationError: no store of theirs has a backend that keeps local copies on disk.
+    """
+    if not any(query.persistent for query in queries):
+        raise ConfigurationError(
+            "no store of the query has a backend that keeps local copies on disk, so there is nothing to warm: the "
+            "memory backend is filled when a task is first opened; warm copies take rocksdb or lmdb"
+        )
 
 
 def subtopology_of(manifest: Manifest) -> int:

@@ -11,17 +11,25 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from millpond.adapters.spark.checkpoint import Checkpoint
-from millpond.adapters.spark.evolution.warm_query import Outcome, TaskCopies, WarmCopy, WarmQuery
+from millpond.adapters.spark.evolution.warm_query import (
+    Outcome,
+    TaskCopies,
+    WarmCopy,
+    WarmQuery,
+    check_copies_at_rest,
+)
 from millpond.adapters.spark.session import check_workers
-from millpond.errors import ConfigurationError, MissingFileError
+from millpond.errors import MissingFileError
 
 _log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _OUTCOMES_DDL: Final = "number long, outcome string"
 
@@ -88,11 +96,7 @@ class Warming:
                 storage failed.
             StoreFullError: there is no room for a copy.
         """
-        if not any(query.persistent for query in self.queries):
-            raise ConfigurationError(
-                "no store of the query has a backend that keeps local copies on disk, so there is nothing to warm: "
-                "the memory backend is filled when a task is first opened; roll over takes rocksdb or lmdb"
-            )
+        check_copies_at_rest(self.queries)
         batch, tasks = self._newest()
         outcomes = list(self.run(tasks))
         while any(outcome.missing for outcome in outcomes):
@@ -115,14 +119,7 @@ class Warming:
 
         Raises what ``advance`` raises.
         """
-        with suppress(KeyboardInterrupt):
-            while True:
-                with _interrupts_noted() as interrupts:
-                    warmth = self.advance()
-                yield warmth
-                if interrupts:
-                    return
-                time.sleep(interval)
+        return repeated(self.advance, interval)
 
     def _newest(self) -> tuple[int, list[TaskCopies]]:
         """The micro-batch that was committed last, and all tasks as they are after it."""
@@ -134,6 +131,23 @@ class Warming:
             names = sorted({manifest.application_id for manifest in found})
             raise self.checkpoint.of_another_query(f"it holds state of the applications {names}")
         return batch, tasks
+
+
+def repeated(advance: Callable[[], T], interval: float) -> Iterator[T]:
+    """What ``advance`` returns, again and again, until the user interrupts (Ctrl-C), which waits for its end.
+
+    Args:
+        advance: one pass.
+        interval: how many seconds to wait in between.
+    """
+    with suppress(KeyboardInterrupt):
+        while True:
+            with _interrupts_noted() as interrupts:
+                done = advance()
+            yield done
+            if interrupts:
+                return
+            time.sleep(interval)
 
 
 @contextmanager

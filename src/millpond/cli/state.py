@@ -14,11 +14,16 @@ import typer
 from millpond.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
+    from millpond.adapters.spark.evolution.copy_formats import CopyFormats
     from millpond.adapters.spark.evolution.reshaping import Reshaping
+    from millpond.adapters.spark.evolution.warm_query import WarmQuery
+    from millpond.adapters.spark.evolution.warming import Warmth
+    from millpond.adapters.spark.standby import Round, Standby
     from millpond.adapters.spark.upkeep import QueryState
     from millpond.processors import Topology
+    from millpond.stores.durability import Manifest
 
 app = typer.Typer(no_args_is_help=True, help="Look after the state of a query on Spark.")
 
@@ -160,7 +165,9 @@ def _pairs(option: str, pairs: list[str] | None, form: str) -> dict[str, str]:
 def state_warm(
     checkpoint: CheckpointPlace,
     state_dir: StateDir,
-    local_dir: Annotated[Path, typer.Option(help="the local_dir with which the query is to be restarted")],
+    local_dir: Annotated[
+        Path, typer.Option(help="the local_dir with which the query is to be restarted, or its own with --standby")
+    ],
     topology: Annotated[
         str | None,
         typer.Option(
@@ -181,25 +188,71 @@ def state_warm(
     nice: Annotated[
         int, typer.Option(min=0, max=19, help="give way to the query on the same cores, as nice(1) has it; 0 for not")
     ] = 10,
+    standby: Annotated[
+        bool,
+        typer.Option(
+            "--standby",
+            help="keep warm copies in the local_dir of the job itself, of tasks that other machines run now; the other "
+            "options are as the job has them. Needs no Spark",
+        ),
+    ] = False,
+    share: Annotated[
+        list[str] | None,
+        typer.Option(help="with --standby: I/N, the part of the tasks to keep; may be repeated; all by default"),
+    ] = None,
+    lag: Annotated[
+        int,
+        typer.Option(help="with --standby: how many micro-batches a copy may be behind before it catches up, up to 15"),
+    ] = 0,
     json: Annotated[bool, typer.Option("--json", help="print JSON, a line each time")] = False,
 ) -> None:
     """Warm local copies on this machine beside a running query, in the formats that its next restart asks for.
 
     Without a topology, those of all that the query runs, verbs included, with the stores that its state has.
 
+    With --standby, for executors that are lost instead of a restart: run it on each machine that may get tasks.
+
     Says each time how far they are, and goes on until it is interrupted. It changes nothing but LOCAL_DIR.
     """
     from millpond.stores.registry import supplier
     from millpond.stores.times import to_length
 
+    if not standby and (share or lag):
+        raise ConfigurationError("--share and --lag are for --standby; give that, too, or leave them out")
     found, pause = topology_named(topology), to_length(interval, "interval") / 1000
     os.nice(nice)  # before Spark starts, whose JVM inherits it
+    if standby:
+        from millpond.adapters.spark.evolution.copy_formats import CopyFormats
+
+        formats = CopyFormats(found, sink, supplier(backend), checksums)
+        _say(_standby(checkpoint, state_dir, local_dir, formats, share or [], lag, workers).follow(pause), json, once)
+        return
     with _query_state(checkpoint, state_dir, local_dir, workers) as query:
-        for warmth in query.warming(found, sink, supplier(backend), checksums=checksums).follow(pause):
-            for line in [dumps(warmth.to_dict())] if json else warmth.lines():
-                typer.echo(line)
-            if once:
-                break
+        _say(query.warming(found, sink, supplier(backend), checksums=checksums).follow(pause), json, once)
+
+
+def _say(passes: "Iterable[Warmth | Round]", json: bool, once: bool) -> None:
+    """Say after each pass what it has done, after the first or until there is no more."""
+    for done in passes:
+        for line in [dumps(done.to_dict())] if json else done.lines():
+            typer.echo(line)
+        if once:
+            break
+
+
+def _standby(
+    checkpoint: str, state_dir: str, local_dir: Path, formats: "CopyFormats", shares: list[str], lag: int, workers: int
+) -> "Standby":
+    from millpond.adapters.looking.spark_checkpoint import SparkCheckpoint
+    from millpond.adapters.spark.standby import Share, Standby
+    from millpond.stores.durability import Storage
+
+    found, storage = SparkCheckpoint.at(checkpoint, workers), Storage.from_uri(state_dir)
+
+    def queries(manifests: "Collection[Manifest]") -> "list[WarmQuery]":
+        return formats.queries(checkpoint, storage, str(local_dir), manifests)
+
+    return Standby(found, queries, [Share.parsed(share) for share in shares], lag, workers)
 
 
 @contextmanager

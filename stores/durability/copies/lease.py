@@ -10,7 +10,7 @@ import os
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from millpond.errors import BackendInUseError, StoreError
 
@@ -112,6 +112,48 @@ def lease_holder(directory: Path) -> str | None:
         return None
     try:
         return None if _try_lock(descriptor) else _holder(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class LeaseMark(NamedTuple):
+    """What the last holder of a lease has left; whoever takes the lease next leaves another.
+
+    Attributes:
+        holder: its process.
+        file: the number of the lease's file.
+        taken_ns: when it took the lease, by the file's time of change.
+    """
+
+    holder: str
+    file: int
+    taken_ns: int
+
+    @property
+    def ended(self) -> bool:
+        """Whether no process that this one can see has the holder's number any more."""
+        try:
+            os.kill(int(self.holder), 0)
+        except ProcessLookupError:
+            return True
+        except (OSError, ValueError, OverflowError):
+            return False
+        return False
+
+
+def lease_mark(directory: Path) -> LeaseMark | None:
+    """The mark on the lease on ``directory``; None if nobody ever had it. Nothing is changed, and nobody waits.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    try:
+        descriptor = os.open(directory / LEASE_FILE, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return None
+    try:
+        status = os.fstat(descriptor)
+        return LeaseMark(_holder(descriptor), status.st_ino, status.st_mtime_ns)
     finally:
         os.close(descriptor)
 

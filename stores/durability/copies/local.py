@@ -123,6 +123,32 @@ class LocalCopy:
             self._discard_because(str(error))
             return Transaction(self._at(manifest, source))
 
+    def follow(self, manifest: Manifest, source: FileSource) -> Brought | None:
+        """Bring a copy that is there to ``manifest`` and close it, unless only a restore does that.
+
+        One that is a commit ahead stays there: its micro-batch may be about to be committed.
+
+        Returns:
+            What it took; None if there is no copy that can follow.
+
+        Raises what ``open`` raises.
+        """
+        if not self._place.directory.is_dir():
+            return None
+        try:
+            backend = self._opened(manifest, source)
+            position = position_of(backend)
+            ahead = position is not None and position.parent == manifest.commit
+            rows = 0 if ahead else self._brought(backend, manifest, source, position)
+            return None if rows is None else Brought(restored=False, rows=rows)
+        except (BackendInUseError, BackendUnavailableError, StoreFullError):
+            raise
+        except BackendError as error:
+            self._discard_because(str(error))
+            return None
+        finally:
+            self.close()
+
     def _at(self, manifest: Manifest, source: FileSource) -> Backend:
         store, version = self.spec.name, self.spec.kind.format_version
         backend = self._opened(manifest, source)
