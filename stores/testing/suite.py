@@ -70,6 +70,8 @@ class Feature(StrEnum):
     """The content is in files of the directory: whoever damages them is found out, and a disk may be full."""
     ONE_FILE = "one file"
     """Writes make one file grow, so that a limit on the size of files stops them as a full disk does."""
+    DEFAULTS = "defaults"
+    """Without options it opens on any machine: no service has to be there first."""
 
 
 class Suite(ABC):

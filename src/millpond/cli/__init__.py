@@ -10,10 +10,11 @@ from typing import Annotated
 
 import typer
 
-from millpond.cli import bench, cleaning, imports, looking, state, watching
+from millpond.cli import backends, bench, cleaning, imports, looking, state, watching
 from millpond.errors import ConfigurationError, MillpondError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app.add_typer(backends.app, name="backends")
 app.add_typer(bench.app, name="bench")
 state.app.add_typer(looking.app)
 state.app.add_typer(cleaning.app)
