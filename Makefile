@@ -34,7 +34,8 @@ OLDEST_TESTS := tests/contract/test_backends.py tests/stores tests/formats tests
 
 FLINK := .venv-flink/bin/python
 
-.PHONY: demo test test-long test-exhaustive test-oldest test-plugins test-flink test-kafka soak fuzz lint site clean java
+.PHONY: demo test test-long test-exhaustive test-oldest test-plugins test-flink test-kafka soak fuzz lint site clean java \
+	redis-server
 .DELETE_ON_ERROR:
 
 demo: java .venv/demo.stamp
@@ -53,9 +54,7 @@ test-exhaustive: java .venv/dev.stamp .venv/spark-classes.jsa
 test-oldest: java .venv-oldest/stamp .venv-oldest/spark-classes.jsa
 	$(OLDEST) -m pytest -q -n 2 --dist loadgroup -m 'not slow and not long' $(OLDEST_TESTS) $(ARGS)
 
-test-plugins: java .venv/dev.stamp .venv/spark-classes.jsa
-	@command -v redis-server >/dev/null 2>&1 || { echo "The tests of millpond-redis need redis-server, which was not \
-	found. On Debian or Ubuntu: apt-get install redis-server" >&2; exit 1; }
+test-plugins: java redis-server .venv/dev.stamp .venv/spark-classes.jsa
 	$(BIN)/python -m tests.plugins.environment .venv-plugins
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal tests/plugins/check_plugins.py $(ARGS)
 
@@ -104,6 +103,11 @@ java:
 	echo "Spark needs Java 17 or later, and $$found." >&2; \
 	echo "On Debian or Ubuntu: apt-get install openjdk-17-jre-headless" >&2; \
 	echo "If it is installed elsewhere, set JAVA_HOME to its directory$${JAVA_HOME:+ (now $$JAVA_HOME)}." >&2; exit 1
+
+redis-server:
+	@command -v redis-server >/dev/null 2>&1 || { \
+		echo "The tests of millpond-redis need redis-server, which was not found." >&2; \
+		echo "On Debian or Ubuntu: apt-get install redis-server" >&2; exit 1; }
 
 .venv/demo.stamp: pyproject.toml | .venv/bin/python
 	$(PIP) install --quiet --editable '.[demo]'

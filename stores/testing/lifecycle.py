@@ -29,6 +29,7 @@ from millpond.stores.backend import (
     load,
 )
 from millpond.stores.directory import delete_local_copy
+from millpond.stores.testing.features import Feature
 from millpond.stores.testing.sentences import (
     BAD_OPTION,
     BAD_OPTION_NAMED,
@@ -53,7 +54,7 @@ from millpond.stores.testing.sentences import (
     TRANSLATED,
     UNAVAILABLE,
 )
-from millpond.stores.testing.suite import EDGE_KEYS, Feature, Suite, open_or_refusal
+from millpond.stores.testing.suite import EDGE_KEYS, Suite, open_or_refusal
 
 _CALLS: dict[str, Callable[[Any, Path], object]] = {
     "get": lambda backend, _: backend.get(b"a"),

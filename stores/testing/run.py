@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from millpond.errors import ConfigurationError
+from millpond.stores.testing.features import Feature
 
 _NEEDED: Final = ("pytest", "hypothesis")
 _TEST: Final = """\
@@ -46,8 +47,6 @@ def run_kit(backend: str, opt_outs: Mapping[str, str], *, examples: int) -> bool
     for package in _NEEDED:
         if find_spec(package) is None:
             raise ConfigurationError(f"the conformance kit needs {package}: pip install 'millpond[testing]'")
-    from millpond.stores.testing.suite import Feature
-
     for feature, reason in opt_outs.items():
         if feature not in list(Feature) or not reason.strip():
             raise ConfigurationError(

@@ -18,6 +18,8 @@ PAGES = [
     ROOT / "CONTRIBUTING.md",
     ROOT / "CHANGELOG.md",
     ROOT / "examples" / "README.md",
+    ROOT / "plugins" / "README.md",
+    *sorted((ROOT / "plugins").glob("*/README.md")),
     *sorted(DOCS.rglob("*.md")),
 ]
 
@@ -27,6 +29,7 @@ SPELLED = (
     "CHANGELOG.md",
     "docs",
     "examples",
+    "plugins",
     "processors",
     "stores",
     "adapters",

@@ -238,9 +238,10 @@ def test_a_server_that_hangs_is_one_that_cannot_be_reached(fresh: Path, tmp_path
     with RedisServer(fresh) as server, RedisSupplier(server.url, timeout=0.5).open(tmp_path / "store") as backend:
         backend.write({b"a": b"1"})
         with server.hanging():
-            for call in (lambda: backend.get(b"a"), lambda: backend.write({b"a": b"2"})):
-                with pytest.raises(BackendUnavailableError, match="cannot be reached now"):
-                    call()
+            with pytest.raises(BackendUnavailableError, match="cannot be reached now"):
+                backend.get(b"a")
+            with pytest.raises(BackendUnavailableError, match="cannot be reached now"):
+                backend.write({b"a": b"2"})
         assert backend.get(b"a") in (b"1", b"2")
         backend.write({b"a": b"3"})
         assert list(backend.scan()) == [(b"a", b"3")]
