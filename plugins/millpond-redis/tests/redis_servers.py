@@ -154,4 +154,6 @@ class Wire:
                 client.sendall(answer)
 
     def close(self) -> None:
+        """Take no more connections."""
+        self._listening.shutdown(socket.SHUT_RDWR)
         self._listening.close()
