@@ -49,12 +49,13 @@ class translate_errors(ErrorTranslator):
         if told.startswith(FENCED):
             return BackendInUseError(f"{self.where} has been opened elsewhere since; close it there and open it again")
         if told.startswith(LOST):
-            return CorruptStoreError(self.lost("which was restarted without them, failed over, or had keys deleted"))
+            how = "the server was restarted without them, failed over, or had keys deleted"
+            return CorruptStoreError(self.lost(how))
         return BackendError(f"{self.where} failed: {told}")
 
     def lost(self, how: str) -> str:
         """The message where the server has not got what was written."""
-        return f"{self.where} no longer has all rows of its server, {how}; delete the directory and restore the store"
+        return f"{self.where} does not have all rows any more: {how}; delete the directory and restore the store"
 
 
 def _told(error: redis.RedisError) -> str:

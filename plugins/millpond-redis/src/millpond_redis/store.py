@@ -47,7 +47,7 @@ class Store:
                 refuse_what_is_unsafe(self._client, self._errors.where)
                 self._writes = self._take(opened_by="", may_be_new=self._place.flushed == 0)
             if self._writes < self._place.flushed:
-                had = f"which has had {self._writes} writes, but {self._place.flushed} were flushed"
+                had = f"it has had {self._writes} writes, but {self._place.flushed} were flushed"
                 raise CorruptStoreError(self._errors.lost(had))
         except BaseException:
             self._release()
@@ -131,7 +131,7 @@ class Store:
             return
         writes = self._take(opened_by=self._opener, may_be_new=False)
         if writes not in self._possible:
-            raise CorruptStoreError(self._errors.lost("which is not where it was when the connection broke"))
+            raise CorruptStoreError(self._errors.lost("it is not where it was when the connection broke"))
         self._writes, self._possible = writes, set()
 
     def _take(self, *, opened_by: str, may_be_new: bool) -> int:
