@@ -14,6 +14,7 @@
 #                    jars it puts into build/kafka
 # make test-delta    Delta tables as sinks, appended to and merged into; in .venv-oldest, as Delta Lake comes later than
 #                    Spark; needs Maven, whose jars it puts into build/delta
+# make test-plugins  wheels of Millpond and of plugins/ in .venv-plugins pass the kit and run the demo; needs redis-server
 # make test-flink    Flink SQL answers what Millpond does, in the benchmark on Spark; in .venv-flink, which takes 850 MB
 #
 # Each makes .venv if it is missing, installs what it needs into it, and installs again only when pyproject.toml changes.
@@ -35,7 +36,8 @@ OLDEST_TESTS := tests/contract/test_backends.py tests/stores tests/formats tests
 
 FLINK := .venv-flink/bin/python
 
-.PHONY: demo test test-long test-exhaustive test-oldest test-flink test-kafka test-delta soak fuzz lint site clean java
+.PHONY: demo test test-long test-exhaustive test-oldest test-plugins test-flink test-kafka test-delta soak fuzz lint \
+	site clean java redis-server
 .DELETE_ON_ERROR:
 
 demo: java .venv/demo.stamp
@@ -53,6 +55,10 @@ test-exhaustive: java .venv/dev.stamp .venv/spark-classes.jsa
 
 test-oldest: java .venv-oldest/stamp .venv-oldest/spark-classes.jsa
 	$(OLDEST) -m pytest -q -n 2 --dist loadgroup -m 'not slow and not long' $(OLDEST_TESTS) $(ARGS)
+
+test-plugins: java redis-server .venv/dev.stamp .venv/spark-classes.jsa
+	$(BIN)/python -m tests.plugins.environment .venv-plugins
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal tests/plugins/check_plugins.py $(ARGS)
 
 test-flink: java .venv/dev.stamp .venv-flink/stamp
 	MILLPOND_FLINK_PYTHON='$(CURDIR)/$(FLINK)' $(BIN)/python -m pytest -q tests/spark/flink_answers.py $(ARGS)
@@ -75,12 +81,13 @@ lint: .venv/dev.stamp
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/mypy tests examples docs/site
+	$(BIN)/mypy plugins
 
 site: .venv/site.stamp
 	$(BIN)/python -m mkdocs build --strict $(ARGS)
 
 clean:
-	rm -rf .venv .venv-oldest .venv-flink build dist *.egg-info demo-out
+	rm -rf .venv .venv-oldest .venv-flink .venv-plugins build dist *.egg-info demo-out
 
 # What a JVM reads sooner than thousands of classes; without it, tests on Spark only take longer.
 .venv/spark-classes.jsa: .venv/dev.stamp
@@ -103,6 +110,11 @@ needs-%:
 	@command -v $* >/dev/null 2>&1 || [ -x "$$JAVA_HOME/bin/$*" ] || { \
 		echo "These tests need $*, which was not found." >&2; \
 		echo "On Debian or Ubuntu: apt-get install maven openjdk-17-jdk-headless" >&2; exit 1; }
+
+redis-server:
+	@command -v redis-server >/dev/null 2>&1 || { \
+		echo "The tests of millpond-redis need redis-server, which was not found." >&2; \
+		echo "On Debian or Ubuntu: apt-get install redis-server" >&2; exit 1; }
 
 .venv/demo.stamp: pyproject.toml | .venv/bin/python
 	$(PIP) install --quiet --editable '.[demo]'

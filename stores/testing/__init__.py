@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from millpond.stores.testing.faulty_backend import FaultyBackend as FaultyBackend
     from millpond.stores.testing.faulty_backend import FaultySupplier as FaultySupplier
     from millpond.stores.testing.faulty_storage import FaultyStorage as FaultyStorage
+    from millpond.stores.testing.features import Feature as Feature
     from millpond.stores.testing.oracle import Oracle as Oracle
     from millpond.stores.testing.stores import StoreSuite as StoreSuite
-    from millpond.stores.testing.suite import Feature as Feature
 
 _HOMES = {
     "BackendSuite": "backend",
@@ -39,7 +39,7 @@ _HOMES = {
     "Fault": "faults",
     "FaultPlan": "faults",
     "FaultyBackend": "faulty_backend",
-    "Feature": "suite",
+    "Feature": "features",
     "FaultyClock": "faults",
     "FaultyStorage": "faulty_storage",
     "FaultySupplier": "faulty_backend",

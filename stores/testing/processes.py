@@ -12,6 +12,7 @@ from millpond.errors import BackendInUseError
 from millpond.stores.backend import Backend
 from millpond.stores.registry import open_backend
 from millpond.stores.testing.child import Child
+from millpond.stores.testing.features import Feature
 from millpond.stores.testing.oracle import Oracle
 from millpond.stores.testing.programs import (
     content_after,
@@ -23,7 +24,7 @@ from millpond.stores.testing.programs import (
     write_until_cut,
 )
 from millpond.stores.testing.sentences import ATOMIC, FLUSHED, IN_USE, PREFIX, RELEASE, SHARED, TRANSLATED
-from millpond.stores.testing.suite import Feature, Suite, open_or_refusal
+from millpond.stores.testing.suite import Suite, open_or_refusal
 
 _PAYLOADS = (20, 2_000, 200)
 _CUT_PAYLOAD = 2_000

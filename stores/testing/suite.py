@@ -6,7 +6,6 @@ Rule of this module: it tests nothing.
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import AbstractContextManager
-from enum import StrEnum
 from pathlib import Path
 from typing import ClassVar
 
@@ -15,6 +14,7 @@ import pytest
 from millpond.errors import BackendInUseError
 from millpond.stores.backend import Backend, BackendSupplier
 from millpond.stores.registry import open_backend
+from millpond.stores.testing.features import Feature
 from millpond.stores.testing.sentences import DESTROY, OPEN, RELEASE
 
 EDGE_KEYS = sorted(
@@ -61,15 +61,6 @@ def open_or_refusal(supplier: BackendSupplier, directory: Path) -> Backend | Bac
         return open_backend(supplier, directory)
     except BackendInUseError as refusal:
         return refusal
-
-
-class Feature(StrEnum):
-    """What most backends have. A suite opts out of it in ``opt_outs``, and what only it can show is not tested."""
-
-    FILES = "files"
-    """The content is in files of the directory: whoever damages them is found out, and a disk may be full."""
-    ONE_FILE = "one file"
-    """Writes make one file grow, so that a limit on the size of files stops them as a full disk does."""
 
 
 class Suite(ABC):

@@ -12,10 +12,10 @@ from millpond.errors import BackendError
 from millpond.stores.backend import Backend, BackendSupplier, Changes, Entries
 from millpond.stores.memory import MemoryBackend, MemorySupplier
 from millpond.stores.testing.capabilities import CapabilitySuite
+from millpond.stores.testing.features import Feature
 from millpond.stores.testing.lifecycle import LifecycleSuite
 from millpond.stores.testing.reads import ReadSuite
 from millpond.stores.testing.scans import ScanSuite
-from millpond.stores.testing.suite import Feature
 from millpond.stores.testing.writes import WriteSuite
 from tests.contract.outside import OutsideBackend, OutsideSupplier, away
 

@@ -7,6 +7,7 @@ import pytest
 
 from millpond.cli import main
 from millpond.demo import session
+from millpond.errors import ConfigurationError
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
@@ -20,6 +21,36 @@ def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
 def test_the_version_is_printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(monkeypatch, "--version") == 0
     assert capsys.readouterr().out.startswith("millpond 0.")
+
+
+def test_the_help_says_what_exit_codes_mean_and_how_a_shell_completes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, "--help") == 0
+    said = capsys.readouterr().out
+    for what in ("Exit codes: 0", "3 an unexpected", "--debug", "--install-completion", "--show-completion"):
+        assert what in said
+
+
+def test_an_error_that_nobody_expected_is_a_message_and_its_trace_is_there_if_asked_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken() -> None:
+        raise LookupError("no such thing")
+
+    monkeypatch.setattr("millpond.stores.catalog.described", broken)
+    assert run(monkeypatch, "backends") == 3
+    said = capsys.readouterr().err
+    assert "millpond: an error that nobody expected: LookupError: no such thing" in said
+    assert "millpond --debug ..." in said
+    assert "Traceback" not in said
+    monkeypatch.setattr(sys, "argv", ["millpond", "--debug", "backends"])
+    with pytest.raises(LookupError, match="no such thing"):
+        main()
+    monkeypatch.setattr(sys, "argv", ["millpond", "--debug", "demo", "--backend", "rocksdv"])
+    with pytest.raises(ConfigurationError):
+        main()
+    assert run(monkeypatch, "demo", "--backend", "rocksdv") == 2
 
 
 @pytest.mark.parametrize(

@@ -31,15 +31,16 @@ ATTEMPTS = 3
 
 @dataclass(frozen=True)
 class Demo:
-    """A directory that runs of the demo share."""
+    """A directory that runs of the demo share, and the Python that runs them."""
 
     out: Path
+    python: str = sys.executable
 
     def start(self, backend: str, batches: int = BATCHES) -> subprocess.Popen[str]:
         options = ["--backend", backend, "--out", str(self.out), "--batch-rows", "3000", "--max-batches", str(batches)]
         script = "from millpond.cli import main; main()"
         return subprocess.Popen(
-            [sys.executable, "-c", script, "demo", *options],
+            [self.python, "-c", script, "demo", *options],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -1,7 +1,7 @@
 """Code blocks of Markdown pages: finding them, and running a page's blocks one after the other as a reader would.
 
-Blocks of one page share a namespace. A block that begins with a file's name (``# sqlite_backend.py``) is that file, and
-later blocks may import it. If a plain block follows, that is what the block prints.
+Blocks of one page share a namespace. A block that begins with a file's name (``# src/rules/__init__.py``) is that file,
+and later blocks may import it. If a plain block follows, that is what the block prints.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ PAGES = {
 }
 
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_FILE = re.compile(r"# (\w+)\.py\n")
+_FILE = re.compile(r"# (?:src/|tests/)?(\w+)(/__init__)?\.py\n")
 _SPARK = re.compile(r"\b(spark|SparkStreams)\b")
 
 
@@ -90,7 +90,9 @@ def run_block(page: str, block: Block, names: dict[str, Any], replaced: Mapping[
         code = code.replace(text, instead)
     with contextlib.redirect_stdout(io.StringIO()) as shown:
         if file := _FILE.match(code):
-            Path(f"{file[1]}.py").write_text(code)
+            path = Path(f"{file[1]}{file[2] or ''}.py")
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(code)
             import_module(file[1])
         else:
             exec(compile("\n" * block.line + code, PAGES[page], "exec"), names)

@@ -18,6 +18,8 @@ PAGES = [
     ROOT / "CONTRIBUTING.md",
     ROOT / "CHANGELOG.md",
     ROOT / "bench" / "README.md",
+    ROOT / "plugins" / "README.md",
+    *sorted((ROOT / "plugins").glob("*/README.md")),
     *sorted((ROOT / "examples").rglob("*.md")),
     *sorted(DOCS.rglob("*.md")),
 ]
@@ -28,6 +30,7 @@ SPELLED = (
     "CHANGELOG.md",
     "docs",
     "examples",
+    "plugins",
     "processors",
     "stores",
     "adapters",

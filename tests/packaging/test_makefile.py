@@ -32,7 +32,7 @@ def program(path: Path, script: str) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize("target", ["demo", "test", "test-oldest", "test-delta"])
+@pytest.mark.parametrize("target", ["demo", "test", "test-oldest", "test-plugins", "test-delta"])
 def test_a_missing_java_is_noticed_before_anything_is_installed(project: Path, target: str) -> None:
     done = make(project, target, JAVA_HOME=str(project / "nowhere"))
     assert done.returncode != 0
@@ -64,6 +64,14 @@ def test_java_must_be_17_or_later(project: Path, said: str, accepted: bool) -> N
     program(project / "java" / "bin" / "java", f"echo '{said}' >&2")
     done = make(project, "java", JAVA_HOME=str(project / "java"))
     assert (done.returncode == 0) is accepted, done.stderr
+
+
+def test_a_missing_redis_server_is_named_with_its_package(project: Path) -> None:
+    done = make(project, "redis-server", f"PATH={project}")
+    assert done.returncode != 0
+    assert "apt-get install redis-server" in done.stderr
+    program(project / "redis-server", "exit 0")
+    assert make(project, "redis-server", f"PATH={project}").returncode == 0
 
 
 def test_a_python_that_is_too_old_is_refused_and_another_can_be_named(project: Path) -> None:

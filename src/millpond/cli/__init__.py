@@ -2,6 +2,13 @@
 
 What a command does lives in what it imports, and it imports that when it runs, so that ``millpond --help`` answers at
 once and needs no Spark.
+
+Exit codes, of every command::
+
+    0  done, and all is right
+    1  done, and something is not right; or what it needed could not be read or written
+    2  the command line, an option or an installation makes no sense; nothing was touched
+    3  an error that nobody expected
 """
 
 import sys
@@ -10,10 +17,11 @@ from typing import Annotated
 
 import typer
 
-from millpond.cli import bench, cleaning, imports, looking, state, watching
+from millpond.cli import backends, bench, cleaning, imports, looking, state, watching
 from millpond.errors import ConfigurationError, MillpondError
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
+app.add_typer(backends.app, name="backends")
 app.add_typer(bench.app, name="bench")
 state.app.add_typer(looking.app)
 state.app.add_typer(cleaning.app)
@@ -23,12 +31,33 @@ app.add_typer(watching.app)
 
 
 def main() -> None:
-    """The console script. Errors that Millpond raises on purpose are printed as messages; others keep their trace."""
+    """The console script. Errors are printed as messages, with their trace only if ``--debug`` asks for it."""
     try:
         app()
-    except MillpondError as error:
-        typer.echo(f"millpond: {error}", err=True)
-        sys.exit(2 if isinstance(error, ConfigurationError) else 1)
+    except Exception as error:
+        if _debugging:
+            raise
+        typer.echo(f"millpond: {_message(error)}", err=True)
+        sys.exit(_exit_code(error))
+
+
+def _message(error: Exception) -> str:
+    if isinstance(error, MillpondError):
+        return str(error)
+    return (
+        f"an error that nobody expected: {type(error).__name__}: {error}\n"
+        "To see where it happened, give --debug before the command: millpond --debug ..."
+    )
+
+
+def _exit_code(error: Exception) -> int:
+    if isinstance(error, MillpondError):
+        return 2 if isinstance(error, ConfigurationError) else 1
+    return 3
+
+
+_debugging = False
+"""Whether errors keep their traces, as ``--debug`` says."""
 
 
 def _print_version(wanted: bool) -> None:
@@ -41,9 +70,17 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def millpond(
-    version: Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True)] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="print the release and exit")
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="show the trace of an error")] = False,
 ) -> None:
-    """Pluggable, typed, versioned state stores for Spark streams, and the stream processors that use them."""
+    """Pluggable, typed, versioned state stores for Spark streams, and the stream processors that use them.
+
+    Exit codes: 0 all is right, 1 something is not, 2 what was asked for makes no sense, 3 an unexpected error.
+    """
+    global _debugging
+    _debugging = debug
 
 
 @app.command()

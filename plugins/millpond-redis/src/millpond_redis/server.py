@@ -1,0 +1,90 @@
+"""The server: how it is reached, what is refused of it, and what its errors are in Millpond's words.
+
+Rule of this module: no message shows a user or a password.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from millpond.errors import (
+    BackendError,
+    BackendInUseError,
+    BackendUnavailableError,
+    ConfigurationError,
+    CorruptStoreError,
+    StoreError,
+    StoreFullError,
+)
+from millpond.stores.engine import ErrorTranslator
+from millpond.stores.options import without_secrets
+from millpond_redis.scripts import FENCED, LOST
+
+NOT_REACHED = (redis.ConnectionError, redis.TimeoutError)
+"""What leaves open whether a call was carried out."""
+
+
+class translate_errors(ErrorTranslator):
+    """Within it, redis-py's exceptions become Millpond's, which name the server and ``directory``."""
+
+    def __init__(self, directory: Path, url: str) -> None:
+        super().__init__(directory)
+        self.where = f"Redis at {without_secrets(url)} with the store of {directory}"
+
+    def translated(self, error: BaseException) -> StoreError | None:
+        if not isinstance(error, redis.RedisError):
+            return None
+        told = _told(error)
+        if isinstance(error, redis.AuthenticationError):
+            return BackendError(f"{self.where} refuses the user or the password ({told}); correct them in the URL")
+        if isinstance(error, NOT_REACHED):
+            return BackendUnavailableError(f"{self.where} cannot be reached now: {told}")
+        if isinstance(error, redis.ReadOnlyError) or told.startswith(("MISCONF", "MASTERDOWN")):
+            return BackendUnavailableError(f"{self.where} takes no writes now: {told}")
+        if isinstance(error, redis.OutOfMemoryError):
+            return StoreFullError(f"{self.where} has no room left ({told}); raise its maxmemory")
+        if told.startswith(FENCED):
+            return BackendInUseError(f"{self.where} has been opened elsewhere since; close it there and open it again")
+        if told.startswith(LOST):
+            how = "the server was restarted without them, failed over, or had keys deleted"
+            return CorruptStoreError(self.lost(how))
+        return BackendError(f"{self.where} failed: {told}")
+
+    def lost(self, how: str) -> str:
+        """The message where the server has not got what was written."""
+        return f"{self.where} does not have all rows any more: {how}; delete the directory and restore the store"
+
+
+def _told(error: redis.RedisError) -> str:
+    """What the server said, without the rows of a call, which redis-py puts before that."""
+    text = str(error)
+    return without_secrets(text.partition(" of pipeline caused error: ")[2] or text)
+
+
+def connected(url: str, timeout: float) -> Any:
+    """A client for one thread at a time. It sends nothing twice by itself: only the caller knows what may be."""
+    return redis.Redis.from_url(
+        url, socket_timeout=timeout, socket_connect_timeout=timeout, retry=Retry(NoBackoff(), 0), decode_responses=False
+    )
+
+
+def refuse_what_is_unsafe(client: Any, where: str) -> None:
+    """Refuse a server that would lose rows without saying so.
+
+    Raises:
+        ConfigurationError: it is a replica, a part of a cluster, or may evict rows.
+    """
+    info = client.info()
+    policy = info.get("maxmemory_policy", "noeviction")
+    if info.get("role", "master") != "master":
+        reason = "it is a replica, which takes no writes; give the URL of its primary"
+    elif info.get("cluster_enabled"):
+        reason = "it is a part of a cluster, which spreads keys; use a server of its own"
+    elif policy != "noeviction":
+        reason = f"its maxmemory-policy is {policy}, which may throw rows away; set it to noeviction"
+    else:
+        return
+    raise ConfigurationError(f"{where} is refused: {reason}")

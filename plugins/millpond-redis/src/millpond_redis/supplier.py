@@ -1,0 +1,57 @@
+"""The description of the backend that travels to workers: which server, and how long to wait for it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar, Self
+from urllib.parse import urlsplit
+
+from millpond.stores.backend import BackendSupplier
+from millpond.stores.options import check_option, parse_options, without_secrets
+from millpond_redis.backend import RedisBackend
+from millpond_redis.place import store_of
+from millpond_redis.server import connected, translate_errors
+from millpond_redis.store import keys_of
+
+_FORM = "redis://[user:password@]host[:port][/database], the same with rediss://, or unix://[user:password@]/path"
+_NUMBER = "a number of seconds above 0"
+
+
+def _parse_seconds(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(_NUMBER) from None
+
+
+@dataclass(frozen=True)
+class RedisSupplier(BackendSupplier):
+    """Stores on the Redis server at ``url``, which has to answer each call within ``timeout`` seconds."""
+
+    name: ClassVar[str] = "redis"
+
+    url: str = field(default="redis://127.0.0.1:6379/0", repr=False)
+    timeout: float = 30.0
+
+    def __post_init__(self) -> None:
+        parts = urlsplit(self.url)
+        known = parts.scheme in {"redis", "rediss", "unix"} and not parts.query and not parts.fragment
+        check_option(self.name, "url", self.url, known and bool(parts.hostname or parts.path), _FORM)
+        check_option(self.name, "timeout", self.timeout, 0 < self.timeout < float("inf"), _NUMBER)
+
+    def __repr__(self) -> str:
+        return f"RedisSupplier(url={without_secrets(self.url)!r}, timeout={self.timeout!r})"
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, str]) -> Self:
+        return cls(**parse_options(cls.name, options, {"url": str, "timeout": _parse_seconds}))
+
+    def open(self, directory: Path) -> RedisBackend:
+        return RedisBackend(directory, self.url, self.timeout)
+
+    def destroy(self, directory: Path) -> None:
+        store = store_of(directory)
+        if store is None:
+            return
+        with translate_errors(directory, self.url), connected(self.url, self.timeout) as client:
+            client.unlink(*keys_of(store))

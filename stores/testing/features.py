@@ -1,0 +1,17 @@
+"""What a suite of the kit may opt out of.
+
+Rule of this module: it imports nothing of the kit, so that whoever names a feature needs neither pytest nor hypothesis.
+"""
+
+from enum import StrEnum
+
+
+class Feature(StrEnum):
+    """What most backends have. A suite opts out of it in ``opt_outs``, and what only it can show is not tested."""
+
+    FILES = "files"
+    """The content is in files of the directory: whoever damages them is found out, and a disk may be full."""
+    ONE_FILE = "one file"
+    """Writes make one file grow, so that a limit on the size of files stops them as a full disk does."""
+    DEFAULTS = "defaults"
+    """Without options it opens on any machine: no service has to be there first."""

@@ -1,0 +1,146 @@
+"""``millpond backends`` says what is installed, broken or not, and ``check`` tells who keeps the contract."""
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from millpond.stores.testing import run as kit
+from tests.contract.distributions import install
+from tests.demo.test_command_line import run
+
+PLUGIN = '''
+from dataclasses import dataclass
+from typing import ClassVar, Self
+from millpond.stores.backend import Backend
+from millpond.stores.memory import MemoryBackend, MemorySupplier
+from millpond.stores.options import parse_options, parse_size
+
+class Odd(MemoryBackend):
+    """Deletes the stop of a range, too."""
+    def delete_range(self, start, stop):
+        self.write({key: None for key, _ in self.scan(start, stop + b"\\0")})
+
+@dataclass(frozen=True)
+class Right(MemorySupplier):
+    name: ClassVar[str] = "right"
+    url: str = "odd://me:hunter2@host"
+    cache: int = 7
+    ratio: float | None = None
+    @classmethod
+    def from_options(cls, options):
+        return cls(**parse_options(cls.name, options, {"cache": parse_size, "url": str}))
+
+class Wrong(MemorySupplier):
+    name = "wrong"
+    def open(self, directory) -> Odd:
+        return Odd()
+
+class Unsaid(MemorySupplier):
+    name = "unsaid"
+    def open(self, directory):
+        return MemoryBackend()
+'''
+
+
+@pytest.fixture
+def plugins(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A distribution with backends that are right, wrong and broken, and one that takes the name of another."""
+    monkeypatch.setenv("PYTHONPATH", str(site))
+    (site / "pond_listed.py").write_text(PLUGIN)
+    (site / "pond_raising.py").write_text("1 / 0")
+    names = {"right": "pond_listed:Right", "wrong": "pond_listed:Wrong", "unsaid": "pond_listed:Unsaid"}
+    install(site, "millpond-odd", **names, raising="pond_raising:Supplier")
+    install(site, "millpond-other", right="pond_listed:Right")
+    monkeypatch.delitem(sys.modules, "pond_listed", raising=False)
+
+
+def listed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> dict[tuple[str, str], Any]:
+    assert run(monkeypatch, "backends", "--json") == 0
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    return {(backend["name"], backend["distribution"]): backend for backend in found}
+
+
+@pytest.mark.usefixtures("plugins")
+def test_all_backends_are_listed_and_each_broken_one_with_its_reason(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = listed(monkeypatch, capsys)
+    built_in = {name for name, distribution in found if distribution == "millpond"}
+    assert built_in == {"lmdb", "memory", "rocksdb"}
+    assert [found[name, "millpond"]["error"] for name in built_in] == [None] * 3
+    assert "checkpoint" in found["lmdb", "millpond"]["capabilities"]
+    assert {"name": "bloom_bits", "type": "int", "default": "10"} in found["rocksdb", "millpond"]["options"]
+    wrong = found["wrong", "millpond-odd"]
+    assert (wrong["version"], wrong["registered"], wrong["persistent"]) == ("1.0", "pond_listed:Wrong", False)
+    assert "delete_range" in wrong["capabilities"]
+    assert found["unsaid", "millpond-odd"]["capabilities"] is None
+    assert "cannot be imported: ZeroDivisionError" in found["raising", "millpond-odd"]["error"]
+    for distribution in ("millpond-odd", "millpond-other"):
+        assert "several distributions register this name" in found["right", distribution]["error"]
+
+
+@pytest.mark.usefixtures("plugins")
+def test_the_list_is_one_for_people_and_shows_no_password(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = listed(monkeypatch, capsys)["right", "millpond-odd"]["options"]
+    assert [tuple(option.values()) for option in options] == [
+        ("url", "str", "'odd://***@host'"),
+        ("cache", "int", "7"),
+        ("ratio", "float | None", "None"),
+    ]
+    assert run(monkeypatch, "backends") == 0
+    said = capsys.readouterr().out
+    assert "wrong  (millpond-odd 1.0, pond_listed:Wrong)\n    keeps nothing beyond its process; no checksums" in said
+    assert "    optional methods: only known once it is open" in said
+    assert "    sync: bool, False by default" in said
+    assert re.search(r"^raising  .*\n    cannot be used: .*ZeroDivisionError", said, re.MULTILINE)
+    assert "hunter2" not in said
+
+
+@pytest.mark.usefixtures("plugins")
+def test_a_check_says_what_is_there_and_which_sentence_is_broken(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ("--opt-out", "files=it has none", "--examples", "1")
+    assert run(monkeypatch, "backends", "check", "wrong", *arguments) == 1
+    said = capfd.readouterr().out
+    assert "Odd has get_many, last, delete_range, load, entry_count, size_on_disk; opted out of files: it has" in said
+    assert "SupportsDeleteRange.delete_range says: Delete the entries with ``start <= key < stop``, atomically." in said
+    assert re.search(r"\b\d+ failed, \d+ passed", said)
+
+
+def test_a_check_of_a_backend_that_keeps_the_contract_succeeds(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, "backends", "check", "memory", "--examples", "1") == 0
+    assert re.search(r"\b\d+ passed", capfd.readouterr().out)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["lmbd"], "did you mean 'lmdb'?"),
+        (["lmdb://?no_such_option=1"], "no_such_option"),
+        (["memory", "--opt-out", "files"], "--opt-out is 'files'; give FEATURE=REASON"),
+        (["memory", "--opt-out", "speed=too slow"], "the features are files, one file, defaults"),
+        (["memory", "--opt-out", "files= "], "each with a reason"),
+    ],
+)
+def test_what_cannot_be_checked_is_refused_before_anything_runs(
+    arguments: list[str], message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, "backends", "check", *arguments) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_without_the_extra_a_check_names_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(kit, "find_spec", lambda name: None if name == "hypothesis" else object())
+    assert run(monkeypatch, "backends", "check", "memory") == 2
+    assert "the conformance kit needs hypothesis: pip install 'millpond[testing]'" in capsys.readouterr().err
