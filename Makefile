@@ -5,7 +5,8 @@
 #
 # make test-long     what takes longer: the examples on Spark, each in a process of its own, Spark Connect, faults, a
 #                    minute of fuzzing and, without ARGS, a sample of the golden topologies on Spark
-# make test-exhaustive  deaths at every step of every change of a job, on Spark, of which make test-long has a part
+# make test-exhaustive  deaths at every step of every change of a job, and the answers of all workloads of the benchmark,
+#                    on Spark, of which make test-long has a part
 # make soak          faults at every step of random histories, for as long as one likes                 SECONDS=3600
 # make fuzz          bytes of an attacker's making for everything that reads, guided by coverage        SECONDS=3600
 # make test-oldest   the tests of stores and of Spark with the oldest versions that pyproject.toml admits, in

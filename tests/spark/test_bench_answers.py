@@ -16,9 +16,14 @@ from tests.spark.bench_answers import BACKEND, BATCHES, SCALE, common_part, writ
 
 pytestmark = pytest.mark.spark
 
+MOSTLY = ("count", "temporal-join", "table-join", "stream-join-left", "session")
+"""The workloads that are compared with every change; make test-exhaustive compares them all."""
+
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", WORKLOADS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in MOSTLY else pytest.mark.exhaustive) for name in WORKLOADS]
+)
 def test_all_contenders_give_the_same_answers(name: str, spark: SparkSession, tmp_path: Path) -> None:
     workload = WORKLOADS[name]
     write_inputs(tmp_path, workload.topics, SCALE, BATCHES)

@@ -142,8 +142,6 @@ EVERYWHERE = [
     ("evolution", "lmdb", "*, 1"),
     ("evolution", "memory", RECORD),
     ("another checkpoint", "rocksdb", "[!b]*, [12]"),
-    ("upgrade in place", "rocksdb", "batch*write to the backend, 1"),
-    ("roll over", "lmdb", CARRYING),
     ("verbs", "lmdb", CARRYING),
 ]
 """Jobs, their backends, and where somebody dies. State is carried over in durable files, whatever the backend is."""
@@ -156,6 +154,8 @@ ELSEWHERE = [
     ("timestamped to versioned", "rocksdb", "driver*"),
     ("offline upgrade", "rocksdb", "batch *the backend, 1"),
     ("upgrade in place", "lmdb", "batch*write to the backend, 1"),
+    ("upgrade in place", "rocksdb", "batch*write to the backend, 1"),
+    ("roll over", "lmdb", CARRYING),
 ]
 """More of them, which nobody has the time to kill with every change."""
 
