@@ -18,7 +18,7 @@ from tests.looking.checkpoints import SPECS, Query
 from tests.looking.test_looking import KEYS, filled
 
 # Spark's classes, and what else takes long to import and is of no use here.
-HEAVY = ("pyspark", "millpond.adapters.spark", "millpond.processors")
+HEAVY = ("pyspark", "millpond.adapters.spark", "millpond.processors", "pandas.core")
 
 
 class Commands:
@@ -142,7 +142,7 @@ def test_sizes_are_those_of_the_files(commands: Commands) -> None:
     assert "the 3 that are retained need 6 files of" in commands.run("size").stderr
 
 
-def test_a_look_up_imports_neither_spark_nor_the_processors(commands: Commands) -> None:
+def test_a_look_up_imports_neither_spark_nor_the_processors_nor_pandas(commands: Commands) -> None:
     query = commands.query
     script = (
         "import sys; from millpond.cli import main\n"

@@ -17,7 +17,7 @@ from typing import Annotated
 
 import typer
 
-from millpond.cli import backends, bench, cleaning, imports, looking, state, watching
+from millpond.cli import backends, bench, cleaning, imports, looking, own_process, state, watching
 from millpond.errors import ConfigurationError, MillpondError
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
@@ -32,6 +32,7 @@ app.add_typer(watching.app)
 
 def main() -> None:
     """The console script. Errors are printed as messages, with their trace only if ``--debug`` asks for it."""
+    own_process.begin()
     try:
         app()
     except Exception as error:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from millpond.cli.own_process import do_without_pandas
 from millpond.cli.state import (
     BatchNumber,
     CheckpointPlace,
@@ -223,6 +224,8 @@ def state_size(
 
 
 def _looking(checkpoint: str, state_dir: str, topology: str | None, workers: int) -> "Looking":
+    if topology is None:
+        do_without_pandas()
     from millpond.adapters.looking import Looking
 
     found = topology_named(topology)

@@ -1,0 +1,36 @@
+"""What a process may do without if it runs one command and ends.
+
+Rule of this module: nothing changes for whoever calls a command in a process of their own, as tests do.
+"""
+
+import sys
+from collections.abc import Sequence
+from importlib.abc import MetaPathFinder
+from types import ModuleType
+
+_is_ours = False
+
+
+def begin() -> None:
+    """The process is that of the console script, and nobody else's."""
+    global _is_ours
+    _is_ours = True
+
+
+def do_without_pandas() -> None:
+    """Have Arrow find no pandas, for the rest of the process.
+
+    As soon as Arrow is given a value of Python's, it imports pandas, if that is installed, to see whether the value is
+    one of its objects. For a short command this takes longer than all that it does. Call it only where no code of the
+    user's runs.
+    """
+    if _is_ours:
+        sys.meta_path.insert(0, _NoPandas())
+
+
+class _NoPandas(MetaPathFinder):
+    """Finds that pandas is not installed."""
+
+    def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None, /) -> None:
+        if fullname == "pandas":
+            raise ModuleNotFoundError("No module named 'pandas'", name="pandas")
