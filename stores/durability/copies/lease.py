@@ -8,7 +8,8 @@ file, so whoever has got the lock of one that was deleted asks for that of the n
 import fcntl
 import os
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -106,14 +107,8 @@ def lease_holder(directory: Path) -> str | None:
     Raises:
         OSError: the file cannot be read.
     """
-    try:
-        descriptor = os.open(directory / LEASE_FILE, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except FileNotFoundError:
-        return None
-    try:
-        return None if _try_lock(descriptor) else _holder(descriptor)
-    finally:
-        os.close(descriptor)
+    with _read_only(directory) as descriptor:
+        return None if descriptor is None or _try_lock(descriptor) else _holder(descriptor)
 
 
 class LeaseMark(NamedTuple):
@@ -147,13 +142,23 @@ def lease_mark(directory: Path) -> LeaseMark | None:
     Raises:
         OSError: the file cannot be read.
     """
+    with _read_only(directory) as descriptor:
+        if descriptor is None:
+            return None
+        status = os.fstat(descriptor)
+        return LeaseMark(_holder(descriptor), status.st_ino, status.st_mtime_ns)
+
+
+@contextmanager
+def _read_only(directory: Path) -> Iterator[int | None]:
+    """The file of the lease on ``directory``; None if there is none."""
     try:
         descriptor = os.open(directory / LEASE_FILE, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:
-        return None
+        yield None
+        return
     try:
-        status = os.fstat(descriptor)
-        return LeaseMark(_holder(descriptor), status.st_ino, status.st_mtime_ns)
+        yield descriptor
     finally:
         os.close(descriptor)
 
