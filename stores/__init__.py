@@ -15,6 +15,8 @@ from millpond.stores.backend import (
     SupportsGetMany,
     SupportsLast,
     SupportsLoad,
+    SupportsMemoryBudget,
+    SupportsMemoryUse,
     SupportsSize,
 )
 from millpond.stores.formats import FormatVersion
@@ -69,6 +71,8 @@ __all__ = [
     "SupportsGetMany",
     "SupportsLast",
     "SupportsLoad",
+    "SupportsMemoryBudget",
+    "SupportsMemoryUse",
     "SupportsSize",
     "TimestampedKeyValueStore",
     "TimestampedSessionStore",
