@@ -112,5 +112,7 @@ transaction.state.log.replication.factor=1
 transaction.state.log.num.partitions=1
 transaction.state.log.min.isr=1
 group.initial.rebalance.delay.ms=0
+# A broker that was killed may come back soon, and one whose machine is busy is not taken for dead.
 broker.session.timeout.ms=2000
+broker.heartbeat.interval.ms=200
 """
