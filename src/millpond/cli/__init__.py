@@ -9,6 +9,7 @@ Exit codes, of every command::
     1  done, and something is not right; or what it needed could not be read or written
     2  the command line, an option or an installation makes no sense; nothing was touched
     3  an error that nobody expected
+    130  Ctrl-C
 """
 
 import sys
@@ -17,8 +18,8 @@ from typing import Annotated
 
 import typer
 
-from millpond.cli import backends, bench, cleaning, imports, looking, own_process, state, watching
-from millpond.errors import ConfigurationError, MillpondError
+from millpond.cli import backends, bench, cleaning, failures, imports, looking, own_process, state, watching
+from millpond.errors import ConfigurationError
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 app.add_typer(backends.app, name="backends")
@@ -33,28 +34,14 @@ app.add_typer(watching.app)
 def main() -> None:
     """The console script. Errors are printed as messages, with their trace only if ``--debug`` asks for it."""
     own_process.begin()
+    failures.escape_what_cannot_be_written()
     try:
         app()
     except Exception as error:
         if _debugging:
             raise
-        typer.echo(f"millpond: {_message(error)}", err=True)
-        sys.exit(_exit_code(error))
-
-
-def _message(error: Exception) -> str:
-    if isinstance(error, MillpondError):
-        return str(error)
-    return (
-        f"an error that nobody expected: {type(error).__name__}: {error}\n"
-        "To see where it happened, give --debug before the command: millpond --debug ..."
-    )
-
-
-def _exit_code(error: Exception) -> int:
-    if isinstance(error, MillpondError):
-        return 2 if isinstance(error, ConfigurationError) else 1
-    return 3
+        typer.echo(f"millpond: {failures.told(error)}", err=True)
+        sys.exit(failures.exit_code(error))
 
 
 _debugging = False

@@ -266,8 +266,11 @@ def _reshaping(checkpoint: str, state_dir: str, sink: str | None, workers: int) 
 @contextmanager
 def _query_state(checkpoint: str, state_dir: str, local_dir: Path | None, workers: int) -> "Iterator[QueryState]":
     """The state of a query, with a Spark on this machine to read the checkpoint."""
+    from millpond.adapters.looking.retained_batches import no_checkpoint
     from millpond.demo import session
 
+    if "://" not in checkpoint and not Path(checkpoint.removeprefix("file:")).exists():
+        raise no_checkpoint(checkpoint)  # before Spark starts, which takes seconds
     with TemporaryDirectory(prefix="millpond-") as directory:
         spark = session.start("millpond state", Path(directory), partitions=1)
 
