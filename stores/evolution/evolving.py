@@ -5,7 +5,7 @@ them, and whoever starts again begins anew. Where units of work run is the calle
 """
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol, TypeAlias
 
@@ -23,6 +23,7 @@ from millpond.stores.evolution.matching import (
     origins_of,
     same_state,
 )
+from millpond.stores.evolution.previewing import Preview
 from millpond.stores.evolution.record import EvolutionRecord, Previous, commits_of, generation_fingerprint
 from millpond.stores.evolution.seeding import Seeds, Sowing, still_seeded
 from millpond.stores.evolution.shape import Shape, StoreShape
@@ -220,8 +221,8 @@ def _carried(
     return replace(record, bases=bases, seeded=new | still_seeded(standing.record, origins))
 
 
-def preview(history: History, committed: Committed, target: Target, run: RunUnits) -> Iterator[str]:
-    """What ``evolve`` would do, line by line. Nothing is written.
+def preview(history: History, committed: Committed, target: Target, run: RunUnits) -> Preview:
+    """What ``evolve`` would do. Nothing is written.
 
     Args:
         history: the generations so far.
@@ -233,34 +234,25 @@ def preview(history: History, committed: Committed, target: Target, run: RunUnit
     """
     standing = history.standing(committed.manifests, committed.batch)
     if standing.record is history.newest and _fits(standing, target):
-        yield "nothing to do"
-        return
+        return Preview()
     standing = _with_shape(history.storage, standing, target)
     before, after = standing.record.shape, target.shape
     origins, losses = _counted(history.storage, standing, target, run)
     kept = kept_subtopologies(before, after, origins)
-    yield f"partitions: {before.partitions} -> {after.partitions}"
-    for name in sorted({store.name for store in after.stores}):
-        yield f"store {name!r}: {_told_origin(name, origins, losses)}"
-    for name in sorted({store.name for store in before.stores} - {origin.name for origin in origins.values()}):
-        yield f"store {name!r}: dropped"
-    written = {store.subtopology for store in after.stores if store.name in origins} - kept
-    yield f"sub-topologies that keep their files: {sorted(kept) or 'none'}"
-    yield f"sub-topologies that are written anew: {sorted(written) or 'none'}"
+    refused = None
     try:
         _check_losses(losses, target.declared, origins)
     except StateConflictError as error:
-        yield f"refused: {error}"
-
-
-def _told_origin(name: str, origins: Mapping[str, Origin], losses: Mapping[str, Loss]) -> str:
-    origin = origins.get(name)
-    if origin is None:
-        return "begins empty"
-    told = f"continues {origin.name!r} of sub-topology {origin.subtopology}"
-    if origin.conversion is None:
-        return told
-    return f"{told}; {origin.conversion.before.value} -> {origin.conversion.after.value}, {losses[name]}"
+        refused = str(error)
+    return Preview(
+        (before.partitions, after.partitions),
+        {name: origins.get(name) for name in sorted({store.name for store in after.stores})},
+        losses,
+        tuple(sorted({store.name for store in before.stores} - {origin.name for origin in origins.values()})),
+        tuple(sorted(kept)),
+        tuple(sorted({store.subtopology for store in after.stores if store.name in origins} - kept)),
+        refused,
+    )
 
 
 def _counted(

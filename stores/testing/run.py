@@ -6,16 +6,20 @@ own. What the file tests is beside it, so that a traceback does not show the pas
 
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import Any, Final
+from xml.etree import ElementTree
 
 from millpond.errors import ConfigurationError
+from millpond.stores.options import without_secrets
 from millpond.stores.testing.features import Feature
 
 _NEEDED: Final = ("pytest", "hypothesis")
+_STANDARD_ERROR: Final = 2
 _TEST: Final = """\
 from pathlib import Path
 
@@ -33,13 +37,37 @@ class TestBackend(BackendSuite):
 """
 
 
-def run_kit(backend: str, opt_outs: Mapping[str, str], *, examples: int) -> bool:
-    """Run the kit on a backend's name or URL; it says on the standard output what it saw. Whether all tests pass.
+@dataclass(frozen=True)
+class Outcome:
+    """What the kit has seen of a backend.
+
+    Attributes:
+        backend: its name or URL, with nothing in it that is secret.
+        kept: whether the backend keeps the contract.
+        passed, failed, skipped: how many tests of the kit did so.
+        failures: the names of those that failed, and the first line of what each said.
+    """
+
+    backend: str
+    kept: bool
+    passed: int
+    failed: int
+    skipped: int
+    failures: Mapping[str, str]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as JSON has it."""
+        return {**asdict(self), "failures": [{"test": name, "said": said} for name, said in self.failures.items()]}
+
+
+def run_kit(backend: str, opt_outs: Mapping[str, str], *, examples: int, aside: bool = False) -> Outcome:
+    """Run the kit on a backend's name or URL; it says on the standard output what it saw.
 
     Args:
         backend: the name or URL.
         opt_outs: names of features (``millpond.stores.testing.Feature``) that the backend does not have, and reasons.
         examples: how many random histories are tried.
+        aside: say what it saw on the standard error instead.
 
     Raises:
         ConfigurationError: pytest or hypothesis is not installed, or there is no such feature.
@@ -58,6 +86,23 @@ def run_kit(backend: str, opt_outs: Mapping[str, str], *, examples: int) -> bool
         Path(place, "backend").write_text(backend)
         Path(place, "test_backend.py").write_text(_TEST.format(examples=examples, opt_outs=given))
         Path(place, "pytest.ini").write_text("[pytest]\n")
-        options = ["-q", "--tb=short", "-p", "no:cacheprovider", "--basetemp", str(Path(place, "stores"))]
-        done = subprocess.run([sys.executable, "-m", "pytest", *options], cwd=place, check=False)
-    return done.returncode == 0
+        report = Path(place, "report.xml")
+        options = ["-q", "--tb=short", "-p", "no:cacheprovider", f"--basetemp={Path(place, 'stores')}"]
+        command = [sys.executable, "-m", "pytest", *options, f"--junitxml={report}"]
+        done = subprocess.run(command, cwd=place, check=False, stdout=_STANDARD_ERROR if aside else None)
+        cases = list(ElementTree.parse(report).iter("testcase")) if report.exists() else []
+    return _outcome(without_secrets(backend), done.returncode == 0, cases)
+
+
+def _outcome(backend: str, kept: bool, cases: Collection[ElementTree.Element]) -> Outcome:
+    failures = {
+        case.get("name", ""): _first_line(found)
+        for case in cases
+        for found in [*case.iter("failure"), *case.iter("error")]
+    }
+    skipped = sum(case.find("skipped") is not None for case in cases)
+    return Outcome(backend, kept, len(cases) - skipped - len(failures), len(failures), skipped, failures)
+
+
+def _first_line(found: ElementTree.Element) -> str:
+    return without_secrets(found.get("message", "").partition("\n")[0])

@@ -49,6 +49,7 @@ ALLOWED = {
     "bench": LIBRARY,
     "demo": LIBRARY,
     "cli": LIBRARY | {"bench", "demo"},
+    "__main__": {"cli"},
 }
 PUT_OFF = {"millpond.stores.testing"}
 """The package whose names are looked up late, so that a child process of the kit loads no pytest and no hypothesis."""

@@ -1,5 +1,6 @@
 """A running job grows: partitions, names of stores and aggregations change at a restart, without replay of input."""
 
+import json
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -17,6 +18,7 @@ from millpond.errors import StateConflictError
 from millpond.processors import Consumed, Materialized, Produced, StreamsBuilder, TimeWindows, Topology
 from millpond.processors.verbs.aggregates import count
 from millpond.stores.specs import StoreKind
+from tests.command_line.documented import KEYS
 from tests.spark.conftest import RunStream
 
 pytestmark = pytest.mark.spark
@@ -202,6 +204,9 @@ def test_a_table_becomes_versioned_and_answers_as_of_times_as_if_it_had_always_b
     command = ["evolve", query.checkpoint, "--state-dir", f"{query.directory}/state"]
     to_all = [*command, "--topology", f"{__name__}:all_prices", "--convert", "prices=versioned", "--dry-run"]
     assert "timestamped-key-value -> versioned, loses nothing" in millpond_state(*to_all)
+    previewed = json.loads(millpond_state(*to_all, "--json"))
+    assert tuple(previewed) == KEYS["state evolve --dry-run"]
+    assert (previewed["refused"], previewed["stores"][0]["kind"]) == (None, "versioned")
 
     shop.add("prices", [("tea", "3.50", 300), ("milk", "", 310)])
     late = [("tea", "then", 250), ("tea", "now", 305), ("milk", "then", 160), ("rum", "now", 320), ("gin", "now", 330)]
@@ -221,6 +226,9 @@ def test_a_table_becomes_versioned_and_answers_as_of_times_as_if_it_had_always_b
     back = [*command, "--topology", f"{__name__}:latest_prices", "--convert", "prices=timestamped-key-value"]
     assert "'prices' loses 2 versions" in millpond_state(*back, "--dry-run")
     assert "shop, priced: generation 2, 3 partitions" in millpond_state(*back, "--accept-loss")
+    again = json.loads(millpond_state(*back, "--accept-loss", "--json"))
+    assert tuple(again) == KEYS["state evolve"]
+    assert (again["application"], again["changed"], again["generation"], again["partitions"]) == ("shop", False, 2, 3)
     shop.add("orders", [("tea", "last", 250)])
     assert ("tea", "last: 3.50") in run_stream(shop.rows(latest_prices))
 

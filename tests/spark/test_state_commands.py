@@ -13,6 +13,7 @@ pytest.importorskip("pyspark")
 from pyspark.sql import SparkSession
 
 from millpond.cli import main
+from tests.command_line.documented import KEYS
 from tests.spark import small_query
 from tests.spark.small_query import BATCHES, Query
 
@@ -40,6 +41,15 @@ def test_damage_is_named_local_copies_are_repaired_and_the_query_goes_back_to_th
             main()
         return int(ended.value.code or 0), "".join(capsys.readouterr())
 
+    def objects(command: str, *options: str) -> Any:
+        places = [str(checkpoint), "--state-dir", str(directory / "state"), "--local-dir", str(directory / "local")]
+        monkeypatch.setattr(sys, "argv", ["millpond", "state", command, *places, *options, "--json"])
+        with pytest.raises(SystemExit):
+            main()
+        (found,) = map(json.loads, capsys.readouterr().out.splitlines())
+        assert tuple(found) == KEYS[f"state {command}"]
+        return found
+
     for options, place, message in (
         ([], directory / "elsewhere", "there is no checkpoint at"),
         (["--batch", "17"], checkpoint, f"no micro-batch 17, only 0 to {BATCHES - 1}"),
@@ -50,11 +60,11 @@ def test_damage_is_named_local_copies_are_repaired_and_the_query_goes_back_to_th
         assert code == 2
         assert message in said
 
-    report = directory / "report.json"
-    code, said = state("verify", "--topology", f"{small_query.__name__}:topology", "--json", str(report))
+    topology = ("--topology", f"{small_query.__name__}:topology")
+    code, said = state("verify", *topology)
     assert code == 0
     assert "\nsound: 0 broken, 0 healable, 0 harmless findings\n" in said
-    written: Any = json.loads(report.read_text())
+    written: Any = objects("verify", *topology)
     assert (written["tasks"], written["read"]["files"], written["copies"]) == (1, BATCHES, 1)
 
     (copy,) = (directory / "local").rglob("counts-v2")
@@ -65,6 +75,9 @@ def test_damage_is_named_local_copies_are_repaired_and_the_query_goes_back_to_th
         assert code == 1
         assert f"healable: local copy of task '0_0' of 'job', {copy}: its file data.mdb has" in said
     assert f"with --yes: delete the local copy {copy}" in said
+    asked = objects("repair")
+    assert asked["repairs"] == [{"what": f"delete the local copy {copy}; the next start restores it", "done": False}]
+    assert (asked["sound"], asked["way_back"]) == (False, None)
     assert copy.exists()
     assert state("repair", "--yes", "--orphans")[0] == 0
     assert not copy.exists()
@@ -73,6 +86,7 @@ def test_damage_is_named_local_copies_are_repaired_and_the_query_goes_back_to_th
     data = bytearray(newest.read_bytes())
     data[len(data) // 3] ^= 1
     newest.write_bytes(data)
+    assert f"To go back to micro-batch {BATCHES - 2}" in objects("repair")["way_back"]
     code, said = state("repair", "--yes")
     assert code == 1
     assert f"broken: durable file of task '0_0' of 'job': the file {newest} " in said

@@ -1,11 +1,12 @@
 """Carrying state over without the job: what ``millpond state evolve`` and ``millpond state repartition`` do.
 
-Rule of this module: it finds the queries behind a checkpoint and says what was done, line by line. Units of work run in
+Rule of this module: it finds the queries behind a checkpoint and says what was done to each. Units of work run in
 threads of this process; the query must not be running.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from millpond.adapters.spark.checkpoint import Checkpoint
 from millpond.adapters.spark.evolution.evolution import in_threads
@@ -20,6 +21,45 @@ from millpond.stores.durability.storage import Storage
 from millpond.stores.evolution.evolving import Committed, Target, evolve, preview
 from millpond.stores.evolution.history import History, sinks_of
 from millpond.stores.evolution.matching import Declared
+from millpond.stores.evolution.previewing import Preview
+
+
+@dataclass(frozen=True)
+class Reshaped:
+    """What was done to the state of one query.
+
+    Attributes:
+        application: whose state it is.
+        sink: what the query writes.
+        changed: whether anything was done.
+        generation: the number of the generation that counts now.
+        partitions: how many it has.
+        batch: the micro-batch after which it begins; None if the checkpoint had none.
+        tasks_with_state: how many tasks begin with state.
+    """
+
+    application: str
+    sink: str
+    changed: bool
+    generation: int
+    partitions: int
+    batch: int | None
+    tasks_with_state: int
+
+    def lines(self) -> Iterator[str]:
+        """The same for a reader."""
+        what = f"{self.application}, {self.sink}"
+        if not self.changed:
+            yield f"{what}: {self.partitions} partitions, nothing to do"
+            return
+        yield (
+            f"{what}: generation {self.generation}, {self.partitions} partitions, after micro-batch {self.batch}; "
+            f"{self.tasks_with_state} tasks have state"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as JSON has it."""
+        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -38,8 +78,8 @@ class Reshaping:
     sink: str | None
     workers: int
 
-    def repartition(self, partitions: int) -> Iterator[str]:
-        """Give all applications of the checkpoint another number of partitions; lines that say what was done.
+    def repartition(self, partitions: int) -> Iterator[Reshaped]:
+        """Give all applications of the checkpoint another number of partitions; says of each what was done.
 
         Raises:
             ConfigurationError: the checkpoint has no state, or nothing tells what it looks like.
@@ -59,14 +99,14 @@ class Reshaping:
 
     def evolve(
         self, topology: Topology, partitions: int | None, declared: Declared, *, dry_run: bool = False
-    ) -> Iterator[str]:
-        """Carry the state of the checkpoint's only application over to a topology; lines that say what was done.
+    ) -> Reshaped | Preview:
+        """Carry the state of the checkpoint's only application over to a topology; says what was done.
 
         Args:
             topology: what is to run.
             partitions: in how many partitions; None for as many as the state has.
             declared: what has changed.
-            dry_run: whether the lines say what would be done, and nothing is.
+            dry_run: only say what would be done.
 
         Raises:
             TopologyError: the topology has no such sink, or several and none was named.
@@ -87,19 +127,20 @@ class Reshaping:
         plan = replace(plan, partitions=partitions or history.partitions or 1)
         target = Target(plan.fingerprint, shape_of(plan), declared)
         if dry_run:
-            yield from preview(history.begun(*target[:2], keep=False), committed, target, in_threads(self.workers))
-        else:
-            yield self._evolved(history.begun(*target[:2]), committed, target)
+            return preview(history.begun(*target[:2], keep=False), committed, target, in_threads(self.workers))
+        return self._evolved(history.begun(*target[:2]), committed, target)
 
-    def _evolved(self, history: History, committed: Committed, target: Target) -> str:
+    def _evolved(self, history: History, committed: Committed, target: Target) -> Reshaped:
         before = history.newest
         after = evolve(history, committed, target, CARRIAGES, in_threads(self.workers))
-        what = f"{history.application_id}, {history.sink}"
-        if after is before:
-            return f"{what}: {after.shape.partitions} partitions, nothing to do"
-        return (
-            f"{what}: generation {after.generation}, {after.shape.partitions} partitions, after micro-batch "
-            f"{after.batch}; {len(after.bases)} tasks have state"
+        return Reshaped(
+            application=history.application_id,
+            sink=history.sink,
+            changed=after is not before,
+            generation=after.generation,
+            partitions=after.shape.partitions,
+            batch=after.batch,
+            tasks_with_state=len(after.bases),
         )
 
     def _committed(self) -> dict[str, Committed]:

@@ -9,6 +9,7 @@ Exit codes, of every command::
     1  done, and something is not right; or what it needed could not be read or written
     2  the command line, an option or an installation makes no sense; nothing was touched
     3  an error that nobody expected
+    130  Ctrl-C
 """
 
 import sys
@@ -17,44 +18,63 @@ from typing import Annotated
 
 import typer
 
-from millpond.cli import backends, bench, cleaning, imports, looking, own_process, state, watching
-from millpond.errors import ConfigurationError, MillpondError
+from millpond.cli import (
+    backends,
+    bench,
+    cleaning,
+    completing,
+    failures,
+    imports,
+    looking,
+    own_process,
+    reshaping,
+    state,
+    upkeep,
+    warming,
+    watching,
+)
+from millpond.cli.answers import AsJson, say_object
+from millpond.cli.teaching import lesson
+from millpond.errors import ConfigurationError
 
-app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
-app.add_typer(backends.app, name="backends")
-app.add_typer(bench.app, name="bench")
+BEGIN = "To begin with"
+OTHERS = "Other systems"
+MEASURE = "How fast it is"
+"""The panels of the help, in the order in which a newcomer needs them."""
+
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    epilog=lesson(
+        "millpond demo  # a year of real flights, in some minutes",
+        "millpond state list CHECKPOINT --state-dir STATE  # what a query of yours has",
+        "millpond state get --help  # how any command is used",
+        read="docs/command-line.md",
+    ),
+)
+app.add_typer(backends.app, name="backends", rich_help_panel=BEGIN)
 state.app.add_typer(looking.app)
+state.app.add_typer(upkeep.app)
 state.app.add_typer(cleaning.app)
-app.add_typer(state.app, name="state")
-app.add_typer(imports.app, name="import")
+state.app.add_typer(reshaping.app)
+state.app.add_typer(warming.app)
+app.add_typer(state.app, name="state", rich_help_panel=state.STATE)
 app.add_typer(watching.app)
+app.add_typer(imports.app, name="import", rich_help_panel=OTHERS)
+app.add_typer(bench.app, name="bench", rich_help_panel=MEASURE)
 
 
 def main() -> None:
     """The console script. Errors are printed as messages, with their trace only if ``--debug`` asks for it."""
     own_process.begin()
+    failures.escape_what_cannot_be_written()
     try:
-        app()
+        app(prog_name="millpond")
     except Exception as error:
         if _debugging:
             raise
-        typer.echo(f"millpond: {_message(error)}", err=True)
-        sys.exit(_exit_code(error))
-
-
-def _message(error: Exception) -> str:
-    if isinstance(error, MillpondError):
-        return str(error)
-    return (
-        f"an error that nobody expected: {type(error).__name__}: {error}\n"
-        "To see where it happened, give --debug before the command: millpond --debug ..."
-    )
-
-
-def _exit_code(error: Exception) -> int:
-    if isinstance(error, MillpondError):
-        return 2 if isinstance(error, ConfigurationError) else 1
-    return 3
+        typer.echo(f"millpond: {failures.told(error)}", err=True)
+        sys.exit(failures.exit_code(error))
 
 
 _debugging = False
@@ -74,7 +94,9 @@ def millpond(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="print the release and exit")
     ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="show the trace of an error")] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="show the trace of an error; stands before the command")
+    ] = False,
 ) -> None:
     """Pluggable, typed, versioned state stores for Spark streams, and the stream processors that use them.
 
@@ -84,21 +106,41 @@ def millpond(
     _debugging = debug
 
 
-@app.command()
+@app.command(
+    rich_help_panel=BEGIN,
+    epilog=lesson(
+        "millpond demo",
+        "millpond demo --backend lmdb --max-batches 4  # a part; the same command goes on from there",
+        "millpond demo --out demo-out --json",
+        codes="1 if a row is not right",
+        read="README.md",
+    ),
+)
 def demo(
-    backend: Annotated[str, typer.Option(help="rocksdb, lmdb, memory, or a URL such as lmdb://?sync=true")] = "rocksdb",
-    out: Annotated[Path, typer.Option(help="where the outputs go")] = Path("demo-out"),
+    backend: Annotated[
+        str,
+        typer.Option(
+            metavar="BACKEND",
+            autocompletion=completing.backend_names,
+            help="rocksdb, lmdb, memory, or a URL such as lmdb://?sync=true",
+        ),
+    ] = "rocksdb",
+    out: Annotated[Path, typer.Option(metavar="DIR", help="where the outputs go")] = Path("demo-out"),
     checkpoint: Annotated[
-        Path | None, typer.Option(help="where Spark's checkpoints go; OUT/checkpoint by default")
+        Path | None, typer.Option(metavar="DIR", help="where Spark's checkpoints go; OUT/checkpoint by default")
     ] = None,
     state_dir: Annotated[
-        str | None, typer.Option(help="where durable state goes, a path or URL; OUT/state by default")
+        str | None,
+        typer.Option(metavar="PLACE", help="where durable state goes, a path or URL; OUT/state by default"),
     ] = None,
-    batch_rows: Annotated[int, typer.Option(help="flights per micro-batch")] = 25_000,
-    max_batches: Annotated[int | None, typer.Option(help="stop after this many micro-batches")] = None,
+    batch_rows: Annotated[int, typer.Option(metavar="ROWS", help="flights per micro-batch")] = 25_000,
+    max_batches: Annotated[int | None, typer.Option(metavar="N", help="stop after this many micro-batches")] = None,
+    json: AsJson = False,
 ) -> None:
     """A year of real flights, each joined with the weather of its hour, on Spark, with the state in the BACKEND."""
     try:
+        from rich.console import Console
+
         from millpond.demo import job, report
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("millpond"):
@@ -112,5 +154,8 @@ def demo(
         batch_rows=batch_rows,
         max_batches=max_batches,
     )
-    if not report.run(options):
+    summary = report.run(options, Console(stderr=True) if json else None)
+    if json:
+        say_object(summary.to_dict())
+    if not summary.right:
         raise typer.Exit(1)

@@ -6,23 +6,28 @@ how it is tested in ``millpond.stores.testing``.
 
 from collections.abc import Iterator
 from dataclasses import asdict
-from json import dumps
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from millpond.cli import completing
+from millpond.cli.answers import AsJson, say_object
+from millpond.cli.teaching import lesson
 from millpond.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from millpond.stores.catalog import BackendDescription
 
-app = typer.Typer(help="List the backends that are installed, or check one.")
+app = typer.Typer(
+    help="List the backends that are installed, or check one.",
+    epilog=lesson("millpond backends", "millpond backends --json", read="docs/backends.md"),
+)
 
 
 @app.callback(invoke_without_command=True)
 def backends(
     context: typer.Context,
-    json: Annotated[bool, typer.Option("--json", help="print JSON, an object on each line")] = False,
+    json: AsJson = False,
 ) -> None:
     """List the backends that are installed, or check one.
 
@@ -34,7 +39,10 @@ def backends(
     from millpond.stores.catalog import described
 
     for backend in described():
-        typer.echo(dumps(asdict(backend)) if json else "\n".join(_lines(backend)))
+        if json:
+            say_object(asdict(backend))
+        else:
+            typer.echo("\n".join(_lines(backend)))
 
 
 def _lines(backend: "BackendDescription") -> Iterator[str]:
@@ -56,23 +64,47 @@ def _lines(backend: "BackendDescription") -> Iterator[str]:
         yield f"    {option.name}: {option.type}, {default}"
 
 
-@app.command("check")
+@app.command(
+    "check",
+    epilog=lesson(
+        "millpond backends check lmdb",
+        "millpond backends check 'rocksdb://?wal=false' --examples 200",
+        "millpond backends check redis --opt-out 'files=a server keeps them' --json",
+        codes="1 if it does not keep the contract",
+        read="docs/writing-a-backend.md",
+    ),
+)
 def check(
-    backend: Annotated[str, typer.Argument(help="a name, or a URL such as lmdb://?sync=true")],
+    context: typer.Context,
+    backend: Annotated[
+        str,
+        typer.Argument(
+            metavar="BACKEND",
+            help="a name, or a URL such as lmdb://?sync=true",
+            show_default=False,
+            autocompletion=completing.backend_names,
+        ),
+    ],
     opt_out: Annotated[
-        list[str] | None, typer.Option(help="FEATURE=REASON, for a feature that the backend cannot have; repeatable")
+        list[str] | None,
+        typer.Option(metavar="FEATURE=REASON", help="a feature that the backend cannot have; may be repeated"),
     ] = None,
-    examples: Annotated[int, typer.Option(min=1, help="how many random histories are tried")] = 40,
+    examples: Annotated[int, typer.Option(metavar="N", min=1, help="how many random histories are tried")] = 40,
+    json: AsJson = False,
 ) -> None:
     """Run the conformance kit on a backend, in a temporary directory, and say what it saw.
 
-    Exit code 1: it does not keep the contract.
+    With --json, what pytest says goes to the standard error.
     """
     from millpond.stores.registry import supplier
     from millpond.stores.testing.run import run_kit
 
+    json = json or bool(context.parent and context.parent.params.get("json"))
     supplier(backend)
-    if not run_kit(backend, dict(map(_opt_out, opt_out or ())), examples=examples):
+    outcome = run_kit(backend, dict(map(_opt_out, opt_out or ())), examples=examples, aside=json)
+    if json:
+        say_object(outcome.to_dict())
+    if not outcome.kept:
         raise typer.Exit(1)
 
 

@@ -10,6 +10,7 @@ import typer
 from millpond.cli import bench_results
 from millpond.cli.bench_engines import bench_engines
 from millpond.cli.bench_options import Backends, Directory, JsonFile, Repeat, console, report
+from millpond.cli.teaching import lesson
 from millpond.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -52,13 +53,20 @@ def bench_stores(
     report("stores", figures, store_tables.print_results, json=json, width=130)
 
 
-@app.command("restore")
+@app.command(
+    "restore",
+    epilog=lesson(
+        "millpond bench restore --backend lmdb --rows 100000",
+        "millpond bench restore --latency 50 --bandwidth 20 --json restore.json",
+        read="bench/README.md",
+    ),
+)
 def bench_restore(
     backend: Backends = None,
     rows: Annotated[int, typer.Option(help="rows of a task")] = 400_000,
     stores: Annotated[list[int] | None, typer.Option(help="in how many stores; may be repeated; 1, 2, 4")] = None,
-    latency: Annotated[float, typer.Option(help="milliseconds until the far storage answers")] = 20,
-    bandwidth: Annotated[float, typer.Option(help="megabytes a second from the far storage to each reader")] = 100,
+    latency: Annotated[float, typer.Option(metavar="MILLISECONDS", help="until the far storage answers")] = 20,
+    bandwidth: Annotated[float, typer.Option(metavar="MB/S", help="from the far storage to each reader")] = 100,
     repeat: Repeat = 5,
     directory: Directory = None,
     json: JsonFile = None,
@@ -101,7 +109,9 @@ def bench_processors(
     report("processors", figures, processors.print_results, json=json, width=110)
 
 
-@app.command("evolution")
+@app.command(
+    "evolution", epilog=lesson("millpond bench evolution --keys 100000 --partitions 4,16", read="bench/README.md")
+)
 def bench_evolution(
     keys: Annotated[int, typer.Option(min=1, help="keys of the store")] = 1_000_000,
     partitions: Annotated[str, typer.Option(help="the numbers of partitions, one after the other")] = "4,16,4",
@@ -117,7 +127,14 @@ def bench_evolution(
     report("evolution", figures, evolution.print_results, json=json, width=80)
 
 
-@app.command("upgrade")
+@app.command(
+    "upgrade",
+    epilog=lesson(
+        "millpond bench upgrade --backend lmdb --upgrade checksums --keys 100000",
+        "millpond bench upgrade --spark --cores 2 --json upgrade.json",
+        read="bench/README.md",
+    ),
+)
 def bench_upgrade(
     backend: Backends = None,
     upgrade: Annotated[list[str] | None, typer.Option(help="timestamped or checksums; may be repeated; both")] = None,
@@ -228,7 +245,10 @@ def bench_spark(
         raise typer.Exit(1)
 
 
-@app.command("scale")
+@app.command(
+    "scale",
+    epilog=lesson("millpond bench scale --backend rocksdb --keys 1000000 --partitions 4", read="bench/README.md"),
+)
 def bench_scale(
     backend: Annotated[str, typer.Option(help="the backend of the store")] = "lmdb",
     keys: Annotated[int, typer.Option(min=10, help="keys of the store")] = 10_000_000,
@@ -258,7 +278,10 @@ def bench_scale(
     report("spark-scale", figures, scale.print_results, json=json, width=120)
 
 
-@app.command("overhead")
+@app.command(
+    "overhead",
+    epilog=lesson("millpond bench overhead --backend lmdb --rows 1000 --json overhead.json", read="bench/README.md"),
+)
 def bench_overhead(
     backend: Annotated[str, typer.Option(help="the backend of the stores")] = "lmdb",
     records: Annotated[int, typer.Option(min=1, help="records through each topology in this process")] = 100_000,
@@ -289,7 +312,7 @@ def bench_overhead(
     report("overhead", figures, overhead.print_results, json=json, width=110)
 
 
-@app.command("looking")
+@app.command("looking", epilog=lesson("millpond bench looking --backend lmdb --keys 100000", read="bench/README.md"))
 def bench_looking(
     backend: Annotated[str, typer.Option(help="the backend of the store")] = "lmdb",
     keys: Annotated[int, typer.Option(min=10, help="keys of the store")] = 1_000_000,
@@ -309,7 +332,15 @@ def bench_looking(
     report("looking", figures, looking.print_results, json=json, width=100)
 
 
-@app.command("damage")
+@app.command(
+    "damage",
+    epilog=lesson(
+        "millpond bench damage --backend rocksdb --flips 50",
+        "millpond bench damage --flips 0 --json -  # every bit",
+        codes="1 if a flip was silent",
+        read="bench/README.md",
+    ),
+)
 def bench_damage(
     backend: Annotated[list[str] | None, typer.Option(help="may be repeated; lmdb and rocksdb by default")] = None,
     flips: Annotated[int, typer.Option(help="at most so many in each file; 0 flips every bit")] = 200,

@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from millpond.cli.looking import AsJson
+from millpond.cli import durations
+from millpond.cli.answers import AsJson
+from millpond.cli.state import KEEP, Workers
+from millpond.cli.teaching import lesson
 from millpond.errors import MillpondError
 
 if TYPE_CHECKING:
@@ -18,31 +21,41 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 
-@app.command("clean")
+@app.command(
+    "clean",
+    rich_help_panel=KEEP,
+    epilog=lesson(
+        "millpond state clean --state-dir STATE --checkpoint CHECKPOINT  # only say what may go",
+        'millpond state clean --local-dir /mnt/millpond --older-than "3 days" --yes',
+        codes="1 if something that may go could not be deleted, or a checkpoint cannot be read, so that nothing goes",
+        read="docs/operating.md",
+    ),
+)
 def state_clean(
-    state_dir: Annotated[str | None, typer.Option(help="jobs' state_dir, a path or URL")] = None,
+    state_dir: Annotated[str | None, typer.Option(metavar="PLACE", help="jobs' state_dir, a path or URL")] = None,
     local_dir: Annotated[
-        list[Path] | None, typer.Option(help="a job's local_dir on this machine; may be repeated")
+        list[Path] | None, typer.Option(metavar="DIR", help="a job's local_dir on this machine; may be repeated")
     ] = None,
     checkpoint: Annotated[
-        list[str] | None, typer.Option(help="the checkpointLocation of a query with state there; may be repeated")
+        list[str] | None,
+        typer.Option(metavar="CHECKPOINT", help="the checkpointLocation of a query with state there; may be repeated"),
     ] = None,
     application: Annotated[
         list[str] | None,
         typer.Option(
+            metavar="NAME",
             help="an application, or a pattern such as 'flights.*', of which no checkpoint but those that are given "
-            "has state; may be repeated"
+            "has state; may be repeated",
         ),
     ] = None,
-    older_than: Annotated[str, typer.Option(help="how long nobody may have written to what goes")] = "7 days",
-    workers: Annotated[int, typer.Option(min=1, help="files that are read at the same time")] = 4,
+    older_than: Annotated[
+        str, typer.Option(metavar=durations.DURATION, help="how long nobody may have written to what goes")
+    ] = "7 days",
+    workers: Workers = 4,
     yes: Annotated[bool, typer.Option("--yes", help="delete it; without, it is only said")] = False,
     json: AsJson = False,
 ) -> None:
-    """Say what nobody needs of durable files and local copies, and delete it with --yes; queries may be running.
-
-    Exit code 1: something that may go could not be deleted, or a checkpoint cannot be read, so that nothing goes.
-    """
+    """Say what nobody needs of durable files and local copies, and delete it with --yes; queries may be running."""
     from millpond.adapters.looking.cleaning import Cleaning
     from millpond.adapters.looking.row_texts import cells, line_of
     from millpond.adapters.looking.spark_checkpoint import SparkCheckpoint
@@ -53,7 +66,7 @@ def state_clean(
         [SparkCheckpoint.at(location, workers) for location in checkpoint or ()],
         local_dir or (),
         application or (),
-        older_than,
+        durations.millis("--older-than", older_than),
     )
     found = cleaning.found()
     sizes: dict[str, int] = {}

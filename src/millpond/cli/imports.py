@@ -3,12 +3,14 @@
 Rule of this module: options and messages live here; what a command does lives in what it imports when it runs.
 """
 
-from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from millpond.cli import completing, durations
+from millpond.cli.answers import AsJson, say
+from millpond.cli.teaching import lesson
 from millpond.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -25,32 +27,57 @@ def bring() -> None:
     """Bring along the state of other systems."""
 
 
-@app.command("kafka-streams")
+@app.command(
+    "kafka-streams",
+    epilog=lesson(
+        "millpond import kafka-streams /kafka/shop --store counts --key-serde string --value-serde int64 "
+        "--to parquet:counts.parquet",
+        'millpond import kafka-streams /kafka/shop --store prices --kind versioned --retention "7 days" --to stores',
+        'millpond import kafka-streams /kafka/shop --store sales --window-size "1 hour" --to parquet:sales.parquet',
+        read="docs/coming-from-kafka-streams.md",
+    ),
+)
 def kafka_streams(
-    state_dir: Annotated[Path, typer.Argument(help="the directory of an application, of a task, or of the store")],
-    store: Annotated[str, typer.Option(help="the store's name")],
-    to: Annotated[str, typer.Option(help="parquet:FILE, or the directory in which a store is made")],
-    backend: Annotated[str, typer.Option(help="of the store that is made: a name or URL")] = "rocksdb",
+    state_dir: Annotated[
+        Path, typer.Argument(metavar="DIR", help="the directory of an application, of a task, or of the store")
+    ],
+    store: Annotated[str, typer.Option(metavar="NAME", help="the store's name")],
+    to: Annotated[str, typer.Option(metavar="PLACE", help="parquet:FILE, or the directory in which a store is made")],
+    backend: Annotated[
+        str,
+        typer.Option(
+            metavar="BACKEND",
+            autocompletion=completing.backend_names,
+            help="of the store that is made: a name, or a URL such as lmdb://?sync=true",
+        ),
+    ] = "rocksdb",
     kind: Annotated[
         str | None,
-        typer.Option(help="where the files do not tell: key-value, versioned, window or session"),
+        typer.Option(
+            metavar="KIND",
+            autocompletion=completing.store_kinds,
+            help="where the files do not tell: key-value, versioned, window or session",
+        ),
     ] = None,
-    key_serde: Annotated[str, typer.Option(help="bytes, string, int64 (Kafka's Long), float64 (Double) or json")] = (
-        "bytes"
-    ),
-    value_serde: Annotated[str, typer.Option(help="the same for values")] = "bytes",
+    key_serde: Annotated[
+        str,
+        typer.Option(metavar="SERDE", help="bytes, string, int64 (Kafka's Long), float64 (Double) or json"),
+    ] = "bytes",
+    value_serde: Annotated[str, typer.Option(metavar="SERDE", help="the same for values")] = "bytes",
     retention: Annotated[
         str | None,
-        typer.Option(help="how long windows, sessions or versions stay: milliseconds, or text such as '5 minutes'"),
+        typer.Option(metavar=durations.DURATION, help="how long windows, sessions or versions stay: '5 minutes'"),
     ] = None,
-    window_size: Annotated[str | None, typer.Option(help="how long the windows of a window store are")] = None,
+    window_size: Annotated[
+        str | None, typer.Option(metavar=durations.DURATION, help="how long the windows of a window store are")
+    ] = None,
     retain_duplicates: Annotated[
         bool, typer.Option("--retain-duplicates", help="the windows have each put, as those of joins of streams do")
     ] = False,
     without_checkpoint: Annotated[
         bool, typer.Option("--without-checkpoint", help="also read a store whose task has no .checkpoint")
     ] = False,
-    json: Annotated[Path | None, typer.Option("--json", help="also write the report to this file")] = None,
+    json: AsJson = False,
 ) -> None:
     """Read a store of Kafka Streams out of its RocksDB, check every row, and write all into a store or a Parquet file.
 
@@ -71,10 +98,7 @@ def kafka_streams(
         retain_duplicates=retain_duplicates,
         without_checkpoint=without_checkpoint,
     ).run()
-    for line in report.lines():
-        typer.echo(line)
-    if json is not None:
-        json.write_text(dumps(report.to_dict(), indent=1) + "\n")
+    say(report, json)
 
 
 def _target(to: str, backend: str) -> "Target":
@@ -95,6 +119,4 @@ def _kind(name: str | None) -> "StoreKind | None":
 
 
 def _millis(option: str, text: str | None) -> int | None:
-    from millpond.stores.times import to_millis
-
-    return None if text is None else to_millis(int(text) if text.isdecimal() else text, option)
+    return None if text is None else durations.millis(option, text)

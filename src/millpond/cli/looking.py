@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from millpond.cli import completing
+from millpond.cli.answers import AsJson
 from millpond.cli.own_process import do_without_pandas
 from millpond.cli.state import (
+    LOOK,
     BatchNumber,
     CheckpointPlace,
     SinkName,
@@ -21,6 +24,7 @@ from millpond.cli.state import (
     Workers,
     topology_named,
 )
+from millpond.cli.teaching import lesson
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,17 +34,42 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
-StoreName = Annotated[str, typer.Argument(help="the store's name")]
+StoreName = Annotated[
+    str,
+    typer.Argument(
+        metavar="STORE",
+        help="the store's name",
+        show_default=False,
+        autocompletion=completing.store_names,
+    ),
+]
 KeyText = Annotated[
     str,
-    typer.Argument(help="a key: text, a number, hexadecimal digits, JSON; a verb's columns as a JSON array or object"),
+    typer.Argument(
+        metavar="KEY",
+        help="a key: text, a number, hexadecimal digits, JSON; a verb's columns as a JSON array or object",
+        show_default=False,
+    ),
 ]
-Application = Annotated[str | None, typer.Option(help="the application, if the query has several")]
-AsJson = Annotated[bool, typer.Option("--json", help="print JSON, an object on each line")]
-AsOf = Annotated[str | None, typer.Option(help="TIME (ISO 8601 with zone, or milliseconds), of a versioned store")]
+Application = Annotated[str | None, typer.Option(metavar="NAME", help="the application, if the query has several")]
+AsOf = Annotated[
+    str | None,
+    typer.Option(metavar="TIME", help="ISO 8601 with zone, or milliseconds since 1970: of a versioned store"),
+]
+From = Annotated[str | None, typer.Option("--from", metavar="KEY", help="the first key, included")]
+To = Annotated[str | None, typer.Option("--to", metavar="KEY", help="the key before which to end")]
+Limit = Annotated[int | None, typer.Option(metavar="ROWS", min=0, help="print no more rows than these")]
 
 
-@app.command("list")
+@app.command(
+    "list",
+    rich_help_panel=LOOK,
+    epilog=lesson(
+        "millpond state list CHECKPOINT --state-dir STATE",
+        "millpond state list CHECKPOINT --state-dir STATE --batch 41 --json",
+        read="docs/looking-at-state.md",
+    ),
+)
 def state_list(
     checkpoint: CheckpointPlace,
     state_dir: StateDir,
@@ -58,7 +87,14 @@ def state_list(
     _say([{**_short(view), "bytes": size} for view, size in zip(views, sizes, strict=True)], json)
 
 
-@app.command("describe")
+@app.command(
+    "describe",
+    rich_help_panel=LOOK,
+    epilog=lesson(
+        "millpond state describe CHECKPOINT counts --state-dir STATE",
+        read="docs/looking-at-state.md",
+    ),
+)
 def state_describe(
     checkpoint: CheckpointPlace,
     store: StoreName,
@@ -83,7 +119,17 @@ def state_describe(
     _say([{"task": task, **found} for task, found in tasks.items()], json)
 
 
-@app.command("get")
+@app.command(
+    "get",
+    rich_help_panel=LOOK,
+    epilog=lesson(
+        "millpond state get CHECKPOINT counts mill --state-dir STATE",
+        "millpond state get CHECKPOINT rolling '[\"mill\", 7]' --state-dir STATE  # the columns of a verb's key",
+        "millpond state get CHECKPOINT prices mill --as-of 2026-01-31T00:00:00Z --state-dir STATE",
+        codes="1 if there is nothing for the key",
+        read="docs/looking-at-state.md",
+    ),
+)
 def state_get(
     checkpoint: CheckpointPlace,
     store: StoreName,
@@ -97,7 +143,7 @@ def state_get(
     workers: Workers = 4,
     json: AsJson = False,
 ) -> None:
-    """Get what a store has for a key: a row, or one for each window or session. Exit code 1: there is none."""
+    """Get what a store has for a key: a row, or one for each window or session."""
     from millpond.stores.times import time_in
 
     view = _view(checkpoint, store, state_dir, batch, sink, application, topology, workers)
@@ -105,14 +151,22 @@ def state_get(
     _say_found(found, view, "nothing for", key, json)
 
 
-@app.command("scan")
+@app.command(
+    "scan",
+    rich_help_panel=LOOK,
+    epilog=lesson(
+        "millpond state scan CHECKPOINT counts --state-dir STATE --limit 10",
+        "millpond state scan CHECKPOINT counts --state-dir STATE --from a --to b --json | head",
+        read="docs/looking-at-state.md",
+    ),
+)
 def state_scan(
     checkpoint: CheckpointPlace,
     store: StoreName,
     state_dir: StateDir,
-    from_: Annotated[str | None, typer.Option("--from", help="the first key, included")] = None,
-    to: Annotated[str | None, typer.Option("--to", help="the key before which to end")] = None,
-    limit: Annotated[int | None, typer.Option(min=0, help="print no more rows than these")] = None,
+    from_: From = None,
+    to: To = None,
+    limit: Limit = None,
     as_of: AsOf = None,
     batch: BatchNumber = None,
     sink: SinkName = None,
@@ -126,7 +180,15 @@ def state_scan(
     _say_rows(view.rows(_selection(view, from_, to, as_of)), view.schema, json, limit)
 
 
-@app.command("history")
+@app.command(
+    "history",
+    rich_help_panel=LOOK,
+    epilog=lesson(
+        "millpond state history CHECKPOINT prices mill --state-dir STATE",
+        codes="1 if there is no version of the key",
+        read="docs/looking-at-state.md",
+    ),
+)
 def state_history(
     checkpoint: CheckpointPlace,
     store: StoreName,
@@ -139,21 +201,29 @@ def state_history(
     workers: Workers = 4,
     json: AsJson = False,
 ) -> None:
-    """Print all versions of a key of a versioned store, the oldest first. Exit code 1: there is none."""
+    """Print all versions of a key of a versioned store, the oldest first."""
     view = _view(checkpoint, store, state_dir, batch, sink, application, topology, workers)
     _say_found(view.history(view.form.key.parse(key)), view, "no version of", key, json)
 
 
-@app.command("diff")
+@app.command(
+    "diff",
+    rich_help_panel=LOOK,
+    epilog=lesson(
+        "millpond state diff CHECKPOINT counts --state-dir STATE --from-batch 40",
+        "millpond state diff CHECKPOINT counts --state-dir STATE --from-batch 40 --to-batch 41 --json",
+        read="docs/looking-at-state.md",
+    ),
+)
 def state_diff(
     checkpoint: CheckpointPlace,
     store: StoreName,
     state_dir: StateDir,
-    from_batch: Annotated[int, typer.Option(help="what has changed since this micro-batch")],
-    to_batch: Annotated[int | None, typer.Option(help="up to this one; the last one by default")] = None,
-    from_: Annotated[str | None, typer.Option("--from", help="the first key, included")] = None,
-    to: Annotated[str | None, typer.Option("--to", help="the key before which to end")] = None,
-    limit: Annotated[int | None, typer.Option(min=0, help="print no more rows than these")] = None,
+    from_batch: Annotated[int, typer.Option(metavar="N", help="what has changed since this micro-batch")],
+    to_batch: Annotated[int | None, typer.Option(metavar="N", help="up to this one; the last one by default")] = None,
+    from_: From = None,
+    to: To = None,
+    limit: Limit = None,
     sink: SinkName = None,
     application: Application = None,
     topology: TopologyName = None,
@@ -171,14 +241,23 @@ def state_diff(
     _say_rows(found, change_schema(after.schema), json, limit)
 
 
-@app.command("export")
+@app.command(
+    "export",
+    rich_help_panel=LOOK,
+    epilog=lesson(
+        "millpond state export CHECKPOINT counts counts.parquet --state-dir STATE",
+        read="docs/looking-at-state.md",
+    ),
+)
 def state_export(
     checkpoint: CheckpointPlace,
     store: StoreName,
-    file: Annotated[Path, typer.Argument(help="ends with .parquet, .csv or .json (an object on each line)")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="ends with .parquet, .csv or .json (an object on each line)")
+    ],
     state_dir: StateDir,
-    from_: Annotated[str | None, typer.Option("--from", help="the first key, included")] = None,
-    to: Annotated[str | None, typer.Option("--to", help="the key before which to end")] = None,
+    from_: From = None,
+    to: To = None,
     as_of: AsOf = None,
     batch: BatchNumber = None,
     sink: SinkName = None,
@@ -199,7 +278,14 @@ def state_export(
     _say([{"store": store, "batch": view.batch, "rows": rows, "file": str(file)}], json)
 
 
-@app.command("size")
+@app.command(
+    "size",
+    rich_help_panel=LOOK,
+    epilog=lesson(
+        "millpond state size CHECKPOINT --state-dir STATE",
+        read="docs/looking-at-state.md",
+    ),
+)
 def state_size(
     checkpoint: CheckpointPlace,
     state_dir: StateDir,

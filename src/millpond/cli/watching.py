@@ -5,31 +5,44 @@ Rule of this module: options and messages live here; what there is to see, and h
 """
 
 import webbrowser
-from json import dumps
 from typing import Annotated
 
 import typer
 
-from millpond.cli.state import CheckpointPlace, TopologyName, Workers, topology_named
-from millpond.errors import ConfigurationError
+from millpond.cli import durations
+from millpond.cli.answers import AsJson, say_object
+from millpond.cli.state import STATE, CheckpointPlace, TopologyName, Workers, topology_named
+from millpond.cli.teaching import lesson
 
 app = typer.Typer()
 
-StatePlace = Annotated[str | None, typer.Option("--state-dir", help="the job's state_dir, for its stores")]
-Progress = Annotated[
-    str | None, typer.Option(help="the DIRECTORY of watch(spark, keep=DIRECTORY), for rates, lag and batch times")
+StatePlace = Annotated[
+    str | None, typer.Option("--state-dir", metavar="PLACE", help="the job's state_dir, for its stores")
 ]
-Interval = Annotated[str, typer.Option(help="how long to wait before looking again")]
+Progress = Annotated[
+    str | None,
+    typer.Option(metavar="DIR", help="the directory of watch(spark, keep=DIR), for rates, lag and batch times"),
+]
+Interval = Annotated[str, typer.Option(metavar=durations.DURATION, help="how long to wait before looking again")]
 
 
-@app.command("top")
+@app.command(
+    "top",
+    rich_help_panel=STATE,
+    epilog=lesson(
+        "millpond top CHECKPOINT --state-dir STATE",
+        "millpond top CHECKPOINT --state-dir STATE --progress PROGRESS --interval '5 seconds'",
+        "millpond top CHECKPOINT --json",
+        read="docs/watching.md",
+    ),
+)
 def top(
     checkpoint: CheckpointPlace,
     state_dir: StatePlace = None,
     progress: Progress = None,
     interval: Interval = "2 seconds",
     once: Annotated[bool, typer.Option("--once", help="print the tables once, as where there is no terminal")] = False,
-    json: Annotated[bool, typer.Option("--json", help="print one JSON document with all there is to see")] = False,
+    json: AsJson = False,
     workers: Workers = 4,
 ) -> None:
     """Watch a query in the terminal: micro-batches, lag, rates, what waits, state. Ctrl-C ends it, not the query."""
@@ -39,47 +52,50 @@ def top(
     from millpond.adapters.watching.table import tables
     from millpond.adapters.watching.watched import Watched
 
-    pause = _seconds(interval)
+    pause = durations.seconds("--interval", interval)
     watched = Watched(checkpoint, state_dir, progress, workers=workers)
     console = Console()
     if json:
-        typer.echo(dumps(watched.look().to_dict()))
+        say_object(watched.look().to_dict())
     elif once or not can_show(console):
         console.print(tables(watched.look()))
     else:
         show(watched, console, pause)
 
 
-@app.command("ui")
+@app.command(
+    "ui",
+    rich_help_panel=STATE,
+    epilog=lesson(
+        "millpond ui CHECKPOINT --state-dir STATE --open",
+        "millpond ui CHECKPOINT --state-dir STATE --progress PROGRESS --topology jobs:flights --port 0",
+        read="docs/watching.md",
+    ),
+)
 def ui(
     checkpoint: CheckpointPlace,
     state_dir: StatePlace = None,
     progress: Progress = None,
     topology: TopologyName = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 for a free one")] = 4050,
+    port: Annotated[int, typer.Option(metavar="PORT", min=0, max=65535, help="0 for a free one")] = 4050,
     interval: Interval = "2 seconds",
     open_: Annotated[bool, typer.Option("--open", help="open the page in the browser")] = False,
     workers: Workers = 4,
+    json: AsJson = False,
 ) -> None:
     """Serve a page about a query, to this machine alone. Ctrl-C ends it, not the query."""
     from millpond.adapters.watching.server import HOST, server
     from millpond.adapters.watching.watched import Watched
 
-    pause = _seconds(interval)
+    pause = durations.seconds("--interval", interval)
     watched = Watched(checkpoint, state_dir, progress, topology_named(topology), workers=workers)
     watched.look()
     with server(watched, port, pause) as serving:
         address = f"http://{HOST}:{serving.server_port}/"
-        typer.echo(f"{address} (Ctrl-C ends it)")
+        if json:
+            say_object({"address": address})
+        else:
+            typer.echo(f"{address} (Ctrl-C ends it)")
         if open_:
             webbrowser.open(address)
         serving.serve_forever()
-
-
-def _seconds(interval: str) -> float:
-    from millpond.stores.times import to_length
-
-    seconds = to_length(interval, "interval") / 1000
-    if seconds <= 0:
-        raise ConfigurationError(f"the interval is {interval!r}; give more than nothing, as in '2 seconds'")
-    return seconds

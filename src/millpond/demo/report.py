@@ -1,6 +1,9 @@
 """What the demo shows: a progress bar while it runs, then a table, the answer and the lesson."""
 
+from collections.abc import Mapping
 from contextlib import nullcontext
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -10,8 +13,42 @@ from millpond.demo import data, job, truth
 from millpond.stores.options import without_secrets
 
 
-def run(options: job.Options, console: Console | None = None) -> bool:
-    """Run the demo and show what comes out; returns whether every row is right."""
+@dataclass(frozen=True)
+class Summary:
+    """What came out of a run of the demo.
+
+    Attributes:
+        options: what was asked for.
+        result: what the run leaves behind.
+        agreements: how the rows of each query agree with the truth.
+    """
+
+    options: job.Options
+    result: job.Result
+    agreements: Mapping[str, truth.Agreement]
+
+    @property
+    def right(self) -> bool:
+        """Whether every row is right."""
+        return all(agreement.complete for agreement in self.agreements.values())
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as JSON has it."""
+        return {
+            "backend": without_secrets(self.options.backend),
+            "out": str(self.options.out),
+            "right": self.right,
+            "arrived": self.result.arrived,
+            "flights": self.result.cut.flights,
+            "queries": [
+                {"query": name, **asdict(pace), **asdict(self.agreements[name])}
+                for name, pace in self.result.paces.items()
+            ],
+        }
+
+
+def run(options: job.Options, console: Console | None = None) -> Summary:
+    """Run the demo and show what comes out."""
     console = console or Console()
     with console.status("Preparing the input and starting Spark ...") if console.is_terminal else nullcontext():
         inputs = job.prepare(options)
@@ -19,12 +56,12 @@ def run(options: job.Options, console: Console | None = None) -> bool:
     console.print(_paces(options, result))
     if not any(pace.batches for pace in result.paces.values()):
         console.print(f"Nothing was left to do. To start afresh, delete {options.out}, or choose another --out.")
-    right = _show_answer(result, console)
+    agreements = _show_answer(result, console)
     if result.arrived == result.cut.flights:
         _show_lesson(console)
     else:
         console.print(f"{result.arrived:,} of {result.cut.flights:,} flights have arrived. Run it again to continue.")
-    return right
+    return Summary(options, result, agreements)
 
 
 def _run_with_bars(options: job.Options, inputs: data.Inputs, console: Console) -> job.Result:
@@ -49,13 +86,13 @@ def _paces(options: job.Options, result: job.Result) -> Table:
     return table
 
 
-def _show_answer(result: job.Result, console: Console) -> bool:
+def _show_answer(result: job.Result, console: Console) -> dict[str, truth.Agreement]:
     flights = truth.flights_with_weather(result.arrived)
     joined = truth.compare_flights(result.outputs["flights_weather"].to_pandas(), flights)
     counted = truth.compare_counts(result.outputs["carrier_counts"].to_pandas(), truth.carrier_counts(flights))
     _show_agreement(console, joined, "flights have the weather of the independent as-of join")
     _show_agreement(console, counted, "carriers have the right count")
-    return joined.complete and counted.complete
+    return {"flights_weather": joined, "carrier_counts": counted}
 
 
 def _show_agreement(console: Console, agreement: truth.Agreement, what: str) -> None:

@@ -13,6 +13,7 @@ from millpond.stores.durability import Manifest, Storage, TaskState
 from millpond.stores.evolution.evolving import Committed, Target, Work, evolve, preview
 from millpond.stores.evolution.history import History
 from millpond.stores.evolution.matching import Declared
+from millpond.stores.evolution.previewing import Preview
 from millpond.stores.evolution.shape import Shape, StoreShape
 from millpond.stores.registry import supplier
 from millpond.stores.serdes import STRING
@@ -62,8 +63,11 @@ class Query:
         self.shape = wanted
 
     def told(self, wanted: Shape, declared: Declared) -> list[str]:
+        return list(self.preview(wanted, declared).lines())
+
+    def preview(self, wanted: Shape, declared: Declared) -> Preview:
         target = Target(self._print(wanted), wanted, declared)
-        return list(preview(self.history(wanted), self._committed, target, in_process))
+        return preview(self.history(wanted), self._committed, target, in_process)
 
     def put(self, values: Mapping[str, str | None], time: int = 0) -> None:
         batch = 0 if self.batch is None else self.batch + 1

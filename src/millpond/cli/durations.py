@@ -1,0 +1,33 @@
+"""Options that are a length of time: how they are shown in help, and how they are read."""
+
+from millpond.errors import ConfigurationError
+
+DURATION = "DURATION"
+"""The metavar: a number and a unit, as Spark has it."""
+
+
+def millis(option: str, text: str) -> int:
+    """The milliseconds that ``text`` means, as in ``"5 minutes"`` or ``"1 hour 30 minutes"``.
+
+    Raises:
+        ConfigurationError: it has no unit, is negative, or is no length of time.
+    """
+    from millpond.stores.times import to_length
+
+    if text.strip().isdecimal():
+        raise ConfigurationError(
+            f"{option} is {text!r}; say of what: '{text.strip()} milliseconds', or '{text.strip()} seconds'"
+        )
+    return to_length(text, option)
+
+
+def seconds(option: str, text: str) -> float:
+    """The same in seconds, of which there must be some.
+
+    Raises:
+        ConfigurationError: as ``millis``, or it is nothing.
+    """
+    length = millis(option, text) / 1000
+    if length <= 0:
+        raise ConfigurationError(f"{option} is {text!r}; give more than nothing, as in '2 seconds'")
+    return length

@@ -1,0 +1,59 @@
+"""How a command ends that does not come to its end: a message, and an exit code.
+
+Rule of this module: it knows errors, and no command.
+"""
+
+import codecs
+import sys
+
+from millpond.errors import ConfigurationError, MillpondError
+
+NOT_RIGHT = 1
+NONSENSE = 2
+UNEXPECTED = 3
+
+
+def told(error: Exception) -> str:
+    """What is said of an error, without its trace."""
+    if isinstance(error, MillpondError):
+        return str(error)
+    if _of_a_file(error):
+        return f"{error}; see that the place is there, and that you may read and write it"
+    return (
+        f"an error that nobody expected: {type(error).__name__}: {error}\n"
+        "To see where it happened, give --debug before the command: millpond --debug ..."
+    )
+
+
+def exit_code(error: Exception) -> int:
+    """With what an error ends the command line."""
+    if isinstance(error, MillpondError):
+        return NONSENSE if isinstance(error, ConfigurationError) else NOT_RIGHT
+    return NOT_RIGHT if _of_a_file(error) else UNEXPECTED
+
+
+def escape_what_cannot_be_written() -> None:
+    r"""Have the standard output write a character that its encoding lacks as JSON does: ``\u00e9``.
+
+    So a terminal that is not of UTF-8 breaks no command, and lines of JSON mean the same.
+    """
+    stream = sys.stdout
+    if hasattr(stream, "reconfigure"):
+        stream.reconfigure(errors=_ESCAPES)
+
+
+def _of_a_file(error: Exception) -> bool:
+    """Whether the system refused a file that it names: no permission, no such place, no room."""
+    return isinstance(error, OSError) and error.filename is not None
+
+
+def _escaped(error: UnicodeError) -> tuple[str, int]:
+    r"""What stands for characters that cannot be written: units of UTF-16, as ``\u`` in JSON has them."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    units = error.object[error.start : error.end].encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[n : n + 2].hex()}" for n in range(0, len(units), 2)), error.end
+
+
+_ESCAPES = "millpond.escapes"
+codecs.register_error(_ESCAPES, _escaped)
