@@ -17,10 +17,11 @@ from typing import Annotated
 
 import typer
 
-from millpond.cli import backends, bench, cleaning, imports, looking, own_process, state, watching
+from millpond.cli import advise, backends, bench, cleaning, imports, looking, own_process, state, watching
 from millpond.errors import ConfigurationError, MillpondError
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
+app.add_typer(advise.app)
 app.add_typer(backends.app, name="backends")
 app.add_typer(bench.app, name="bench")
 state.app.add_typer(looking.app)
