@@ -4,8 +4,8 @@ Rule of this module: an option is given only if the backend's supplier declares 
 option sizes a cache is told by the engine (``RawEngine.cache_option``), so that plugins take part.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Final
 from urllib.parse import parse_qsl
 
@@ -17,6 +17,9 @@ from millpond.stores.options import without_secrets
 from millpond.stores.registry import supplier
 
 _LEAST_CACHE: Final = 64 * 2**10
+_LEAST_BUFFER: Final = 2**20
+"""Smaller ones would cost more for their files than for their rows."""
+_BUFFERS: Final = {"write_buffer_size"}
 _MIB: Final = 2**20
 
 
@@ -41,13 +44,23 @@ class Cache:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A backend. ``source`` is its name or URL with all that is secret."""
+    """A backend.
+
+    Attributes:
+        source: its name or URL with all that is secret.
+        persistent: whether its local copy outlives the process.
+        checksums: whether its engine has checksums of its own.
+        cache: its cache, if there is one that can be set.
+        declared: its options that the user's URL does not give.
+        buffers: bytes of its tables of writes in memory, by the option that sizes them.
+    """
 
     source: str
     persistent: bool
     checksums: bool
     cache: Cache | None
     declared: frozenset[str]
+    buffers: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def backend(self) -> str:
@@ -55,17 +68,24 @@ class Candidate:
         return without_secrets(self.source)
 
     def measured(self, share: float) -> dict[str, str]:
-        """The URLs to measure, ``wanted`` and ``given`` caches, so that each is to ``share`` of the data as it will be.
+        """The URLs to measure, with ``wanted`` and ``given`` caches, scaled so that a short run is like the job.
+
+        A cache is to the data as it will be, and a table of writes in memory is smaller, too: otherwise it would hold
+        all rows of a short run, and none would be read through the cache.
 
         Args:
             share: the rows that are measured, of those described.
         """
+        scaled = {name: max(_LEAST_BUFFER, int(size_ * share)) for name, size_ in self.buffers.items() if share < 1}
         if self.cache is None:
-            return {"given": self.source}
+            return {"given": self._with(scaled)}
         sizes = {} if self.cache.forced else {"given": self.cache.given}
         if self.cache.wanted is not None:
             sizes["wanted"] = self.cache.wanted
-        return {name: self._with_cache(max(_LEAST_CACHE, int(bytes_ * share))) for name, bytes_ in sizes.items()}
+        option = self.cache.option
+        return {
+            name: self._with({option: max(_LEAST_CACHE, int(size_ * share)), **scaled}) for name, size_ in sizes.items()
+        }
 
     def choices(self, description: Description, room: Room | None, faster: float | None) -> Iterator[Choice]:
         """Options to give it.
@@ -94,13 +114,11 @@ class Candidate:
                 "not measured, since the files of a short run are not",
             )
 
-    def _with_cache(self, size_: int) -> str:
-        assert self.cache is not None, "it has a cache"
+    def _with(self, options: Mapping[str, int]) -> str:
         name, _, query = self.source.partition("?")
-        kept = [part for part in query.split("&") if part and part.partition("=")[0] != self.cache.option]
-        return with_options(
-            f"{name}?{'&'.join(kept)}" if kept else name.removesuffix("://"), [(self.cache.option, size_)]
-        )
+        kept = [part for part in query.split("&") if part and part.partition("=")[0] not in options]
+        plain = f"{name}?{'&'.join(kept)}" if kept else name.removesuffix("://")
+        return with_options(plain, options.items())
 
 
 def candidate(source: str, description: Description) -> Candidate:
@@ -111,13 +129,14 @@ def candidate(source: str, description: Description) -> Candidate:
     """
     chosen = supplier(source)
     named = {name for name, _ in parse_qsl(source.partition("?")[2], keep_blank_values=True)}
-    options: set[str] = {field.name for field in fields(chosen)} if is_dataclass(chosen) else set()
+    options: set[str] = {one.name for one in fields(chosen)} if is_dataclass(chosen) else set()
     engine = engine_class(chosen.name)
     option = None if engine is None else engine.cache_option
     cache = None
     if option is not None and option in options and "memory_budget" not in named:
         cache = _cache(option, getattr(chosen, option), description, named=option in named)
-    return Candidate(source, chosen.persistent, chosen.checksums, cache, frozenset(options - named))
+    buffers = {name: int(getattr(chosen, name)) for name in _BUFFERS & options}
+    return Candidate(source, chosen.persistent, chosen.checksums, cache, frozenset(options - named), buffers)
 
 
 def _cache(option: str, given: int, description: Description, *, named: bool) -> Cache:

@@ -9,14 +9,12 @@ from typing import Any, Final
 
 from millpond.bench.advice.candidates import Candidate
 from millpond.bench.advice.description import Description
-from millpond.bench.advice.footprint import room_of
 from millpond.bench.advice.measuring import (
     Effort,
     Measurements,
     Say,
     as_measured,
-    room_rows,
-    sizes_of,
+    room,
     times_of,
 )
 from millpond.bench.engine_results import EngineResults
@@ -42,9 +40,8 @@ def measured_before(
     backends = []
     for one in candidates:
         say(f"memory and disk of {one.backend}")
-        room = room_of(one.source, sizes_of(description, room_rows(description), effort.seed), effort.directory)
         times = times_of(description, results, f"{one.backend} (Millpond)", rows)
-        found = as_measured(description, one, room, {"given": times})
+        found = as_measured(description, one, room(description, one, effort), {"given": times})
         backends.append(replace(found, cache_scaled=found.cache_scaled and scaled))
     return Measurements(tuple(backends), results.settings, rows)
 

@@ -25,6 +25,8 @@ READ, WRITE, SEEK, STEP = "readrandom", "overwrite", "seekrandom", "readseq"
 """The workloads of db_bench that the operations of a mix are measured by."""
 
 _PROBE_ROWS: Final = 1_000
+_LEAST_ROWS: Final = 10_000
+"""With fewer, scaled caches would be smaller than a few blocks, whatever the time."""
 _PROBE_OPERATIONS: Final = 500
 _MOST_BYTES: Final = 2**29
 _LEAST_OPERATIONS: Final = 500
@@ -96,7 +98,7 @@ def measure(
     rooms = []
     for one in candidates:
         say(f"memory and disk of {one.backend}")
-        rooms.append(room_of(one.source, sizes_of(description, room_rows(description), effort.seed), effort.directory))
+        rooms.append(room(description, one, effort))
     say("a first short run, to see how many rows the time is enough for")
     rows = _rows_for(description, candidates, effort, begun)
     sizes = sizes_of(description, rows, effort.seed)
@@ -106,35 +108,40 @@ def measure(
     figures = run(contest, lambda workload, contender: say(f"{workload}, {contender}"))
     results = parsed_results(document("engines", figures))
     backends = []
-    for one, found, room in zip(candidates, urls, rooms, strict=True):
+    for one, found, found_room in zip(candidates, urls, rooms, strict=True):
         timed = {name: times_of(description, results, labels[url], sizes.records) for name, url in found.items()}
-        backends.append(as_measured(description, one, room, timed))
+        backends.append(as_measured(description, one, found_room, timed))
     return Measurements(tuple(backends), contest.settings(), sizes.records)
 
 
-def room_rows(description: Description) -> int:
-    """With how many rows memory and disk are measured: enough that pages and arenas do not show."""
-    return min(description.keys, _ROOM_ROWS, max(1, _MOST_BYTES // description.row_bytes))
+def room(description: Description, candidate: Candidate, effort: Effort) -> Room | str:
+    """What rows take in a candidate, or why that could not be measured.
+
+    There are enough rows that pages and arenas do not show, if so many are described.
+    """
+    rows = min(description.keys, _ROOM_ROWS, max(1, _MOST_BYTES // description.row_bytes))
+    url = next(iter(candidate.measured(rows / description.keys).values()))
+    return room_of(url, sizes_of(description, rows, effort.seed), effort.directory)
 
 
 def as_measured(
-    description: Description, candidate: Candidate, room: Room | str, timed: Mapping[str, Times | str]
+    description: Description, candidate: Candidate, found_room: Room | str, timed: Mapping[str, Times | str]
 ) -> Measured:
     """What is known of a candidate.
 
     Args:
         description: of the job.
         candidate: the backend.
-        room: what its rows take, or why that is not known.
+        found_room: what its rows take, or why that is not known.
         timed: what its operations take with the cache that was ``given``, that which is ``wanted``, or both; or why
             that is not known.
     """
     plain = Measured(candidate.backend, candidate.persistent, candidate.checksums, candidate.cache is not None)
-    failures = [found for found in (room, *timed.values()) if isinstance(found, str)]
+    failures = [found for found in (found_room, *timed.values()) if isinstance(found, str)]
     if failures:
         return replace(plain, failure=failures[0])
     times = {name: found for name, found in timed.items() if isinstance(found, Times)}
-    known = room if isinstance(room, Room) else None
+    known = found_room if isinstance(found_room, Room) else None
     each = {name: per_operation(description, replace(plain, times=found)) for name, found in times.items()}
     gain = faster(each.get("wanted"), each.get("given"))
     choices = tuple(candidate.choices(description, known, gain))
@@ -210,4 +217,4 @@ def _rows_for(description: Description, candidates: Sequence[Candidate], effort:
     left = effort.seconds - (now - begun) - took
     most = min(description.keys, max(1, _MOST_BYTES // description.row_bytes))
     fitting = int(left / per_row) if per_row and left > 0 else 0
-    return max(min(few, most), min(most, fitting))
+    return min(most, max(_LEAST_ROWS, fitting))

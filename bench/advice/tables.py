@@ -94,7 +94,7 @@ def _measured(description: Description, measurements: Measurements, advice: Advi
         title=f"microseconds, median and least to most, with stores of {measurements.rows:,} rows; there will be "
         f"{times:,.3g} times as many"
     )
-    table.add_column("backend", overflow="fold")
+    table.add_column("backend", no_wrap=True)
     for column in ("read", "write of a row", "scan", "the mix", "memory/row", "disk/row", "needs memory", "needs disk"):
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column("fits")
@@ -163,7 +163,7 @@ def _reasons(description: Description, advice: Advice) -> Iterator[str]:
         )
     for choice in chosen.measured.choices:
         yield f"{choice.option}={choice.value}: {choice.reason}."
-    yield from (f"{note[:1].upper()}{note[1:]}." for note in chosen.measured.notes)
+    yield from (f"{note}." for note in chosen.measured.notes)
 
 
 def _others(advice: Advice) -> Iterator[str]:

@@ -173,15 +173,15 @@ def test_a_cache_is_scaled_with_the_rows_and_given_only_if_it_helps() -> None:
     job = replace(JOB, keys=100_000_000, memory_bytes=4 * GIB)
     rocks = candidate("rocksdb", job)
     assert rocks.measured(1 / 1024) == {
-        "given": f"rocksdb://?block_cache={256 * 2**10}",
-        "wanted": f"rocksdb://?block_cache={2 * 2**20}",
+        "given": f"rocksdb://?block_cache={256 * 2**10}&write_buffer_size={2**20}",
+        "wanted": f"rocksdb://?block_cache={2 * 2**20}&write_buffer_size={2**20}",
     }
     (choice,) = rocks.choices(job, None, 1.5)
     assert (choice.option, choice.value) == ("block_cache", "2GiB")
     assert "1.50 times as fast" in choice.reason
     assert list(rocks.choices(job, None, 1.0)) == []
     named = candidate("rocksdb://?block_cache=1GiB&wal=false", job)
-    assert named.measured(1 / 1024) == {"given": f"rocksdb://?wal=false&block_cache={2**20}"}
+    assert named.measured(1 / 1024) == {"given": f"rocksdb://?wal=false&block_cache={2**20}&write_buffer_size={2**20}"}
     assert list(named.choices(job, None, None)) == []
 
 

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 app = typer.Typer()
 
-_WIDTH = 150
+_WIDTH = 190
 
 
 @app.command("advise")
