@@ -1,4 +1,4 @@
-"""What changed between two runs of ``millpond bench engines`` beyond the noise.
+"""What changed between two runs of the same benchmark beyond the noise.
 
 Rule of this module: a change is what both runs agree on. The throughput of a contender with a workload has changed if
 no run of the one file lies among the runs of the other, and if the ratio of the medians is larger than the spread: the
@@ -6,7 +6,6 @@ larger one of the two files' ratios of the fastest to the slowest run. With fewe
 file nothing can be said.
 """
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -16,7 +15,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from millpond.bench.engine_results import EngineResults, Result, Throughput
+from millpond.bench.documents import Document, Result, Throughput
+from millpond.bench.report import as_json
+from millpond.errors import ConfigurationError
 
 LEAST_RUNS = 3
 
@@ -45,7 +46,7 @@ _STYLES = {
 
 @dataclass(frozen=True)
 class Change:
-    """A contender with a workload in both files: operations per second, and how the latencies at p99 are, in µs.
+    """A contender with a workload in both files: what it does per second, and latencies at p99 in µs, if any.
 
     ``ratio`` is that of the medians, new to old, and ``spread`` that of the fastest to the slowest run.
     """
@@ -56,8 +57,8 @@ class Change:
     new: float
     ratio: float
     spread: float
-    old_p99_us: float
-    new_p99_us: float
+    old_p99_us: float | None
+    new_p99_us: float | None
     verdict: Verdict
 
 
@@ -72,8 +73,13 @@ class Difference:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All that two files say beside each other. What only one has is named by workload and contender."""
+    """All that two files say beside each other. What only one has is named by workload and contender.
 
+    ``unit`` is what throughputs count.
+    """
+
+    benchmark: str
+    unit: str
     differences: list[Difference]
     changes: list[Change]
     only_old: list[Pair]
@@ -88,15 +94,26 @@ class Comparison:
 
     def text(self) -> str:
         """The same as JSON, without a machine: nothing is measured here."""
-        return json.dumps(asdict(self), indent=1) + "\n"
+        return as_json(asdict(self))
 
 
-def compared(old: EngineResults, new: EngineResults) -> Comparison:
-    """Both files beside each other, in the order of the old one."""
+def compared(old: Document, new: Document) -> Comparison:
+    """Both files beside each other, in the order of the old one.
+
+    Raises:
+        ConfigurationError: they are of different benchmarks, or their throughputs count different things.
+    """
+    for what, one, other in (("the benchmark", old.benchmark, new.benchmark), ("a throughput in", old.unit, new.unit)):
+        if one != other:
+            raise ConfigurationError(
+                f"the old file has {what} {one}, the new one {what} {other}; only alike ones can be compared"
+            )
     before, after = _by_pair(old), _by_pair(new)
     tried = {(failure.workload, failure.contender) for failure in new.failures}
     only_old = [pair for pair in before if pair not in after]
     return Comparison(
+        benchmark=old.benchmark,
+        unit=old.unit,
         differences=list(_differences(old, new)),
         changes=[_change(before[pair], after[pair]) for pair in before if pair in after],
         only_old=only_old,
@@ -126,7 +143,7 @@ def print_comparison(console: Console, comparison: Comparison, *, everything: bo
     settled = (Verdict.WITHIN_NOISE,) if not everything else ()
     shown = [change for change in comparison.changes if change.verdict not in settled]
     if shown:
-        console.print(_table(shown))
+        console.print(_table(shown, comparison.unit))
     counts = {verdict: sum(change.verdict is verdict for change in comparison.changes) for verdict in Verdict}
     console.print(", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
     for heading, pairs in (("only in OLD", comparison.only_old), ("only in NEW", comparison.only_new)):
@@ -135,7 +152,7 @@ def print_comparison(console: Console, comparison: Comparison, *, everything: bo
             console.print(f"{heading}{failed}: {workload}, {contender}", markup=False)
 
 
-def _by_pair(results: EngineResults) -> dict[Pair, Result]:
+def _by_pair(results: Document) -> dict[Pair, Result]:
     return {(one.workload, one.contender): one for name in results.workloads() for one in results.of(name).values()}
 
 
@@ -147,8 +164,8 @@ def _change(old: Result, new: Result) -> Change:
         new=new.throughput.median,
         ratio=new.throughput.median / old.throughput.median,
         spread=_spread(old.throughput, new.throughput),
-        old_p99_us=old.latency["p99"],
-        new_p99_us=new.latency["p99"],
+        old_p99_us=old.latency.get("p99"),
+        new_p99_us=new.latency.get("p99"),
         verdict=judged(old.throughput, new.throughput),
     )
 
@@ -157,7 +174,7 @@ def _spread(*throughputs: Throughput) -> float:
     return max(one.high / one.low for one in throughputs)
 
 
-def _differences(old: EngineResults, new: EngineResults) -> Iterator[Difference]:
+def _differences(old: Document, new: Document) -> Iterator[Difference]:
     """What is not the same, apart from Millpond's own version, which one compares to know what it changed."""
     both = {contender.label for contender in old.contenders} & {contender.label for contender in new.contenders}
     before, after = _circumstances(old, both), _circumstances(new, both)
@@ -166,7 +183,7 @@ def _differences(old: EngineResults, new: EngineResults) -> Iterator[Difference]
             yield Difference(what, before.get(what), after.get(what))
 
 
-def _circumstances(results: EngineResults, labels: set[str]) -> dict[str, Any]:
+def _circumstances(results: Document, labels: set[str]) -> dict[str, Any]:
     machine = {name: value for name, value in results.machine.items() if name != "packages"}
     packages = {name: value for name, value in results.machine["packages"].items() if name != _OWN_PACKAGE}
     settings = {name: value for name, value in results.settings.items() if name not in _NOT_COMPARED}
@@ -182,11 +199,9 @@ def _named(kind: str, values: Mapping[str, Any]) -> dict[str, Any]:
     return {f"{kind} {name}": value for name, value in values.items()}
 
 
-def _table(changes: Sequence[Change]) -> Table:
-    table = Table(title="throughput, medians")
-    for place, name in enumerate(
-        ("workload", "contender", "old ops/s", "new ops/s", "new/old", "spread", "p99 us", "")
-    ):
+def _table(changes: Sequence[Change], unit: str) -> Table:
+    table = Table(title=f"{unit} per second, medians")
+    for place, name in enumerate(("workload", "contender", "old", "new", "new/old", "spread", "p99 us", "")):
         table.add_column(name, justify="left" if place in (0, 1, 7) else "right", overflow="fold")
     for change in changes:
         table.add_row(
@@ -196,7 +211,11 @@ def _table(changes: Sequence[Change]) -> Table:
             f"{change.new:,.0f}",
             f"{change.ratio:.2f}x",
             f"{change.spread:.2f}x",
-            f"{change.old_p99_us:,.1f} -> {change.new_p99_us:,.1f}",
+            f"{_latency(change.old_p99_us)} -> {_latency(change.new_p99_us)}",
             Text(change.verdict, _STYLES[change.verdict]),
         )
     return table
+
+
+def _latency(microseconds: float | None) -> str:
+    return "-" if microseconds is None else f"{microseconds:,.1f}"

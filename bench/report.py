@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import re
 import shlex
 import sys
 from collections.abc import Mapping
@@ -13,6 +14,8 @@ from typing import Any, Final
 from millpond.stores.options import without_secrets
 
 _PACKAGES = ("millpond", "lmdb", "rocksdict", "sortedcontainers", "pyarrow", "pyspark", "diskcache", "quixstreams")
+
+_LIST_OF_NUMBERS = re.compile(r"\[\n([-+.\deE,\s]+)\]")  # no string has a line's end in it, so it is no text
 
 STANDARD_OUTPUT: Final = Path("-")
 """In place of a file's name: the figures go to the standard output, and nothing else does."""
@@ -36,15 +39,19 @@ def document(benchmark: str, results: Mapping[str, Any]) -> dict[str, Any]:
     return {"benchmark": benchmark, "command": command, "machine": machine(), **masked(results)}
 
 
-def write_json(path: Path, benchmark: str, results: Mapping[str, Any]) -> None:
-    """Write the document of ``results``.
+def as_json(found: Mapping[str, Any]) -> str:
+    """JSON to read and to compare line by line: a list of numbers, such as a point of a series, takes one line.
 
-    Args:
-        path: the file; ``STANDARD_OUTPUT`` for none.
-        benchmark: its name.
-        results: what it measured.
+    >>> print(as_json({"points": [[1, 2.5], [2, 3.5]]}), end="")
+    {
+     "points": [
+      [1, 2.5],
+      [2, 3.5]
+     ]
+    }
     """
-    write_text(path, json.dumps(document(benchmark, results), indent=1) + "\n")
+    text = json.dumps(found, indent=1)
+    return _LIST_OF_NUMBERS.sub(lambda found: f"[{', '.join(found[1].replace(',', ' ').split())}]", text) + "\n"
 
 
 def write_text(path: Path, text: str) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from statistics import median_low
 from typing import Any, Final, TypeAlias
 
+from millpond.bench.documents import SCHEMA
 from millpond.bench.engines.contenders import Contender, contenders
 from millpond.bench.engines.engine import Use
 from millpond.bench.engines.recording import clock_ns
@@ -24,7 +25,6 @@ from millpond.errors import ConfigurationError
 from millpond.stores.options import without_secrets
 from millpond.stores.registry import supplier
 
-SCHEMA: Final = 1
 UNORDERED: Final = "takes no part: it does not find keys in order"
 """Of a contender without order in a workload that needs it, which is no failure of anybody's."""
 
@@ -144,6 +144,7 @@ def run(contest: Contest, watch: Watch = lambda workload, contender: None) -> di
     return {
         "schema": SCHEMA,
         "settings": contest.settings(),
+        "unit": "operations",
         "contenders": [contender.shown() for contender in who],
         "results": results,
         "failures": failures,

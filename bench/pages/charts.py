@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from millpond.bench.engine_results import PERCENTILES, Contender, Result
+from millpond.bench.documents import PERCENTILES, Contender, Result
 from millpond.bench.pages.numbers import shown, size
 
 COLORS = 10
@@ -20,7 +20,6 @@ _SHAPES = ("circle", "square", "diamond", "triangle-up", "cross", "triangle-down
 _DASHES = {"backend": [1, 0], "engine": [6, 3], "peer": [2, 2]}
 _WIDTH, _LEAST_HEIGHT, _ROW, _BAR_SHIFT, _NAME_SHIFT = 350, 180, 36, 6, -9
 _STRETCHES = 25
-_RATE = "operations per second"
 _PLAIN = "format(datum.value, ',.6~g')"
 _SHORT = f"datum.value >= 1000 ? format(datum.value, '~s') : {_PLAIN}"
 
@@ -40,19 +39,22 @@ class Chart:
     words: str
 
 
-def charts(contenders: Sequence[Contender], results: Sequence[Result]) -> list[Chart]:
-    """The plots of the results of one workload."""
-    looks = _Looks(contenders)
-    return [
-        _bars("throughput", "Throughput", _RATE, looks, [_throughput(result) for result in results]),
+def charts(contenders: Sequence[Contender], results: Sequence[Result], unit: str = "operations") -> list[Chart]:
+    """The plots of the results of one workload, whose throughputs count ``unit``; none of what was not measured."""
+    looks, rate = _Looks(contenders), f"{unit} per second"
+    disks = [(one, one.disk_bytes) for one in results if one.disk_bytes is not None]
+    memories = [(one, one.peak_rss_bytes) for one in results if one.peak_rss_bytes is not None]
+    each = unit.removesuffix("s")
+    processors = [_processor(one, one.cpu_s, each) for one in results if one.cpu_s is not None]
+    drawn = [
+        _bars("throughput", "Throughput", rate, looks, [_throughput(result, rate) for result in results]),
         _latencies(looks, results),
-        _over_time(looks, results),
-        _cost("disk", "Throughput and disk", "bytes on disk, MiB", looks, [(one, one.disk_bytes) for one in results]),
-        _cost(
-            "memory", "Throughput and memory", "peak memory, MiB", looks, [(one, one.peak_rss_bytes) for one in results]
-        ),
-        _bars("cpu", "Processor time", "processor time per operation, µs", looks, [_processor(one) for one in results]),
+        _over_time(looks, results, rate),
+        _cost("disk", "Throughput and disk", "bytes on disk, MiB", rate, looks, disks),
+        _cost("memory", "Throughput and memory", "peak memory, MiB", rate, looks, memories),
+        _bars("cpu", "Processor time", f"processor time per {each}, µs", looks, processors),
     ]
+    return [chart for chart in drawn if chart.spec["data"]["values"]]
 
 
 class _Looks:
@@ -70,15 +72,15 @@ class _Looks:
         return {**_NAME, "type": "nominal", "scale": scale, "legend": None}
 
 
-def _throughput(result: Result) -> Spec:
+def _throughput(result: Result, rate: str) -> Spec:
     found = result.throughput
-    words = f"{shown(found.median)} operations per second, runs from {shown(found.low)} to {shown(found.high)}"
+    words = f"{shown(found.median)} {rate}, runs from {shown(found.low)} to {shown(found.high)}"
     return _row(result, found.median, words) | {"low": found.low, "high": found.high}
 
 
-def _processor(result: Result) -> Spec:
-    each = result.cpu_s * 1e6 / result.operations
-    return _row(result, each, f"{shown(each)} µs of processor time per operation")
+def _processor(result: Result, seconds: float, each: str) -> Spec:
+    share = seconds * 1e6 / result.operations
+    return _row(result, share, f"{shown(share)} µs of processor time per {each}")
 
 
 def _row(result: Result, value: float, words: str) -> Spec:
@@ -123,7 +125,7 @@ def _names(looks: _Looks) -> list[Spec]:
 def _latencies(looks: _Looks, results: Sequence[Result]) -> Chart:
     """A line for each contender, from the median to the slowest operation."""
     rows, words = [], []
-    for result in results:
+    for result in (one for one in results if one.latency):
         texts = {name: f"{PERCENTILES[name]} {shown(value)} µs" for name, value in result.latency.items()}
         words.append({"words": _of(result, ", ".join(texts.values()))})
         rows += [
@@ -135,22 +137,22 @@ def _latencies(looks: _Looks, results: Sequence[Result]) -> Chart:
     return Chart("latency", "Latency", _lines(rows, axes, looks, _points(looks, 45)), _sentences(words))
 
 
-def _over_time(looks: _Looks, results: Sequence[Result]) -> Chart:
+def _over_time(looks: _Looks, results: Sequence[Result], rate: str) -> Chart:
     """A line for each contender, over the time that it took: all lines are as long, or the slowest would hide all.
 
     Where a contender stands still, its line is at the bottom.
     """
     lines = {result.contender: list(_stretches(result.over_time)) for result in results}
-    bottom = min((rate for line in lines.values() for _, rate in line if rate > 0), default=1) / 2
+    bottom = min((done for line in lines.values() for _, done in line if done > 0), default=1) / 2
     rows, words = [], []
     for result in results:
         line = lines[result.contender]
         if line:
-            rates, end = [rate for _, rate in line], line[-1][0] or 1
-            rows += [_point(result, 100 * at / end, max(rate, bottom), "") for at, rate in line]
-            text = f"between {shown(min(rates))} and {shown(max(rates))} operations per second in {shown(end)} s"
+            rates, end = [done for _, done in line], line[-1][0] or 1
+            rows += [_point(result, 100 * at / end, max(done, bottom), "") for at, done in line]
+            text = f"between {shown(min(rates))} and {shown(max(rates))} {rate} in {shown(end)} s"
             words.append({"words": _of(result, text)})
-    axes = {"x": _measured("at", "share of the time taken, %", tickCount=5), "y": _logarithmic(_RATE, rows)}
+    axes = {"x": _measured("at", "share of the time taken, %", tickCount=5), "y": _logarithmic(rate, rows)}
     return Chart("time", "Throughput over time", _lines(rows, axes, looks), _sentences(words))
 
 
@@ -171,15 +173,15 @@ def _stretches(points: Sequence[tuple[float, float]]) -> Iterator[tuple[float, f
         begin = ends[-1]
 
 
-def _cost(name: str, title: str, unit: str, looks: _Looks, costs: Sequence[tuple[Result, float]]) -> Chart:
+def _cost(name: str, title: str, unit: str, rate: str, looks: _Looks, costs: Sequence[tuple[Result, float]]) -> Chart:
     """A point for each contender: the better, the higher and the farther to the left."""
     rows = []
     for result, taken in costs:
-        rate = result.throughput.median
-        rows.append(_point(result, taken / 2**20, rate, f"{shown(rate)} operations per second with {size(taken)}"))
+        median = result.throughput.median
+        rows.append(_point(result, taken / 2**20, median, f"{shown(median)} {rate} with {size(taken)}"))
     axes = {
         "x": _measured("at", unit, labelExpr=_PLAIN, tickCount=5),
-        "y": _logarithmic(_RATE, rows),
+        "y": _logarithmic(rate, rows),
         "color": looks.color,
     }
     return Chart(name, title, _plot(rows, _height(rows), axes, [_points(looks, 90)]), _sentences(rows))

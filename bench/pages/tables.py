@@ -3,11 +3,12 @@
 Rule of this module: every text is escaped where it enters a tag (``tag``), and nowhere else.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from html import escape
 from typing import Any
 
-from millpond.bench.engine_results import PERCENTILES, EngineResults, Failure, Result
+from millpond.bench.documents import PERCENTILES, Document, Failure, Result
 from millpond.bench.pages.numbers import shown, size
 
 _NONE = "-"
@@ -29,8 +30,8 @@ def tag(name: str, *content: str | Html, **attributes: str) -> Html:
     return Html(f"<{name}{given}>{inside}</{name}>")
 
 
-def overview(results: EngineResults, places: Mapping[str, str]) -> Html:
-    """Operations per second of everyone with everything: the best in bold, all with a bar against it.
+def overview(results: Document, places: Mapping[str, str]) -> Html:
+    """Throughputs of everyone with everything: the best in bold, all with a bar against it.
 
     ``places`` has the ids of the workloads' sections.
     """
@@ -42,7 +43,7 @@ def overview(results: EngineResults, places: Mapping[str, str]) -> Html:
         best = max((result.throughput.median for result in found.values()), default=0.0)
         cells = [_rate(found.get(label), best, (workload, label) in failed) for label in labels]
         rows.append([_row_head(tag("a", workload, href=f"#{places[workload]}")), *cells])
-    return _table("Operations per second, median of the runs", ["workload", *labels], rows)
+    return _table(f"{results.unit.capitalize()} per second, median of the runs", ["workload", *labels], rows)
 
 
 def _rate(result: Result | None, best: float, failed: bool) -> Html:
@@ -53,25 +54,45 @@ def _rate(result: Result | None, best: float, failed: bool) -> Html:
     return tag("td", tag("b", shown(median)) if median == best else shown(median), bar, class_="number rate")
 
 
-def figures(results: EngineResults) -> Html:
-    """All figures of all results."""
-    heads = ["workload", "contender", "operations", "ops/s, median", "lowest", "highest", "runs"]
-    heads += [f"{name}, µs" for name in PERCENTILES.values()]
-    heads += ["processor, s", "peak memory", "disk", "write amplification"]
+def figures(results: Document) -> Html:
+    """All figures of all results, without columns of what was measured of nobody."""
+    found = list(_in_order(results))
+    columns = {name: [shown_of(result) for result in found] for name, shown_of in _columns(results.unit).items()}
+    columns = {name: texts for name, texts in columns.items() if any(text != _NONE for text in texts)}
     rows = [
-        [
-            *_heads_of(result),
-            *_numbers([f"{result.operations:,}", *map(shown, (result.throughput.median, result.throughput.low))]),
-            *_numbers([shown(result.throughput.high), f"{len(result.throughput.runs)}", *_percentiles(result.latency)]),
-            *_numbers([shown(result.cpu_s), size(result.peak_rss_bytes), size(result.disk_bytes)]),
-            *_numbers([_NONE if result.write_amplification is None else shown(result.write_amplification)]),
-        ]
-        for result in _in_order(results)
+        [*_heads_of(result), *_numbers(texts[place] for texts in columns.values())]
+        for place, result in enumerate(found)
     ]
-    return _table("Every result", heads, rows)
+    return _table("Every result", ["workload", "contender", *columns], rows)
 
 
-def by_operation(results: EngineResults) -> Html | None:
+def _columns(unit: str) -> dict[str, Callable[[Result], str]]:
+    percentiles: dict[str, Callable[[Result], str]] = {
+        f"{text}, µs": partial(_percentile, name) for name, text in PERCENTILES.items()
+    }
+    return {
+        unit: lambda result: f"{result.operations:,}",
+        f"{unit} per second, median": lambda result: shown(result.throughput.median),
+        "lowest": lambda result: shown(result.throughput.low),
+        "highest": lambda result: shown(result.throughput.high),
+        "runs": lambda result: f"{len(result.throughput.runs)}",
+        **percentiles,
+        "processor, s": lambda result: _if_any(result.cpu_s, shown),
+        "peak memory": lambda result: _if_any(result.peak_rss_bytes, size),
+        "disk": lambda result: _if_any(result.disk_bytes, size),
+        "write amplification": lambda result: _if_any(result.write_amplification, shown),
+    }
+
+
+def _percentile(name: str, result: Result) -> str:
+    return _if_any(result.latency.get(name), shown)
+
+
+def _if_any(value: float | None, show: Callable[[float], str]) -> str:
+    return _NONE if value is None else show(value)
+
+
+def by_operation(results: Document) -> Html | None:
     """Latencies of each kind of operation, if any workload has several."""
     rows = [
         [*_heads_of(result), tag("td", kind), *_numbers(_percentiles(latency))]
@@ -82,7 +103,7 @@ def by_operation(results: EngineResults) -> Html | None:
     return _table("Latency by kind of operation", heads, rows) if rows else None
 
 
-def contenders(results: EngineResults) -> Html:
+def contenders(results: Document) -> Html:
     """Who was measured."""
     rows = [
         [
@@ -116,7 +137,7 @@ def _setting(name: str, value: Any) -> str:
     return f"{value:,}" if isinstance(value, int | float) else str(value)
 
 
-def _in_order(results: EngineResults) -> Iterable[Result]:
+def _in_order(results: Document) -> Iterable[Result]:
     return (result for workload in results.workloads() for result in results.of(workload).values())
 
 

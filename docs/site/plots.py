@@ -6,14 +6,14 @@ Rule of this module: the page is the one that ``millpond bench page`` makes.
 import json
 from pathlib import Path
 
-from millpond.bench.engine_results import BENCHMARK, read_results
+from millpond.bench.documents import BENCHMARKS, SCHEMA, read_document
 from millpond.bench.pages.page import results_page
 
 
 def plots_name(path: Path) -> str | None:
     """The name of the page of plots beside the page of a file, nothing if there are none of its figures."""
     figures = json.loads(path.read_text())
-    has_plots = isinstance(figures, dict) and figures.get("benchmark") == BENCHMARK
+    has_plots = isinstance(figures, dict) and figures.get("benchmark") in BENCHMARKS and figures.get("schema") == SCHEMA
     return f"{path.stem}-plots.html" if has_plots else None
 
 
@@ -23,4 +23,4 @@ def plots_page(path: Path) -> str:
     Raises:
         ConfigurationError: the file is not one of those that have plots, or the package that draws is not installed.
     """
-    return results_page(read_results(path))
+    return results_page(read_document(path))

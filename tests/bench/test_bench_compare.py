@@ -1,4 +1,4 @@
-"""What changed between two results of the engines: verdicts, what only one has, what is unfair, and what is refused."""
+"""What changed between two results of a benchmark: verdicts, what only one has, what is unfair, and what is refused."""
 
 import json
 from collections.abc import Callable
@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from millpond.bench.compare import Verdict, compared, judged
-from millpond.bench.engine_results import Throughput, parsed_results, read_results
+from millpond.bench.documents import Throughput, parsed_document, read_document
 from millpond.cli import app
 from millpond.errors import ConfigurationError
-from tests.bench.engine_documents import MACHINE, contender, document, result
+from tests.bench.documents import MACHINE, bare_result, contender, document, result
 
 RUNS = st.lists(st.floats(1, 1e7), min_size=3, max_size=9)
 OPPOSITE = {Verdict.FASTER: Verdict.SLOWER, Verdict.SLOWER: Verdict.FASTER}
@@ -94,7 +94,7 @@ def test_results_are_paired_by_contender_and_workload_and_what_only_one_file_has
         ],
         [failure],
     )
-    found = compared(parsed_results(OLD), parsed_results(new))
+    found = compared(parsed_document(OLD), parsed_document(new))
     assert [(change.workload, change.contender, change.verdict) for change in found.changes] == [
         ("readseq", "lmdb (Millpond)", Verdict.SLOWER),
         ("readseq", "lmdb (raw)", Verdict.TOO_FEW_RUNS),
@@ -109,7 +109,7 @@ def test_what_was_not_measured_alike_is_told_but_not_the_version_of_millpond() -
     contenders = [contender("lmdb (Millpond)", version="2.0", durability="synced"), contender("memory (Millpond)")]
     new = document(contenders, [], records=2000, repeat=5, clock_ns=70)
     new["machine"] = {**MACHINE, "cpu": "Difference engine", "packages": {"millpond": "0.2.0", "lmdb": "4"}}
-    found = compared(parsed_results(OLD), parsed_results(new))
+    found = compared(parsed_document(OLD), parsed_document(new))
     assert [(difference.what, difference.old, difference.new) for difference in found.differences] == [
         ("machine cpu", "Abacus", "Difference engine"),
         ("package lmdb", "3.0.0", "4"),
@@ -171,8 +171,11 @@ def changed(change: Callable[[dict[str, Any]], object]) -> str:
         ("{", "is not JSON"),
         ("[]", "the whole file is not an object"),
         ("{}", "benchmark is missing"),
-        ('{"benchmark": "stores"}', "has figures of the benchmark 'stores'"),
-        (changed(lambda whole: whole.update(schema=2)), "has schema 2, and this release knows 1"),
+        ('{"benchmark": "damage"}', "has figures of the benchmark 'damage', which come without their runs"),
+        ('{"benchmark": "stores"}', "has no schema, .* measure again: millpond bench stores --json FILE"),
+        (changed(lambda whole: whole.update(schema=1)), "has schema 1, .* measure again: millpond bench engines"),
+        (changed(lambda whole: whole.update(schema=3)), "has schema 3, and this release reads 2; update Millpond"),
+        (changed(lambda whole: whole.update(unit="lines")), "unit is 'lines', and not operations, rows or records"),
         (changed(lambda whole: whole.pop("results")), "results is missing"),
         (changed(lambda whole: whole["machine"].pop("packages")), "machine.packages is missing"),
         (changed(lambda whole: whole["results"][1].update(cpu_s="1")), r"results\[1\].cpu_s is not a number"),
@@ -193,12 +196,28 @@ def test_a_file_that_holds_something_else_is_refused_with_its_name_and_the_place
     path = tmp_path / "figures.json"
     path.write_text(text)
     with pytest.raises(ConfigurationError, match=rf"figures\.json.*{said}"):
-        read_results(path)
+        read_document(path)
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"none\.json cannot be read"):
-        read_results(tmp_path / "none.json")
+        read_document(tmp_path / "none.json")
+
+
+def test_figures_of_different_benchmarks_or_of_different_units_are_not_compared() -> None:
+    others = {"benchmark": "stores"}, {"unit": "rows"}
+    for other, said in zip(others, ("the benchmark engines, the new one the benchmark stores", "rows"), strict=True):
+        with pytest.raises(ConfigurationError, match=said):
+            compared(parsed_document(OLD), parsed_document({**OLD, **other}))
+
+
+def test_what_has_only_throughputs_is_compared_by_them(tmp_path: Path) -> None:
+    names = ["count [by key]", "join, \u2265 2 & <left>"]
+    whole = document(OLD["contenders"], [bare_result("lmdb (raw)", name) for name in names])
+    path = written(tmp_path, "spark.json", {**whole, "benchmark": "spark", "unit": "rows", "more": {"of": "its own"}})
+    shown = CliRunner().invoke(app, ["bench", "compare", path, path, "--all"])
+    assert shown.exit_code == 0, shown.output
+    assert all(text in shown.output for text in [*names, "rows per second, medians", "- -> -", "2 within the noise"])
 
 
 def written(folder: Path, name: str, content: dict[str, Any]) -> str:

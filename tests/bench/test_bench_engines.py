@@ -235,7 +235,7 @@ def test_whoever_fails_is_reported_and_the_others_go_on(tmp_path: Path, monkeypa
     figures = json.loads(ended.stdout)
     assert "hunter2" not in ended.output
     assert shlex.split(figures["command"])[9:11] == ["--backend", "other://?password=***"]
-    assert (figures["benchmark"], figures["schema"]) == ("engines", 1)
+    assert (figures["benchmark"], figures["schema"], figures["unit"]) == ("engines", 2, "operations")
     assert figures["settings"].items() >= {"data_bytes": 60 * 116, "cache_bytes": 60 * 58, "warm_up": 4}.items()
     assert [(row["label"], row["kind"], row["distribution"]) for row in figures["contenders"]] == [
         ("memory (Millpond)", "backend", "millpond"),

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from millpond.bench.engine_results import parsed_results
-from millpond.bench.pages import charts
+from millpond.bench.documents import BENCHMARKS, parsed_document
+from millpond.bench.pages import charts, words
 from millpond.bench.pages.numbers import shown
 from millpond.bench.pages.page import results_page, write_page
 from millpond.cli import app
 from millpond.errors import ConfigurationError
-from tests.bench.engine_documents import contender, document, result
+from tests.bench.documents import SETTINGS, bare_result, contender, document, result
 
 LABELS = {
     "lmdb (Millpond)": "backend",
@@ -67,7 +67,7 @@ class Page(HTMLParser):
 @pytest.fixture(scope="module")
 def text() -> str:
     results = [result(label, workload, by_operation=KINDS) for workload in WORKLOADS for label in LABELS]
-    return results_page(parsed_results(document(CONTENDERS, results, [FAILURE])))
+    return results_page(parsed_document(document(CONTENDERS, results, [FAILURE])))
 
 
 @pytest.fixture(scope="module")
@@ -156,7 +156,8 @@ def test_axes_name_their_units_and_marks_their_figures(page: Page) -> None:
 
 def test_contenders_are_told_apart_without_colors(text: str) -> None:
     assert len(set(re.findall(r'stroke-dasharray="([^"]*)"', text))) == 3
-    throughput = charts.charts(parsed_results(document(CONTENDERS, [])).contenders, [])[0].spec
+    whole = parsed_document(document(CONTENDERS, [result("lmdb (raw)", "fillseq")]))
+    throughput = charts.charts(whole.contenders, whole.results)[0].spec
     shapes = [
         layer["encoding"]["shape"]["scale"]["range"] for layer in throughput["layer"] if "shape" in layer["encoding"]
     ]
@@ -164,8 +165,8 @@ def test_contenders_are_told_apart_without_colors(text: str) -> None:
 
 
 def test_a_page_of_nothing_says_so_and_a_page_of_failures_gives_their_reasons() -> None:
-    assert "Nothing was measured." in results_page(parsed_results(document([], [])))
-    failed = Page(results_page(parsed_results(document(CONTENDERS, [], [FAILURE]))))
+    assert "Nothing was measured." in results_page(parsed_document(document([], [])))
+    failed = Page(results_page(parsed_document(document(CONTENDERS, [], [FAILURE]))))
     assert "No contender has a result." in failed.of("p")
     assert FAILURE["reason"] in failed.of("td")
 
@@ -173,8 +174,34 @@ def test_a_page_of_nothing_says_so_and_a_page_of_failures_gives_their_reasons() 
 def test_figures_of_zero_and_of_one_run_are_shown() -> None:
     nothing = dict.fromkeys(("p50", "p90", "p99", "p99_9", "max"), 0)
     still = result("lmdb (raw)", "fillseq", [5.0], latency_us=nothing, over_time=[[1, 0]], cpu_s=0, peak_rss_bytes=0)
-    page = Page(results_page(parsed_results(document(CONTENDERS, [still]))))
-    assert "lmdb (raw): p50 0 µs, p90 0 µs, p99 0 µs, p99.9 0 µs, max 0 µs." in page.of("desc")
+    page = Page(results_page(parsed_document(document(CONTENDERS, [still]))))
+    assert "Latency" not in page.of("figcaption")  # nothing to draw on a logarithmic axis
+    assert page.of("td").count("0") == 6  # five latencies and the processor time
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_every_benchmark_has_a_page_with_its_title_its_limits_and_its_unit(name: str) -> None:
+    whole = document(CONTENDERS, [result("lmdb (raw)", "a [b] | \u2265 2")])
+    text = results_page(parsed_document({**whole, "benchmark": name, "unit": "records"}))
+    page = Page(text)
+    assert page.of("h1") == [words.TITLES[name]]
+    assert set(words.limits(name)) <= set(page.of("b"))
+    assert {"records per second", "records per second (log)", "processor time per record, µs"} <= set(page.of("text"))
+    assert not re.search("operations? per|per operation", text)
+
+
+def test_what_was_not_measured_has_no_plot_and_no_column() -> None:
+    settings = {name: SETTINGS[name] for name in ("seed", "repeat")}
+    whole = document(CONTENDERS, [bare_result("lmdb (raw)", "count"), bare_result("lmdb (Millpond)", "count")])
+    page = Page(results_page(parsed_document({**whole, "settings": settings, "benchmark": "spark", "unit": "rows"})))
+    assert page.of("figcaption") == ["Throughput"]
+    heads = ["workload", "contender", "rows", "rows per second, median", "lowest", "highest", "runs"]
+    assert ", ".join(heads) in ", ".join(page.of("th"))
+    assert not [head for head in page.of("th") if "µs" in head or head in ("disk", "peak memory", "processor, s")]
+    some = [bare_result("lmdb (raw)", "count"), result("lmdb (Millpond)", "count", write_amplification=2.5)]
+    page = Page(results_page(parsed_document(document(CONTENDERS, some))))
+    assert len(page.of("figcaption")) == 6
+    assert {"write amplification", "p99.9, µs"} <= set(page.of("th"))
 
 
 def test_the_command_makes_a_page_of_a_file(tmp_path: Path) -> None:
@@ -206,5 +233,5 @@ def test_without_the_package_that_draws_it_is_said_what_to_install(
 
 
 def test_a_document_of_another_benchmark_makes_no_page(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"out\.json has figures of the benchmark 'stores'"):
-        write_page({"benchmark": "stores"}, tmp_path / "page.html", origin="out.json")
+    with pytest.raises(ConfigurationError, match=r"out\.json has figures of the benchmark 'damage'"):
+        write_page({"benchmark": "damage"}, tmp_path / "page.html", origin="out.json")

@@ -126,14 +126,21 @@ def test_rows_within_rows_make_tables_of_their_own(tmp_path: Path) -> None:
 def test_series_over_time_are_left_to_the_page_of_plots_if_there_is_one(tmp_path: Path) -> None:
     path = tmp_path / "engines.json"
     row = {"contender": "lmdb", "throughput": {"median": 2, "runs": [1, 2, 3]}, "over_time": [[0.5, 7.5], [1, 8]]}
-    path.write_text(json.dumps({"benchmark": "engines", "machine": MACHINE, "results": [row]}))
+    path.write_text(json.dumps({"benchmark": "engines", "schema": 2, "machine": MACHINE, "results": [row]}))
     assert "| lmdb | 2 | 1, 2, 3 | 0.5, 7.5; 1, 8 |" in results.run_page(path)
     name = plots.plots_name(path)
     assert name == "engines-plots.html"
     page = results.run_page(path, name)
     assert "| lmdb | 2 | 1, 2, 3 |\n" in page
     assert "[engines-plots.html](engines-plots.html)" in page
-    assert [path.stem for path in RESULTS if plots.plots_name(path) is not None and path.stem != "engines"] == []
+    path.write_text(json.dumps({"benchmark": "stores", "machine": MACHINE}))
+    assert plots.plots_name(path) is None  # older than schema 2, without runs
+
+
+def test_every_file_that_has_plots_makes_a_page_of_them() -> None:
+    having = [path for path in RESULTS if plots.plots_name(path) is not None]
+    assert "engines" in {path.stem for path in having}
+    assert all("<svg" in plots.plots_page(path) for path in having)
 
 
 def _page_of(directory: Path, **figures: Any) -> str:

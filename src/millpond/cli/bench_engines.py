@@ -1,11 +1,10 @@
 """``millpond bench engines``."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from millpond.cli.bench_options import Backends, Directory, JsonFile, Repeat, Seed, report
+from millpond.cli.bench_options import Backends, Directory, HtmlFile, JsonFile, Repeat, Seed, report
 
 
 def bench_engines(
@@ -43,9 +42,7 @@ def bench_engines(
     repeat: Repeat = 3,
     directory: Directory = None,
     json: JsonFile = None,
-    html: Annotated[
-        Path | None, typer.Option("--html", help="also draw the figures on a page that needs no network, this file")
-    ] = None,
+    html: HtmlFile = None,
 ) -> None:
     """The workloads of db_bench and YCSB on backends, beside the engines under them and other peers.
 
@@ -56,12 +53,7 @@ def bench_engines(
 
     from millpond.bench.engines import run, tables
     from millpond.bench.engines.workloads import Sizes
-    from millpond.bench.pages.drawing import require_drawing
-    from millpond.bench.pages.page import write_page
-    from millpond.bench.report import document
 
-    if html is not None:
-        require_drawing()
     sizes = Sizes(
         records=records,
         operations=operations,
@@ -83,8 +75,6 @@ def bench_engines(
     )
     with tables.progress(Console(stderr=True), run.runs(contest, contest.taking_part())) as watch:
         figures = run.run(contest, watch)
-    report("engines", figures, tables.print_results, json=json, width=190)
-    if html is not None:
-        write_page(document("engines", figures), html)
+    report("engines", figures, tables.print_results, json=json, width=190, html=html)
     if run.broken(figures):
         raise typer.Exit(1)

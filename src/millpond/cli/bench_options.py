@@ -29,6 +29,21 @@ JsonFile: TypeAlias = Annotated[
     typer.Option("--json", help="also write the figures to this file; - for the standard output, and nothing else"),
 ]
 
+
+def _drawable(html: Path | None) -> Path | None:
+    """Refuse a page before anything is measured for it, if the package that draws is not there."""
+    if html is not None:
+        from millpond.bench.pages.drawing import require_drawing
+
+        require_drawing()
+    return html
+
+
+HtmlFile: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("--html", callback=_drawable, help="also draw the figures on a page that needs no network, this file"),
+]
+
 Show: TypeAlias = "Callable[[Console, Any], None]"
 """Prints figures as tables."""
 
@@ -42,10 +57,23 @@ def console(json: Path | None, width: int) -> "Console":
     return Console(width=max(Console().width, width), quiet=json == STANDARD_OUTPUT)
 
 
-def report(benchmark: str, figures: "Mapping[str, Any]", show: Show, *, json: Path | None, width: int) -> None:
-    """Show figures, and write them to the file that ``--json`` names, with nothing in them that is secret in a URL."""
-    from millpond.bench.report import masked, write_json
+def report(
+    benchmark: str,
+    figures: "Mapping[str, Any]",
+    show: Show,
+    *,
+    json: Path | None,
+    width: int,
+    html: Path | None = None,
+) -> None:
+    """Show figures, and write them to the files of ``--json`` and ``--html``, without what is secret in a URL."""
+    from millpond.bench.report import as_json, document, masked, write_text
 
     show(console(json, width), masked(figures))
+    whole = document(benchmark, figures)
     if json is not None:
-        write_json(json, benchmark, figures)
+        write_text(json, as_json(whole))
+    if html is not None:
+        from millpond.bench.pages.page import write_page
+
+        write_page(whole, html)

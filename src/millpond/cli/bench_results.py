@@ -9,6 +9,7 @@ from millpond.cli.bench_options import JsonFile, console
 
 app = typer.Typer()
 
+_WRITTEN = "what --json of bench engines, stores, processors or spark has written"
 _RULE = (
     "A change counts if no run of one file lies among those of the other, and if the ratio of the medians is larger "
     "than the spread, the ratio of the fastest run to the slowest, of both files. With fewer than 3 runs nothing can "
@@ -18,21 +19,21 @@ _RULE = (
 
 @app.command("page")
 def bench_page(
-    results: Annotated[Path, typer.Argument(metavar="RESULTS.json", help="what bench engines --json has written")],
+    results: Annotated[Path, typer.Argument(metavar="RESULTS.json", help=_WRITTEN)],
     page: Annotated[Path, typer.Argument(metavar="PAGE.html", help="where the page goes")],
 ) -> None:
-    """Results of bench engines as one HTML page of plots and tables, which needs no network."""
-    from millpond.bench.engine_results import read_document
+    """Results of a benchmark as one HTML page of plots and tables, which needs no network."""
+    from millpond.bench.documents import read_json
     from millpond.bench.pages.page import write_page
 
-    write_page(read_document(results), page, origin=str(results))
+    write_page(read_json(results), page, origin=str(results))
     typer.echo(f"wrote {page}")
 
 
 @app.command("compare", epilog=_RULE)
 def bench_compare(
-    old: Annotated[Path, typer.Argument(metavar="OLD.json", help="what bench engines --json has written")],
-    new: Annotated[Path, typer.Argument(metavar="NEW.json", help="the same, measured later")],
+    old: Annotated[Path, typer.Argument(metavar="OLD.json", help=_WRITTEN)],
+    new: Annotated[Path, typer.Argument(metavar="NEW.json", help="the same benchmark, measured later")],
     everything: Annotated[bool, typer.Option("--all", help="also show what is within the noise")] = False,
     fail_on_slower: Annotated[
         float | None,
@@ -45,12 +46,12 @@ def bench_compare(
     ] = None,
     json: JsonFile = None,
 ) -> None:
-    """What changed between two results of bench engines beyond the noise."""
+    """What changed between two results of the same benchmark beyond the noise."""
     from millpond.bench import compare
-    from millpond.bench.engine_results import read_results
+    from millpond.bench.documents import read_document
     from millpond.bench.report import write_text
 
-    comparison = compare.compared(read_results(old), read_results(new))
+    comparison = compare.compared(read_document(old), read_document(new))
     compare.print_comparison(console(json, 110), comparison, everything=everything)
     if json is not None:
         write_text(json, comparison.text())

@@ -1,4 +1,4 @@
-"""Documents of the form that ``millpond bench engines`` writes, as small as they may be."""
+"""Documents of the form that the family of benchmarks writes, as small as they may be."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -51,6 +51,12 @@ def result(label: str, workload: str, runs: Sequence[float] = (90.0, 100.0, 110.
     }
 
 
+def bare_result(label: str, workload: str, runs: Sequence[float] = (90.0, 100.0, 110.0)) -> dict[str, Any]:
+    """One that has only what each must have."""
+    whole = result(label, workload, runs)
+    return {name: whole[name] for name in ("contender", "workload", "operations", "throughput")}
+
+
 def document(
     contenders: Sequence[dict[str, str]],
     results: Sequence[dict[str, Any]],
@@ -59,7 +65,7 @@ def document(
 ) -> dict[str, Any]:
     return {
         "benchmark": "engines",
-        "schema": 1,
+        "schema": 2,
         "command": "millpond bench engines --json out.json",
         "machine": MACHINE,
         "settings": {**SETTINGS, **settings},

@@ -1,0 +1,227 @@
+"""What a benchmark has found, as its JSON file has it: read, checked and typed.
+
+Rule of this module: it is the only one that knows the names in the file. Whatever is missing there or of the wrong type
+is refused with its place; other names are left alone, since a benchmark may have more to tell.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from millpond.bench.json_parts import Part
+from millpond.errors import ConfigurationError
+
+BENCHMARKS: Final = ("engines", "stores", "processors", "spark")
+"""Those that write such documents."""
+
+SCHEMA: Final = 2
+UNITS: Final = ("operations", "rows", "records")
+"""What a throughput may count."""
+
+PERCENTILES = {"p50": "p50", "p90": "p90", "p99": "p99", "p99_9": "p99.9", "max": "max"}
+"""How the file names each percentile, and how a reader does."""
+
+
+@dataclass(frozen=True)
+class Contender:
+    """One of those measured. ``kind`` is backend, engine (that of a backend, without Millpond) or peer."""
+
+    name: str
+    kind: str
+    label: str
+    version: str
+    durability: str
+    distribution: str
+    cache: str = ""
+
+
+@dataclass(frozen=True)
+class Throughput:
+    """What was done per second in each run, in the unit of the document."""
+
+    median: float
+    low: float
+    high: float
+    runs: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one contender did with one workload. Latencies are in microseconds, by the names of ``PERCENTILES``.
+
+    Only the throughput is always there. Of what was not measured there is nothing: no entries, or ``None``.
+    """
+
+    contender: str
+    workload: str
+    operations: int
+    throughput: Throughput
+    latency: Mapping[str, float]
+    by_operation: Mapping[str, Mapping[str, float]]
+    over_time: tuple[tuple[float, float], ...]
+    cpu_s: float | None
+    peak_rss_bytes: float | None
+    disk_bytes: float | None
+    write_amplification: float | None
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why there is no result of a contender with a workload."""
+
+    contender: str
+    workload: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Document:
+    """The whole file.
+
+    ``machine`` is what ``millpond.bench.report.machine`` says, and ``unit`` what throughputs count, in the plural.
+    """
+
+    benchmark: str
+    unit: str
+    command: str
+    machine: Mapping[str, Any]
+    settings: Mapping[str, Any]
+    contenders: tuple[Contender, ...]
+    results: tuple[Result, ...]
+    failures: tuple[Failure, ...]
+
+    def workloads(self) -> list[str]:
+        """The names of the workloads, in the order in which they were measured."""
+        measured = [result.workload for result in self.results]
+        return list(dict.fromkeys([*measured, *(failure.workload for failure in self.failures)]))
+
+    def of(self, workload: str) -> dict[str, Result]:
+        """The results of a workload by contender, in the order of the contenders."""
+        found = {result.contender: result for result in self.results if result.workload == workload}
+        return {one.label: found[one.label] for one in self.contenders if one.label in found}
+
+
+def read_json(path: Path) -> object:
+    """What a file of JSON holds.
+
+    Raises:
+        ConfigurationError: there is no such file, or it is not JSON.
+    """
+    try:
+        document: object = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise ConfigurationError(f"{path} is not JSON ({error}); give a file that --json has written") from error
+    return document
+
+
+def read_document(path: Path) -> Document:
+    """The document in a file.
+
+    Raises:
+        ConfigurationError: there is no such file, or it holds something else.
+    """
+    return parsed_document(read_json(path), str(path))
+
+
+def parsed_document(content: object, origin: str = "the document") -> Document:
+    """The document that a file of JSON called ``origin`` holds.
+
+    Raises:
+        ConfigurationError: it is not one of these benchmarks and this schema, or something in it is missing or wrong.
+    """
+    whole = Part(content, "", origin)
+    benchmark = _benchmark(whole)
+    contenders = tuple(_contender(part) for part in whole.parts("contenders"))
+    labels = [contender.label for contender in contenders]
+    results = tuple(_result(part, labels) for part in whole.parts("results"))
+    pairs = [f"{result.contender} with {result.workload}" for result in results]
+    for what, names in (("contender", labels), ("result", pairs)):
+        twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
+        if twice is not None:
+            raise ConfigurationError(f"{origin} has the {what} {twice} twice; each may be there once")
+    return Document(
+        benchmark=benchmark,
+        unit=_unit(whole),
+        command=whole.text("command"),
+        machine=_machine(whole.part("machine")),
+        settings=whole.part("settings").values,
+        contenders=contenders,
+        results=results,
+        failures=tuple(_failure(part) for part in whole.parts("failures")),
+    )
+
+
+def _benchmark(whole: Part) -> str:
+    found, schema = whole.text("benchmark"), whole.values.get("schema")
+    if found not in BENCHMARKS:
+        raise ConfigurationError(
+            f"{whole.origin} has figures of the benchmark {found!r}, which come without their runs; only those of "
+            f"'millpond bench' {_listed(BENCHMARKS)} can be used here"
+        )
+    if schema != SCHEMA:
+        is_newer = isinstance(schema, int) and schema > SCHEMA
+        raise ConfigurationError(
+            f"{whole.origin} has {'no schema' if schema is None else f'schema {schema!r}'}, and this release reads "
+            f"{SCHEMA}; " + ("update Millpond" if is_newer else f"measure again: millpond bench {found} --json FILE")
+        )
+    return found
+
+
+def _unit(whole: Part) -> str:
+    unit = whole.text_if_any("unit") or UNITS[0]
+    if unit not in UNITS:
+        raise whole.wrong("unit", f"is {unit!r}, and not {_listed(UNITS)}")
+    return unit
+
+
+def _listed(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:-1])} or {names[-1]}"
+
+
+def _machine(part: Part) -> Mapping[str, Any]:
+    part.part("packages")
+    return part.values
+
+
+def _contender(part: Part) -> Contender:
+    names = ("name", "kind", "label", "version", "durability", "distribution", "cache")
+    return Contender(**{name: part.text(name) for name in names if name != "cache" or name in part.values})
+
+
+def _failure(part: Part) -> Failure:
+    return Failure(*(part.text(name) for name in ("contender", "workload", "reason")))
+
+
+def _result(part: Part, labels: Iterable[str]) -> Result:
+    if part.text("contender") not in labels:
+        raise part.wrong("contender", f"is {part.text('contender')!r}, which is the label of no contender")
+    kinds, latency = part.part_if_any("by_operation"), part.part_if_any("latency_us")
+    return Result(
+        contender=part.text("contender"),
+        workload=part.text("workload"),
+        operations=int(part.number("operations", positive=True)),
+        throughput=_throughput(part.part("throughput")),
+        latency={} if latency is None else _latency(latency),
+        by_operation={} if kinds is None else {name: _latency(kinds.part(name)) for name in kinds.values},
+        over_time=part.points_if_any("over_time"),
+        cpu_s=part.number_if_any("cpu_s"),
+        peak_rss_bytes=part.number_if_any("peak_rss_bytes"),
+        disk_bytes=part.number_if_any("disk_bytes"),
+        write_amplification=part.number_if_any("write_amplification"),
+    )
+
+
+def _throughput(part: Part) -> Throughput:
+    median, low, high = (part.number(name, positive=True) for name in ("median", "min", "max"))
+    runs = part.numbers("runs")
+    if not low <= median <= high or (low, high) != (min(runs), max(runs)):
+        raise part.wrong("", "does not agree with its runs")
+    return Throughput(median, low, high, runs)
+
+
+def _latency(part: Part) -> dict[str, float]:
+    return {name: part.number(name) for name in PERCENTILES}

@@ -1,0 +1,63 @@
+"""What a page says of each benchmark: its title, and what its numbers do not show.
+
+Rule of this module: whoever adds a benchmark to ``documents.BENCHMARKS`` says here what it is and is not.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+TITLES: Final = {
+    "engines": "Storage engines side by side",
+    "stores": "State stores side by side",
+    "processors": "Stream processors side by side",
+    "spark": "Streaming queries on Spark side by side",
+}
+
+_OF_ALL = {
+    "Your machine, and tomorrow.": "Ratios mean more than rates. Between two runs of the same command on a shared "
+    "machine lies a tenth or two; the slowest and the fastest run say how much to believe.",
+}
+_OF_DATA = {
+    "Data larger than memory.": "What a cache does not hold comes from the page cache of the system, as long as there "
+    "is memory for it, and not from the disk.",
+    "A full tree.": "Compactions, which decide how an LSM tree does over days, hardly begin in a small store.",
+}
+_OF_PROMISES = {
+    "Losses of power.": "What is said of durability is what the settings ask of the system. Who promises less has less "
+    "to do, so compare those that promise the same.",
+}
+_OWN = {
+    "engines": {
+        "Your data.": "Keys have one length, values another, and nothing compresses.",
+        **_OF_DATA,
+        "Several threads or processes.": "There is one caller, in Python, which takes a part of each operation that no "
+        "engine can help.",
+        **_OF_PROMISES,
+        "Stores and queries.": "A typed store does more than its engine, and Spark more than a store.",
+    },
+    "stores": {
+        "Your data.": "Rows are made, by a pattern of keys and times; yours may be late more often, or wider.",
+        **_OF_DATA,
+        "Several tasks.": "There is one task and one caller, in Python, which takes a part of each step.",
+        **_OF_PROMISES,
+        "Queries.": "Nothing here reads from a source, shuffles or writes a sink, as a query on Spark does.",
+    },
+    "processors": {
+        "Your data.": "Records are made, small, and spread over their keys as the settings say.",
+        "Spark.": "A topology runs in one process and on one core, without partitions, shuffles and micro-batches of "
+        "Spark.",
+        "Your functions.": "What a topology calls for each record does next to nothing here.",
+        **_OF_PROMISES,
+    },
+    "spark": {
+        "Your data.": "Inputs are made, and lie in files on this machine: no source or sink takes time.",
+        "A cluster.": "All runs on one machine, so nothing crosses a network, and no node is lost.",
+        "Days.": "A query runs for a few micro-batches. State that grows, compactions and restarts come later.",
+        **_OF_PROMISES,
+    },
+}
+
+
+def limits(benchmark: str) -> Mapping[str, str]:
+    """What the numbers of a benchmark do not show, and why."""
+    return {**_OWN[benchmark], **_OF_ALL}
