@@ -17,7 +17,7 @@ from millpond.bench.advice.measuring import (
     room,
     times_of,
 )
-from millpond.bench.engine_results import EngineResults
+from millpond.bench.documents import Document
 from millpond.errors import ConfigurationError
 
 _FAR: Final = 2
@@ -29,7 +29,7 @@ _MACHINE: Final = ("cpu", "cores", "memory_gib")
 def measured_before(
     description: Description,
     candidates: Sequence[Candidate],
-    results: EngineResults,
+    results: Document,
     effort: Effort,
     say: Say = lambda what: None,
 ) -> Measurements:
@@ -46,7 +46,7 @@ def measured_before(
     return Measurements(tuple(backends), results.settings, rows)
 
 
-def refuse_other(description: Description, results: EngineResults, here: Mapping[str, Any], origin: str) -> list[str]:
+def refuse_other(description: Description, results: Document, here: Mapping[str, Any], origin: str) -> list[str]:
     """What makes earlier results speak less well for a description.
 
     Args:
@@ -58,6 +58,8 @@ def refuse_other(description: Description, results: EngineResults, here: Mapping
     Raises:
         ConfigurationError: they cannot speak for it: another machine, or sizes that are too different.
     """
+    if results.benchmark != "engines":
+        raise ConfigurationError(f"{origin} has figures of {results.benchmark}; give a file of millpond bench engines")
     other = [name for name in _MACHINE if results.machine.get(name) != here.get(name)]
     if other:
         then = ", ".join(f"{name} {results.machine.get(name)!r} there and {here.get(name)!r} here" for name in other)
@@ -80,7 +82,7 @@ def refuse_other(description: Description, results: EngineResults, here: Mapping
     return list(_warnings(description, results, here))
 
 
-def _warnings(description: Description, results: EngineResults, here: Mapping[str, Any]) -> Iterator[str]:
+def _warnings(description: Description, results: Document, here: Mapping[str, Any]) -> Iterator[str]:
     for name, version in results.machine["packages"].items():
         if name in ("millpond", "lmdb", "rocksdict") and here["packages"].get(name) != version:
             yield f"The times are of {name} {version}, and {here['packages'].get(name)} is installed."

@@ -15,7 +15,7 @@ from millpond.bench.advice.description import Description
 from millpond.bench.advice.footprint import room_of
 from millpond.bench.advice.judgement import per_operation
 from millpond.bench.advice.measured import Measured, Room, Spread, Times
-from millpond.bench.engine_results import EngineResults, parsed_results
+from millpond.bench.documents import Document, parsed_document
 from millpond.bench.engines.contenders import Contender
 from millpond.bench.engines.run import Contest, run
 from millpond.bench.engines.workloads import Sizes
@@ -106,7 +106,7 @@ def measure(
     contest = _contest(description, [url for found in urls for url in found.values()], sizes, effort, effort.repeat)
     labels = {one.source: one.label for one in contest.taking_part()}
     figures = run(contest, lambda workload, contender: say(f"{workload}, {contender}"))
-    results = parsed_results(document("engines", figures))
+    results = parsed_document(document("engines", figures))
     backends = []
     for one, found, found_room in zip(candidates, urls, rooms, strict=True):
         timed = {name: times_of(description, results, labels[url], sizes.records) for name, url in found.items()}
@@ -157,7 +157,7 @@ def as_measured(
     return replace(plain, times=chosen, room=known, choices=choices, notes=notes)
 
 
-def times_of(description: Description, results: EngineResults, label: str, rows: int) -> Times | str:
+def times_of(description: Description, results: Document, label: str, rows: int) -> Times | str:
     """What operations of a contender take, or why that is not known."""
     for failure in results.failures:
         if failure.contender == label and failure.workload in workloads(description):

@@ -77,7 +77,7 @@ def advise(
     from millpond.bench.advice.candidates import candidate
     from millpond.bench.advice.judgement import advise as judged
     from millpond.bench.advice.measuring import Effort
-    from millpond.bench.report import write_json
+    from millpond.bench.report import as_json, document, write_text
 
     given: dict[str, Any] = {
         "keys": _count(keys, "--keys"),
@@ -99,7 +99,7 @@ def advise(
     caveats = [*notes, *tables.caveats(description, advice)]
     tables.print_advice(console(json, _WIDTH), description, assumed, found, advice, caveats)
     if json is not None:
-        write_json(json, "advise", tables.to_dict(description, assumed, found, advice, caveats))
+        write_text(json, as_json(document("advise", tables.to_dict(description, assumed, found, advice, caveats))))
     if advice.chosen is None:
         raise typer.Exit(1)
 
@@ -150,7 +150,7 @@ def _measured(
 
     from millpond.bench.advice.earlier import measured_before, refuse_other
     from millpond.bench.advice.measuring import measure
-    from millpond.bench.engine_results import read_results
+    from millpond.bench.documents import read_document
     from millpond.bench.report import machine
 
     status = Console(stderr=True).status("measuring")
@@ -158,7 +158,7 @@ def _measured(
     if measurements is None:
         with status:
             return measure(description, candidates, effort, say), []
-    results = read_results(measurements)
+    results = read_document(measurements)
     notes = refuse_other(description, results, machine(), str(measurements))
     notes.append(f"Times are those of {measurements}; memory and disk of a row were measured now.")
     with status:
