@@ -10,6 +10,7 @@ from millpond.bench.advice.candidates import candidate, faster
 from millpond.bench.advice.description import Description, parse_count
 from millpond.bench.advice.judgement import NOISE, ROOM, Advice, advise, judge, most_keys, risk, verdict
 from millpond.bench.advice.measured import Measured, Room, Spread, Times
+from millpond.bench.advice.measuring import as_measured
 from millpond.errors import ConfigurationError
 
 GIB = 2**30
@@ -230,3 +231,12 @@ def test_what_is_no_number_of_keys_is_refused(text: str) -> None:
 def test_a_description_that_makes_no_sense_is_refused(change: dict[str, float], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         replace(JOB, **change)  # type: ignore[arg-type]
+
+
+def test_what_could_not_be_measured_keeps_its_reason() -> None:
+    times = Times(10, spread(1), spread(1))
+    one = candidate("memory", JOB)
+    assert as_measured(JOB, one, "its process died", {"given": times}).failure == "its process died"
+    failed = as_measured(JOB, one, Room(10, 1, 1, 1), {"given": "overwrite: no server"})
+    assert (failed.failure, failed.times) == ("overwrite: no server", None)
+    assert as_measured(JOB, one, Room(10, 1, 1, 1), {"given": times}).failure is None
