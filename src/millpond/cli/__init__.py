@@ -19,6 +19,7 @@ from typing import Annotated
 import typer
 
 from millpond.cli import (
+    advise,
     backends,
     bench,
     cleaning,
@@ -39,7 +40,6 @@ from millpond.errors import ConfigurationError
 
 BEGIN = "To begin with"
 OTHERS = "Other systems"
-MEASURE = "How fast it is"
 """The panels of the help, in the order in which a newcomer needs them."""
 
 app = typer.Typer(
@@ -61,7 +61,8 @@ state.app.add_typer(warming.app)
 app.add_typer(state.app, name="state", rich_help_panel=state.STATE)
 app.add_typer(watching.app)
 app.add_typer(imports.app, name="import", rich_help_panel=OTHERS)
-app.add_typer(bench.app, name="bench", rich_help_panel=MEASURE)
+app.add_typer(advise.app)
+app.add_typer(bench.app, name="bench", rich_help_panel=advise.MEASURE)
 
 
 def main() -> None:

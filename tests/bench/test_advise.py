@@ -1,0 +1,104 @@
+"""``millpond advise``: from a description or a checkpoint to a backend, measured in earnest at tiny sizes."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from millpond.bench.advice.running_job import known_of
+from millpond.cli import app
+from millpond.errors import ConfigurationError
+from tests.looking.test_looking import filled
+
+TINY = ("--keys", "500", "--value-size", "20", "--batch", "100", "--seconds", "1", "--repeat", "1")
+
+
+def run(*arguments: object) -> Any:
+    return CliRunner().invoke(app, ["advise", *map(str, arguments)])
+
+
+def advised(*arguments: object) -> Any:
+    result = run(*arguments, "--json", "-")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def test_the_built_in_backends_are_measured_and_one_is_advised(tmp_path: Path) -> None:
+    found = advised(*TINY, "--reads", "0.5", "--scans", "0.1", "--directory", tmp_path)
+    assert found["benchmark"] == "advise"
+    assert {one["backend"] for one in found["backends"]} == {"rocksdb", "lmdb", "memory"}
+    for one in found["backends"]:
+        assert one["failure"] is None
+        assert one["times"]["rows"] == 500
+        assert one["per_operation_us"]["low"] <= one["per_operation_us"]["median"] <= one["per_operation_us"]["high"]
+        assert one["room"]["memory_per_row"] >= 36
+    assert found["advice"]["backend"].partition(":")[0] in {"rocksdb", "lmdb", "memory"}
+    assert found["advice"]["reasons"]
+    assert any("half of this machine's memory" in line for line in found["assumed"])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_fits_is_exit_code_1_with_the_figures() -> None:
+    result = run(*TINY, "--memory", "1", "--backend", "memory")
+    assert result.exit_code == 1
+    assert "Nothing that was measured fits" in result.stdout
+    assert "keeps all rows in memory: 500 of" in result.stdout
+
+
+def test_a_checkpoint_describes_the_job(tmp_path: Path) -> None:
+    query = filled(tmp_path)
+    known = known_of(str(query.checkpoint), str(query.state))
+    assert known.keys == sum(file.rows for one in query.manifests for file in one.files)
+    assert known.key_bytes is not None
+    assert known.value_bytes is not None
+    assert known_of(str(query.checkpoint), None).key_bytes is None
+    places = (query.checkpoint, "--state-dir", query.state, "--backend", "memory", "--seconds", "1", "--repeat", "1")
+    found = advised(*places, "--value-size", "7")
+    assert found["description"]["keys"] == known.keys
+    assert found["description"]["key_bytes"] == known.key_bytes
+    assert found["description"]["value_bytes"] == 7
+    assert any("durable files of 2 tasks" in line for line in found["assumed"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "say how many rows"),
+        (("--keys", "banana"), "--keys is 'banana'"),
+        (("--keys", "0"), "--keys is 0"),
+        (("--keys", "5", "--memory", "0"), "--memory is 0"),
+        (("--keys", "5", "--memory", "much"), "--memory is 'much'"),
+        (("--keys", "5", "--reads", "1.5"), "--reads is 1.5"),
+        (("--keys", "5", "--backend", "nosuch"), "no backend 'nosuch'"),
+        (("--keys", "5", "--backend", "lmdb://?password=hunter2"), "no option 'password'"),
+        (("--keys", "5", "--measurements", "nosuch.json"), "cannot be read"),
+        (("--keys", "5", "--state-dir", "x"), "give its CHECKPOINT"),
+        (("--keys", "5", "--directory", "no/such"), "is no directory"),
+        (("no/checkpoint",), "no/checkpoint"),
+    ],
+)
+def test_nonsense_is_refused_before_anything_is_measured(arguments: tuple[str, ...], message: str) -> None:
+    error = run(*arguments).exception
+    assert isinstance(error, ConfigurationError)
+    assert message in str(error)
+    assert "hunter2" not in str(error)
+
+
+def test_earlier_measurements_are_taken_if_they_speak(tmp_path: Path) -> None:
+    path = tmp_path / "engines.json"
+    bench = ["bench", "engines", "--backend", "memory", "--workload", "readrandom", "--workload", "overwrite"]
+    sizes = ["--records", "200", "--operations", "100", "--batch", "100", "--value-size", "20", "--repeat", "1"]
+    assert CliRunner().invoke(app, [*bench, *sizes, "--json", str(path)]).exit_code == 0
+    (found,) = advised(*TINY, "--backend", "memory", "--measurements", path)["backends"]
+    assert found["times"]["rows"] == 200
+    refused = run(*TINY, "--value-size", "900", "--measurements", path).exception
+    assert isinstance(refused, ConfigurationError)
+    assert "value_bytes 20, and 900 are described" in str(refused)
+    content = json.loads(path.read_text())
+    content["machine"]["cores"] = 4096
+    path.write_text(json.dumps(content))
+    refused = run(*TINY, "--measurements", path).exception
+    assert isinstance(refused, ConfigurationError)
+    assert "measured on another machine" in str(refused)
