@@ -1,14 +1,16 @@
 """``StoreView``: one store of a query as it was after one micro-batch.
 
 Rule of this module: it asks as few tasks as can have what is wanted. Where the key of a record decides in which task
-its rows are, that task is asked first, and the others only if it has none: a processor of the user's may keep what it
-likes in the store of any task.
+its rows are, that task is asked first, and the others, several at once, only if it has none: a processor of the user's
+may keep what it likes in the store of any task.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -17,8 +19,12 @@ from millpond.adapters.looking.store_form import StoreForm
 from millpond.adapters.looking.store_part import StorePart
 from millpond.errors import ConfigurationError
 from millpond.stores.columns.partitions import partition_of
+from millpond.stores.durability.parquet.prefetch import called_ahead
 from millpond.stores.evolution.shape import StoreShape
 from millpond.stores.times import Instant
+
+_AT_ONCE: Final = 4
+"""How many tasks are asked at once for a key that its own task does not have."""
 
 
 @dataclass(frozen=True)
@@ -105,15 +111,20 @@ class StoreView:
         found = self._first(lambda part: part.history_of(data), data)
         return self.schema.empty_table() if found is None else found
 
-    def _first(self, read: Any, key: bytes) -> pa.Table | None:
-        """What the first task has that has anything, beginning with that of the key."""
-        for part in self._likely(key):
-            batches = list(read(part))
-            if batches:
-                return pa.Table.from_batches(batches, self.schema)
+    def _first(self, read: Callable[[StorePart], Iterable[pa.RecordBatch]], key: bytes) -> pa.Table | None:
+        """What the task of the key has; if it has nothing, the first of the others that has anything."""
+        for parts in self._likely(key):
+            with closing(called_ahead([partial(self._table, read, part) for part in parts], _AT_ONCE)) as tables:
+                found = next((table for table in tables if table.num_rows), None)
+            if found is not None:
+                return found
         return None
 
-    def _likely(self, key: bytes) -> list[StorePart]:
-        """The parts, first that whose task records of this key go to."""
+    def _table(self, read: Callable[[StorePart], Iterable[pa.RecordBatch]], part: StorePart) -> pa.Table:
+        return pa.Table.from_batches(list(read(part)), self.schema)
+
+    def _likely(self, key: bytes) -> tuple[list[StorePart], list[StorePart]]:
+        """The part whose task records of this key go to, and the others."""
         task_id = f"{self.shape.subtopology}_{partition_of(key, self.partitions)}"
-        return sorted(self.parts, key=lambda part: part.task_id != task_id)
+        own = [part for part in self.parts if part.task_id == task_id]
+        return own, [part for part in self.parts if part.task_id != task_id]

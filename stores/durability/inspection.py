@@ -8,6 +8,7 @@ from millpond.errors import BackendError
 from millpond.stores.backend import Backend, Changes, Entries
 from millpond.stores.durability.copies.restore import entries, restore
 from millpond.stores.durability.manifest import Manifest
+from millpond.stores.durability.parquet.known_keys import KnownKeys
 from millpond.stores.durability.parquet.sources import FileSource
 from millpond.stores.durability.parquet.spans import Span
 from millpond.stores.durability.storage import Storage
@@ -23,7 +24,8 @@ from millpond.stores.typed.versions.version_rows import JUST_ABOVE, plain_bounds
 class DurableRows(Backend):
     """The rows of one store at one manifest, read from the durable files each time, but for the metadata.
 
-    Of large files, only those row groups are read that can hold what is asked for.
+    Of large files, only those row groups are read that can hold what is asked for, and of small ones the keys once, and
+    the rows of those that have some of them.
 
     Args:
         source: where the files are.
@@ -34,7 +36,7 @@ class DurableRows(Backend):
 
     def __init__(self, source: FileSource, manifest: Manifest, name: str, version: FormatVersion) -> None:
         self._source = source
-        self._manifest = manifest
+        self._known = KnownKeys(source, manifest, name)
         self._name = name
         self._version = version
 
@@ -54,7 +56,8 @@ class DurableRows(Backend):
     def _rows(self, start: bytes, stop: bytes | None) -> Entries:
         name, version = self._name, self._version
         bounds = plain_bounds(start, stop) if version is FormatVersion.LATEST_APART else (start, stop)
-        for key, value in entries(self._source, self._manifest, name, version, span=Span(*bounds)):
+        span = Span(*bounds)
+        for key, value in entries(self._source, self._known.having(span), name, version, span=span):
             if stop is not None and key >= stop:
                 return
             if key >= start:

@@ -10,14 +10,16 @@ from hypothesis import strategies as st
 from millpond.adapters.looking import Selection
 from millpond.errors import CorruptFileError
 from millpond.stores import BYTES, INT64, StoreKind, StoreSpec
+from millpond.stores.columns.partitions import partition_of
 from millpond.stores.durability import DurabilityPolicy, Manifest, Storage, TaskState
 from millpond.stores.durability.inspection import DurableRows
-from millpond.stores.durability.parquet import reading, rows
+from millpond.stores.durability.parquet import known_keys, reading, rows
 from millpond.stores.registry import supplier
-from tests.looking.checkpoints import Query
+from tests.looking.checkpoints import PARTITIONS, Query
 
 PLAIN = StoreSpec("plain", StoreKind.KEY_VALUE, BYTES, INT64)
 VERSIONS = StoreSpec("versions", StoreKind.VERSIONED, BYTES, INT64, history_retention=10**6)
+WINDOWS = StoreSpec("windows", StoreKind.WINDOW, BYTES, INT64, retention=10**6, window_size=2)
 
 keys = st.binary(max_size=3).map(lambda key: key.translate(bytes([0, 1, 255] * 85 + [0]))) | st.binary(max_size=2)
 puts = st.lists(st.tuples(keys, st.none() | st.integers(0, 9), st.integers(0, 5)), max_size=20)
@@ -62,7 +64,13 @@ def small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows, "ROWS_PER_TABLE", 3)
 
 
-@pytest.mark.usefixtures("small_groups")
+@pytest.fixture(params=["keys of small files are read", "all files are searched"])
+def reads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "all files are searched":
+        monkeypatch.setattr(known_keys, "_SMALL", -1)
+
+
+@pytest.mark.usefixtures("small_groups", "reads")
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(batches=st.lists(puts, min_size=1, max_size=4), start=bounds, stop=bounds, wanted=keys)
 @pytest.mark.parametrize("spec", [PLAIN, VERSIONS], ids=lambda spec: spec.name)
@@ -111,6 +119,76 @@ def test_gets_and_scans_of_a_view_are_those_of_a_dict(
         assert (None if row is None else row["value"][0].as_py()) == present.get(key)
 
 
+@pytest.mark.usefixtures("small_groups", "reads")
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(batches=st.lists(puts, min_size=1, max_size=4), missing=keys)
+@pytest.mark.parametrize("spec", [PLAIN, VERSIONS, WINDOWS], ids=lambda spec: spec.name)
+def test_a_look_for_a_key_finds_what_a_scan_has_of_it(
+    tmp_path_factory: pytest.TempPathFactory, spec: StoreSpec, batches: Any, missing: bytes
+) -> None:
+    query = Query(tmp_path_factory.mktemp("query"), [spec])
+    for changes in batches:
+
+        def change(stores: Any, mine: Any, changes: Any = changes) -> None:
+            for key, value, time in changes:
+                if key and mine(key.hex()):
+                    stores[spec.name].put(*((key, value) if spec is PLAIN else (key, value, time)))
+
+        query.run(change)
+    view = query.looking().store(spec.name)
+    scanned = [row for batch in view.rows() for row in batch.to_pylist()]
+    for key in {missing, *(key for changes in batches for key, _, _ in changes)} - {b""}:
+        mine = [row for row in scanned if row["key"] == key]
+        found = view.get(key)
+        if spec is VERSIONS:
+            assert view.history(key).to_pylist() == mine
+            mine = [row for row in mine if row["valid_to"] is None]
+        assert (found.to_pylist() if found is not None else []) == mine
+
+
+def test_a_look_for_a_key_reads_each_file_of_its_task_once_and_rows_of_those_that_have_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query, known = Query(tmp_path, [PLAIN]), [b"%04d" % number for number in range(400)]
+    for batch in range(12):
+
+        def change(stores: Any, mine: Any, batch: int = batch) -> None:
+            for key in known if batch == 0 else known[batch::40]:
+                if mine(key.decode()):
+                    stores["plain"].put(key, batch)
+
+        query.run(change)
+    view = query.looking().store("plain")
+    read: list[str] = []
+    decoded: list[int] = []
+    whole, table = Storage.read, reading._OpenFile._table
+
+    def counted(self: Storage, path: str) -> bytes:
+        read.append(path)
+        return whole(self, path)
+
+    def counted_table(self: Any, group: int) -> Any:
+        decoded.append(group)
+        return table(self, group)
+
+    monkeypatch.setattr(Storage, "read", counted)
+    monkeypatch.setattr(reading._OpenFile, "_table", counted_table)
+    files = {part.task_id: {part.manifest.path(file) for file in part.manifest.files} for part in view.parts}
+    for key, value in ((known[0], 0), (known[5], 5), (known[45], 5)):
+        owner = f"0_{partition_of(key, PARTITIONS)}"
+        found = view.get(key)
+        assert found is not None
+        assert found["value"].to_pylist() == [value]
+        assert len(read) == len(files[owner]) == 12
+        assert set(read) == files[owner]
+        assert len(decoded) == (1 if value == 0 else 2)
+        read.clear()
+        decoded.clear()
+    assert view.get(b"nobody") is None
+    assert sorted(read) == sorted(path for paths in files.values() for path in paths)
+    assert decoded == []
+
+
 @pytest.fixture
 def large(tmp_path: Path, small_groups: None) -> Files:
     """A file of a thousand row groups and a small one."""
@@ -122,23 +200,31 @@ def large(tmp_path: Path, small_groups: None) -> Files:
 
 
 def test_few_row_groups_are_read_for_one_key_or_a_short_range(large: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(known_keys, "_SMALL", 10_000)
     read: list[int] = []
-    table = reading._OpenFile._table
+    probed: list[int] = []
+    table, first_key = reading._OpenFile._table, reading._OpenFile.first_key
 
     def counted(self: Any, group: int) -> Any:
         read.append(group)
         return table(self, group)
 
+    def counted_probe(self: Any, group: int) -> bytes:
+        probed.append(group)
+        return first_key(self, group)
+
     monkeypatch.setattr(reading._OpenFile, "_table", counted)
+    monkeypatch.setattr(reading._OpenFile, "first_key", counted_probe)
     found = large.rows()
     assert found.get(b"\x01001234") == (1234).to_bytes(8)
-    assert len(read) < 20
+    assert len(read) == 1
+    assert len(probed) <= 10
     read.clear()
     assert len(list(found.scan(b"\x01001234", b"\x01001254"))) == 20
-    assert len(read) < 30
+    assert len(read) <= 20 // 3 + 2
     read.clear()
     assert found.get(b"\x01nobody") is None
-    assert len(read) < 20
+    assert len(read) == 1
 
 
 def test_what_a_range_reads_is_proved_and_what_it_does_not_is_not_missed(large: Files) -> None:

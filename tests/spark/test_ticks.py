@@ -1,10 +1,12 @@
 """What is due by the wall clock fires in micro-batches that bring no records, at the time that the checkpoint has."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 pytest.importorskip("pyspark")
@@ -12,6 +14,7 @@ pytest.importorskip("pyspark")
 from pyspark.sql import DataFrame, SparkSession
 
 from millpond.adapters.spark import Millpond, SparkStreams
+from millpond.adapters.spark.map_side import SendSignal
 from millpond.errors import ConfigurationError
 from millpond.processors import (
     Consumed,
@@ -22,6 +25,7 @@ from millpond.processors import (
     Topology,
     TopologyDriver,
 )
+from millpond.processors.distribution.exchange import TICK
 from millpond.processors.verbs import KeyContext, KeyedProcessor, Timer
 from millpond.stores.serdes import INT64, STRING
 from millpond.stores.specs import StoreKind, StoreSpec
@@ -163,6 +167,15 @@ def test_a_query_of_several_sinks_may_begin_with_micro_batches_of_ticks_alone(
     found = next_batches(ticks)
     assert sorted(seen for _, seen, _ in found["out"][3]) == [0, 1]
     assert found["counts"] == {3: [("0", 3), ("1", 2)]}
+
+
+def test_a_tick_leaves_its_worker_to_the_next_one(spark: SparkSession) -> None:
+    def process_that_sends(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in SendSignal(TICK, [0])(batches):
+            yield pa.record_batch({"process": pa.array([os.getpid()], pa.int64())})
+
+    tick = spark.range(0, 1, 1, numPartitions=1).mapInArrow(process_that_sends, "process long")
+    assert len({row.process for _ in range(4) for row in tick.collect()}) <= 2  # one for each core may be idle
 
 
 def test_the_wall_clock_timers_of_a_keyed_processor_fire_without_rows(

@@ -4,7 +4,7 @@ Rule of this module: it pays off only where making an item releases the interpre
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from itertools import repeat, takewhile
@@ -20,7 +20,7 @@ def prefetched(source: Iterator[T]) -> Iterator[T]:
     return takewhile(lambda item: item is not _END, called_ahead(repeat(partial(next, source, _END)), 1))
 
 
-def called_ahead(functions: Iterable[Callable[[], T]], count: int) -> Iterator[T]:
+def called_ahead(functions: Iterable[Callable[[], T]], count: int) -> Generator[T, None, None]:
     """What functions return, in order, with the next ``count`` called in advance, each in a thread of its own.
 
     Errors are raised where a result is due. Whoever stops early closes the iterator: no function runs after that.

@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
-from functools import lru_cache, partial
+from functools import partial
 from io import SEEK_END, SEEK_SET, RawIOBase
 from itertools import accumulate
 from typing import Any, Final
@@ -49,6 +49,7 @@ _FOOTER_END = 8
 _MOSTLY_ENOUGH = 1 << 16
 """Bytes of a file's end in which its footer is, unless it has hundreds of row groups."""
 _LOCAL_COLUMNS = ["key", "timestamp", "value"]
+_KEY_COLUMN = ["key"]
 
 _AHEAD: Final = 4
 _AHEAD_BYTES: Final = 1 << 25
@@ -78,7 +79,6 @@ def read_span(source: FileSource, manifest: Manifest, file: DurableFile, store: 
         with blaming(source, manifest, file):
             groups = [group for group, name in enumerate(opened.stores()) if name == store]
 
-        @lru_cache(maxsize=2)
         def proved(place: int) -> Table:
             with blaming(source, manifest, file), closing(opened.tables([groups[place]], 0)) as tables:
                 table = next(tables)
@@ -86,7 +86,25 @@ def read_span(source: FileSource, manifest: Manifest, file: DurableFile, store: 
                     raise pa.ArrowInvalid(f"its row group {groups[place]} is empty")
             return table
 
-        yield from span.tables(len(groups), proved)
+        def first_key(place: int) -> bytes:
+            with blaming(source, manifest, file):
+                return opened.first_key(groups[place])
+
+        yield from span.tables(len(groups), first_key, proved)
+
+
+def read_keys(source: FileSource, manifest: Manifest, file: DurableFile, store: str) -> Iterator[Any]:
+    """The keys of one store in a file of ``manifest``, as Arrow arrays in ascending order, one for each row group.
+
+    Raises what ``read_tables`` raises.
+    """
+    with _opened(source, manifest, file) as opened, blaming(source, manifest, file):
+        last = b""
+        for group, name in enumerate(opened.stores()):
+            if name == store:
+                keys = opened.keys(group)
+                last = _ascending(keys, last)
+                yield keys
 
 
 def read_all_tables(source: FileSource, manifest: Manifest, file: DurableFile) -> Iterator[tuple[str, Table]]:
@@ -177,7 +195,11 @@ class _OpenFile:
 
     def stores(self) -> list[str]:
         """The store of each row group."""
-        return _stores_of(self._parquet())
+        named = _stores_of(self._metadata)
+        if named is not None:
+            return named
+        parquet = self._parquet()
+        return [_store_in(parquet, group) for group in range(parquet.num_row_groups)]
 
     def tables(self, groups: Sequence[int], ahead: int) -> Generator[Table, None, None]:
         """Row groups without the store column; ``ahead`` of them are read while the caller uses the one before."""
@@ -194,6 +216,20 @@ class _OpenFile:
     def most_ahead(self) -> int:
         """How many row groups may be read ahead, so that they take little memory; 0 if their sizes are unknown."""
         return min(_AHEAD, _AHEAD_BYTES // max(1, *(one.size for one in self._ranges))) if self._ranges else 0
+
+    def keys(self, group: int) -> Any:
+        """The keys of a row group, as an Arrow array."""
+        table = self._parquet().read_row_group(group, columns=_KEY_COLUMN, use_threads=False)
+        return table.column("key").combine_chunks()
+
+    def first_key(self, group: int) -> bytes:
+        """The first key of a row group, of which no more is decoded than what holds it."""
+        batches = self._parquet().iter_batches(1, row_groups=[group], columns=_KEY_COLUMN, use_threads=False)
+        first = next(batches, None)
+        key = None if first is None else first.column(0)[0].as_py()
+        if not isinstance(key, bytes) or not key:
+            raise pa.ArrowInvalid(f"its row group {group} does not begin with a key")
+        return key
 
     def _table(self, group: int) -> Table:
         return self._parquet().read_row_group(group, columns=_LOCAL_COLUMNS, use_threads=False)
@@ -272,16 +308,16 @@ class _Proven(RawIOBase):
         self._start, self._content = start, memoryview(content)
 
 
-def _stores_of(parquet: Any) -> list[str]:
-    """The store of each row group."""
-    named = (parquet.metadata.metadata or {}).get(STORES_KEY)
+def _stores_of(metadata: Any) -> list[str] | None:
+    """The store of each row group, as the footer names it; None if it does not, as in the first format."""
+    named = (metadata.metadata or {}).get(STORES_KEY)
     if named is None:
-        return [_store_in(parquet, group) for group in range(parquet.num_row_groups)]
+        return None
     try:
         stores = json.loads(named)
     except RecursionError as error:
         raise pa.ArrowInvalid("its footer names no stores") from error
-    if not isinstance(stores, list) or [type(store) for store in stores] != [str] * parquet.num_row_groups:
+    if not isinstance(stores, list) or [type(store) for store in stores] != [str] * metadata.num_row_groups:
         raise pa.ArrowInvalid("its footer does not name the store of each row group")
     return stores
 
@@ -297,8 +333,14 @@ def _store_in(parquet: Any, group: int) -> str:
 
 def _checked_keys(table: Table, last: bytes) -> bytes:
     """The greatest key of a table whose keys come after ``last`` in strictly ascending order, so none is empty."""
-    keys = table.column("key").combine_chunks()
-    if table.schema.types != [SCHEMA.field(name).type for name in _LOCAL_COLUMNS] or keys.null_count:
+    if table.schema.types != [SCHEMA.field(name).type for name in _LOCAL_COLUMNS]:
+        raise pa.ArrowInvalid("its columns are not those of a durable file")
+    return _ascending(table.column("key").combine_chunks(), last)
+
+
+def _ascending(keys: Any, last: bytes) -> bytes:
+    """The greatest of keys that come after ``last`` in strictly ascending order; ``last`` if there are none."""
+    if keys.type != SCHEMA.field("key").type or keys.null_count:
         raise pa.ArrowInvalid("its columns are not those of a durable file")
     if not len(keys):
         return last

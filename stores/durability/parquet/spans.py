@@ -4,9 +4,9 @@ Rule of this module: it knows keys and their order. Row groups of one store are 
 is found by halving, with as few of them read as that takes.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from millpond.stores.durability.parquet.rows import Table
 
@@ -22,19 +22,26 @@ class Span(NamedTuple):
         """Whether it has all keys."""
         return not self.start and self.stop is None
 
-    def tables(self, count: int, read: Callable[[int], Table]) -> Iterator[Table]:
+    def tables(self, count: int, first_key: Callable[[int], bytes], read: Callable[[int], Table]) -> Iterator[Table]:
         """The rows within the span of consecutive tables in key order.
 
         Args:
             count: how many tables there are, none of them empty.
-            read: reads one of them by its place; it is called again for what it has just given.
+            first_key: tells the first key of one of them by its place.
+            read: reads one of them by its place.
         """
-        first = bisect_left(range(count), self.start, key=lambda place: _key(read(place), -1)) if self.start else 0
+        # What comes before the second table is in the first one or nowhere, so the first key of all is never asked for.
+        first = bisect_right(range(1, count), self.start, key=first_key) if self.start and count else 0
         for place in range(first, count):
             table = read(place)
             yield self._cut(table)
             if self.stop is not None and _key(table, -1) >= self.stop:
                 return
+
+    def has_any(self, keys: Any) -> bool:
+        """Whether some of the keys of an Arrow array in ascending order are within the span."""
+        first = bisect_left(range(len(keys)), self.start, key=lambda place: keys[place].as_py())
+        return first < len(keys) and (self.stop is None or keys[first].as_py() < self.stop)
 
     def _cut(self, table: Table) -> Table:
         """The rows of a table within the span."""

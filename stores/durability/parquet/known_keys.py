@@ -1,0 +1,60 @@
+"""Which files of a version can have rows of a span: those that are too large to know, and small ones that have some.
+
+Rule of this module: of small files it reads the keys alone, and each file once. Most of a version's files are small
+deltas, and most of them have nothing of what is looked up.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, Final
+
+from millpond.stores.durability.durable_file import DurableFile
+from millpond.stores.durability.manifest import Manifest
+from millpond.stores.durability.parquet.reading import read_keys
+from millpond.stores.durability.parquet.sources import FileSource
+from millpond.stores.durability.parquet.spans import Span
+
+_SMALL: Final = 1 << 18
+"""The bytes of a file whose keys are read sooner than it is searched."""
+
+
+class KnownKeys:
+    """The keys of one store in the small files of one version, once somebody asks.
+
+    Args:
+        source: where the files are.
+        manifest: the version.
+        store: the store's name.
+    """
+
+    def __init__(self, source: FileSource, manifest: Manifest, store: str) -> None:
+        self._source = source
+        self._manifest = manifest
+        self._store = store
+
+    def having(self, span: Span) -> Manifest:
+        """The version with only those of its files that can have a row within the span.
+
+        Raises:
+            MissingFileError, CorruptFileError, FormatError, DurabilityError: a file cannot be read.
+        """
+        manifest = self._manifest
+        if span.whole:
+            return manifest
+        snapshot = manifest.snapshot
+        return replace(
+            manifest,
+            snapshot=snapshot if snapshot is not None and self._may_have(snapshot, span) else None,
+            deltas=tuple(delta for delta in manifest.deltas if self._may_have(delta, span)),
+        )
+
+    def _may_have(self, file: DurableFile, span: Span) -> bool:
+        keys = self._keys.get(file.name)
+        return keys is None or any(map(span.has_any, keys))
+
+    @cached_property
+    def _keys(self) -> Mapping[str, Sequence[Any]]:
+        """The keys in each small file, by row group; read in the order in which a source fetches them ahead."""
+        small = (file for file in self._manifest.files if file.size <= _SMALL)
+        return {file.name: list(read_keys(self._source, self._manifest, file, self._store)) for file in small}
