@@ -10,6 +10,7 @@ import typer
 from millpond.cli import bench_results
 from millpond.cli.bench_engines import bench_engines
 from millpond.cli.bench_options import Backends, Directory, JsonFile, Repeat, console, report
+from millpond.cli.bench_processors import bench_processors
 from millpond.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Measure, always beside a peer in the same run.")
 app.command("engines")(bench_engines)
+app.command("processors")(bench_processors)
 app.add_typer(bench_results.app)
 
 
@@ -75,30 +77,6 @@ def bench_restore(
         directory=directory,
     )
     report("restore", figures, task_restore.print_results, json=json, width=80)
-
-
-@app.command("processors")
-def bench_processors(
-    backend: Annotated[list[str] | None, typer.Option(help="may be repeated; memory and lmdb by default")] = None,
-    records: Annotated[int, typer.Option(help="records through each topology")] = 200_000,
-    keys: Annotated[int, typer.Option(help="distinct keys among them")] = 20_000,
-    profile: Annotated[bool, typer.Option(help="also show which functions take the time")] = True,
-    repeat: Repeat = 3,
-    directory: Directory = None,
-    json: JsonFile = None,
-) -> None:
-    """Records per second through joins and counts in this process, on one core, beside the same work on dicts."""
-    from millpond.bench import processors
-
-    figures = processors.run(
-        backend or ["memory", "lmdb"],
-        records=records,
-        keys=keys,
-        rounds=repeat,
-        profile=profile,
-        directory=directory,
-    )
-    report("processors", figures, processors.print_results, json=json, width=110)
 
 
 @app.command("evolution")
