@@ -9,6 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from millpond.bench.processors.run import DICT
+from millpond.bench.runs.tables import contenders_table, failures_table
 
 MIB = 2**20
 _PERCENTILES = {"p50": "p50 ms", "p90": "p90 ms", "p99": "p99 ms", "p99_9": "p99.9 ms", "max": "max ms"}
@@ -16,21 +17,12 @@ _PERCENTILES = {"p50": "p50 ms", "p90": "p90 ms", "p99": "p99 ms", "p99_9": "p99
 
 def print_results(console: Console, figures: Mapping[str, Any]) -> None:
     """What came out, what failed, and for each backend the functions in which the time went."""
-    console.print(_contenders(figures["contenders"]))
+    console.print(contenders_table(figures["contenders"], "what a commit has done"))
     console.print(_results(figures["results"], figures["settings"]))
     if figures["failures"]:
-        console.print(_failures(figures["failures"]))
+        console.print(failures_table(figures["failures"]))
     for profile in figures["profiles"]:
         console.print(_profile(profile))
-
-
-def _contenders(contenders: Sequence[Mapping[str, str]]) -> Table:
-    table = Table(title="contenders")
-    for column in ("contender", "from", "what a commit has done"):
-        table.add_column(column, overflow="fold")
-    for row in contenders:
-        table.add_row(*map(escape, (row["label"], f"{row['distribution']} {row['version']}", row["durability"])))
-    return table
 
 
 def _results(results: Sequence[Mapping[str, Any]], settings: Mapping[str, Any]) -> Table:
@@ -61,15 +53,6 @@ def _figures(row: Mapping[str, Any], plain: float | None) -> Iterator[str]:
     yield f"{row['cpu_s']:.2f}"
     yield f"{row['peak_rss_bytes'] / MIB:,.1f}"
     yield "" if disk is None else f"{disk / MIB:,.1f}"
-
-
-def _failures(failures: Sequence[Mapping[str, str]]) -> Table:
-    table = Table(title="not measured")
-    for column in ("contender", "workload", "reason"):
-        table.add_column(column, overflow="fold")
-    for row in failures:
-        table.add_row(*(escape(row[name]) for name in ("contender", "workload", "reason")))
-    return table
 
 
 def _profile(profile: Mapping[str, Any]) -> Table:

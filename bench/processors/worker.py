@@ -11,16 +11,14 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-from millpond.bench.engines.recording import POINTS, latency_us
+from millpond.bench.engines.recording import POINTS
 from millpond.bench.engines.worker import reason
 from millpond.bench.processors.cases import CASES
 from millpond.bench.processors.driving import Clock, profile, time_driven, time_plain
 from millpond.bench.processors.inputs import Sizes
-
-FEWEST_TIMES: Final = 100
-"""With fewer micro-batches in a run there is no 99th percentile to speak of, and latencies are left out."""
+from millpond.bench.runs.summary import latency_of_many
 
 
 @dataclass(frozen=True)
@@ -72,7 +70,7 @@ def figures(clock: "Clock[Any]", sizes: Sizes) -> dict[str, Any]:
     return {
         "operations": sizes.records,
         "throughput": sizes.records / (sum(clock.times) / 1e9),
-        "latency_us": latency_us(clock.times) if len(clock.times) >= FEWEST_TIMES else None,
+        "latency_us": latency_of_many(clock.times),
         "over_time": over_time(clock.times, sizes),
         "cpu_s": clock.cpu_s,
         "peak_rss_bytes": clock.peak_rss_bytes,

@@ -1,8 +1,13 @@
-"""What several runs say together."""
+"""What several runs say together, and what the times of many steps do."""
 
 from collections.abc import Sequence
 from statistics import median, median_low
-from typing import Any
+from typing import Any, Final
+
+from millpond.bench.engines.recording import latency_us
+
+FEWEST_TIMES: Final = 100
+"""With fewer times there is no 99th percentile to speak of."""
 
 
 def throughput(runs: Sequence[float]) -> dict[str, Any]:
@@ -15,3 +20,8 @@ def middle_run(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     rates = [run["throughput"] for run in runs]
     middle = median_low(rates)
     return {**runs[rates.index(middle)], "throughput": {**throughput(rates), "median": middle}}
+
+
+def latency_of_many(times: Sequence[int]) -> dict[str, float] | None:
+    """Percentiles in microseconds of times in nanoseconds; None if there are fewer than ``FEWEST_TIMES``."""
+    return latency_us(times) if len(times) >= FEWEST_TIMES else None
