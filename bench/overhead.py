@@ -15,8 +15,9 @@ from typing import Any, Final
 from unittest.mock import patch
 
 from millpond.bench.measure import rate, seconds
-from millpond.bench.processor_cases import CASES
-from millpond.bench.processors import Workload, driven_seconds
+from millpond.bench.processors.cases import CASES
+from millpond.bench.processors.driving import driven_seconds
+from millpond.bench.processors.inputs import Sizes
 from millpond.processors import Batch, TopologyDriver
 from millpond.processors.runtime.task import Task
 from millpond.stores.metrics import Metrics, Stopwatch, StoreMetric
@@ -43,14 +44,16 @@ _MEASURING: Final = (
 """All that runs to measure something."""
 
 
-def headers(backend: str, records: int, keys: int, *, rounds: int, directory: Path | None) -> list[dict[str, Any]]:
+def headers(
+    backend: str, records: int, keys: int, *, rounds: int, directory: Path | None, seed: int = 1
+) -> list[dict[str, Any]]:
     """Records per second without headers and with two, in turn: medians, and the second time over the first."""
-    workload = Workload(records, keys, BATCH_ROWS)
-    plain = workload.batches()
+    sizes = Sizes(records, keys, BATCH_ROWS, seed=seed)
+    plain = sizes.batches()
     sent = {"without": plain, "with": list(map(_with_headers, plain))}
     rows = []
-    for case in (case for case in CASES if case.name in WITH_HEADERS):
-        table = workload.table(case.versions)
+    for case in (CASES[name] for name in WITH_HEADERS):
+        table = sizes.table(case.versions)
         taken: dict[str, list[float]] = {name: [] for name in sent}
         for number in range(rounds):
             for name in list(sent)[:: -1 if number % 2 else 1]:
@@ -62,13 +65,13 @@ def headers(backend: str, records: int, keys: int, *, rounds: int, directory: Pa
 
 
 def measuring(
-    backend: str, keys: int, sizes: Sequence[int], *, batches: int, directory: Path | None
+    backend: str, keys: int, sizes: Sequence[int], *, batches: int, directory: Path | None, seed: int = 1
 ) -> list[dict[str, Any]]:
     """For micro-batches of so many records each: how long one takes, and how long of that something is measured."""
-    (case,) = (case for case in CASES if case.name == "count")
+    case = CASES["count"]
     rows = []
     for size in sizes:
-        (sent,) = Workload(size, keys, size).batches()
+        (sent,) = Sizes(size, keys, size, seed=seed).batches()
         with (
             tempfile.TemporaryDirectory(dir=directory) as local_dir,
             TopologyDriver(case.build(), backend=backend, local_dir=local_dir) as driver,

@@ -6,28 +6,32 @@ business of ``measure`` and ``growth``.
 """
 
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from rich.console import Console
+from pyspark.sql import SparkSession
 
 from millpond.bench.spark.flink.jobs import FlinkJobs
 from millpond.bench.spark.flink.process import flink_process
 from millpond.bench.spark.flink.queries import FlinkContender
 from millpond.bench.spark.inputs import write_inputs
-from millpond.bench.spark.queries import Ran, measure, session
+from millpond.bench.spark.queries import Ran, measure
 from millpond.bench.spark.shapes import Scale
 from millpond.bench.spark.workers import WorkerMemory
-from millpond.bench.spark.workloads import Contender, Workload, chosen_contenders, workload_named
+from millpond.bench.spark.workloads import BACKENDS, Contender, Workload, chosen_contenders, named, workload_named
+from millpond.errors import ConfigurationError
 
 _SAID: Final = 2_000
 """Characters of an error that are kept."""
 
 WARM_UP: Final = 2
 """Micro-batches at the start of a query, in which processes start: they do not count."""
+
+Watch = Callable[[str, str], None]
+"""Is told the workload and the contender of each query when it has ended."""
 
 RunFirst = Callable[[str, int, int], Ran]
 """Runs a contender, given its name, how many micro-batches at the start do not count, and how many others do."""
@@ -68,12 +72,13 @@ class Contest:
         keys: distinct keys, int.
         batches: how many micro-batches count.
         rows: rows per micro-batch, int.
-        backend: the one that is held against the peers.
+        backends: names or URLs; the first one is held against the peers, and the verb is on it.
         cores: Spark cores.
         files: of each topic in a micro-batch; None for as many as cores, so that all of them read.
         contenders: only these of the workload's contenders; None for those that are measured by default.
         directory: where input and state go, on the file system to measure.
-        console: where to report what is being measured.
+        seed: of all chance in the inputs.
+        repeat: how often the query of each contender runs after the warm-up, in alternating order.
         flink: a Python that has PyFlink; None leaves out the contenders in Flink.
 
     Raises:
@@ -85,12 +90,13 @@ class Contest:
     keys: int
     batches: int
     rows: int = 1_000_000
-    backend: str = "lmdb"
+    backends: Sequence[str] = BACKENDS
     cores: int = 2
     files: int | None = None
     contenders: Collection[str] | None = None
     directory: Path | None = None
-    console: Console | None = None
+    seed: int = 1
+    repeat: int = 2
     flink: Path | None = None
 
     @property
@@ -99,13 +105,23 @@ class Contest:
         return workload_named(self.workload)
 
     @property
+    def backend(self) -> str:
+        """What reports call the backend that is held against the peers."""
+        return next(iter(named(self.backends)))
+
+    @property
+    def known(self) -> set[str]:
+        """The names of all contenders that the workload has."""
+        return {*self.work.contenders(self.backends), *self.work.in_flink}
+
+    @property
     def chosen(self) -> dict[str, Contender | FlinkContender]:
-        """The contenders by name, the backend first."""
-        return chosen_contenders(self.work, self.backend, self.contenders, with_flink=self.flink is not None)
+        """The contenders by name, the backends first."""
+        return chosen_contenders(self.work, self.backends, self.contenders, with_flink=self.flink is not None)
 
     @contextmanager
-    def hold(self, batches: int, *, growing: bool = False) -> Iterator[Runs]:
-        """Write ``batches`` micro-batches, of keys that grow or not, and start Spark; gives what runs contenders.
+    def hold(self, spark: Callable[[], SparkSession], batches: int, *, growing: bool = False) -> Iterator[Runs]:
+        """Write ``batches`` micro-batches, of keys that grow or not; gives what runs contenders in Spark's session.
 
         Flink starts, too, if one of the contenders needs it.
         """
@@ -117,42 +133,58 @@ class Contest:
             if self.flink is not None and not work.in_flink.keys().isdisjoint(chosen):
                 process = held.enter_context(flink_process(self.flink, place))
                 flink = FlinkJobs(process, place, work.topics, scale, self.cores)
-            spark = held.enter_context(session(self.cores))
-            write_inputs(place, work.topics, scale, batches, growing=growing)
+            write_inputs(place, work.topics, scale, batches, growing=growing, seed=self.seed)
+            running = spark()
 
             def run_first(name: str, skipped: int, counted: int) -> Ran:
                 contender = chosen[name]
                 if isinstance(contender, FlinkContender):
                     assert flink is not None, "chosen_contenders leaves them out without Flink"
                     return flink.measure(contender, skipped, counted)
-                ran = measure(spark, place, work, contender, scale, skipped + counted)
+                ran = measure(running, place, work, contender, scale, skipped + counted)
                 return replace(ran, seconds=ran.seconds[skipped:])
 
             yield Runs(run_first)
 
-    def say(self, doing: str, name: str) -> None:
-        """Report what is done with a contender."""
-        if self.console is not None:
-            self.console.print(f"{doing} {name} ...")
-
-    def figures(
-        self, seconds: Mapping[str, list[float]], memory: Mapping[str, WorkerMemory], failed: Mapping[str, str]
-    ) -> dict[str, Any]:
-        """What was measured and how, for the report.
+    def figures(self, seconds: Mapping[str, list[float]], memory: Mapping[str, WorkerMemory]) -> dict[str, Any]:
+        """What was measured of micro-batches, for the report.
 
         Args:
             seconds: of the micro-batches that count, by contender.
             memory: the most bytes that one of its Python workers had; left out where it has none.
-            failed: why contenders have failed.
         """
         return {
-            "workload": self.workload,
-            "rows": self.rows,
-            "keys": self.keys,
-            "cores": self.cores,
-            "files": self.files or self.cores,
-            "backend": self.backend,
             "batch_seconds": seconds,
             "worker_bytes": {name: asdict(memory[name]) for name in seconds if memory[name].resident},
-            **({"failed": dict(failed)} if failed else {}),
         }
+
+    def settings(self) -> dict[str, Any]:
+        """How much there is, for the report."""
+        return {"rows": self.rows, "keys": self.keys, "cores": self.cores, "files": self.files or self.cores}
+
+
+def contests(workloads: Sequence[str], *, contenders: Sequence[str] | None, **how: Any) -> list[Contest]:
+    """One for each workload, and no workload twice.
+
+    Args:
+        workloads: their names.
+        contenders: only these, where a workload has them; None for those that are measured by default.
+        how: the other attributes of each.
+
+    Raises:
+        ConfigurationError: a workload is unknown, has none of the contenders, or one of these is nobody's.
+    """
+    names = list(dict.fromkeys(workloads))
+    if contenders is None or len(names) == 1:
+        found = [Contest(name, contenders=contenders, **how) for name in names]
+    else:
+        whole = {name: Contest(name, **how).known for name in names}
+        nobody = set(contenders).difference(*whole.values())
+        found = [
+            Contest(name, contenders=[one for one in contenders if one in known or one in nobody], **how)
+            for name, known in whole.items()
+        ]
+    for contest in found:
+        if not contest.chosen:
+            raise ConfigurationError(f"the workload {contest.workload} has none of the contenders; leave it out")
+    return found

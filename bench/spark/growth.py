@@ -4,13 +4,15 @@ Each contender runs once, in one query. The first micro-batches, in which proces
 the others are held against the first ten.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from statistics import median
 from typing import Any, Final
 
-from millpond.bench.spark.contest import WARM_UP, Contest
-from millpond.bench.spark.workloads import MAP_IN_ARROW, SPARK_JVM
+from pyspark.sql import SparkSession
+
+from millpond.bench.spark.contest import WARM_UP, Contest, Watch
+from millpond.bench.spark.workloads import MAP_IN_ARROW, SPARK_JVM, named
 from millpond.errors import ConfigurationError
 
 KEYS: Final = 10_000_000
@@ -23,16 +25,18 @@ COMPARED: Final = 10
 """How many micro-batches at either end are compared."""
 
 
-def run(contest: Contest) -> dict[str, Any]:
+def run(contest: Contest, spark: Callable[[], SparkSession], watch: Watch = lambda *_: None) -> dict[str, Any]:
     """Measure one workload while its keys grow.
 
     Args:
-        contest: what is measured; by default its backend, Spark's JVM operator if the workload has one, and the
+        contest: what is measured; by default its backends, Spark's JVM operator if the workload has one, and the
             pass-through, which shows how the machine varied.
+        spark: gives the session.
+        watch: is told of each query.
 
     Returns:
-        The figures of ``Contest.figures``, and for each contender the ratio of the last micro-batches to the first. Of
-        one that has failed there is nothing but the reason.
+        The settings, the figures of ``Contest.figures``, and for each contender the ratio of the last micro-batches to
+        the first. Of one that has failed there is nothing but the reason.
 
     Raises:
         ConfigurationError: the workload or a contender is unknown, there are fewer than two micro-batches, or they
@@ -45,18 +49,23 @@ def run(contest: Contest) -> dict[str, Any]:
         raise ConfigurationError(
             f"growth compares micro-batches, and {' and '.join(streams)} have none; leave them out"
         )
-    contest = replace(contest, contenders=contest.contenders or _default(contest))
+    contest = replace(contest, contenders=contest.contenders or default(contest))
     batches = WARM_UP + contest.batches
     seconds, memory = {}, {}
-    with contest.hold(batches, growing=True) as runs:
+    with contest.hold(spark, batches, growing=True) as runs:
         for name in contest.chosen:
-            contest.say("measuring", name)
             ran = runs.run(name, WARM_UP, contest.batches)
+            watch(contest.workload, name)
             if ran is not None:
                 seconds[name], memory[name] = ran.seconds, ran.memory
     return {
-        **contest.figures(seconds, memory, runs.failed),
+        "workload": contest.workload,
+        **contest.settings(),
+        "backend": contest.backend,
+        "seed": contest.seed,
+        **contest.figures(seconds, memory),
         "growth": {name: growth(times) for name, times in seconds.items()},
+        **({"failed": runs.failed} if runs.failed else {}),
     }
 
 
@@ -72,6 +81,7 @@ def growth(seconds: Sequence[float]) -> float:
     return last / first
 
 
-def _default(contest: Contest) -> list[str]:
-    known = contest.work.contenders(contest.backend)
-    return [name for name in known if name in (contest.backend, SPARK_JVM, MAP_IN_ARROW)]
+def default(contest: Contest) -> list[str]:
+    """The contenders that are measured unless somebody says otherwise."""
+    known = contest.work.contenders(contest.backends)
+    return [name for name in known if name in (*named(contest.backends), SPARK_JVM, MAP_IN_ARROW)]

@@ -90,7 +90,14 @@ def customers(share: float) -> Topic:
 
 
 def write_inputs(
-    place: Path, topics: Sequence[Topic], scale: Scale, batches: int, *, growing: bool = False, first: int = 0
+    place: Path,
+    topics: Sequence[Topic],
+    scale: Scale,
+    batches: int,
+    *,
+    growing: bool = False,
+    first: int = 0,
+    seed: int = 1,
 ) -> None:
     """Write ``batches`` micro-batches below ``place``.
 
@@ -102,11 +109,12 @@ def write_inputs(
         growing: each micro-batch brings equally many new keys, so that the last one completes them. Otherwise all are
             there from the first on.
         first: the number of the first one; those before have been written.
+        seed: of all chance.
 
     Raises:
         ConfigurationError: a micro-batch has fewer rows than it is to bring new keys.
     """
-    rng = np.random.default_rng(7 + first)
+    rng = np.random.default_rng([seed, first])
     for topic in topics:
         (place / topic.name).mkdir(exist_ok=first > 0)
     for number in range(first, first + batches):

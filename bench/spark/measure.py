@@ -1,15 +1,18 @@
 """Rows per second of a micro-batch by each contender, in one run.
 
-The contenders run in turn, in three rounds: one to warm up, one in order and one in reverse. The first micro-batches of
-a query, in which processes start, do not count; the median of the others does. Flink's rates are those of a job that
-runs; what they are with its start-up is reported beside them.
+The contenders run in turn: one round to warm up, then, unless somebody says otherwise, one in order and one in reverse.
+The first micro-batches of a query, in which processes start, do not count; the median of the others does. Flink's rates
+are those of a job that runs; what they are with its start-up is reported beside them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, Final
 
-from millpond.bench.spark.contest import WARM_UP, Contest
+from pyspark.sql import SparkSession
+
+from millpond.bench.spark.contest import WARM_UP, Contest, Watch
 from millpond.bench.spark.flink.queries import CHECKPOINT_SECONDS
 from millpond.bench.spark.queries import Streamed
 from millpond.bench.spark.workers import WorkerMemory
@@ -22,49 +25,73 @@ BATCHES: Final = 4
 """How many micro-batches of each query are measured, unless somebody says otherwise."""
 
 
-def run(contest: Contest) -> dict[str, Any]:
+@dataclass
+class Measured:
+    """What was measured of one workload, by contender; nothing of one that has failed, but the reason.
+
+    Attributes:
+        contest: what it was.
+        seconds: of the micro-batches that count.
+        memory: of Python workers.
+        disk: bytes of durable state, zero for none.
+        streams: how jobs did that have no micro-batches, each time.
+        failed: why contenders have failed.
+    """
+
+    contest: Contest
+    seconds: dict[str, list[float]]
+    memory: dict[str, WorkerMemory]
+    disk: dict[str, int]
+    streams: dict[str, list[Streamed]] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def per_batch(self) -> dict[str, float]:
+        """The median of the seconds of micro-batches."""
+        return {name: median(times) for name, times in self.seconds.items()}
+
+    @property
+    def ratios(self) -> dict[str, float]:
+        """The rows per second of the first backend over those of each peer."""
+        per_batch, backend = self.per_batch, self.contest.backend
+        known = [*self.contest.work.all_peers, *self.contest.work.in_flink]
+        return {peer: per_batch[peer] / per_batch[backend] for peer in known if {peer, backend} <= set(per_batch)}
+
+
+def run(contest: Contest, spark: Callable[[], SparkSession], watch: Watch = lambda *_: None) -> Measured:
     """Measure one workload.
 
     Args:
         contest: what is measured; by default all contenders. Of ``transform_with_state``, which is slow, one
             micro-batch counts.
-
-    Returns:
-        The figures of ``Contest.figures``; for each contender the median of its micro-batches' seconds and its rows per
-        second; the rows per second of the backend over those of each peer; where some run in Flink, how they did. Of a
-        contender that has failed there is nothing but the reason.
+        spark: gives the session.
+        watch: is told of each query.
 
     Raises:
         ConfigurationError: the workload or a contender is unknown.
     """
-    names, backend = list(contest.chosen), contest.backend
-    seconds: dict[str, list[float]] = {name: [] for name in names}
-    memory = dict.fromkeys(names, WorkerMemory())
-    streams: dict[str, list[Streamed]] = {}
-    with contest.hold(WARM_UP + contest.batches) as runs:
-        for number, names_of_round in enumerate(_rounds(names)):
+    names = list(contest.chosen)
+    found = Measured(
+        contest, {name: [] for name in names}, dict.fromkeys(names, WorkerMemory()), dict.fromkeys(names, 0)
+    )
+    with contest.hold(spark, WARM_UP + contest.batches) as runs:
+        for number, names_of_round in enumerate(rounds(names, contest.repeat)):
             for name in names_of_round:
-                contest.say("measuring" if number else "warming up with", name)
                 skipped, counted = _micro_batches(name, contest.batches, warming=number == 0)
                 ran = runs.run(name, skipped, counted)
+                watch(contest.workload, name)
                 if ran is None:
                     continue
-                seconds[name] += ran.seconds
-                memory[name] = memory[name].at_most(ran.memory)
+                found.seconds[name] += ran.seconds
+                found.memory[name] = found.memory[name].at_most(ran.memory)
+                found.disk[name] = max(found.disk[name], ran.disk)
                 if ran.stream is not None:
-                    streams.setdefault(name, []).append(ran.stream)
-    seconds = {name: times for name, times in seconds.items() if name not in runs.failed}
-    streams = {name: rounds for name, rounds in streams.items() if name in seconds}
-    per_batch = {name: median(times) for name, times in seconds.items()}
-    known = [*contest.work.all_peers, *contest.work.in_flink]
-    peers = [peer for peer in known if {peer, backend} <= set(per_batch)]
-    return {
-        **contest.figures(seconds, memory, runs.failed),
-        **of_streams(streams, per_batch, contest),
-        "seconds_per_batch": per_batch,
-        "rows_per_second": {name: contest.rows / one for name, one in per_batch.items()},
-        "ratios": {peer: per_batch[peer] / per_batch[backend] for peer in peers},
-    }
+                    found.streams.setdefault(name, []).append(ran.stream)
+    found.failed = runs.failed
+    for name in runs.failed:
+        del found.seconds[name]
+        found.streams.pop(name, None)
+    return found
 
 
 def of_streams(
@@ -88,13 +115,14 @@ def of_streams(
     }
 
 
-def _rounds(names: Sequence[str]) -> list[list[str]]:
-    """Who runs when: all to warm up the JVM, then all, then all in reverse, so that nobody gains from its position.
+def rounds(names: Sequence[str], repeat: int) -> list[list[str]]:
+    """Who runs when: all to warm up the JVM, then all as often as is asked for, every other time in reverse.
 
-    ``transform_with_state`` takes as long as all the others together, and runs once.
+    So nobody gains from its position. ``transform_with_state`` takes as long as all the others together, and runs once.
     """
     quick = [name for name in names if name != TRANSFORM_WITH_STATE]
-    return [quick, list(names), quick[::-1]]
+    turns = [quick if turn else list(names) for turn in range(repeat)]
+    return [quick, *(turn[:: -1 if number % 2 else 1] for number, turn in enumerate(turns))]
 
 
 def _micro_batches(name: str, batches: int, *, warming: bool) -> tuple[int, int]:

@@ -7,9 +7,10 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +22,10 @@ from millpond.bench.spark.inputs import read_inputs
 from millpond.bench.spark.shapes import Scale
 from millpond.bench.spark.workers import WorkerMemory, workers_of_its_own
 from millpond.bench.spark.workloads import Contender, Workload
+from millpond.bench.upgrade import bytes_below
+
+_STATE: Final = ("state", "checkpoint/state")
+"""Where Millpond has its durable state in the directory of a contender, and where Spark has its own."""
 
 _FILE_MANAGERS: Final = "org.apache.spark.sql.execution.streaming.checkpointing"
 
@@ -47,12 +52,22 @@ class Ran:
     Attributes:
         seconds: of each micro-batch that had rows, in order.
         memory: of its Python workers; zeros if it has none.
+        disk: bytes of durable state when it has ended, with what is kept of earlier micro-batches; zero if it has none,
+            or it is not known.
         stream: what else there is to say if it has no micro-batches; ``seconds`` then has their mean.
     """
 
     seconds: list[float]
     memory: WorkerMemory
     stream: "Streamed | None" = None
+    disk: int = 0
+
+
+@contextmanager
+def session_when_needed(cores: int) -> Iterator[Callable[[], SparkSession]]:
+    """A function that gives the same session each time, which starts when it is asked for first."""
+    with ExitStack() as held:
+        yield cache(lambda: held.enter_context(session(cores)))
 
 
 @contextmanager
@@ -91,8 +106,9 @@ def measure(
     spark: SparkSession, place: Path, workload: Workload, contender: Contender, scale: Scale, batches: int
 ) -> Ran:
     """Run the first ``batches`` micro-batches of the inputs in ``place``, and throw away what comes out."""
+    own = Path(tempfile.mkdtemp(prefix="contender-", dir=place))
     with workers_of_its_own(spark) as watch:
-        writer = writer_of(spark, place, workload, contender, scale, batches).format("noop")
+        writer = writer_of(spark, place, workload, contender, scale, batches, own).format("noop")
         watch.start()
         try:
             query = writer.start()
@@ -101,14 +117,16 @@ def measure(
             memory = watch.stop()
     reports = [json.loads(progress.json) for progress in query.recentProgress]
     seconds = [report["durationMs"]["triggerExecution"] / 1000 for report in reports if report["numInputRows"]]
-    return Ran(seconds, memory)
+    return Ran(seconds, memory, disk=sum(bytes_below(own / kept) for kept in _STATE))
 
 
 def writer_of(
-    spark: SparkSession, place: Path, workload: Workload, contender: Contender, scale: Scale, batches: int
+    spark: SparkSession, place: Path, workload: Workload, contender: Contender, scale: Scale, batches: int, own: Path
 ) -> DataStreamWriter:
-    """The contender's query on the first ``batches`` micro-batches, but for its sink; its files are in ``place``."""
-    own = tempfile.mkdtemp(prefix="contender-", dir=place)
-    rows = contender.job(read_inputs(spark, place, workload.topics, scale, batches), scale, own)
+    """The contender's query on the first ``batches`` micro-batches in ``place``, but for its sink.
+
+    Its files are in the directory ``own``.
+    """
+    rows = contender.job(read_inputs(spark, place, workload.topics, scale, batches), scale, str(own))
     writer = rows.writeStream.outputMode(contender.output_mode)
     return writer.option("checkpointLocation", f"{own}/checkpoint").trigger(availableNow=True)

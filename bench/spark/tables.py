@@ -7,28 +7,43 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from millpond.bench.runs.tables import contenders_table, failures_table
 from millpond.bench.spark.growth import ends
 from millpond.stores.columns.column_changes import MOST_MERGED_BYTES
 
 
-def print_results(console: Console, results: Mapping[str, Any]) -> None:
-    """One row per contender: rows per second, also in relation to each peer's, and the memory of a Python worker.
+def print_results(console: Console, figures: Mapping[str, Any]) -> None:
+    """Who was measured, for each workload what came out, and what failed."""
+    console.print(contenders_table(figures["contenders"], "what a micro-batch has kept"))
+    for workload, query in figures["queries"].items():
+        console.print(_query_table(workload, query, figures))
+    if figures["failures"]:
+        console.print(failures_table(figures["failures"]))
+
+
+def _query_table(workload: str, query: Mapping[str, Any], figures: Mapping[str, Any]) -> Table:
+    """One row per contender: rows per second, also in relation to each peer's, memory of a Python worker, and disk.
 
     Flink's rates are those of a job that runs; what they are with its start-up stands below.
     """
-    peers, per_second = list(results["ratios"]), results["rows_per_second"]
+    settings, results = figures["settings"], [row for row in figures["results"] if row["workload"] == workload]
+    per_second = {row["contender"]: row["throughput"]["median"] for row in results}
+    peers = list(query["ratios"])
+    columns = ["rows/s", "least to most", "s/micro-batch", "worker MiB", "of its own", "state MiB"]
     table = _table(
-        f"{results['workload']}: {results['rows']:,} rows per micro-batch, {results['keys']:,} keys",
-        ["rows/s", "s/micro-batch", "worker MiB", "of its own", *(f"x {peer.replace('_', ' ')}" for peer in peers)],
+        f"{workload}: {settings['rows']:,} rows per micro-batch, {settings['keys']:,} keys",
+        [*columns, *(f"x {peer.replace('_', ' ')}" for peer in peers)],
     )
-    if "flink" in results:
-        table.caption = f"{table.caption}\n{_of_flink(results['flink'])}"
-    for name, rate in per_second.items():
-        compared = [f"{rate / per_second[peer]:.2f}" for peer in peers]
-        seconds = f"{results['seconds_per_batch'][name]:.2f}"
-        table.add_row(name, f"{rate:,.0f}", seconds, *_memory(results, name), *compared)
-    console.print(table)
-    _print_failures(console, results)
+    if "flink" in query:
+        table.caption = f"{table.caption}\n{_of_flink(query['flink'])}"
+    for row in results:
+        name, rate = row["contender"], row["throughput"]
+        spread = f"{rate['min']:,.0f} to {rate['max']:,.0f}"
+        seconds = f"{query['seconds_per_batch'][name]:.2f}"
+        disk = "" if row["disk_bytes"] is None else f"{row['disk_bytes'] >> 20:,}"
+        compared = [f"{rate['median'] / per_second[peer]:.2f}" for peer in peers]
+        table.add_row(name, f"{rate['median']:,.0f}", spread, seconds, *_memory(query, name), disk, *compared)
+    return table
 
 
 def print_growth(console: Console, results: Mapping[str, Any]) -> None:
@@ -42,10 +57,6 @@ def print_growth(console: Console, results: Mapping[str, Any]) -> None:
         ratio = f"{results['growth'][name]:.2f}"
         table.add_row(name, str(len(seconds)), first, last, ratio, *_memory(results, name))
     console.print(table)
-    _print_failures(console, results)
-
-
-def _print_failures(console: Console, results: Mapping[str, Any]) -> None:
     for name, reason in results.get("failed", {}).items():
         console.print(Text(f"{name} failed: {reason}", style="red"))
 

@@ -4,7 +4,7 @@ Rule of this module: a workload is a row, and nobody asks for one by name. All c
 rows and give the same answers, but for those that only show what Spark's exchange with Python costs.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
@@ -20,10 +20,11 @@ from millpond.bench.spark.inputs import Topic
 from millpond.bench.spark.shapes import Inputs, Scale
 from millpond.errors import ConfigurationError
 from millpond.processors import Topology
+from millpond.stores.options import without_secrets
 
 BACKENDS: Final = ("lmdb", "rocksdb", "memory")
 VERBS: Final = "verbs"
-"""The same work by a verb on DataFrames, on the backend whose ratios are reported."""
+"""The same work by a verb on DataFrames, on the first backend."""
 
 TRANSFORM_WITH_STATE: Final = "transform_with_state"
 SPARK_JVM: Final = "spark_jvm"
@@ -94,11 +95,11 @@ class Workload:
         query = self.flink
         return {} if query is None else {name: FlinkContender(query, kind) for name, kind in STATE_BACKENDS.items()}
 
-    def contenders(self, backend: str) -> dict[str, Contender]:
-        """All contenders on Spark by name, ``backend`` first, which is also that of the verb."""
-        found = {name: Contender(partial(_run_topology, self, name)) for name in dict.fromkeys([backend, *BACKENDS])}
+    def contenders(self, backends: Sequence[str]) -> dict[str, Contender]:
+        """All contenders on Spark by name, the backends first; the verb is on the first of these."""
+        found = {name: Contender(partial(_run_topology, self, one)) for name, one in named(backends).items()}
         if self.verb is not None:
-            found[VERBS] = Contender(partial(_run_verb, self.verb, backend))
+            found[VERBS] = Contender(partial(_run_verb, self.verb, backends[0]))
         for name, peer in self.all_peers.items():
             found[name] = Contender(partial(_run_peer, peer), peer.output_mode)
         return found
@@ -204,6 +205,15 @@ WORKLOADS: Final[Mapping[str, Workload]] = {
 }
 
 
+def named(backends: Sequence[str]) -> dict[str, str]:
+    """Backends, given by names or URLs, each once, by what reports call them, which shows nothing that is secret."""
+    different = list(dict.fromkeys(backends))
+    shown = [without_secrets(backend) for backend in different]
+    numbered = (f"{name} {shown[: place + 1].count(name)}" for place, name in enumerate(shown))
+    names = [number if shown.count(name) > 1 else name for name, number in zip(shown, numbered, strict=True)]
+    return dict(zip(names, different, strict=True))
+
+
 def workload_named(name: str) -> Workload:
     """The workload.
 
@@ -216,20 +226,20 @@ def workload_named(name: str) -> Workload:
 
 
 def chosen_contenders(
-    workload: Workload, backend: str, names: Collection[str] | None, *, with_flink: bool = False
+    workload: Workload, backends: Sequence[str], names: Collection[str] | None, *, with_flink: bool = False
 ) -> dict[str, Contender | FlinkContender]:
     """Those of the names, or all, in the order of all; those in Flink come last.
 
     Args:
         workload: whose contenders.
-        backend: the first of them.
+        backends: names or URLs; they come first.
         names: which ones; None for all.
         with_flink: there is a Flink to run some of them.
 
     Raises:
         ConfigurationError: the workload has no such contender, or there is no Flink to run it.
     """
-    known: dict[str, Contender | FlinkContender] = {**workload.contenders(backend), **workload.in_flink}
+    known: dict[str, Contender | FlinkContender] = {**workload.contenders(backends), **workload.in_flink}
     unknown = sorted(set(names or ()) - set(known))
     if unknown:
         raise ConfigurationError(f"there are no contenders {unknown} here; give some of {', '.join(known)}")

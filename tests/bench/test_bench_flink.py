@@ -5,6 +5,7 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -24,6 +25,7 @@ from typer.testing import CliRunner
 
 from millpond.bench.spark import growth, measure, tables
 from millpond.bench.spark.contest import Contest
+from millpond.bench.spark.document import document_of
 from millpond.bench.spark.flink import jobs as flink_jobs
 from millpond.bench.spark.flink.jobs import FlinkJobs, final_rows, write_rows
 from millpond.bench.spark.flink.process import PACKAGE, FlinkProcess, flink_process
@@ -32,9 +34,11 @@ from millpond.bench.spark.flink.runner import LOOK_SECONDS, Watch, plain, said_b
 from millpond.bench.spark.inputs import write_inputs
 from millpond.bench.spark.queries import Streamed
 from millpond.bench.spark.shapes import COUNTED, COUNTED_IN_WINDOW, JOINED, Scale
+from millpond.bench.spark.workers import WorkerMemory
 from millpond.bench.spark.workloads import WORKLOADS, Answer, chosen_contenders, workload_named
 from millpond.cli import app
 from millpond.errors import ConfigurationError, MillpondError
+from tests.bench.sessions import no_session
 from tests.spark.bench_answers import common_part
 
 IN_FLINK = [name for name, workload in WORKLOADS.items() if workload.in_flink]
@@ -279,18 +283,18 @@ def test_a_process_that_dies_is_noticed_with_the_end_of_its_log(process: FlinkPr
 
 def test_flink_is_left_out_without_an_interpreter_and_refused_if_it_was_asked_for() -> None:
     workload = workload_named("window")
-    assert set(chosen_contenders(workload, "lmdb", None)).isdisjoint(STATE_BACKENDS)
-    assert list(chosen_contenders(workload, "lmdb", None, with_flink=True))[-2:] == list(STATE_BACKENDS)
+    assert set(chosen_contenders(workload, ["lmdb"], None)).isdisjoint(STATE_BACKENDS)
+    assert list(chosen_contenders(workload, ["lmdb"], None, with_flink=True))[-2:] == list(STATE_BACKENDS)
     with pytest.raises(ConfigurationError, match="flink_heap need a Python that has PyFlink; name it with --flink-py"):
-        chosen_contenders(workload, "lmdb", ["flink_heap", "lmdb"])
+        chosen_contenders(workload, ["lmdb"], ["flink_heap", "lmdb"])
     with pytest.raises(ConfigurationError, match=r"no contenders \['flink_heap'\]"):
-        chosen_contenders(workload_named("exchange"), "lmdb", ["flink_heap"], with_flink=True)
+        chosen_contenders(workload_named("exchange"), ["lmdb"], ["flink_heap"], with_flink=True)
 
 
 def test_growth_is_not_measured_of_flink_which_has_no_micro_batches() -> None:
     contest = Contest("count", keys=10, batches=2, contenders=["lmdb", "flink_heap"], flink=Path("python"))
     with pytest.raises(ConfigurationError, match="compares micro-batches, and flink_heap have none"):
-        growth.run(contest)
+        growth.run(contest, no_session)
 
 
 def test_rates_with_the_start_up_stand_beside_those_without() -> None:
@@ -302,9 +306,21 @@ def test_rates_with_the_start_up_stand_beside_those_without() -> None:
     assert figures["checkpoints"] == {"flink_heap": [3, 4]}
     assert measure.of_streams({}, {"lmdb": 1.0}, contest) == {}
     shown = Console(record=True, width=160, file=StringIO())
-    rates, seconds = {"lmdb": 1_000.0, "flink_heap": 2_000.0}, {"lmdb": 1.0, "flink_heap": 0.5}
-    shared = {"workload": "count", "rows": 1000, "keys": 10, "worker_bytes": {}, "ratios": {"flink_heap": 0.5}}
-    tables.print_results(shown, {**shared, "rows_per_second": rates, "seconds_per_batch": seconds, "flink": figures})
+    seconds = {"lmdb": [1.0], "flink_heap": [0.5, 0.5]}
+    found = measure.Measured(
+        replace(contest, contenders=list(seconds), flink=Path("python")),
+        seconds,
+        dict.fromkeys(seconds, WorkerMemory()),
+        dict.fromkeys(seconds, 0),
+        {"flink_heap": rounds},
+    )
+    whole = document_of([found])
+    tables.print_results(shown, whole)
+    (flink,) = (one for one in whole["contenders"] if one["name"] == "flink_heap")
+    assert (flink["distribution"], flink["version"], flink["kind"]) == ("apache-flink", "2.3.0", "peer")
+    assert "a checkpoint every 2 s" in flink["durability"]
+    (result,) = (one for one in whole["results"] if one["contender"] == "flink_heap")
+    assert (result["operations"], result["throughput"]["runs"]) == (2 * 4 * 1_000, [2_000.0, 2_000.0])
     text = " ".join(shown.export_text().split())
     assert "Flink 2.3.0, Java 17: rows/s of a job that runs" in text
     assert "With a start-up of 8.0 s, flink_heap has 400 rows/s" in text

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from millpond.bench import overhead
-from millpond.bench.processor_cases import CASES
+from millpond.bench.processors.cases import CASES
 from millpond.processors import Batch, TopologyDriver
 from millpond.stores.metrics import Metrics, StoreMetric
 
@@ -23,7 +23,7 @@ def test_records_with_headers_are_measured_beside_the_same_without() -> None:
 
 
 def test_the_records_that_are_measured_do_carry_headers() -> None:
-    (case,) = (case for case in CASES if case.name == "stream-table join")
+    case = CASES["stream-table join"]
     batch = Batch(["a"], [{"carrier": "UA", "flight": 1, "distance": 1.0, "delayed": False, "tail": "N1"}], [1])
     with TopologyDriver(case.build()) as driver:
         driver.pipe_batch("table", case.sent(batch))

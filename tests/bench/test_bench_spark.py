@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +20,28 @@ import pyarrow.parquet as pq
 from rich.console import Console
 from typer.testing import CliRunner
 
+from millpond.bench.documents import parsed_document
+from millpond.bench.report import document
 from millpond.bench.spark import counting, growth, measure, tables
-from millpond.bench.spark.contest import Contest, Runs
+from millpond.bench.spark.contest import Contest, Runs, contests
+from millpond.bench.spark.document import document_of
 from millpond.bench.spark.inputs import growing_keys, write_inputs
+from millpond.bench.spark.measure import Measured
 from millpond.bench.spark.queries import Ran
 from millpond.bench.spark.shapes import Scale
 from millpond.bench.spark.workers import MARK, WorkerMemory, WorkerWatch
-from millpond.bench.spark.workloads import BACKENDS, COSTS, VERBS, WORKLOADS, chosen_contenders, workload_named
+from millpond.bench.spark.workloads import (
+    COSTS,
+    TRANSFORM_WITH_STATE,
+    VERBS,
+    WORKLOADS,
+    chosen_contenders,
+    named,
+    workload_named,
+)
 from millpond.cli import app
 from millpond.errors import ConfigurationError, MillpondError
+from tests.bench.sessions import no_session
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
@@ -55,6 +69,14 @@ def test_the_rows_are_the_same_at_each_run(tmp_path: Path) -> None:
         assert one == other
 
 
+def test_another_seed_makes_other_rows(tmp_path: Path) -> None:
+    for seed in (1, 2):
+        (tmp_path / str(seed)).mkdir()
+        write_inputs(tmp_path / str(seed), WORKLOADS["count"].topics, Scale(50, 7), 1, seed=seed)
+    one, other = (pq.read_table(tmp_path / str(seed) / "events" / "000000-0.parquet") for seed in (1, 2))
+    assert one != other
+
+
 def test_growing_keys_come_in_equal_shares_until_all_are_there() -> None:
     rng = np.random.default_rng(1)
     known: set[int] = set()
@@ -77,25 +99,25 @@ def test_growth_compares_the_last_ten_with_the_first_ten() -> None:
 
 def test_growth_needs_two_micro_batches() -> None:
     with pytest.raises(ConfigurationError, match="not in 1"):
-        growth.run(Contest("count", keys=10, batches=1))
+        growth.run(Contest("count", keys=10, batches=1), no_session)
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_every_workload_has_a_peer_and_what_python_costs(name: str) -> None:
     workload = workload_named(name)
-    contenders = list(workload.contenders("rocksdb"))
-    assert contenders[0] == "rocksdb"
-    assert {*BACKENDS, *COSTS} < {*contenders, VERBS}
+    contenders = list(workload.contenders(["rocksdb", "lmdb://?sync=true", "memory"]))
+    assert contenders[:3] == ["rocksdb", "lmdb://?sync=true", "memory"]
+    assert {*COSTS} < {*contenders}
     assert any(peer.answers for peer in workload.all_peers.values())
 
 
 def test_contenders_can_be_chosen_and_unknown_ones_are_refused() -> None:
     workload = workload_named("window")
-    assert list(chosen_contenders(workload, "lmdb", ["spark_jvm", "lmdb"])) == ["lmdb", "spark_jvm"]
+    assert list(chosen_contenders(workload, ["memory", "lmdb"], ["spark_jvm", "lmdb"])) == ["lmdb", "spark_jvm"]
     with pytest.raises(ConfigurationError, match=r"no contenders \['transform_with_state'\]"):
-        chosen_contenders(workload, "lmdb", ["transform_with_state"])
+        chosen_contenders(workload, ["lmdb"], ["transform_with_state"])
     with pytest.raises(ConfigurationError, match="no workload 'sorting'; give one of count, "):
-        measure.run(Contest("sorting", keys=10, batches=1))
+        measure.run(Contest("sorting", keys=10, batches=1), no_session)
 
 
 def test_the_command_names_every_workload_and_contender() -> None:
@@ -106,18 +128,58 @@ def test_the_command_names_every_workload_and_contender() -> None:
 
 def test_the_tables_show_each_contender() -> None:
     console = Console(record=True, width=160, quiet=False, file=open(os.devnull, "w"))  # noqa: SIM115
-    memory = {"lmdb": {"resident": 200 << 20, "own": 90 << 20}}
-    shared = {"workload": "count", "rows": 1000, "keys": 10, "worker_bytes": memory}
-    seconds = {"lmdb": 0.5, "spark_jvm": 0.25}
-    rates = {name: 1000 / one for name, one in seconds.items()}
-    ratios = {"spark_jvm": 0.5}
-    tables.print_results(console, {**shared, "rows_per_second": rates, "seconds_per_batch": seconds, "ratios": ratios})
+    memory = {"lmdb": WorkerMemory(200 << 20, 90 << 20), "spark_jvm": WorkerMemory()}
+    contest = Contest("count", 10, 2, 1000, ["lmdb"], contenders=["lmdb", "spark_jvm"])
+    seconds = {"lmdb": [0.5, 0.5], "spark_jvm": [0.2, 0.25, 0.5]}
+    measured = Measured(contest, seconds, memory, {"lmdb": 3 << 20, "spark_jvm": 0}, failed={"verbs": "no [luck]"})
+    tables.print_results(console, document_of([measured]))
+    shared = {"workload": "count", "rows": 1000, "keys": 10, "worker_bytes": {"lmdb": asdict(memory["lmdb"])}}
     batch_seconds = {"lmdb": [1.0, 1.5], "spark_jvm": [1.0, 1.0]}
     tables.print_growth(console, {**shared, "batch_seconds": batch_seconds, "growth": {"lmdb": 1.5, "spark_jvm": 1.0}})
     lines = [line.replace(" ", "") for line in console.export_text().splitlines()]
-    assert "│lmdb│2,000│0.50│200│90│0.50│" in lines
-    assert "│spark_jvm│4,000│0.25│││1.00│" in lines
+    assert "│lmdb│2,000│2,000to2,000│0.50│200│90│3│0.50│" in lines
+    assert "│spark_jvm│4,000│2,000to5,000│0.25││││1.00│" in lines
+    assert any("│verbs" in line and "no[luck]" in line for line in lines)
     assert "│lmdb│2│1.00│1.50│1.50│200│90│" in lines
+
+
+def test_backends_are_called_as_given_each_once_and_without_their_secrets() -> None:
+    given = ["lmdb", "redis://:one@host", "lmdb", "redis://:two@host", "memory"]
+    assert list(named(given).values()) == ["lmdb", "redis://:one@host", "redis://:two@host", "memory"]
+    labels = list(named(given))
+    assert len(set(labels)) == 4
+    assert not any(secret in label for label in labels for secret in ("one", "two"))
+
+
+def test_contenders_take_turns_in_alternating_order_and_the_slow_one_has_one() -> None:
+    names = ["lmdb", TRANSFORM_WITH_STATE, "verbs"]
+    quick = ["lmdb", "verbs"]
+    assert measure.rounds(names, 2) == [quick, names, quick[::-1]]
+    assert measure.rounds(names, 3) == [quick, names, quick[::-1], quick]
+
+
+def test_several_workloads_share_what_is_asked_and_each_takes_the_contenders_that_it_has() -> None:
+    how = {"keys": 10, "batches": 1, "backends": ["lmdb"]}
+    found = contests(["count", "exchange", "count"], contenders=["spark_jvm", "lmdb"], **how)
+    assert [(one.workload, list(one.chosen)) for one in found] == [
+        ("count", ["lmdb", "spark_jvm"]),
+        ("exchange", ["lmdb"]),
+    ]
+    with pytest.raises(ConfigurationError, match="the workload exchange has none of the contenders"):
+        contests(["count", "exchange"], contenders=["spark_jvm"], **how)
+    with pytest.raises(ConfigurationError, match=r"no contenders \['nobody'\]"):
+        contests(["count", "exchange"], contenders=["lmdb", "nobody"], **how)
+
+
+@pytest.mark.parametrize(("count", "told"), [(99, False), (100, True)])
+def test_there_are_latencies_of_a_hundred_micro_batches_and_not_of_fewer(count: int, told: bool) -> None:
+    contest = Contest("count", 10, count, 1000, ["lmdb"], contenders=["lmdb"])
+    seconds = {"lmdb": [0.001 * (number + 1) for number in range(count)]}
+    measured = Measured(contest, seconds, {"lmdb": WorkerMemory()}, {"lmdb": 0})
+    (result,) = parsed_document(json.loads(json.dumps(document("spark", document_of([measured]))))).results
+    assert bool(result.latency) is told
+    assert not told or result.latency["p99"] == pytest.approx(99_000)
+    assert len(result.throughput.runs) == count
 
 
 def failing(fails: dict[str, int]) -> Any:
@@ -136,7 +198,7 @@ def failing(fails: dict[str, int]) -> Any:
         return Ran([float(len(name))] * counted, WorkerMemory(1, 1))
 
     @contextmanager
-    def hold(self: Contest, batches: int, *, growing: bool = False) -> Iterator[Runs]:
+    def hold(self: Contest, spark: Any, batches: int, *, growing: bool = False) -> Iterator[Runs]:
         yield Runs(run_first)
 
     return hold
@@ -147,13 +209,24 @@ def test_a_contender_that_fails_is_told_and_the_others_keep_their_figures(
     runs_before: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chosen = {"memory": 6.0, "map_in_arrow": 12.0}
-    contest = Contest("exchange", 10, 2, backend="memory", contenders=[*chosen, "lmdb"])
+    contest = Contest("exchange", 10, 2, backends=["memory", "lmdb"], contenders=[*chosen, "lmdb"])
     monkeypatch.setattr(Contest, "hold", failing({"lmdb": runs_before}))
-    figures = measure.run(contest)
-    assert figures["failed"] == {"lmdb": "MillpondError: lmdb ran aground"}
-    assert figures["seconds_per_batch"] == chosen
-    assert figures["batch_seconds"].keys() == figures["worker_bytes"].keys() == chosen.keys()
-    assert figures["ratios"] == {"map_in_arrow": 2.0}
+    figures = document_of([measure.run(contest, no_session)])
+    query = figures["queries"]["exchange"]
+    assert query["seconds_per_batch"] == chosen
+    assert query["batch_seconds"].keys() == query["worker_bytes"].keys() == chosen.keys()
+    assert query["ratios"] == {"map_in_arrow": 2.0}
+    found = parsed_document(json.loads(json.dumps(document("spark", figures))))
+    assert (found.benchmark, found.unit) == ("spark", "rows")
+    assert [(one.contender, one.reason) for one in found.failures] == [("lmdb", "MillpondError: lmdb ran aground")]
+    assert {one.contender: one.throughput.median for one in found.results} == {
+        name: contest.rows / seconds for name, seconds in chosen.items()
+    }
+    assert [(one.label, one.kind, one.distribution) for one in found.contenders] == [
+        ("memory", "backend", "millpond"),
+        ("lmdb", "backend", "millpond"),
+        ("map_in_arrow", "peer", "pyspark"),
+    ]
 
 
 @pytest.mark.parametrize("way", [["--growth", "--batches", "2"], ["--batches", "1"]])
@@ -164,18 +237,48 @@ def test_the_command_tells_of_contenders_that_fail_writes_the_others_and_ends_wi
     figures, chosen = tmp_path / "figures.json", ["--contender=lmdb", "--contender=map_in_arrow"]
     result = CliRunner().invoke(app, ["bench", "spark", "--workload=exchange", *way, *chosen, "--json", str(figures)])
     assert result.exit_code == 1, result.output
-    assert "lmdb failed: MillpondError: lmdb ran aground" in result.output
-    assert json.loads(figures.read_text())["batch_seconds"].keys() == {"map_in_arrow"}
+    assert "MillpondError: lmdb ran aground" in result.output
+    written = json.loads(figures.read_text())
+    assert written.get("queries", {"exchange": written})["exchange"]["batch_seconds"].keys() == {"map_in_arrow"}
+
+
+def test_the_command_takes_several_backends_and_workloads_and_writes_nothing_but_figures_to_the_standard_output(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Contest, "hold", failing({}))
+    options = ["--backend=memory", "--backend=lmdb://?sync=true", "--workload=count", "--workload=exchange"]
+    result = CliRunner().invoke(app, ["bench", "spark", *options, "--batches=1", "--seed=5", "--repeat=3", "--json=-"])
+    assert result.exit_code == 0, result.output
+    found = parsed_document(json.loads(result.stdout))
+    assert found.workloads() == ["count", "exchange"]
+    assert {"memory", "lmdb://?sync=true", "verbs", "spark_jvm"} <= {one.label for one in found.contenders}
+    assert "rocksdb" not in {one.label for one in found.contenders}
+    assert (found.settings["seed"], found.settings["repeat"]) == (5, 3)
+    assert {len(one.throughput.runs) for one in found.results if one.contender != TRANSFORM_WITH_STATE} == {3}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--workload=count", "--workload=window", "--growth"], "one workload at a time"),
+        (["--growth", "--html=page.html"], "no page of growth"),
+        (["--backend=nothing"], "nothing"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_before_anything_starts(options: list[str], message: str) -> None:
+    result = CliRunner().invoke(app, ["bench", "spark", *options])
+    assert isinstance(result.exception, ConfigurationError)
+    assert message in str(result.exception)
 
 
 def test_if_the_backend_fails_that_was_to_be_compared_the_peers_keep_their_figures(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    contest = Contest("exchange", 10, 2, backend="lmdb", contenders=["lmdb", "map_in_arrow"])
+    contest = Contest("exchange", 10, 2, backends=["lmdb"], contenders=["lmdb", "map_in_arrow"])
     monkeypatch.setattr(Contest, "hold", failing({"lmdb": 0}))
-    figures = measure.run(contest)
-    assert figures["seconds_per_batch"] == {"map_in_arrow": 12.0}
-    assert figures["ratios"] == {}
+    found = measure.run(contest, no_session)
+    assert found.per_batch == {"map_in_arrow": 12.0}
+    assert found.ratios == {}
 
 
 def test_micro_batches_can_be_written_later_and_go_on(tmp_path: Path) -> None:
@@ -262,15 +365,19 @@ def test_the_command_measures_the_chosen_and_writes_the_figures(
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     written = json.loads(figures.read_text())
-    seconds = written["batch_seconds"]
+    query = written if "--growth" in options else written["queries"]["exchange"]
+    seconds = query["batch_seconds"]
     assert {name: len(times) for name, times in seconds.items()} == dict.fromkeys(chosen, counted)
     if "--growth" in options:
         assert written["growth"] == {name: times[1] / times[0] for name, times in seconds.items()}
     else:
         per_batch = {name: sum(times) / 2 for name, times in seconds.items()}
-        assert written["seconds_per_batch"] == pytest.approx(per_batch)
-        assert written["ratios"] == pytest.approx({"map_in_arrow": per_batch["map_in_arrow"] / per_batch["memory"]})
-        assert written["rows_per_second"] == pytest.approx({name: 60 / one for name, one in per_batch.items()})
+        assert query["seconds_per_batch"] == pytest.approx(per_batch)
+        assert query["ratios"] == pytest.approx({"map_in_arrow": per_batch["map_in_arrow"] / per_batch["memory"]})
+        results = {one.contender: one for one in parsed_document(written).results}
+        rates = {name: one.throughput.median for name, one in results.items()}
+        assert rates == pytest.approx({name: 60 / one for name, one in per_batch.items()})
+        assert (results["memory"].peak_rss_bytes or 0) > 10 << 20
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has /proc")

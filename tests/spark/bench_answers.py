@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -22,7 +23,8 @@ def written_by(
     spark: SparkSession, place: Path, workload: Workload, contender: Contender, batches: int = BATCHES
 ) -> list[dict[str, Any]]:
     """All rows that the contender's query writes."""
-    writer = writer_of(spark, place, workload, contender, SCALE, batches)
+    own = Path(mkdtemp(dir=place))
+    writer = writer_of(spark, place, workload, contender, SCALE, batches, own)
     writer.format("memory").queryName("answers").start().awaitTermination()
     rows = spark.table("answers").collect()
     spark.catalog.dropTempView("answers")

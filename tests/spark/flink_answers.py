@@ -35,7 +35,7 @@ def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlinkProcess]:
 def test_flink_gives_the_same_answers(name: str, process: FlinkProcess, spark: SparkSession, tmp_path: Path) -> None:
     workload = WORKLOADS[name]
     write_inputs(tmp_path, workload.topics, SCALE, BATCHES)
-    on_spark = written_by(spark, tmp_path, workload, workload.contenders(BACKEND)[BACKEND])
+    on_spark = written_by(spark, tmp_path, workload, workload.contenders([BACKEND])[BACKEND])
     jobs = FlinkJobs(process, tmp_path, workload.topics, SCALE, CORES)
     for contender, how in workload.in_flink.items():
         answer = Answer.TABLE if how.query.table else workload.answer

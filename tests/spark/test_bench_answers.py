@@ -28,7 +28,7 @@ def test_all_contenders_give_the_same_answers(name: str, spark: SparkSession, tm
     workload = WORKLOADS[name]
     write_inputs(tmp_path, workload.topics, SCALE, BATCHES)
     peers = {peer for peer, found in workload.all_peers.items() if found.answers}
-    contenders = workload.contenders(BACKEND)
+    contenders = workload.contenders([BACKEND])
     answers = {
         contender: common_part(workload.answer, written_by(spark, tmp_path, workload, contenders[contender]))
         for contender in contenders
@@ -45,7 +45,7 @@ def test_all_contenders_give_the_same_answers(name: str, spark: SparkSession, tm
 def test_contenders_that_only_move_rows_get_all_of_them(spark: SparkSession, tmp_path: Path) -> None:
     workload = WORKLOADS["table-join"]
     write_inputs(tmp_path, workload.topics, SCALE, 1)
-    contenders = workload.contenders(BACKEND)
+    contenders = workload.contenders([BACKEND])
     moved = [written_by(spark, tmp_path, workload, contenders[name], 1) for name in COSTS]
     assert [len(rows) for rows in moved] == [SCALE.rows, 0]
 
@@ -55,7 +55,7 @@ def test_contenders_that_only_move_rows_get_all_of_them(spark: SparkSession, tmp
 def test_each_micro_batch_is_timed_and_the_memory_of_workers_is_seen(spark: SparkSession, tmp_path: Path) -> None:
     workload = WORKLOADS["count"]
     write_inputs(tmp_path, workload.topics, SCALE, 2)
-    contenders = workload.contenders(BACKEND)
+    contenders = workload.contenders([BACKEND])
     in_python, in_jvm = (
         measure(spark, tmp_path, workload, contenders[name], SCALE, 2) for name in ("map_in_arrow", "spark_jvm")
     )
@@ -63,3 +63,4 @@ def test_each_micro_batch_is_timed_and_the_memory_of_workers_is_seen(spark: Spar
     assert all(seconds > 0 for seconds in (*in_python.seconds, *in_jvm.seconds))
     assert in_python.memory.resident > in_python.memory.own > 10 << 20
     assert in_jvm.memory.resident == 0
+    assert in_jvm.disk > in_python.disk == 0  # the one keeps counts in the checkpoint

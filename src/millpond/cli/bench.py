@@ -1,25 +1,25 @@
 """``millpond bench``: measure, always beside a peer in the same run."""
 
-from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from millpond.cli import bench_results
 from millpond.cli.bench_engines import bench_engines
-from millpond.cli.bench_options import Backends, Directory, JsonFile, Repeat, console, report
+from millpond.cli.bench_options import Backends, Directory, JsonFile, Repeat, benchmark_extra, console, report
+from millpond.cli.bench_processors import bench_processors
+from millpond.cli.bench_spark import bench_spark
 from millpond.cli.teaching import lesson
 from millpond.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from millpond.stores.specs import StoreKind
 
 app = typer.Typer(no_args_is_help=True, help="Measure, always beside a peer in the same run.")
 app.command("engines")(bench_engines)
+app.command("processors")(bench_processors)
+app.command("spark")(bench_spark)
 app.add_typer(bench_results.app)
 
 
@@ -85,30 +85,6 @@ def bench_restore(
     report("restore", figures, task_restore.print_results, json=json, width=80)
 
 
-@app.command("processors")
-def bench_processors(
-    backend: Annotated[list[str] | None, typer.Option(help="may be repeated; memory and lmdb by default")] = None,
-    records: Annotated[int, typer.Option(help="records through each topology")] = 200_000,
-    keys: Annotated[int, typer.Option(help="distinct keys among them")] = 20_000,
-    profile: Annotated[bool, typer.Option(help="also show which functions take the time")] = True,
-    repeat: Repeat = 3,
-    directory: Directory = None,
-    json: JsonFile = None,
-) -> None:
-    """Records per second through joins and counts in this process, on one core, beside the same work on dicts."""
-    from millpond.bench import processors
-
-    figures = processors.run(
-        backend or ["memory", "lmdb"],
-        records=records,
-        keys=keys,
-        rounds=repeat,
-        profile=profile,
-        directory=directory,
-    )
-    report("processors", figures, processors.print_results, json=json, width=110)
-
-
 @app.command(
     "evolution", epilog=lesson("millpond bench evolution --keys 100000 --partitions 4,16", read="bench/README.md")
 )
@@ -151,7 +127,7 @@ def bench_upgrade(
 
     backends, upgrades = backend or ["memory", "lmdb", "rocksdb"], upgrade or list(upgrading.UPGRADES)
     if spark:
-        with _benchmark_extra():
+        with benchmark_extra():
             from millpond.bench.spark import upgrade as on_spark
         figures = on_spark.run(
             backends,
@@ -168,81 +144,6 @@ def bench_upgrade(
         )
     show = partial(upgrading.print_results, way="add_batch") if spark else upgrading.print_results
     report("spark-upgrade" if spark else "upgrade", figures, show, json=json, width=175)
-
-
-@app.command("spark")
-def bench_spark(
-    workload: Annotated[
-        str,
-        typer.Option(
-            help="count, temporal-join, table-join, stream-join, stream-join-left, window, session, foreign-key or "
-            "exchange"
-        ),
-    ] = "count",
-    rows: Annotated[
-        int, typer.Option(min=1, help="rows per micro-batch; 1000 shows what a small one costs")
-    ] = 1_000_000,
-    keys: Annotated[
-        int | None, typer.Option(min=1, help="distinct keys; 200,000 by default, with --growth 10,000,000 in the end")
-    ] = None,
-    backend: Annotated[
-        str, typer.Option(help="whose ratios to the peers are shown; the others are measured as well")
-    ] = "lmdb",
-    batches: Annotated[
-        int | None, typer.Option(min=1, help="micro-batches of each query that are measured; 4, with --growth 50")
-    ] = None,
-    cores: Annotated[int, typer.Option(min=1, help="Spark cores")] = 2,
-    files: Annotated[
-        int | None, typer.Option(min=1, help="files of each topic in a micro-batch; as many as cores by default")
-    ] = None,
-    contender: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="measure only these; may be repeated: a backend, verbs, transform_with_state or spark_jvm (whichever "
-            "does this work), map_in_arrow (a pass-through), empty_transform_with_state (an operator that does "
-            "nothing), flink_heap or flink_rocksdb; with --growth the backend, spark_jvm and map_in_arrow by default"
-        ),
-    ] = None,
-    flink_python: Annotated[
-        Path | None,
-        typer.Option(
-            envvar="MILLPOND_FLINK_PYTHON",
-            help="a Python that has apache-flink, which does not go with Spark's packages; without it, no contender in "
-            "Flink is measured",
-        ),
-    ] = None,
-    growth: Annotated[
-        bool, typer.Option("--growth", help="let keys grow, and hold the last ten micro-batches against the first ten")
-    ] = False,
-    directory: Directory = None,
-    json: JsonFile = None,
-) -> None:
-    """Time of a micro-batch and memory of a worker, on each backend, by the best that Spark has, and by Flink SQL.
-
-    A contender that fails is told with its reason, and the others are measured; the exit code is then 1.
-    """
-    with _benchmark_extra():
-        from millpond.bench.spark import growth as growing
-        from millpond.bench.spark import measure, tables
-        from millpond.bench.spark.contest import Contest
-    way, show = (growing, tables.print_growth) if growth else (measure, tables.print_results)
-    contest = Contest(
-        workload,
-        keys or way.KEYS,
-        batches or way.BATCHES,
-        rows,
-        backend,
-        cores,
-        files,
-        contender,
-        directory,
-        console(json, 140),
-        flink_python,
-    )
-    figures = way.run(contest)
-    report("spark-growth" if growth else "spark", figures, show, json=json, width=140)
-    if "failed" in figures:
-        raise typer.Exit(1)
 
 
 @app.command(
@@ -262,7 +163,7 @@ def bench_scale(
     json: JsonFile = None,
 ) -> None:
     """A query on Spark with much state: micro-batches, restart, restore, files and look-ups."""
-    with _benchmark_extra():
+    with benchmark_extra():
         from millpond.bench.spark import scale
     figures = scale.run(
         backend,
@@ -296,7 +197,7 @@ def bench_overhead(
     json: JsonFile = None,
 ) -> None:
     """What headers, ticks and metrics cost a record and a micro-batch, in this process and on Spark."""
-    with _benchmark_extra():
+    with benchmark_extra():
         from millpond.bench.spark import overhead
     figures = overhead.run(
         backend,
@@ -324,7 +225,7 @@ def bench_looking(
     json: JsonFile = None,
 ) -> None:
     """Looking at the state of a query: whole millpond state commands, and the same by DataFrames of Spark."""
-    with _benchmark_extra():
+    with benchmark_extra():
         from millpond.bench.spark import looking
     figures = looking.run(
         backend, keys, partitions=partitions, in_range=in_range, looks=repeat, cores=cores, directory=directory
@@ -354,17 +255,6 @@ def bench_damage(
     report("damage", figures, damage.print_results, json=json, width=110)
     if any(row.get("silent") for row in figures["files"]):
         raise typer.Exit(1)
-
-
-@contextmanager
-def _benchmark_extra() -> "Iterator[None]":
-    """What is imported in here may need a package that does not come with the bare library."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.startswith("millpond"):
-            raise
-        raise ConfigurationError(f"this benchmark needs {error.name}: pip install 'millpond[bench]'") from error
 
 
 def _kind(name: str) -> "StoreKind":

@@ -1,12 +1,15 @@
 """What the commands of ``millpond bench`` have in common: options that look and mean the same, and how they report."""
 
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
+from millpond.errors import ConfigurationError
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from rich.console import Console
 
@@ -77,3 +80,14 @@ def report(
         from millpond.bench.pages.page import write_page
 
         write_page(whole, html)
+
+
+@contextmanager
+def benchmark_extra() -> "Iterator[None]":
+    """What is imported in here may need a package that does not come with the bare library."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("millpond"):
+            raise
+        raise ConfigurationError(f"this benchmark needs {error.name}: pip install 'millpond[bench]'") from error

@@ -5,7 +5,8 @@ store, nothing that would survive.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -47,8 +48,8 @@ VALUES: Final = f"struct<{FIELDS}>"
 """The serde of the values where they are columns."""
 
 Value = dict[str, Any]
-Peer = Callable[[Sequence[Batch]], list[tuple[Any, Any, int]]]
-"""The work on dicts: returns key, value and time of each result."""
+Peer = Callable[[Iterable[Batch]], list[tuple[Any, Any, int]]]
+"""The work on dicts, one batch after the other: returns key, value and time of each result."""
 
 
 @dataclass(frozen=True)
@@ -204,7 +205,7 @@ def _join_or_none(left: Value, right: Value | None) -> Value:
     return {**left, "other": None if right is None else right["tail"]}
 
 
-def _rows(batches: Sequence[Batch]) -> Iterator[tuple[str, Value, int]]:
+def _rows(batches: Iterable[Batch]) -> Iterator[tuple[str, Value, int]]:
     for batch in batches:
         yield from zip(batch.keys, batch.values, batch.timestamps, strict=True)
 
@@ -224,7 +225,7 @@ def _dict_join_as_of(table: Sequence[Batch]) -> Peer:
 
 
 def _dict_count(table: Sequence[Batch]) -> Peer:
-    def work(batches: Sequence[Batch]) -> list[tuple[str, int, int]]:
+    def work(batches: Iterable[Batch]) -> list[tuple[str, int, int]]:
         counts: dict[str, int] = {}
         out = []
         for key, _, time in _rows(batches):
@@ -236,7 +237,7 @@ def _dict_count(table: Sequence[Batch]) -> Peer:
 
 
 def _dict_windowed_count(table: Sequence[Batch]) -> Peer:
-    def work(batches: Sequence[Batch]) -> list[tuple[tuple[str, int], int, int]]:
+    def work(batches: Iterable[Batch]) -> list[tuple[tuple[str, int], int, int]]:
         counts: dict[tuple[str, int], int] = {}
         out = []
         for key, _, time in _rows(batches):
@@ -249,7 +250,7 @@ def _dict_windowed_count(table: Sequence[Batch]) -> Peer:
 
 
 def _dict_sessions(table: Sequence[Batch]) -> Peer:
-    def work(batches: Sequence[Batch]) -> list[tuple[str, int | None, int]]:
+    def work(batches: Iterable[Batch]) -> list[tuple[str, int | None, int]]:
         newest: dict[str, tuple[int, int]] = {}
         out: list[tuple[str, int | None, int]] = []
         for key, _, time in _rows(batches):
@@ -269,7 +270,7 @@ def _dict_foreign_key(table: Sequence[Batch]) -> Peer:
     """Of a key's rows in a batch the last one has a result: with no partner a delete, unless it is the key's first."""
     partners = {key: value for key, value, _ in _rows(table)}
 
-    def work(batches: Sequence[Batch]) -> list[tuple[str, Value | None, int]]:
+    def work(batches: Iterable[Batch]) -> list[tuple[str, Value | None, int]]:
         known: set[str] = set()
         out: list[tuple[str, Value | None, int]] = []
         for batch in batches:
@@ -287,20 +288,34 @@ def _dict_foreign_key(table: Sequence[Batch]) -> Peer:
 
 
 def _dict_stream_stream(table: Sequence[Batch]) -> Peer:
-    def work(batches: Sequence[Batch]) -> list[tuple[str, Value, int]]:
-        kept: dict[str, list[tuple[int, Value]]] = {}
+    """A record that is delayed is one of both streams, so it also meets itself."""
+
+    def work(batches: Iterable[Batch]) -> list[tuple[str, Value, int]]:
+        lefts: dict[str, deque[tuple[int, Value]]] = {}
+        rights: dict[str, deque[tuple[int, Value]]] = {}
         out: list[tuple[str, Value, int]] = []
         for key, value, time in _rows(batches):
-            partners = [other for at, other in kept.get(key, ()) if time - at <= HOUR]
-            out.extend((key, _join(value, other), time) for other in partners)
+            out.extend((key, _join(value, other), time) for other in _recent(rights, key, time))
+            lefts.setdefault(key, deque()).append((time, value))
             if value["delayed"]:
-                kept.setdefault(key, []).append((time, value))
+                out.extend((key, _join(other, value), time) for other in _recent(lefts, key, time))
+                rights.setdefault(key, deque()).append((time, value))
         return out
 
     return work
 
 
-CASES = (
+def _recent(kept: dict[str, deque[tuple[int, Value]]], key: str, time: int) -> list[Value]:
+    """What a key has from the hour before that time; older values are forgotten."""
+    values = kept.get(key)
+    if values is None:
+        return []
+    while values and time - values[0][0] > HOUR:
+        values.popleft()
+    return [value for _, value in values]
+
+
+_ALL: Final = (
     Case("stream-table join", _stream_table(Materialized("rates")), _dict_join, 1),
     Case(
         "stream-table join, versioned",
@@ -320,4 +335,6 @@ CASES = (
     Case("stream-stream left join", _stream_stream, _dict_stream_stream),
     Case("stream-stream left join, columns", _stream_stream_columns, _dict_stream_stream, as_columns=True),
 )
-"""What is measured."""
+
+CASES: Final[Mapping[str, Case]] = {case.name: case for case in _ALL}
+"""What is measured, by name."""

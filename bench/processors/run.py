@@ -1,0 +1,197 @@
+"""``millpond bench processors``: every contender on every topology, each run in a fresh process, in turn.
+
+Rule of this module: it opens no store. The contenders of a topology take turns, run after run, so that noise on the
+machine affects all alike, and whatever becomes of one of them, the others go on.
+"""
+
+import platform
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from millpond.bench.documents import SCHEMA
+from millpond.bench.engines.contenders import contenders
+from millpond.bench.engines.engine import Use
+from millpond.bench.engines.worker import reason
+from millpond.bench.processors.cases import CASES
+from millpond.bench.processors.inputs import Sizes
+from millpond.bench.processors.worker import Job
+from millpond.bench.runs.process import run_in_a_process
+from millpond.bench.runs.summary import middle_run
+from millpond.errors import ConfigurationError
+from millpond.stores.directory import delete_local_copy
+from millpond.stores.registry import supplier
+
+BACKENDS: Final = ("memory", "lmdb", "rocksdb")
+DICT: Final = "dict"
+"""The peer: the same work on plain dicts."""
+
+_WORKER: Final = "millpond.bench.processors.worker"
+_STORES: Final = "*/*/*/*"
+"""Where stores are in the driver's directory: by application, task and backend."""
+
+Watch: TypeAlias = Callable[[str, str], None]
+"""Is told the topology and the contender of each run when it has ended."""
+
+
+class Contender(NamedTuple):
+    """One of those measured: what reports have of it, and its backend, none for the work on dicts."""
+
+    shown: dict[str, str]
+    backend: str | None
+
+    @property
+    def label(self) -> str:
+        """What it is called."""
+        return self.shown["label"]
+
+
+@dataclass(frozen=True)
+class Contest:
+    """What is to be measured.
+
+    Args:
+        backends: names or URLs of registered backends.
+        workloads: names of topologies; all of them if there are none.
+        sizes: how much is sent.
+        repeat: runs of each contender on each topology.
+        profile: also profile each backend on each topology, in one more run.
+        directory: where the files go, on the file system to measure; by default the temporary directory.
+
+    Raises:
+        ConfigurationError: one of these is unknown or makes no sense.
+    """
+
+    backends: Sequence[str]
+    workloads: Sequence[str]
+    sizes: Sizes
+    repeat: int = 3
+    profile: bool = True
+    directory: Path | None = None
+
+    def __post_init__(self) -> None:
+        for name in self.workloads:
+            if name not in CASES:
+                raise ConfigurationError(f"there is no workload {name!r}; the workloads are {'; '.join(CASES)}")
+        if self.repeat < 1:
+            raise ConfigurationError(f"repeat is {self.repeat}, but must be at least 1")
+        if self.directory is not None and not self.directory.is_dir():
+            raise ConfigurationError(f"{self.directory} is no directory; make it first, on the file system to measure")
+
+    @property
+    def chosen(self) -> list[str]:
+        """The topologies, each once, in the order in which they are listed."""
+        return [name for name in CASES if name in self.workloads or not self.workloads]
+
+    def taking_part(self) -> list[Contender]:
+        """The contenders.
+
+        Raises:
+            ConfigurationError: a backend is unknown or has an option that makes no sense.
+        """
+        backends = [one for one in contenders(self.backends, (), Use()) if one.kind == "backend"]
+        return [*(Contender(one.shown(), one.source) for one in backends), Contender(_plain(), None)]
+
+    def settings(self) -> dict[str, Any]:
+        """What reports say of how it was measured."""
+        sizes = self.sizes
+        return {
+            "records": sizes.records,
+            "keys": sizes.keys,
+            "batch": sizes.batch_rows,
+            "seed": sizes.seed,
+            "repeat": self.repeat,
+            "warm_up": sizes.warm_up_batches * sizes.batch_rows,
+            "latency_of": f"a micro-batch of {sizes.batch_rows:,} records",
+        }
+
+
+def runs(contest: Contest, who: Sequence[Contender]) -> int:
+    """How many runs there are at most."""
+    profiled = sum(one.backend is not None for one in who) if contest.profile else 0
+    return len(contest.chosen) * (contest.repeat * len(who) + profiled)
+
+
+def run(contest: Contest, watch: Watch = lambda workload, contender: None) -> dict[str, Any]:
+    """Measure; the figures, and whatever failed with its reason."""
+    who = contest.taking_part()
+    results: list[dict[str, Any]] = []
+    failures: list[dict[str, str]] = []
+    profiles: list[dict[str, Any]] = []
+    for workload in contest.chosen:
+        found, failed = _measured(contest, who, workload, watch)
+        for one in who:
+            about = {"contender": one.label, "workload": workload}
+            why = failed.get(one.label)
+            if why is None and contest.profile and one.backend is not None:
+                profiled = _one(contest, one, workload, profiled=True)
+                watch(workload, one.label)
+                why = profiled.get("failure")
+                profiles.append({**about, "functions": profiled.get("functions", [])})
+            if why is None:
+                results.append({**about, **middle_run(found[one.label])})
+            else:
+                failures.append({**about, "reason": why})
+    return {
+        "schema": SCHEMA,
+        "unit": "records",
+        "settings": contest.settings(),
+        "contenders": [one.shown for one in who],
+        "results": results,
+        "failures": failures,
+        "profiles": [profiled for profiled in profiles if profiled["functions"]],
+    }
+
+
+def _measured(
+    contest: Contest, who: Sequence[Contender], workload: str, watch: Watch
+) -> tuple[dict[str, list[dict[str, Any]]], dict[str, str]]:
+    """The runs of each contender by its label, and why contenders failed."""
+    found: dict[str, list[dict[str, Any]]] = {one.label: [] for one in who}
+    failed: dict[str, str] = {}
+    for _ in range(contest.repeat):
+        for one in who:
+            if one.label not in failed:
+                came = _one(contest, one, workload)
+                watch(workload, one.label)
+                if "failure" in came:
+                    failed[one.label] = came["failure"]
+                found[one.label].append(came)
+    return found, failed
+
+
+def _one(contest: Contest, contender: Contender, workload: str, *, profiled: bool = False) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory(prefix="millpond-bench-", dir=contest.directory) as temporary:
+        directory, result = Path(temporary, "stores"), Path(temporary, "result.json")
+        job = Job(contender.backend, workload, contest.sizes, profiled, str(directory), str(result))
+        try:
+            came = run_in_a_process(_WORKER, job.text(), result)
+        finally:
+            left = _left_behind(contender.backend, directory)
+        return came if left is None else {"failure": left}
+
+
+def _left_behind(backend: str | None, directory: Path) -> str | None:
+    """Delete what stores have outside of the directory; why that failed, if it did."""
+    if backend is None:
+        return None
+    try:
+        for store in directory.glob(_STORES):
+            delete_local_copy(supplier(backend), store)
+    except Exception as error:
+        return f"what its stores have outside of the directory could not be deleted: {reason(error)}"
+    return None
+
+
+def _plain() -> dict[str, str]:
+    return {
+        "name": DICT,
+        "kind": "peer",
+        "label": DICT,
+        "version": platform.python_version(),
+        "durability": "nothing is stored",
+        "cache": "everything is in memory",
+        "distribution": "python",
+    }

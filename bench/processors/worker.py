@@ -1,0 +1,102 @@
+"""One run of one contender on one topology, in a process of its own: ``python -m millpond.bench.processors.worker``.
+
+Rule of this module: the process gets its job as JSON on the standard input, because a backend's URL may hold a
+password, and writes what came of it to the file that the job names. So what it tells of processor time and memory is
+the run's alone.
+"""
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+from millpond.bench.engines.recording import POINTS
+from millpond.bench.engines.worker import reason
+from millpond.bench.processors.cases import CASES
+from millpond.bench.processors.driving import Clock, profile, time_driven, time_plain
+from millpond.bench.processors.inputs import Sizes
+from millpond.bench.runs.summary import latency_of_many
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to run.
+
+    Attributes:
+        backend: its name or URL; None for the work on dicts.
+        workload: the name of the topology.
+        sizes: how much is sent.
+        profiled: tell the functions in which the time goes, and nothing else.
+        directory: where stores go.
+        result: the file for what came of it.
+    """
+
+    backend: str | None
+    workload: str
+    sizes: Sizes
+    profiled: bool
+    directory: str
+    result: str
+
+    def text(self) -> str:
+        """The job as a program reads it."""
+        return json.dumps(asdict(self))
+
+    @staticmethod
+    def of(text: str) -> "Job":
+        """The job that ``text`` gave."""
+        fields = json.loads(text)
+        return Job(**{**fields, "sizes": Sizes(**fields["sizes"])})
+
+
+def measure(job: Job) -> dict[str, Any]:
+    """Make the records, send them, and tell the figures of this run."""
+    case, sizes, directory = CASES[job.workload], job.sizes, Path(job.directory)
+    table, batches = sizes.table(case.versions), sizes.batches()
+    if job.backend is None:
+        return figures(time_plain(case, table, batches, sizes.warm_up_batches), sizes)
+    if job.profiled:
+        return {"functions": profile(case, job.backend, table, batches, directory)}
+    clock = time_driven(case, job.backend, table, batches, sizes.warm_up_batches, directory)
+    disk = sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
+    return {**figures(clock, sizes), "disk_bytes": disk}
+
+
+def figures(clock: "Clock[Any]", sizes: Sizes) -> dict[str, Any]:
+    """What the clock says of the records that count. A latency is that of a micro-batch."""
+    return {
+        "operations": sizes.records,
+        "throughput": sizes.records / (sum(clock.times) / 1e9),
+        "latency_us": latency_of_many(clock.times),
+        "over_time": over_time(clock.times, sizes),
+        "cpu_s": clock.cpu_s,
+        "peak_rss_bytes": clock.peak_rss_bytes,
+        "disk_bytes": None,
+    }
+
+
+def over_time(times: Sequence[int], sizes: Sizes) -> list[list[float]]:
+    """Seconds since the first micro-batch, and records per second in the micro-batches since the point before."""
+    together = -(-len(times) // POINTS)
+    stretches = [sum(times[start : start + together]) / 1e9 for start in range(0, len(times), together)]
+    full = together * sizes.batch_rows
+    rows = [min(full, sizes.records - place * full) for place in range(len(stretches))]
+    ends = accumulate(stretches)
+    return [[end, count / took] for end, count, took in zip(ends, rows, stretches, strict=True)]
+
+
+def main() -> None:
+    """Do the job on standard input."""
+    job = Job.of(sys.stdin.read())
+    try:
+        came = measure(job)
+    except Exception as error:
+        came = {"failure": reason(error)}
+    Path(job.result).write_text(json.dumps(came))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,116 @@
+"""What was measured on Spark as a document of the family, and who its contenders are.
+
+Rule of this module: it runs nothing. A run is a micro-batch; of a job without micro-batches it is the job.
+"""
+
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, Final
+
+from millpond.bench.documents import SCHEMA
+from millpond.bench.engines.contenders import contenders
+from millpond.bench.engines.engine import Use
+from millpond.bench.runs.summary import latency_of_many, throughput
+from millpond.bench.spark.contest import WARM_UP, Contest
+from millpond.bench.spark.flink.queries import CHECKPOINT_SECONDS, STATE_BACKENDS
+from millpond.bench.spark.measure import Measured, of_streams
+from millpond.bench.spark.workloads import COSTS, VERBS, named
+
+_OF_MILLPOND: Final = "files of each micro-batch before Spark commits it"
+_OF_SPARK: Final = "state of each micro-batch in the checkpoint"
+_OF_FLINK: Final = f"exactly once, a checkpoint every {CHECKPOINT_SECONDS} s"
+_OF_NOBODY: Final = "keeps nothing"
+
+
+def document_of(measured: Sequence[Measured]) -> dict[str, Any]:
+    """The figures of workloads that were measured in one session."""
+    contest = measured[0].contest
+    backends = _backends(contest)
+    labels = dict.fromkeys(name for found in measured for name in found.contest.chosen)
+    return {
+        "schema": SCHEMA,
+        "unit": "rows",
+        "settings": {
+            **contest.settings(),
+            "batches": contest.batches,
+            "seed": contest.seed,
+            "repeat": contest.repeat,
+            "warm_up": WARM_UP * contest.rows,
+            "latency_of": f"a micro-batch of {contest.rows:,} rows",
+        },
+        "contenders": [backends.get(label) or _other(label, contest, measured) for label in labels],
+        "results": [_result(found, name) for found in measured for name in found.seconds],
+        "failures": [
+            {"contender": name, "workload": found.contest.workload, "reason": why}
+            for found in measured
+            for name, why in found.failed.items()
+        ],
+        "backend": contest.backend,
+        "queries": {found.contest.workload: _query(found) for found in measured},
+    }
+
+
+def check_backends(backends: Sequence[str]) -> None:
+    """Refuse what is no backend before anything starts.
+
+    Raises:
+        ConfigurationError: a backend is unknown, or an option of it makes no sense.
+    """
+    contenders(backends, (), Use())
+
+
+def _result(found: Measured, name: str) -> dict[str, Any]:
+    contest, seconds, memory = found.contest, found.seconds[name], found.memory[name]
+    rates = throughput([contest.rows / one for one in seconds])
+    is_stream = name in found.streams
+    return {
+        "contender": name,
+        "workload": contest.workload,
+        "operations": contest.rows * len(seconds) * (contest.batches if is_stream else 1),
+        "throughput": {**rates, "median": contest.rows / found.per_batch[name]},
+        "latency_us": None if is_stream else latency_of_many([round(one * 1e9) for one in seconds]),
+        "peak_rss_bytes": memory.resident or None,
+        "disk_bytes": found.disk[name] or None,
+    }
+
+
+def _query(found: Measured) -> dict[str, Any]:
+    """What only queries have: times of micro-batches, memory of workers, the first backend beside the peers."""
+    return {
+        **found.contest.figures(found.seconds, found.memory),
+        **of_streams(found.streams, found.per_batch, found.contest),
+        "seconds_per_batch": found.per_batch,
+        "ratios": found.ratios,
+    }
+
+
+def _backends(contest: Contest) -> dict[str, dict[str, str]]:
+    """The contenders that are backends, by their labels."""
+    chosen = named(contest.backends)
+    known = [one for one in contenders(list(chosen.values()), (), Use()) if one.kind == "backend"]
+    return {
+        label: {**one.shown(), "label": label, "durability": _OF_MILLPOND}
+        for label, one in zip(chosen, known, strict=True)
+    }
+
+
+def _other(label: str, contest: Contest, measured: Sequence[Measured]) -> dict[str, str]:
+    """A contender that is no backend."""
+    about = {"name": label, "label": label}
+    if label == VERBS:
+        distribution = {"distribution": "millpond", "version": _version("millpond")}
+        kept = {"durability": _OF_MILLPOND, "cache": f"that of {contest.backend}"}
+        return {**about, **distribution, **kept, "kind": "backend"}
+    if label in STATE_BACKENDS:
+        ran = (one.versions["flink"] for found in measured for one in found.streams.get(label, ()))
+        distribution = {"distribution": "apache-flink", "version": next(ran, "unknown")}
+        return {**about, **distribution, "kind": "peer", "durability": _OF_FLINK}
+    promise = _OF_NOBODY if label in COSTS else _OF_SPARK
+    return {**about, "distribution": "pyspark", "version": _version("pyspark"), "kind": "peer", "durability": promise}
+
+
+def _version(distribution: str) -> str:
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return "not installed"
