@@ -105,14 +105,16 @@ class Job:
         keys: how many the store has.
         rows: updates of a micro-batch, of random keys.
         directory: where local copies and durable files are.
+        seed: of all chance.
     """
 
-    def __init__(self, backend: str, keys: int, rows: int, directory: Path) -> None:
+    def __init__(self, backend: str, keys: int, rows: int, directory: Path, seed: int = 1) -> None:
         self._backend = backend
         self._keys = keys
         self._rows = rows
         self._directory = directory
-        self._random = random.Random(0)
+        self._seed = seed
+        self._random = random.Random(seed)
         self._time = 0
         self._state: TaskState | None = None
         self._stamped = False
@@ -141,7 +143,7 @@ class Job:
         """A job that is where this one is, on duplicates of its files in ``directory``; both are stopped."""
         self.stop()
         shutil.copytree(self._directory, directory)
-        twin = Job(self._backend, self._keys, self._rows, directory)
+        twin = Job(self._backend, self._keys, self._rows, directory, self._seed)
         twin.manifest = self.manifest
         return twin
 
@@ -223,6 +225,7 @@ def run(
     upgrades: Sequence[str] = tuple(UPGRADES),
     rows: int = 20_000,
     batches: int = BATCHES,
+    seed: int = 1,
     directory: Path | None = None,
 ) -> dict[str, Any]:
     """Upgrade one task on each backend, in every way that it has, while micro-batches go on.
@@ -233,21 +236,24 @@ def run(
         upgrades: names in ``UPGRADES``.
         rows: updates of a micro-batch.
         batches: of each phase; while the new format is being prepared or warmed, as many as that takes.
+        seed: of all chance.
         directory: where the files go; by default the temporary directory.
     """
     results: list[dict[str, Any]] = []
     for backend in backends:
         for upgrade in upgrades:
             with tempfile.TemporaryDirectory(prefix="millpond-bench-", dir=directory) as temporary:
-                before, *others = _phases(backend, upgrade, keys, rows, batches, Path(temporary))
+                before, *others = _phases(backend, upgrade, keys, rows, batches, Path(temporary), seed)
             for phase in (before, *others):
                 results.append({"backend": backend, "upgrade": upgrade} | phase.figures(rows, before))
-    return {"keys": keys, "value_bytes": VALUE_SIZE, "rows": rows, "phases": results}
+    return {"keys": keys, "value_bytes": VALUE_SIZE, "rows": rows, "seed": seed, "phases": results}
 
 
-def _phases(backend: str, upgrade: str, keys: int, rows: int, batches: int, directory: Path) -> Iterator[Phase]:
+def _phases(
+    backend: str, upgrade: str, keys: int, rows: int, batches: int, directory: Path, seed: int
+) -> Iterator[Phase]:
     old, new = UPGRADES[upgrade]
-    job = Job(backend, keys, rows, directory / "job")
+    job = Job(backend, keys, rows, directory / "job", seed)
     job.restart(old)
     job.fill()
     job.batch()

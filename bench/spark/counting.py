@@ -66,24 +66,27 @@ class Feed:
         rows: of a micro-batch.
         filling: how many micro-batches bring the keys.
         files: of each micro-batch.
+        seed: of all chance.
 
     Attributes:
         rows: of each micro-batch that is not written yet.
     """
 
-    def __init__(self, place: Path, keys: int, rows: int, *, filling: int = 1, files: int = 1) -> None:
+    def __init__(self, place: Path, keys: int, rows: int, *, filling: int = 1, files: int = 1, seed: int = 1) -> None:
         self.rows = rows
         self._place = place
         self._keys = keys
         self._files = files
+        self._seed = seed
         self._written = filling
-        write_inputs(place, [events()], Scale(-(-keys // filling), keys, files), filling, growing=True)
+        write_inputs(place, [events()], Scale(-(-keys // filling), keys, files), filling, growing=True, seed=seed)
 
     def first(self, spark: SparkSession, batches: int) -> Inputs:
         """The first so many micro-batches, written before they are read."""
         scale = Scale(self.rows, self._keys, self._files)
         if batches > self._written:
-            write_inputs(self._place, [events()], scale, batches - self._written, first=self._written)
+            more = batches - self._written
+            write_inputs(self._place, [events()], scale, more, first=self._written, seed=self._seed)
             self._written = batches
         return read_inputs(spark, self._place, [events()], scale, batches)
 

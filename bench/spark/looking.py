@@ -47,6 +47,7 @@ def run(
     in_range: int = 1_000,
     looks: int = 5,
     cores: int = 2,
+    seed: int = 1,
     directory: Path | None = None,
 ) -> dict[str, Any]:
     """Count ``keys`` keys in a query on Spark, then look at them.
@@ -59,11 +60,12 @@ def run(
         in_range: keys of a range that is scanned.
         looks: how often each look is taken.
         cores: of Spark.
+        seed: of all chance.
         directory: where the files go; by default the temporary directory.
     """
     with tempfile.TemporaryDirectory(prefix="millpond-bench-", dir=directory) as temporary:
         place = Path(temporary)
-        feed = Feed(place, keys, rows, filling=FILLING, files=cores)
+        feed = Feed(place, keys, rows, filling=FILLING, files=cores, seed=seed)
         known = [_key(keys * part // (looks + 1)) for part in range(looks + 1)]
         since = perf_counter()
         with session(cores, partitions) as spark:
@@ -77,6 +79,7 @@ def run(
             "backend": backend,
             "keys": keys,
             "partitions": partitions,
+            "seed": seed,
             "in_range": in_range,
             "session_s": started,
             "looks": [

@@ -112,9 +112,10 @@ def run(
     sizes: Sequence[int] = SIZES,
     keys: int = 20_000,
     batches: int = 8,
-    turns: int = 2,
+    repeat: int = 2,
     rounds: int = 3,
     cores: int = 2,
+    seed: int = 1,
     directory: Path | None = None,
     console: Console | None = None,
 ) -> dict[str, Any]:
@@ -126,17 +127,20 @@ def run(
         sizes: rows of a micro-batch, the largest last.
         keys: distinct ones.
         batches: micro-batches that count of each query, and of each size in this process.
-        turns: how often each query runs, in order and in reverse.
+        repeat: how often each query runs, in order and in reverse.
         rounds: of each topology in this process.
         cores: of Spark.
+        seed: of all chance.
         directory: where the files go; by default the temporary directory.
         console: where to report what is being measured.
     """
     say = console.print if console is not None else _unheard
     say("measuring in this process ...")
     in_process = {
-        "headers_in_process": overhead.headers(backend, records, keys, rounds=rounds, directory=directory),
-        "measuring_in_process": overhead.measuring(backend, keys, sizes, batches=batches, directory=directory),
+        "headers_in_process": overhead.headers(backend, records, keys, rounds=rounds, directory=directory, seed=seed),
+        "measuring_in_process": overhead.measuring(
+            backend, keys, sizes, batches=batches, directory=directory, seed=seed
+        ),
     }
     on_spark = []
     with session(cores) as spark, tempfile.TemporaryDirectory(prefix="millpond-bench-", dir=directory) as temporary:
@@ -144,15 +148,16 @@ def run(
             say(f"measuring a {name} of {size:,} rows on Spark ...")
             place, scale = Path(temporary) / f"{name}-{size}", Scale(size, keys, cores)
             place.mkdir()
-            write_inputs(place, _READ.topics, scale, WARM_UP + batches)
-            on_spark += _compared(name, size, _in_turn(spark, place, variants, scale, backend, batches, turns))
+            write_inputs(place, _READ.topics, scale, WARM_UP + batches, seed=seed)
+            on_spark += _compared(name, size, _in_turn(spark, place, variants, scale, backend, batches, repeat))
     return {
         "backend": backend,
         "sizes": list(sizes),
         "keys": keys,
         "cores": cores,
         "batches": batches,
-        "turns": turns,
+        "repeat": repeat,
+        "seed": seed,
         **in_process,
         "on_spark": on_spark,
     }

@@ -46,6 +46,7 @@ def run(
     small_rows: int = 1_000,
     small_batches: int = 300,
     cores: int = 2,
+    seed: int = 1,
     directory: Path | None = None,
 ) -> dict[str, Any]:
     """Count ``keys`` keys, then let micro-batches go on, restart, lose the local copies and look keys up.
@@ -59,11 +60,12 @@ def run(
         small_rows: updates of a small micro-batch.
         small_batches: how many of these.
         cores: of Spark.
+        seed: of all chance.
         directory: where the files go; by default the temporary directory.
     """
     with tempfile.TemporaryDirectory(prefix="millpond-bench-", dir=directory) as temporary:
         place = Path(temporary)
-        feed = Feed(place, keys, rows, filling=FILLING, files=cores)
+        feed = Feed(place, keys, rows, filling=FILLING, files=cores, seed=seed)
         phases: dict[str, dict[str, Any]] = {}
         with session(cores, partitions) as spark:
             query = Query(spark, feed, backend, place / "query")
@@ -92,6 +94,7 @@ def run(
             "persistent": supplier(backend).persistent,
             "keys": keys,
             "partitions": partitions,
+            "seed": seed,
             "cores": cores,
             "phases": phases,
             "worker_bytes": {"resident": memory.resident, "own": memory.own},

@@ -48,6 +48,7 @@ def run(
     rows: int = 20_000,
     batches: int = BATCHES,
     cores: int = 2,
+    seed: int = 1,
     directory: Path | None = None,
 ) -> dict[str, Any]:
     """Upgrade a query on each backend, in every way that it has, while micro-batches go on.
@@ -59,6 +60,7 @@ def run(
         rows: of a micro-batch.
         batches: of each phase; while the new format is being prepared or warmed, as many as that takes.
         cores: of Spark, and tasks of the query.
+        seed: of all chance.
         directory: where the files go; by default the temporary directory.
     """
     results: list[dict[str, Any]] = []
@@ -67,11 +69,11 @@ def run(
             for upgrade in upgrades:
                 with tempfile.TemporaryDirectory(prefix="millpond-bench-", dir=directory) as temporary:
                     place = Path(temporary)
-                    query = Query(spark, Feed(place, keys, rows), backend, place / "query")
+                    query = Query(spark, Feed(place, keys, rows, seed=seed), backend, place / "query")
                     ways = list(_ways(query, UPGRADES[upgrade], batches, place, supplier(backend).persistent))
                 for way in ways:
                     results += [{"backend": backend, "upgrade": upgrade} | phase.figures(rows, way[0]) for phase in way]
-    return {"keys": keys, "rows": rows, "cores": cores, "phases": results}
+    return {"keys": keys, "rows": rows, "cores": cores, "seed": seed, "phases": results}
 
 
 def _ways(query: Query, upgrade: Upgrade, batches: int, place: Path, persistent: bool) -> Iterator[list[Phase]]:

@@ -60,7 +60,7 @@ def test_the_command_compares_every_variant_and_writes_the_figures(tmp_path: Pat
 
     written = tmp_path / "figures.json"
     arguments = ["bench", "overhead", "--rows", "60", "--keys", "10", "--records", "40"]
-    arguments += ["--batches", "1", "--turns", "1", "--json", str(written), "--directory", str(tmp_path)]
+    arguments += ["--batches", "1", "--repeat", "1", "--json", str(written), "--directory", str(tmp_path)]
     command = [sys.executable, "-c", "from millpond.cli import main; main()", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -2,12 +2,14 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
-from millpond.bench.upgrade import Batch, Phase
+from millpond.bench.upgrade import UPGRADES, Batch, Job, Phase, storage_in
 from millpond.cli import app
+from millpond.stores.durability.parquet.reading import read_all_tables
 
 ROLL_OVER = ["warming", "warm", "rolled over"]
 IN_PLACE = ["preparing", "prepared", "after"]
@@ -48,3 +50,18 @@ def test_a_pause_is_a_share_of_the_median_before_and_snapshots_are_apart() -> No
     assert (figures["snapshots"], figures["snapshot_max_s"]) == (1, 40.0)
     assert (figures["first_s"]["wall"], figures["most_disk_bytes"], figures["disk_bytes"]) == (9.0, 7, 4)
     assert figures["rows_per_s"] == pytest.approx(100 / 3)
+
+
+def test_the_same_seed_updates_the_same_rows_and_another_one_others(tmp_path: Path) -> None:
+    def written(name: str, seed: int) -> list[Any]:
+        job = Job("memory", 1_000, 20, tmp_path / name, seed)
+        job.restart(UPGRADES["timestamped"][0])
+        job.fill()
+        job.batch()
+        job.stop()
+        assert job.manifest is not None
+        (delta,) = job.manifest.deltas[-1:]
+        tables = read_all_tables(storage_in(tmp_path / name), job.manifest, delta)
+        return [(store, table.to_pydict()) for store, table in tables]
+
+    assert written("one", 3) == written("same", 3) != written("other", 4)

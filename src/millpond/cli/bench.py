@@ -7,7 +7,7 @@ import typer
 
 from millpond.cli import bench_results
 from millpond.cli.bench_engines import bench_engines
-from millpond.cli.bench_options import Backends, Directory, JsonFile, Repeat, benchmark_extra, console, report
+from millpond.cli.bench_options import Backends, Directory, JsonFile, Repeat, Seed, benchmark_extra, report
 from millpond.cli.bench_processors import bench_processors
 from millpond.cli.bench_spark import bench_spark
 from millpond.cli.teaching import lesson
@@ -119,6 +119,7 @@ def bench_upgrade(
     batches: Annotated[int | None, typer.Option(min=1, help="micro-batches of each phase; 30, with --spark 20")] = None,
     spark: Annotated[bool, typer.Option("--spark", help="a query on Spark instead of a bare task")] = False,
     cores: Annotated[int, typer.Option(min=1, help="Spark cores, and tasks of the query")] = 2,
+    seed: Seed = 1,
     directory: Directory = None,
     json: JsonFile = None,
 ) -> None:
@@ -136,11 +137,18 @@ def bench_upgrade(
             rows=rows,
             batches=batches or on_spark.BATCHES,
             cores=cores,
+            seed=seed,
             directory=directory,
         )
     else:
         figures = upgrading.run(
-            backends, keys, upgrades=upgrades, rows=rows, batches=batches or upgrading.BATCHES, directory=directory
+            backends,
+            keys,
+            upgrades=upgrades,
+            rows=rows,
+            batches=batches or upgrading.BATCHES,
+            seed=seed,
+            directory=directory,
         )
     show = partial(upgrading.print_results, way="add_batch") if spark else upgrading.print_results
     report("spark-upgrade" if spark else "upgrade", figures, show, json=json, width=175)
@@ -159,6 +167,7 @@ def bench_scale(
     small_rows: Annotated[int, typer.Option(min=1, help="updates of a small micro-batch")] = 1_000,
     small_batches: Annotated[int, typer.Option(min=2, help="how many of these")] = 300,
     cores: Annotated[int, typer.Option(min=1, help="Spark cores")] = 2,
+    seed: Seed = 1,
     directory: Directory = None,
     json: JsonFile = None,
 ) -> None:
@@ -174,6 +183,7 @@ def bench_scale(
         small_rows=small_rows,
         small_batches=small_batches,
         cores=cores,
+        seed=seed,
         directory=directory,
     )
     report("spark-scale", figures, scale.print_results, json=json, width=120)
@@ -191,12 +201,15 @@ def bench_overhead(
     ] = None,
     keys: Annotated[int, typer.Option(min=1, help="distinct keys")] = 20_000,
     batches: Annotated[int, typer.Option(min=1, help="micro-batches of each query that are measured")] = 8,
-    turns: Annotated[int, typer.Option(min=1, help="how often each query runs, in order and in reverse")] = 2,
     cores: Annotated[int, typer.Option(min=1, help="Spark cores")] = 2,
+    seed: Seed = 1,
+    repeat: Repeat = 2,
     directory: Directory = None,
     json: JsonFile = None,
 ) -> None:
     """What headers, ticks and metrics cost a record and a micro-batch, in this process and on Spark."""
+    from rich.console import Console
+
     with benchmark_extra():
         from millpond.bench.spark import overhead
     figures = overhead.run(
@@ -205,10 +218,11 @@ def bench_overhead(
         sizes=sorted(rows or overhead.SIZES),
         keys=keys,
         batches=batches,
-        turns=turns,
+        repeat=repeat,
         cores=cores,
+        seed=seed,
         directory=directory,
-        console=console(json, 110),
+        console=Console(stderr=True),
     )
     report("overhead", figures, overhead.print_results, json=json, width=110)
 
@@ -221,6 +235,7 @@ def bench_looking(
     in_range: Annotated[int, typer.Option("--range", min=1, help="keys of a range that is scanned")] = 1_000,
     repeat: Repeat = 5,
     cores: Annotated[int, typer.Option(min=1, help="Spark cores")] = 2,
+    seed: Seed = 1,
     directory: Directory = None,
     json: JsonFile = None,
 ) -> None:
@@ -228,7 +243,14 @@ def bench_looking(
     with benchmark_extra():
         from millpond.bench.spark import looking
     figures = looking.run(
-        backend, keys, partitions=partitions, in_range=in_range, looks=repeat, cores=cores, directory=directory
+        backend,
+        keys,
+        partitions=partitions,
+        in_range=in_range,
+        looks=repeat,
+        cores=cores,
+        seed=seed,
+        directory=directory,
     )
     report("looking", figures, looking.print_results, json=json, width=100)
 
