@@ -21,7 +21,9 @@ _TRUE = {"true", "on", "yes", "1"}
 _FALSE = {"false", "off", "no", "0"}
 
 
-_USER = re.compile(r"//[^\s'\"/?&]*@|:(?!//)[^\s'\"]*@")
+_USER = re.compile(r"//[^\s/?&]*@|//[^\s/?&:@]*:[^/?&@]*@|:(?!//)[^\s'\"]*@")
+_ENDS = re.compile(r"%(0[9AD]|2[0267])", re.IGNORECASE)
+"""What would end a password in a text if it were not quoted: blanks, line ends, quotes and ``&``."""
 _SECRET_NAMES = r"[\w.-]*(?:pass|pwd|secret|token|credential|auth)[\w.-]*|(?:[\w.-]*[_.-])?(?:api|access|private)?_?key"
 _SECRET = re.compile(rf"(?<![\w.-])({_SECRET_NAMES})=[^&\s'\"]*", re.IGNORECASE)
 
@@ -32,7 +34,7 @@ def without_secrets(text: str) -> str:
     >>> without_secrets("redis://?url=redis%3A%2F%2Fme%3Ahunter2%40host%2F0&api_token=hunter2&sync=yes")
     'redis://?url=redis://***@host/0&api_token=***&sync=yes'
     """
-    return _SECRET.sub(r"\1=***", _USER.sub(_masked, unquote(text)))
+    return _SECRET.sub(r"\1=***", _USER.sub(_masked, unquote(_ENDS.sub(r"%25\1", text))))
 
 
 def _masked(user: re.Match[str]) -> str:

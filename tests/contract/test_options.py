@@ -15,6 +15,9 @@ def test_sizes_have_decimal_and_binary_units(text: str, size: int) -> None:
     assert parse_size(text) == size
 
 
+QUOTED = ("%20", "%09", "%0a", "%0D", "%22", "%27", "%26")
+
+
 @pytest.mark.parametrize("text", ["", "-1", "MiB", "1 2", "1k", "1PiB", "1e3"])
 def test_what_is_no_size_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="a size such as"):
@@ -54,6 +57,9 @@ def test_an_unknown_option_lists_the_known_ones() -> None:
         "redis://?password=hunter2&timeout=5",
         "redis://?timeout=5&db_passwd=hunter2",
         "redis://?API_KEY=hunter2&api-token=hunter2&client.secret=hunter2",
+        *(f"redis://?url=redis://me:x{mark}hunter2@host" for mark in QUOTED),
+        *(f"redis://?password=x{mark}hunter2" for mark in QUOTED),
+        *(f"redis://me:x{mark}hunter2@host" for mark in (" ", "'", '"', "\t")),
     ],
 )
 def test_messages_show_no_passwords(text: str) -> None:

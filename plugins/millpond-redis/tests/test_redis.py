@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 from millpond_redis import RedisSupplier
@@ -87,11 +87,20 @@ def test_a_name_with_a_url_in_it_is_a_server(server: RedisServer) -> None:
     try_out(f"redis://?url={server.url}")
 
 
-@pytest.mark.parametrize("url", ["localhost", "http://localhost", "redis://", "redis://host?password=hunter2", ""])
-def test_a_url_that_is_none_of_redis_is_refused(url: str) -> None:
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("localhost", "http://localhost", "redis://", "redis://host?password=hunter2", "", "unix://"),
+        *("redis://host/first", "redis://host/-1", "redis://host/0/1", "redis://u:hunter2@host:port/0"),
+        *("redis://host:99999", "redis://host:0", "redis://u:hunter2@[::1/0", "redis://u:hun/ter2@host"),
+        *(None, 7),
+    ],
+)
+def test_a_url_that_is_none_of_redis_is_refused(url: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"'url' of the backend 'redis'.*must be redis://") as refused:
         RedisSupplier(url)
     assert "hunter2" not in str(refused.value)
+    assert "hun/" not in str(refused.value)
 
 
 @pytest.mark.parametrize("timeout", ["0", "-1", "inf", "nan", "soon"])

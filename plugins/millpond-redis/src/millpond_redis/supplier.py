@@ -17,6 +17,22 @@ _FORM = "redis://[user:password@]host[:port][/database], the same with rediss://
 _NUMBER = "a number of seconds above 0"
 
 
+def _is_server(url: str) -> bool:
+    """Whether ``url`` has the form that messages ask for; redis-py would take another one for the first database."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port if parts.scheme != "unix" else None
+    except ValueError:  # no port, no address
+        return False
+    if parts.query or parts.fragment or port == 0:
+        return False
+    if parts.scheme == "unix":
+        return bool(parts.path)
+    database = parts.path.removeprefix("/")
+    numbered = not database or (database.isascii() and database.isdigit())
+    return parts.scheme in {"redis", "rediss"} and bool(parts.hostname) and numbered
+
+
 def _parse_seconds(text: str) -> float:
     try:
         return float(text)
@@ -34,9 +50,8 @@ class RedisSupplier(BackendSupplier):
     timeout: float = 30.0
 
     def __post_init__(self) -> None:
-        parts = urlsplit(self.url)
-        known = parts.scheme in {"redis", "rediss", "unix"} and not parts.query and not parts.fragment
-        check_option(self.name, "url", self.url, known and bool(parts.hostname or parts.path), _FORM)
+        check_option(self.name, "url", self.url, isinstance(self.url, str) and _is_server(self.url), _FORM)
+        check_option(self.name, "timeout", self.timeout, type(self.timeout) in (int, float), _NUMBER)
         check_option(self.name, "timeout", self.timeout, 0 < self.timeout < float("inf"), _NUMBER)
 
     def __repr__(self) -> str:
