@@ -8,7 +8,6 @@ from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import compress
-from math import ceil
 from time import perf_counter_ns
 from typing import Any, Final
 
@@ -16,12 +15,9 @@ import numpy as np
 
 from millpond.bench.engines.engine import Engine
 from millpond.bench.engines.workloads import WRITES, Kind, Step, rows_of
-
-POINTS: Final = 100
-"""The most points of throughput over time."""
+from millpond.bench.runs.summary import POINTS, latency_us
 
 _POOL: Final = 2**20
-_PERCENTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99_9": 0.999, "max": 1.0}
 _CALLS: Final = 20_000
 
 Work = tuple[Callable[[Any], Any], Callable[[Any], object]]
@@ -87,12 +83,6 @@ def clock_ns() -> int:
     """What an operation that does nothing is recorded with, at the median: the least latency that can be told."""
     times = record([(Kind.READ, None)] * _CALLS, {Kind.READ: (_same, _same)})
     return sorted(times)[_CALLS // 2]
-
-
-def latency_us(times: Sequence[int]) -> dict[str, float]:
-    """Percentiles in microseconds: the least time that so many of the operations did not exceed."""
-    ordered = sorted(times)
-    return {name: ordered[ceil(share * len(ordered)) - 1] / 1e3 for name, share in _PERCENTILES.items()}
 
 
 def by_operation(steps: Sequence[Step], times: Sequence[int]) -> dict[str, dict[str, float]] | None:

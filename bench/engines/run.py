@@ -4,25 +4,23 @@ Rule of this module: it opens no engine. The contenders of a workload take turns
 machine affects all alike, and whatever becomes of one of them, the others go on.
 """
 
-import json
-import os
-import subprocess
-import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from statistics import median_low
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from millpond.bench.documents import SCHEMA
 from millpond.bench.engines.contenders import Contender, contenders
 from millpond.bench.engines.engine import Use
 from millpond.bench.engines.recording import clock_ns
-from millpond.bench.engines.worker import Job, reason
+from millpond.bench.engines.worker import Job
 from millpond.bench.engines.workloads import ORDERED, WORKLOADS, Sizes, Workload
+from millpond.bench.runs.process import reason, run_in_a_process
+from millpond.bench.runs.summary import middle_run
+from millpond.bench.runs.turns import Watch, check_turns, in_turn
 from millpond.errors import ConfigurationError
-from millpond.stores.options import without_secrets
 from millpond.stores.registry import supplier
 
 UNORDERED: Final = "takes no part: it does not find keys in order"
@@ -30,8 +28,7 @@ UNORDERED: Final = "takes no part: it does not find keys in order"
 
 DURABILITIES: Final = ("none", "synced")
 
-Watch: TypeAlias = Callable[[str, str], None]
-"""Is told the workload and the contender of each run when it has ended."""
+_WORKER: Final = "millpond.bench.engines.worker"
 
 
 @dataclass(frozen=True)
@@ -67,12 +64,9 @@ class Contest:
                 raise ConfigurationError(f"there is no workload {name!r}; the workloads are {', '.join(WORKLOADS)}")
         if self.durability not in DURABILITIES:
             raise ConfigurationError(f"the durability is {self.durability!r}, but must be {' or '.join(DURABILITIES)}")
-        if self.repeat < 1:
-            raise ConfigurationError(f"repeat is {self.repeat}, but must be at least 1")
         if self.cache_ratio is not None and not self.cache_ratio > 0:
             raise ConfigurationError(f"the ratio of data to cache is {self.cache_ratio}, but must be above 0")
-        if self.directory is not None and not self.directory.is_dir():
-            raise ConfigurationError(f"{self.directory} is no directory; make it first, on the file system to measure")
+        check_turns(self.repeat, self.directory)
 
     @property
     def use(self) -> Use:
@@ -127,20 +121,16 @@ def run(contest: Contest, watch: Watch = lambda workload, contender: None) -> di
     results: list[dict[str, Any]] = []
     failures: list[dict[str, str]] = []
     for workload in contest.chosen:
-        found: dict[str, list[dict[str, Any]]] = {contender.label: [] for contender in who}
-        failed = {contender.label: _cannot(contender, workload) for contender in who}
-        for number in range(contest.repeat):
-            for contender in who:
-                if failed[contender.label] is None:
-                    came = _one(contest, contender, workload, number)
-                    failed[contender.label] = came.get("failure")
-                    found[contender.label].append(came)
-                    watch(workload.name, contender.label)
-        for label, why in failed.items():
-            if why is None:
-                results.append(_summary(label, workload.name, found[label]))
+        cannot = {one.label: why for one in who if (why := _cannot(one, workload)) is not None}
+        able = [one for one in who if one.label not in cannot]
+        found, failed = in_turn(workload.name, able, contest.repeat, partial(_one, contest, workload), watch)
+        reasons = cannot | failed
+        for one in who:
+            about = {"contender": one.label, "workload": workload.name}
+            if one.label in reasons:
+                failures.append({**about, "reason": reasons[one.label]})
             else:
-                failures.append({"contender": label, "workload": workload.name, "reason": why})
+                results.append({**about, **middle_run(found[one.label])})
     return {
         "schema": SCHEMA,
         "settings": contest.settings(),
@@ -163,7 +153,7 @@ def _cannot(contender: Contender, workload: Workload) -> str | None:
     return None
 
 
-def _one(contest: Contest, contender: Contender, workload: Workload, number: int) -> dict[str, Any]:
+def _one(contest: Contest, workload: Workload, contender: Contender, number: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="millpond-bench-", dir=contest.directory) as temporary:
         directory, result = Path(temporary, "store"), Path(temporary, "result.json")
         use = contest.use
@@ -179,8 +169,7 @@ def _one(contest: Contest, contender: Contender, workload: Workload, number: int
             str(result),
         )
         try:
-            ended = _in_a_process(job)
-            came = json.loads(result.read_text()) if ended.returncode == 0 else {"failure": _death(ended)}
+            came = run_in_a_process(_WORKER, job)
         finally:
             left = _left_behind(contender, directory)
         return came if left is None else {"failure": left}
@@ -195,40 +184,3 @@ def _left_behind(contender: Contender, directory: Path) -> str | None:
     except Exception as error:
         return f"what its store has outside of the directory could not be deleted: {reason(error)}"
     return None
-
-
-def _in_a_process(job: Job) -> "subprocess.CompletedProcess[str]":
-    """Run the job by this interpreter, with this process's modules, and without those of the working directory."""
-    path = os.pathsep.join(place for place in sys.path if place)
-    return subprocess.run(
-        [sys.executable, "-P", "-m", "millpond.bench.engines.worker"],
-        input=job.text(),
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": path},
-        check=False,
-    )
-
-
-def _death(ended: "subprocess.CompletedProcess[str]") -> str:
-    last = (ended.stderr.strip().splitlines() or ["it said nothing"])[-1]
-    how = f"signal {-ended.returncode}" if ended.returncode < 0 else f"exit code {ended.returncode}"
-    return without_secrets(f"its process ended with {how}: {last}")
-
-
-def _summary(label: str, workload: str, came: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The throughput of all runs, and everything else of the run whose throughput is the median."""
-    throughputs = [run["throughput"] for run in came]
-    middle = came[throughputs.index(median_low(throughputs))]
-    return {
-        "contender": label,
-        "workload": workload,
-        "operations": middle["operations"],
-        "throughput": {
-            "median": middle["throughput"],
-            "min": min(throughputs),
-            "max": max(throughputs),
-            "runs": throughputs,
-        },
-        **{name: value for name, value in middle.items() if name not in ("operations", "throughput")},
-    }

@@ -1,49 +1,24 @@
-"""The figures of ``millpond bench engines`` as tables to read, and the bar that shows how far it is."""
+"""The figures of ``millpond bench engines`` as tables to read."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from itertools import groupby
 from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from millpond.bench.engines.run import Watch
+from millpond.bench.runs.tables import contenders_table
 
 MIB = 2**20
 
 
-@contextmanager
-def progress(console: Console, runs: int) -> Iterator[Watch]:
-    """A bar on ``console`` while the runs go on."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as bar:
-        task = bar.add_task("starting", total=runs)
-
-        def watch(workload: str, contender: str) -> None:
-            bar.update(task, advance=1, description=escape(f"{workload}, {contender}"))
-
-        yield watch
-
-
 def print_results(console: Console, figures: Mapping[str, Any]) -> None:
     """Print who was measured, what came out, and what failed."""
-    console.print(_contenders(figures["contenders"]))
+    console.print(contenders_table(figures["contenders"], "what a write has done", "cache"))
     console.print(_results(figures["results"], figures["settings"]))
     if figures["failures"]:
         console.print(_failures(figures["failures"]))
-
-
-def _contenders(contenders: Sequence[Mapping[str, str]]) -> Table:
-    table = Table(title="contenders")
-    for column in ("contender", "from", "what a write has done", "cache"):
-        table.add_column(column, overflow="fold")
-    for row in contenders:
-        version = f"{row['distribution']} {row['version']}"
-        table.add_row(*map(escape, (row["label"], version, row["durability"], row["cache"])))
-    return table
 
 
 def _results(results: Sequence[Mapping[str, Any]], settings: Mapping[str, Any]) -> Table:

@@ -1,12 +1,9 @@
 """One run of one contender on one workload, in a process of its own.
 
-Rule of this module: it is a program that reads a job from its standard input, because a backend's URL may hold a
-password, and writes what came of it to the file that the job names. So what it tells of processor time and memory is
-the run's alone.
+Rule of this module: it is a program, which ``millpond.bench.runs.process`` starts.
 """
 
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,11 +12,11 @@ from typing import Any, Final
 
 from millpond.bench.engines.contenders import ContenderKind, opener, teller
 from millpond.bench.engines.engine import Engine, Use
-from millpond.bench.engines.recording import Values, by_operation, latency_us, over_time, record, work_of
+from millpond.bench.engines.recording import Values, by_operation, over_time, record, work_of
 from millpond.bench.engines.workloads import WORKLOADS, WRITES, Kind, Plan, Sizes, Step, rows_of
 from millpond.bench.measure import peak_bytes, reset_peak, without_gc
-from millpond.errors import MillpondError
-from millpond.stores.options import without_secrets
+from millpond.bench.runs.process import answer
+from millpond.bench.runs.summary import latency_us
 
 LOAD_BATCH: Final = 1_000
 """Rows of a write while the store is filled before a workload."""
@@ -113,23 +110,5 @@ def _written(step: Step, sizes: Sizes) -> int:
     return rows_of(step) * (sizes.key_bytes + (0 if kind is Kind.DELETE else sizes.value_bytes))
 
 
-def reason(error: Exception) -> str:
-    """Why a run failed, in a line."""
-    if isinstance(error, ModuleNotFoundError):
-        return f"needs the module {error.name}, which is not installed; 'millpond[peers]' brings what peers need"
-    said = str(error) if isinstance(error, MillpondError) else f"{type(error).__name__}: {error}"
-    return without_secrets(said)
-
-
-def main() -> None:
-    """Do the job on standard input."""
-    job = Job.of(sys.stdin.read())
-    try:
-        came = measure(job)
-    except Exception as error:
-        came = {"failure": reason(error)}
-    Path(job.result).write_text(json.dumps(came))
-
-
 if __name__ == "__main__":
-    main()
+    answer(Job.of, measure)

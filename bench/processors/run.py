@@ -6,20 +6,21 @@ machine affects all alike, and whatever becomes of one of them, the others go on
 
 import platform
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple
 
 from millpond.bench.documents import SCHEMA
 from millpond.bench.engines.contenders import contenders
 from millpond.bench.engines.engine import Use
-from millpond.bench.engines.worker import reason
 from millpond.bench.processors.cases import CASES
 from millpond.bench.processors.inputs import Sizes
 from millpond.bench.processors.worker import Job
-from millpond.bench.runs.process import run_in_a_process
+from millpond.bench.runs.process import reason, run_in_a_process
 from millpond.bench.runs.summary import middle_run
+from millpond.bench.runs.turns import Watch, check_turns, in_turn
 from millpond.errors import ConfigurationError
 from millpond.stores.directory import delete_local_copy
 from millpond.stores.registry import supplier
@@ -31,9 +32,6 @@ DICT: Final = "dict"
 _WORKER: Final = "millpond.bench.processors.worker"
 _STORES: Final = "*/*/*/*"
 """Where stores are in the driver's directory: by application, task and backend."""
-
-Watch: TypeAlias = Callable[[str, str], None]
-"""Is told the topology and the contender of each run when it has ended."""
 
 
 class Contender(NamedTuple):
@@ -75,10 +73,7 @@ class Contest:
         for name in self.workloads:
             if name not in CASES:
                 raise ConfigurationError(f"there is no workload {name!r}; the workloads are {'; '.join(CASES)}")
-        if self.repeat < 1:
-            raise ConfigurationError(f"repeat is {self.repeat}, but must be at least 1")
-        if self.directory is not None and not self.directory.is_dir():
-            raise ConfigurationError(f"{self.directory} is no directory; make it first, on the file system to measure")
+        check_turns(self.repeat, self.directory)
 
     @property
     def chosen(self) -> list[str]:
@@ -121,12 +116,12 @@ def run(contest: Contest, watch: Watch = lambda workload, contender: None) -> di
     failures: list[dict[str, str]] = []
     profiles: list[dict[str, Any]] = []
     for workload in contest.chosen:
-        found, failed = _measured(contest, who, workload, watch)
+        found, failed = in_turn(workload, who, contest.repeat, partial(_one, contest, workload), watch)
         for one in who:
             about = {"contender": one.label, "workload": workload}
             why = failed.get(one.label)
             if why is None and contest.profile and one.backend is not None:
-                profiled = _one(contest, one, workload, profiled=True)
+                profiled = _one(contest, workload, one, profiled=True)
                 watch(workload, one.label)
                 why = profiled.get("failure")
                 profiles.append({**about, "functions": profiled.get("functions", [])})
@@ -145,29 +140,15 @@ def run(contest: Contest, watch: Watch = lambda workload, contender: None) -> di
     }
 
 
-def _measured(
-    contest: Contest, who: Sequence[Contender], workload: str, watch: Watch
-) -> tuple[dict[str, list[dict[str, Any]]], dict[str, str]]:
-    """The runs of each contender by its label, and why contenders failed."""
-    found: dict[str, list[dict[str, Any]]] = {one.label: [] for one in who}
-    failed: dict[str, str] = {}
-    for _ in range(contest.repeat):
-        for one in who:
-            if one.label not in failed:
-                came = _one(contest, one, workload)
-                watch(workload, one.label)
-                if "failure" in came:
-                    failed[one.label] = came["failure"]
-                found[one.label].append(came)
-    return found, failed
-
-
-def _one(contest: Contest, contender: Contender, workload: str, *, profiled: bool = False) -> dict[str, Any]:
+def _one(
+    contest: Contest, workload: str, contender: Contender, number: int = 0, *, profiled: bool = False
+) -> dict[str, Any]:
+    """What came of a run; each does the same, whatever its number."""
     with tempfile.TemporaryDirectory(prefix="millpond-bench-", dir=contest.directory) as temporary:
         directory, result = Path(temporary, "stores"), Path(temporary, "result.json")
         job = Job(contender.backend, workload, contest.sizes, profiled, str(directory), str(result))
         try:
-            came = run_in_a_process(_WORKER, job.text(), result)
+            came = run_in_a_process(_WORKER, job)
         finally:
             left = _left_behind(contender.backend, directory)
         return came if left is None else {"failure": left}

@@ -1,24 +1,20 @@
 """One run of one contender on one topology, in a process of its own: ``python -m millpond.bench.processors.worker``.
 
-Rule of this module: the process gets its job as JSON on the standard input, because a backend's URL may hold a
-password, and writes what came of it to the file that the job names. So what it tells of processor time and memory is
-the run's alone.
+Rule of this module: it is a program, which ``millpond.bench.runs.process`` starts.
 """
 
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from millpond.bench.engines.recording import POINTS
-from millpond.bench.engines.worker import reason
 from millpond.bench.processors.cases import CASES
 from millpond.bench.processors.driving import Clock, profile, time_driven, time_plain
 from millpond.bench.processors.inputs import Sizes
-from millpond.bench.runs.summary import latency_of_many
+from millpond.bench.runs.process import answer
+from millpond.bench.runs.summary import POINTS, latency_of_many
 
 
 @dataclass(frozen=True)
@@ -88,15 +84,5 @@ def over_time(times: Sequence[int], sizes: Sizes) -> list[list[float]]:
     return [[end, count / took] for end, count, took in zip(ends, rows, stretches, strict=True)]
 
 
-def main() -> None:
-    """Do the job on standard input."""
-    job = Job.of(sys.stdin.read())
-    try:
-        came = measure(job)
-    except Exception as error:
-        came = {"failure": reason(error)}
-    Path(job.result).write_text(json.dumps(came))
-
-
 if __name__ == "__main__":
-    main()
+    answer(Job.of, measure)

@@ -1,13 +1,17 @@
 """What several runs say together, and what the times of many steps do."""
 
 from collections.abc import Sequence
+from math import ceil
 from statistics import median, median_low
 from typing import Any, Final
 
-from millpond.bench.engines.recording import latency_us
-
 FEWEST_TIMES: Final = 100
 """With fewer times there is no 99th percentile to speak of."""
+
+POINTS: Final = 100
+"""The most points of throughput over time."""
+
+_PERCENTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99_9": 0.999, "max": 1.0}
 
 
 def throughput(runs: Sequence[float]) -> dict[str, Any]:
@@ -22,6 +26,12 @@ def middle_run(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return {**runs[rates.index(middle)], "throughput": {**throughput(rates), "median": middle}}
 
 
+def latency_us(times: Sequence[int]) -> dict[str, float]:
+    """Percentiles in microseconds of times in nanoseconds: the least that so many of them did not exceed."""
+    ordered = sorted(times)
+    return {name: ordered[ceil(share * len(ordered)) - 1] / 1e3 for name, share in _PERCENTILES.items()}
+
+
 def latency_of_many(times: Sequence[int]) -> dict[str, float] | None:
-    """Percentiles in microseconds of times in nanoseconds; None if there are fewer than ``FEWEST_TIMES``."""
+    """Percentiles as ``latency_us`` tells them; None if there are fewer than ``FEWEST_TIMES``."""
     return latency_us(times) if len(times) >= FEWEST_TIMES else None

@@ -1,18 +1,37 @@
-"""The tables that figures of several benchmarks have in common: who was measured, and what failed."""
+"""What several benchmarks show alike: who was measured, what failed, and the bar that shows how far it is."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
+from rich.console import Console
 from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
+from millpond.bench.runs.turns import Watch
 
-def contenders_table(contenders: Sequence[Mapping[str, str]], promise: str) -> Table:
-    """Who was measured; ``promise`` heads the column of what each promises."""
+
+@contextmanager
+def progress(console: Console, runs: int) -> Iterator[Watch]:
+    """A bar on ``console`` while the runs go on."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as bar:
+        task = bar.add_task("starting", total=runs)
+
+        def watch(workload: str, contender: str) -> None:
+            bar.update(task, advance=1, description=escape(f"{workload}, {contender}"))
+
+        yield watch
+
+
+def contenders_table(contenders: Sequence[Mapping[str, str]], promise: str, *more: str) -> Table:
+    """Who was measured; ``promise`` heads the column of what each promises, and ``more`` are columns of their own."""
     table = Table(title="contenders")
-    for column in ("contender", "from", promise):
+    for column in ("contender", "from", promise, *more):
         table.add_column(column, overflow="fold")
     for row in contenders:
-        table.add_row(*map(escape, (row["label"], f"{row['distribution']} {row['version']}", row["durability"])))
+        known = (row[name] for name in ("durability", *more))
+        table.add_row(*map(escape, (row["label"], f"{row['distribution']} {row['version']}", *known)))
     return table
 
 

@@ -30,9 +30,6 @@ _SAID: Final = 2_000
 WARM_UP: Final = 2
 """Micro-batches at the start of a query, in which processes start: they do not count."""
 
-Watch = Callable[[str, str], None]
-"""Is told the workload and the contender of each query when it has ended."""
-
 RunFirst = Callable[[str, int, int], Ran]
 """Runs a contender, given its name, how many micro-batches at the start do not count, and how many others do."""
 

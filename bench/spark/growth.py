@@ -11,7 +11,8 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-from millpond.bench.spark.contest import WARM_UP, Contest, Watch
+from millpond.bench.runs.turns import Watch
+from millpond.bench.spark.contest import WARM_UP, Contest
 from millpond.bench.spark.workloads import MAP_IN_ARROW, SPARK_JVM, named
 from millpond.errors import ConfigurationError
 

@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-from millpond.bench.spark.contest import WARM_UP, Contest, Watch
+from millpond.bench.runs.turns import Watch
+from millpond.bench.spark.contest import WARM_UP, Contest
 from millpond.bench.spark.flink.queries import CHECKPOINT_SECONDS
 from millpond.bench.spark.queries import Streamed
 from millpond.bench.spark.workers import WorkerMemory

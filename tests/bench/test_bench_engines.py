@@ -13,12 +13,14 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from millpond.bench.engines import recording, run, tables, worker
+from millpond.bench.engines import recording, run, tables
 from millpond.bench.engines.contenders import ContractEngine, contenders
 from millpond.bench.engines.engine import Engine, Use
 from millpond.bench.engines.peers import PEERS
 from millpond.bench.engines.raw import ENGINES
 from millpond.bench.engines.workloads import WORKLOADS, Kind, Sizes, rows_of
+from millpond.bench.runs.process import reason
+from millpond.bench.runs.summary import latency_us
 from millpond.cli import app
 from millpond.errors import ConfigurationError
 from millpond.stores.registry import supplier
@@ -198,7 +200,7 @@ def test_every_engine_does_what_the_steps_mean(tmp_path: Path) -> None:
 
 def test_percentiles_are_of_the_nearest_rank_and_stretches_are_of_equal_length() -> None:
     times = list(range(1_000, 1_001_000, 1_000))
-    assert recording.latency_us(times) == {"p50": 500, "p90": 900, "p99": 990, "p99_9": 999, "max": 1_000}
+    assert latency_us(times) == {"p50": 500, "p90": 900, "p99": 990, "p99_9": 999, "max": 1_000}
     steps = [(Kind.READ, b"k")] * 500 + [(Kind.UPDATE, [b"k"] * 3)] * 500
     points = recording.over_time(steps, [1_000_000] * 1_000)
     assert len(points) == 100
@@ -313,7 +315,7 @@ def test_a_process_that_dies_is_a_failure_with_a_reason(tmp_path: Path, monkeypa
 
 
 def test_a_peer_whose_package_is_missing_says_which_extra_brings_it() -> None:
-    assert worker.reason(ModuleNotFoundError("No module named 'diskcache'", name="diskcache")) == (
+    assert reason(ModuleNotFoundError("No module named 'diskcache'", name="diskcache")) == (
         "needs the module diskcache, which is not installed; 'millpond[peers]' brings what peers need"
     )
 

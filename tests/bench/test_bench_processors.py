@@ -14,6 +14,7 @@ from millpond.bench.processors.cases import CASES, Case
 from millpond.bench.processors.inputs import Sizes
 from millpond.bench.processors.run import DICT, Contest, run, runs
 from millpond.bench.report import document
+from millpond.bench.runs.process import answer
 from millpond.cli import app
 from millpond.errors import ConfigurationError
 from millpond.processors import Batch, TopologyDriver
@@ -26,9 +27,9 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """Runs take place here; the jobs that there were."""
     jobs = []
 
-    def measure(name: str, job: str, result: Path) -> dict[str, Any]:
-        jobs.append({**json.loads(job), "worker": name})
-        return worker.measure(worker.Job.of(job))
+    def measure(name: str, job: worker.Job) -> dict[str, Any]:
+        jobs.append({**json.loads(job.text()), "worker": name})
+        return worker.measure(worker.Job.of(job.text()))
 
     monkeypatch.setattr("millpond.bench.processors.run.run_in_a_process", measure)
     return jobs
@@ -155,10 +156,10 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> None:
             raise OSError("the disk is gone")
         return whole(case, backend, *rest)
 
-    def measure(name: str, job: str, result: Path) -> dict[str, Any]:
-        monkeypatch.setattr("sys.stdin", StringIO(job))
-        worker.main()
-        came: dict[str, Any] = json.loads(result.read_text())
+    def measure(name: str, job: worker.Job) -> dict[str, Any]:
+        monkeypatch.setattr("sys.stdin", StringIO(job.text()))
+        answer(worker.Job.of, worker.measure)
+        came: dict[str, Any] = json.loads(Path(job.result).read_text())
         return came
 
     monkeypatch.setattr(worker, "time_driven", time_driven)

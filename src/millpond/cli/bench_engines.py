@@ -53,6 +53,7 @@ def bench_engines(
 
     from millpond.bench.engines import run, tables
     from millpond.bench.engines.workloads import Sizes
+    from millpond.bench.runs.tables import progress
 
     sizes = Sizes(
         records=records,
@@ -73,7 +74,7 @@ def bench_engines(
         durability=durability,
         directory=directory,
     )
-    with tables.progress(Console(stderr=True), run.runs(contest, contest.taking_part())) as watch:
+    with progress(Console(stderr=True), run.runs(contest, contest.taking_part())) as watch:
         figures = run.run(contest, watch)
     report("engines", figures, tables.print_results, json=json, width=190, html=html)
     if run.broken(figures):

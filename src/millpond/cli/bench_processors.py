@@ -37,9 +37,9 @@ def bench_processors(
     """
     from rich.console import Console
 
-    from millpond.bench.engines.tables import progress
     from millpond.bench.processors import run, tables
     from millpond.bench.processors.inputs import Sizes
+    from millpond.bench.runs.tables import progress
 
     sizes = Sizes(records, keys, batch, records // 10 if warm_up is None else warm_up, seed)
     contest = run.Contest(

@@ -106,7 +106,7 @@ def bench_spark(
 def _measure(chosen: "Sequence[Contest]", json: Path | None, html: Path | None) -> None:
     from rich.console import Console
 
-    from millpond.bench.engines.tables import progress
+    from millpond.bench.runs.tables import progress
     from millpond.bench.spark import measure, tables
     from millpond.bench.spark.document import document_of
     from millpond.bench.spark.queries import session_when_needed
@@ -122,7 +122,7 @@ def _measure(chosen: "Sequence[Contest]", json: Path | None, html: Path | None) 
 def _growth(chosen: "Sequence[Contest]", json: Path | None, html: Path | None) -> None:
     from rich.console import Console
 
-    from millpond.bench.engines.tables import progress
+    from millpond.bench.runs.tables import progress
     from millpond.bench.spark import growth, tables
     from millpond.bench.spark.queries import session_when_needed
 

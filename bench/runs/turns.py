@@ -1,0 +1,75 @@
+"""Contenders in turn, run after run, so that noise on the machine affects all alike; one that fails is out.
+
+Rule of this module: it knows contenders by their labels alone.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+from millpond.errors import ConfigurationError
+
+Watch: TypeAlias = Callable[[str, str], None]
+"""Is told the workload and the contender of each run when it has ended."""
+
+Runs: TypeAlias = list[dict[str, Any]]
+
+
+class Labeled(Protocol):
+    """A contender."""
+
+    @property
+    def label(self) -> str:
+        """What it is called; no two have the same."""
+
+
+C = TypeVar("C", bound=Labeled)
+
+
+def in_turn(
+    workload: str, contenders: Sequence[C], repeat: int, run: Callable[[C, int], dict[str, Any]], watch: Watch
+) -> tuple[dict[str, Runs], dict[str, str]]:
+    """Run each contender so often.
+
+    Args:
+        workload: what ``watch`` is told.
+        contenders: who takes part.
+        repeat: how often.
+        run: runs one, given the number of the run; what it gives has ``failure`` if the run failed.
+        watch: is told of each run.
+
+    Returns:
+        What the runs of each contender gave, and why those failed that did, by their labels.
+    """
+    found: dict[str, Runs] = {one.label: [] for one in contenders}
+    failed: dict[str, str] = {}
+    for number in range(repeat):
+        for one in contenders:
+            if one.label not in failed:
+                came = run(one, number)
+                watch(workload, one.label)
+                found[one.label].append(came)
+                if "failure" in came:
+                    failed[one.label] = came["failure"]
+    return found, failed
+
+
+def check_turns(repeat: int, directory: Path | None) -> None:
+    """Refuse what no benchmark can do.
+
+    Raises:
+        ConfigurationError: nothing is to be run, or there is no such directory.
+    """
+    if repeat < 1:
+        raise ConfigurationError(f"repeat is {repeat}, but must be at least 1")
+    check_directory(directory)
+
+
+def check_directory(directory: Path | None) -> None:
+    """Refuse a place for files that is not there; None is the temporary directory.
+
+    Raises:
+        ConfigurationError: there is no such directory.
+    """
+    if directory is not None and not directory.is_dir():
+        raise ConfigurationError(f"{directory} is no directory; make it first, on the file system to measure")
