@@ -72,6 +72,17 @@ def peak_bytes() -> int:
     return int(found[1]) << 10
 
 
+def bytes_below(directory: Path) -> int:
+    """What the files below a directory take on the disk; one that goes meanwhile takes nothing."""
+    total = 0
+    for path in directory.rglob("*"):
+        try:
+            total += path.stat().st_blocks * 512 if path.is_file() else 0
+        except FileNotFoundError:
+            continue
+    return total
+
+
 def rate(operations: int, rounds: Sequence[float]) -> float:
     """Operations per second at the median round."""
     return operations / median(rounds)

@@ -29,7 +29,7 @@ def machine() -> dict[str, Any]:
         "memory_gib": round(_memory_bytes() / 2**30, 1),
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
-        "packages": {name: found for name in _PACKAGES if (found := _version(name)) is not None},
+        "packages": {name: found for name in _PACKAGES if (found := installed(name)) is not None},
     }
 
 
@@ -93,7 +93,8 @@ def _memory_bytes() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def _version(package: str) -> str | None:
+def installed(package: str) -> str | None:
+    """The version of a distribution; None if it is not installed."""
     try:
         return version(package)
     except PackageNotFoundError:

@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple
 from rich.console import Console
 from rich.table import Table
 
-from millpond.bench.measure import without_gc
+from millpond.bench.measure import bytes_below, without_gc
 from millpond.bench.stores import VALUE_SIZE, key_of
 from millpond.stores.durability.copies.upgrade_mode import UpgradeMode
 from millpond.stores.durability.copies.warming import warm
@@ -205,17 +205,6 @@ WARM: Final = "warm"
 def storage_in(directory: Path) -> Storage:
     """The storage of the durable files of the job in ``directory``."""
     return Storage.from_uri(directory / "durable")
-
-
-def bytes_below(directory: Path) -> int:
-    """What the files below a directory take on the disk; one that goes meanwhile takes nothing."""
-    total = 0
-    for path in directory.rglob("*"):
-        try:
-            total += path.stat().st_blocks * 512 if path.is_file() else 0
-        except FileNotFoundError:
-            continue
-    return total
 
 
 def run(

@@ -20,11 +20,11 @@ from millpond.bench.engines.distributions import Numbers
 from millpond.bench.engines.recording import Values
 from millpond.bench.engines.worker import LOAD_BATCH
 from millpond.bench.engines.workloads import Sizes, in_order
+from millpond.bench.measure import bytes_below
 from millpond.bench.report import resident_bytes
 from millpond.bench.runs.process import reason
 from millpond.stores.registry import open_backend, supplier
 
-_BLOCK: Final = 512
 _LOOKS: Final = 20
 
 
@@ -72,10 +72,10 @@ def measure(backend: str, of_sizes: dict[str, int], place: str) -> Room:
         for place_, numbers in enumerate(batches):
             opened.write(dict(values.rows(in_order(sizes, numbers))))
             if place_ % max(1, len(batches) // _LOOKS) == 0:
-                peak = max(peak, _on_disk(directory))
+                peak = max(peak, bytes_below(directory))
         opened.flush()
-        peak = max(peak, _on_disk(directory))
-    settled = _on_disk(directory)
+        peak = max(peak, bytes_below(directory))
+    settled = bytes_below(directory)
     least = float(sizes.key_bytes + sizes.value_bytes)
     memory = grown / max(1, sizes.records - half)
     return Room(sizes.records, max(least, memory), settled / sizes.records, max(peak, settled) / sizes.records)
@@ -83,13 +83,3 @@ def measure(backend: str, of_sizes: dict[str, int], place: str) -> Room:
 
 def _batches(numbers: Numbers) -> Iterator[Numbers]:
     return (numbers[start : start + LOAD_BATCH] for start in range(0, len(numbers), LOAD_BATCH))
-
-
-def _on_disk(directory: Path) -> int:
-    found = 0
-    for path in directory.rglob("*"):
-        try:
-            found += path.stat().st_blocks * _BLOCK
-        except FileNotFoundError:  # an engine deletes files while it compacts
-            continue
-    return found

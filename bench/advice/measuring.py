@@ -16,7 +16,7 @@ from millpond.bench.advice.footprint import room_of
 from millpond.bench.advice.judgement import per_operation
 from millpond.bench.advice.measured import Measured, Room, Spread, Times
 from millpond.bench.documents import Document, parsed_document
-from millpond.bench.engines.contenders import Contender
+from millpond.bench.engines.contenders import Contender, backend_contenders
 from millpond.bench.engines.run import Contest, run
 from millpond.bench.engines.workloads import Sizes
 from millpond.bench.report import document
@@ -46,7 +46,7 @@ class Backends(Contest):
 
     def taking_part(self) -> list[Contender]:
         """Only the backends."""
-        return [one for one in super().taking_part() if one.kind == "backend"]
+        return backend_contenders(self.backends, self.use)
 
 
 @dataclass(frozen=True)
@@ -201,8 +201,8 @@ def sizes_of(description: Description, rows: int, seed: int) -> Sizes:
 def _rows_for(description: Description, candidates: Sequence[Candidate], effort: Effort, begun: float) -> int:
     """How many rows are left to be measured in the time since ``begun``, from how long a few of them take."""
     few = min(description.keys, _PROBE_ROWS)
-    sizes = replace(sizes_of(description, few, effort.seed), operations=_PROBE_OPERATIONS, warm_up=0)
-    sizes = replace(sizes, batch=min(description.batch, _PROBE_OPERATIONS))
+    batch = min(description.batch, _PROBE_OPERATIONS)
+    sizes = replace(sizes_of(description, few, effort.seed), operations=_PROBE_OPERATIONS, warm_up=0, batch=batch)
     urls = [url for one in candidates for url in one.measured(few / description.keys).values()]
     start = perf_counter()
     figures = run(_contest(description, urls, sizes, effort, 1))

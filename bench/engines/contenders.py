@@ -7,7 +7,6 @@ password of a backend's URL.
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
-from importlib.metadata import PackageNotFoundError, version
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -16,6 +15,8 @@ from urllib.parse import parse_qsl
 from millpond.bench.engines.engine import Engine, RawEngine, Row, Use
 from millpond.bench.engines.peers import PEERS
 from millpond.bench.engines.raw import engine_class
+from millpond.bench.report import installed
+from millpond.bench.runs.labels import told_apart
 from millpond.errors import ConfigurationError
 from millpond.stores import plugins
 from millpond.stores.backend import Backend, BackendSupplier
@@ -104,7 +105,16 @@ def contenders(backends: Sequence[str], peers: Sequence[str], use: Use) -> list[
         if peer not in PEERS:
             raise ConfigurationError(f"there is no peer {without_secrets(peer)!r}; the peers are {', '.join(PEERS)}")
         found.setdefault((PEERS[peer], ""), _peer(peer, use))
-    return _told_apart(list(found.values()))
+    return _labeled(list(found.values()))
+
+
+def backend_contenders(backends: Sequence[str], use: Use) -> list[Contender]:
+    """Each backend, without the engine under it; none of them twice.
+
+    Raises:
+        ConfigurationError: a backend is unknown, or an option of one makes no sense.
+    """
+    return [one for one in contenders(backends, (), use) if one.kind == "backend"]
 
 
 def opener(kind: ContenderKind, source: str, use: Use) -> tuple[type[Engine], Use]:
@@ -145,7 +155,7 @@ def _backend(backend: str, use: Use) -> Contender:
         name=use.supplier.name,
         kind="backend",
         label=f"{without_secrets(backend)} (Millpond)",
-        version=_version(distribution),
+        version=version_of(distribution),
         durability=ContractEngine.durability(use),
         cache=_cache(engine_class(use.supplier.name) or ContractEngine, use),
         distribution=distribution,
@@ -171,7 +181,7 @@ def _of_class(engine: type[Engine], use: Use, name: str, kind: ContenderKind, la
         name=name,
         kind=kind,
         label=label,
-        version=_version(engine.package),
+        version=version_of(engine.package),
         durability=engine.durability(use),
         cache=_cache(engine, use),
         distribution=engine.package,
@@ -189,21 +199,13 @@ def _options(backend: str) -> str:
     return backend.partition("?")[2]
 
 
-def _version(distribution: str) -> str:
+def version_of(distribution: str) -> str:
+    """The version of a distribution for reports; that of Python's own SQLite if it is ``python``."""
     if distribution == "python":
         return f"SQLite {sqlite3.sqlite_version}"
-    try:
-        return version(distribution)
-    except PackageNotFoundError:
-        return "not installed"
+    return installed(distribution) or "not installed"
 
 
-def _told_apart(found: Sequence[Contender]) -> list[Contender]:
-    """With a number behind each label that another has, too, as URLs have that differ only in what is secret."""
-    labels = [contender.label for contender in found]
-    return [
-        replace(contender, label=f"{contender.label} {labels[: place + 1].count(contender.label)}")
-        if labels.count(contender.label) > 1
-        else contender
-        for place, contender in enumerate(found)
-    ]
+def _labeled(found: Sequence[Contender]) -> list[Contender]:
+    labels = told_apart([contender.label for contender in found])
+    return [replace(contender, label=label) for contender, label in zip(found, labels, strict=True)]

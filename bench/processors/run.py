@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from millpond.bench.documents import SCHEMA
-from millpond.bench.engines.contenders import contenders
+from millpond.bench.engines.contenders import backend_contenders
 from millpond.bench.engines.engine import Use
 from millpond.bench.processors.cases import CASES
 from millpond.bench.processors.inputs import Sizes
@@ -86,7 +86,7 @@ class Contest:
         Raises:
             ConfigurationError: a backend is unknown or has an option that makes no sense.
         """
-        backends = [one for one in contenders(self.backends, (), Use()) if one.kind == "backend"]
+        backends = backend_contenders(self.backends, Use())
         return [*(Contender(one.shown(), one.source) for one in backends), Contender(_plain(), None)]
 
     def settings(self) -> dict[str, Any]:

@@ -4,11 +4,10 @@ Rule of this module: it runs nothing. A run is a micro-batch; of a job without m
 """
 
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
 from millpond.bench.documents import SCHEMA
-from millpond.bench.engines.contenders import contenders
+from millpond.bench.engines.contenders import backend_contenders, version_of
 from millpond.bench.engines.engine import Use
 from millpond.bench.runs.summary import latency_of_many, throughput
 from millpond.bench.spark.contest import WARM_UP, Contest
@@ -56,7 +55,7 @@ def check_backends(backends: Sequence[str]) -> None:
     Raises:
         ConfigurationError: a backend is unknown, or an option of it makes no sense.
     """
-    contenders(backends, (), Use())
+    backend_contenders(backends, Use())
 
 
 def _result(found: Measured, name: str) -> dict[str, Any]:
@@ -87,7 +86,7 @@ def _query(found: Measured) -> dict[str, Any]:
 def _backends(contest: Contest) -> dict[str, dict[str, str]]:
     """The contenders that are backends, by their labels."""
     chosen = named(contest.backends)
-    known = [one for one in contenders(list(chosen.values()), (), Use()) if one.kind == "backend"]
+    known = backend_contenders(list(chosen.values()), Use())
     return {
         label: {**one.shown(), "label": label, "durability": _OF_MILLPOND}
         for label, one in zip(chosen, known, strict=True)
@@ -98,7 +97,7 @@ def _other(label: str, contest: Contest, measured: Sequence[Measured]) -> dict[s
     """A contender that is no backend."""
     about = {"name": label, "label": label}
     if label == VERBS:
-        distribution = {"distribution": "millpond", "version": _version("millpond")}
+        distribution = {"distribution": "millpond", "version": version_of("millpond")}
         kept = {"durability": _OF_MILLPOND, "cache": f"that of {contest.backend}"}
         return {**about, **distribution, **kept, "kind": "backend"}
     if label in STATE_BACKENDS:
@@ -106,11 +105,10 @@ def _other(label: str, contest: Contest, measured: Sequence[Measured]) -> dict[s
         distribution = {"distribution": "apache-flink", "version": next(ran, "unknown")}
         return {**about, **distribution, "kind": "peer", "durability": _OF_FLINK}
     promise = _OF_NOBODY if label in COSTS else _OF_SPARK
-    return {**about, "distribution": "pyspark", "version": _version("pyspark"), "kind": "peer", "durability": promise}
-
-
-def _version(distribution: str) -> str:
-    try:
-        return version(distribution)
-    except PackageNotFoundError:
-        return "not installed"
+    return {
+        **about,
+        "distribution": "pyspark",
+        "version": version_of("pyspark"),
+        "kind": "peer",
+        "durability": promise,
+    }

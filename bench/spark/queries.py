@@ -18,11 +18,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from millpond.adapters.spark import configure
+from millpond.bench.measure import bytes_below
 from millpond.bench.spark.inputs import read_inputs
 from millpond.bench.spark.shapes import Scale
 from millpond.bench.spark.workers import WorkerMemory, workers_of_its_own
 from millpond.bench.spark.workloads import Contender, Workload
-from millpond.bench.upgrade import bytes_below
 
 _STATE: Final = ("state", "checkpoint/state")
 """Where Millpond has its durable state in the directory of a contender, and where Spark has its own."""

@@ -13,6 +13,7 @@ from typing import Final
 from pyspark.sql import DataFrame
 
 from millpond.adapters.spark import Millpond, SparkStreams
+from millpond.bench.runs.labels import told_apart
 from millpond.bench.spark import inputs, peers, topologies, verbs
 from millpond.bench.spark.flink import queries as flink
 from millpond.bench.spark.flink.queries import STATE_BACKENDS, FlinkContender, FlinkQuery
@@ -208,10 +209,7 @@ WORKLOADS: Final[Mapping[str, Workload]] = {
 def named(backends: Sequence[str]) -> dict[str, str]:
     """Backends, given by names or URLs, each once, by what reports call them, which shows nothing that is secret."""
     different = list(dict.fromkeys(backends))
-    shown = [without_secrets(backend) for backend in different]
-    numbered = (f"{name} {shown[: place + 1].count(name)}" for place, name in enumerate(shown))
-    names = [number if shown.count(name) > 1 else name for name, number in zip(shown, numbered, strict=True)]
-    return dict(zip(names, different, strict=True))
+    return dict(zip(told_apart(list(map(without_secrets, different))), different, strict=True))
 
 
 def workload_named(name: str) -> Workload:

@@ -94,6 +94,7 @@ def advise(
     from millpond.bench.advice.judgement import advise as judged
     from millpond.bench.advice.measuring import Effort
     from millpond.bench.report import as_json, document, write_text
+    from millpond.bench.runs.turns import check_directory
 
     given: dict[str, Any] = {
         "keys": _count(keys, "--keys"),
@@ -105,8 +106,7 @@ def advise(
         "reads": reads,
     }
     fixed = {"scans": scans, "scan_rows": scan_rows, "workers": workers, "durability": durability}
-    if directory is not None and not directory.is_dir():
-        raise ConfigurationError(f"{directory} is no directory; make it first, on the file system to measure")
+    check_directory(directory)
     description, assumed = _described({**given, **fixed}, checkpoint, state_dir, directory)
     candidates = [candidate(one, description) for one in dict.fromkeys(backend or ("rocksdb", "lmdb", "memory"))]
     effort = Effort(seconds, repeat, seed, directory)
