@@ -7,13 +7,12 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from millpond.bench.engines.run import DURABILITIES
 from millpond.errors import ConfigurationError
 
 _COUNT: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgb]?)", re.IGNORECASE)
 _TIMES: Final = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9}
 _MOST: Final = 10**15
-
-DURABILITIES: Final = ("none", "synced")
 
 
 def parse_count(text: str) -> int:

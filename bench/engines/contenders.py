@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 from urllib.parse import parse_qsl
 
-from millpond.bench.engines.engine import Engine, RawEngine, Row, Use
+from millpond.bench.engines.engine import Engine, OrderedEngine, RawEngine, Row, Use
 from millpond.bench.engines.peers import PEERS
 from millpond.bench.engines.raw import engine_class
 from millpond.bench.report import installed
@@ -45,7 +45,7 @@ class Contender:
         return {name: value for name, value in asdict(self).items() if name not in ("ordered", "source")}
 
 
-class ContractEngine(Engine):
+class ContractEngine(OrderedEngine):
     """A backend of Millpond's, through the contract and nothing else: ``get``, ``scan`` and ``write``."""
 
     package = "millpond"
@@ -185,7 +185,7 @@ def _of_class(engine: type[Engine], use: Use, name: str, kind: ContenderKind, la
         durability=engine.durability(use),
         cache=_cache(engine, use),
         distribution=engine.package,
-        ordered=engine.ordered,
+        ordered=issubclass(engine, OrderedEngine),
         source=source,
     )
 

@@ -36,9 +36,6 @@ class Engine(ABC):
     package: ClassVar[str]
     """The distribution that the engine comes from."""
 
-    ordered: ClassVar[bool] = True
-    """Whether it finds the first of all keys from a given one on, and the rows after it in order."""
-
     cache: ClassVar[str] = "unknown"
     """What keeps rows that were read."""
 
@@ -76,6 +73,14 @@ class Engine(ABC):
         """Delete key after key, in one transaction or batch if there are several; some may not be there."""
 
     @abstractmethod
+    def close(self) -> None:
+        """Release the engine."""
+
+
+class OrderedEngine(Engine):
+    """An engine that finds the first of all keys from a given one on, and the rows after it in order."""
+
+    @abstractmethod
     def scan(self, start: bytes, count: int) -> int:
         """Read up to ``count`` rows from ``start`` on, and return how many there were."""
 
@@ -83,12 +88,8 @@ class Engine(ABC):
     def entries(self, *, reverse: bool) -> Iterator[Any]:
         """All rows in key order, or in the opposite order."""
 
-    @abstractmethod
-    def close(self) -> None:
-        """Release the engine."""
 
-
-class RawEngine(Engine):
+class RawEngine(OrderedEngine):
     """The engine under a backend, with the options of that backend's supplier.
 
     A distribution that has a backend may register the class of its engine under the backend's name, as an entry point

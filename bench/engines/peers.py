@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from millpond.bench.engines.engine import Engine, Row, Use
+from millpond.bench.engines.engine import Engine, OrderedEngine, Row, Use
 from millpond.bench.engines.raw import RawLmdb, RawMemory, RawRocksDb
 
 _PAGE: Final = 4096
 _UNLIMITED: Final = 2**40
 
 
-class Sqlite(Engine):
+class Sqlite(OrderedEngine):
     """``sqlite3`` of the standard library.
 
     A table without row numbers is one B-tree in key order, where an ordinary one has a second for its index. With a
@@ -81,7 +81,6 @@ class DiskCache(Engine):
     """
 
     package = "diskcache"
-    ordered = False
     cache = "SQLite's page cache"
 
     def __init__(self, directory: Path, use: Use) -> None:
@@ -125,12 +124,6 @@ class DiskCache(Engine):
             for key in keys:
                 self._cache.delete(key)
 
-    def scan(self, start: bytes, count: int) -> int:
-        raise NotImplementedError("diskcache finds no key after another")
-
-    def entries(self, *, reverse: bool) -> Iterator[Any]:
-        raise NotImplementedError("diskcache gives no rows in key order")
-
     def close(self) -> None:
         self._cache.close()
 
@@ -143,7 +136,6 @@ class QuixStreams(Engine):
     """
 
     package = "quixstreams"
-    ordered = False
     cache = "RocksDB's block cache"
 
     def __init__(self, directory: Path, use: Use) -> None:
@@ -176,12 +168,6 @@ class QuixStreams(Engine):
         with self._partition.begin() as transaction:
             for key in keys:
                 transaction.delete(key, b"")
-
-    def scan(self, start: bytes, count: int) -> int:
-        raise NotImplementedError("the key-value state of quixstreams finds no key after another")
-
-    def entries(self, *, reverse: bool) -> Iterator[Any]:
-        raise NotImplementedError("the key-value state of quixstreams gives no rows in key order")
 
     def close(self) -> None:
         self._partition.close()

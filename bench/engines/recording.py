@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from millpond.bench.engines.engine import Engine
+from millpond.bench.engines.engine import Engine, OrderedEngine
 from millpond.bench.engines.workloads import WRITES, Kind, Step, rows_of
 from millpond.bench.runs.summary import POINTS, latency_us
 
@@ -43,7 +43,7 @@ class Values:
 
 
 def work_of(engine: Engine, values: Values, kinds: set[Kind]) -> dict[Kind, Work]:
-    """How an engine does each kind of step, if none but ``kinds`` are done."""
+    """How an engine does each kind of step that it can do, if none but ``kinds`` are done."""
     put, prepared = engine.put_each, engine.prepared
     lasts = engine.getter_lasts or not kinds & WRITES
     get: Callable[[bytes], Any] = engine.getter() if lasts else lambda key: engine.getter()(key)
@@ -53,7 +53,6 @@ def work_of(engine: Engine, values: Values, kinds: set[Kind]) -> dict[Kind, Work
         get(key)
         put(rows)
 
-    walk = {kind: iter(engine.entries(reverse=kind is Kind.PREVIOUS)) for kind in kinds & {Kind.NEXT, Kind.PREVIOUS}}
     writing: Work = (lambda keys: prepared(values.rows(keys)), put)
     return {
         Kind.READ: (_same, get),
@@ -61,6 +60,13 @@ def work_of(engine: Engine, values: Values, kinds: set[Kind]) -> dict[Kind, Work
         Kind.UPDATE: writing,
         Kind.READ_MODIFY_WRITE: (lambda key: (key, prepared(values.rows([key]))), read_modify_write),
         Kind.DELETE: (_same, engine.delete_each),
+        **(_work_in_order(engine, kinds) if isinstance(engine, OrderedEngine) else {}),
+    }
+
+
+def _work_in_order(engine: OrderedEngine, kinds: set[Kind]) -> dict[Kind, Work]:
+    walk = {kind: iter(engine.entries(reverse=kind is Kind.PREVIOUS)) for kind in kinds & {Kind.NEXT, Kind.PREVIOUS}}
+    return {
         Kind.SCAN: (_same, lambda place: engine.scan(*place)),
         **{kind: (_same, partial(_step, rows)) for kind, rows in walk.items()},
     }

@@ -1,6 +1,6 @@
 """What every engine has to do that the benchmark measures."""
 
-from millpond.bench.engines.engine import Engine, RawEngine
+from millpond.bench.engines.engine import Engine, OrderedEngine, RawEngine
 
 ROWS = [(b"%04d" % number, b"value-%d" % number) for number in range(50)]
 
@@ -15,7 +15,7 @@ def check_engine(engine: Engine) -> None:
     found = {key: engine.getter()(key) for key in (b"0000", b"0001", b"0002", b"0003")}
     plain = {key: value[0] if isinstance(value, tuple) else value for key, value in found.items()}
     assert plain == {b"0000": b"value-0", b"0001": b"other", b"0002": None, b"0003": None}
-    if engine.ordered:
+    if isinstance(engine, OrderedEngine):
         assert engine.scan(b"0001", 10) == 10
         assert engine.scan(b"0047x", 10) == 2
         assert sum(1 for _ in engine.entries(reverse=False)) == 48

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from millpond.bench.engines import recording, run, tables
 from millpond.bench.engines.contenders import ContractEngine, contenders
-from millpond.bench.engines.engine import Engine, Use
+from millpond.bench.engines.engine import OrderedEngine, Use
 from millpond.bench.engines.peers import PEERS
 from millpond.bench.engines.raw import ENGINES
 from millpond.bench.engines.workloads import WORKLOADS, Kind, Sizes, rows_of
@@ -54,7 +54,7 @@ class Engine(RawMemory):
 """
 
 
-class Counting(Engine):
+class Counting(OrderedEngine):
     """Counts what it is asked, and keeps no more than keys."""
 
     package = "none"
