@@ -1,6 +1,7 @@
 """What all tests share: JVMs that are soon ready, and the SparkSession of their process."""
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -13,6 +14,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 os.environ.update(quick_spark.environment())
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell has what it runs in the background ignore Ctrl-C, and so would all commands that tests interrupt.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ROCKSDB_PROVIDER = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 

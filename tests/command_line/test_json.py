@@ -2,7 +2,6 @@
 
 import json
 import signal
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from typer.testing import CliRunner
 from millpond.cli import app
 from tests.command_line.commands import ANSWERING, COMMANDS
 from tests.command_line.documented import KEYS
-from tests.command_line.processes import COMMAND
+from tests.command_line.processes import started
 from tests.demo.test_command_line import run
 from tests.kafka_streams.directories import recorded, unpacked
 from tests.looking.checkpoints import Query
@@ -98,8 +97,7 @@ def test_the_demo_sums_up_what_was_right() -> None:
 
 
 def test_a_page_of_a_query_says_its_address(query: Query) -> None:
-    words = [*COMMAND, "ui", str(query.checkpoint), "--port", "0", "--json"]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as serving:
+    with started("ui", query.checkpoint, "--port", "0", "--json") as serving:
         assert serving.stdout is not None
         found = json.loads(serving.stdout.readline())
         serving.send_signal(signal.SIGINT)

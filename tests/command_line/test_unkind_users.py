@@ -11,7 +11,7 @@ import pytest
 
 from millpond.cli import main
 from millpond.cli.failures import escape_what_cannot_be_written
-from tests.command_line.processes import COMMAND, environment, millpond
+from tests.command_line.processes import environment, millpond, started
 from tests.demo.test_command_line import run
 
 NOT_UTF_8 = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
@@ -123,11 +123,10 @@ def test_where_the_output_is_no_stream_of_text_nothing_is_changed(monkeypatch: p
 
 
 def test_interrupting_a_process_of_the_command_line_leaves_no_trace() -> None:
-    words = [*COMMAND, "backends", "check", "memory", "--examples", "100000"]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, process_group=0) as running:
+    with started("backends", "check", "memory", "--examples", 100_000) as running:
         assert running.stdout is not None
         running.stdout.read(1)
         os.killpg(running.pid, signal.SIGINT)
         _, said = running.communicate(timeout=60)
     assert running.returncode == 130
-    assert b"Traceback" not in said
+    assert "Traceback" not in said
