@@ -117,6 +117,8 @@ class LmdbBackend(Backend):
                 max_spare_txns=1,
             )
             self._env.reader_check()
+            self._page_size: int = self._env.stat()["psize"]
+        self._known_size = 0  # bytes that the file is known to have; it never becomes shorter
         self._check_size()
 
     def _check_size(self) -> None:
@@ -171,9 +173,14 @@ class LmdbBackend(Backend):
         if not found:
             return nothing()
         bound = start if reverse else stop
-        return self._cursors.walk(Cursor(entries, bound, reverse, self._errors.translated))
+        return self._cursors.walk(Cursor(entries, bound, reverse, self._errors.translated), to_the_end=bound is None)
 
     def write(self, changes: Changes) -> None:
+        if len(changes) == 1:
+            for change in changes.items():
+                self._update(partial(_apply_one, change))
+            return
+
         def apply(transaction: Any) -> None:
             put, deleted = changes.split() if isinstance(changes, SortedChanges) else _split(changes)
             transaction.cursor().putmulti(put)
@@ -212,8 +219,7 @@ class LmdbBackend(Backend):
     def size_on_disk(self) -> int:
         with self._errors:
             pages: int = self._env.info()["last_pgno"] + 1
-            size: int = pages * self._env.stat()["psize"]
-        return size
+        return pages * self._page_size
 
     def flush(self) -> None:
         with self._errors:
@@ -260,10 +266,13 @@ class LmdbBackend(Backend):
         Pages at the end that a transaction has used and freed again are never written, so a healthy file may be
         shorter, and then looks as if it had lost its end.
         """
+        if self.size_on_disk() <= self._known_size:
+            return
         if self._file.stat().st_size < self.size_on_disk():
             with self._begin(write=True):  # while it lasts, no other process makes the file longer
                 if self._file.stat().st_size < self.size_on_disk():
                     os.truncate(self._file, self.size_on_disk())
+        self._known_size = self._file.stat().st_size
 
     def _begin(self, *, write: bool) -> Any:
         while True:
@@ -277,6 +286,14 @@ class LmdbBackend(Backend):
         self._cursors.detach()
         self._stop_reading()
         self._env.set_mapsize(size)
+
+
+def _apply_one(change: tuple[bytes, bytes | None], transaction: Any) -> None:
+    key, value = change
+    if value is None:
+        transaction.delete(key)
+    else:
+        transaction.put(key, value)
 
 
 def _split(changes: Changes) -> tuple[Iterable[tuple[bytes, Any]], list[bytes]]:

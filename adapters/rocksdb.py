@@ -157,7 +157,8 @@ class RocksDbBackend(Backend):
         bound = start if reverse else None
         prove = partial(self._prove_end, walk, start, reverse)
         # The engine's iterator compares with the very bytes of ``stop``, but holds no reference to them.
-        return self._cursors.walk(Cursor(entries, bound, reverse, self._errors.translated, stop, prove))
+        cursor = Cursor(entries, bound, reverse, self._errors.translated, stop, prove)
+        return self._cursors.walk(cursor, to_the_end=(start if reverse else stop) is None)
 
     def _prove_end(self, walk: Any, start: bytes | None, reverse: bool, last: bytes | None) -> None:
         """Raise unless a scan that gave ``last`` as its last key, or nothing, has really come to its end.
@@ -186,18 +187,22 @@ class RocksDbBackend(Backend):
             del walk
 
     def write(self, changes: Changes) -> None:
-        batch = rocksdict.WriteBatch(raw_mode=True)
-        put, delete = batch.put, batch.delete
-        for key, value in changes.items():
-            if value is None:
-                delete(key)
-            else:
-                put(key, value)
         self._finder = None
         with self._errors:
-            self._db.write(batch, self._writing)
+            if len(changes) == 1:
+                self._write_one(changes)
+            else:
+                self._db.write(_batch(changes), self._writing)
             if self._shared is not None and self._shared.taken_by_tables:
                 self._db.flush(True)
+
+    def _write_one(self, changes: Changes) -> None:
+        db, writing = self._db, self._writing
+        for key, value in changes.items():
+            if value is None:
+                db.delete(key, writing)
+            else:
+                db.put(key, value, writing)
 
     def delete_range(self, start: bytes, stop: bytes) -> None:
         delete_range = self._db.delete_range
@@ -259,6 +264,17 @@ class RocksDbBackend(Backend):
         self._cursors.end(f"{where} was closed while this scan was open; finish or close scans before")
         with self._errors:
             db.close()
+
+
+def _batch(changes: Changes) -> rocksdict.WriteBatch:
+    batch = rocksdict.WriteBatch(raw_mode=True)
+    put, delete = batch.put, batch.delete
+    for key, value in changes.items():
+        if value is None:
+            delete(key)
+        else:
+            put(key, value)
+    return batch
 
 
 def _below(stop: bytes | None) -> rocksdict.ReadOptions | None:

@@ -13,7 +13,7 @@ from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
 from typing import TypeAlias
-from weakref import WeakSet
+from weakref import ref
 
 from millpond.errors import StoreClosedError, StoreError
 from millpond.stores.closed import Closed
@@ -136,12 +136,16 @@ class Cursor:
         self._error = message
 
 
-def walk(cursor: Cursor) -> Generator[Entry, None, None]:
-    """The entries of ``cursor``, read in growing chunks, so that the first comes soon and many come at little cost."""
-    count = _FIRST_CHUNK
+def walk(cursor: Cursor, count: int = _FIRST_CHUNK) -> Generator[Entry, None, None]:
+    """The entries of ``cursor``, read in growing chunks, so that the first comes soon and many come at little cost.
+
+    Args:
+        cursor: what is left of the scan.
+        count: entries of the first chunk.
+    """
     while chunk := cursor.take(count):
         yield from chunk
-        count = min(count * 2, _LARGEST_CHUNK)
+        count = min(max(2 * count, _FIRST_CHUNK), _LARGEST_CHUNK)
 
 
 def nothing() -> Generator[Entry, None, None]:
@@ -153,22 +157,31 @@ class OpenCursors:
     """The cursors of one backend whose scans somebody still holds."""
 
     def __init__(self) -> None:
-        self._cursors: WeakSet[Cursor] = WeakSet()
+        # A WeakSet does the same, but in Python, which a short scan would feel.
+        self._cursors: set[ref[Cursor]] = set()
 
-    def walk(self, cursor: Cursor) -> Generator[Entry, None, None]:
-        """The scan over ``cursor``, which ``detach`` and ``end`` reach as long as the scan is held."""
-        self._cursors.add(cursor)
-        return walk(cursor)
+    def walk(self, cursor: Cursor, *, to_the_end: bool = False) -> Generator[Entry, None, None]:
+        """The scan over ``cursor``, which ``detach`` and ``end`` reach as long as the scan is held.
+
+        Args:
+            cursor: where the scan begins.
+            to_the_end: whether nobody has said where it ends. Who asks for such a scan may want its first entry alone.
+        """
+        self._cursors.add(ref(cursor, self._cursors.discard))
+        return walk(cursor, 1 if to_the_end else _FIRST_CHUNK)
 
     def detach(self) -> None:
         """Read what is left of each scan into memory."""
-        for cursor in list(self._cursors):
+        for cursor in self._held():
             cursor.detach()
 
     def end(self, message: str) -> None:
         """End each scan with a ``StoreClosedError``."""
-        for cursor in list(self._cursors):
+        for cursor in self._held():
             cursor.end(message)
+
+    def _held(self) -> list[Cursor]:
+        return [cursor for held in tuple(self._cursors) if (cursor := held()) is not None] if self._cursors else []
 
 
 class ClosedEngine(Closed):

@@ -24,6 +24,7 @@ from millpond.stores.keys import after_prefix
 from millpond.stores.wrappers.wrapped_backend import WrappedBackend
 
 _LENGTH = struct.Struct(">I")
+_FIRST_CHUNK = 8
 _LARGEST_CHUNK = 1024
 _KEY = itemgetter(0)
 
@@ -143,7 +144,15 @@ class LongKeys(WrappedBackend):
         self, entries: Entries, start: bytes | None, stop: bytes | None, reverse: bool
     ) -> Generator[tuple[bytes, bytes], None, None]:
         """The user's entries, unpacked from those that the engine holds."""
-        limit, count = self._limit, 1
+        limit = self._limit
+        first = next(entries, None)
+        if first is None:
+            return
+        if len(first[0]) <= limit:
+            yield first
+        else:
+            yield from self._inside(first, start, stop, reverse)
+        count = _FIRST_CHUNK
         # To look at many keys at a time costs a fraction of doing so one by one.
         while chunk := list(islice(entries, count)):
             if max(map(len, map(_KEY, chunk))) <= limit:

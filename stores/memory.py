@@ -48,24 +48,29 @@ class MemoryBackend(Backend):
         if stop is not None and (start or b"") >= stop:
             return nothing()
         entries = zip(keys, map(content.__getitem__, again), strict=True)
-        return self._cursors.walk(Cursor(entries, None, reverse, _none))
+        to_the_end = (start if reverse else stop) is None
+        return self._cursors.walk(Cursor(entries, None, reverse, _none), to_the_end=to_the_end)
 
     def write(self, changes: Changes) -> None:
         content = self._map
         keep = content.update
         self._cursors.detach()
-        find, added = content.get, 0
+        find, replace, added = content.get, dict.__setitem__, 0
         new: dict[bytes, bytes] = {}
         for key, value in changes.items():
             old = find(key)
-            if old is not None:
+            if old is None:
+                if value is not None:
+                    added += len(key) + len(value)
+                    new[key] = value
+            elif value is None:
                 added -= len(key) + len(old)
-            if value is not None:
-                added += len(key) + len(value)
-                (new if old is None else content)[key] = value
-            elif old is not None:
                 del content[key]
-        keep(new)
+            else:
+                added += len(value) - len(old)
+                replace(content, key, value)
+        if new:
+            keep(new)
         self._bytes += added
 
     def load(self, entries: Iterable[tuple[bytes, bytes]]) -> None:

@@ -201,3 +201,31 @@ def test_a_file_whose_last_pages_were_freed_as_soon_as_they_were_used_is_no_dama
             last = added
     with LmdbSupplier().open(tmp_path) as backend:
         assert dict(backend.scan()) == last
+
+
+@pytest.mark.parametrize("size", [100, 130, 160, 190])
+def test_no_write_leaves_the_file_shorter_than_lmdb_says_however_often_it_was_long_enough(
+    tmp_path: Path, size: int
+) -> None:
+    last: dict[bytes, bytes | None] = {}
+    with SMALL.open(tmp_path) as backend:
+        for number in range(40):
+            added: dict[bytes, bytes | None] = {b"%03d%026d" % (number, i): bytes(8) for i in range(size)}
+            backend.write(dict.fromkeys(last) | added)
+            assert os.stat(tmp_path / "data.mdb").st_size >= backend.size_on_disk()
+            backend.write({b"one": bytes(number * size)})
+            assert os.stat(tmp_path / "data.mdb").st_size >= backend.size_on_disk()
+            last = added
+    with SMALL.open(tmp_path) as backend:
+        assert dict(backend.scan()) == last | {b"one": bytes(39 * size)}
+
+
+def test_the_map_grows_for_single_rows_as_it_does_for_many(backend: LmdbBackend) -> None:
+    before, held = map_size(backend), backend.scan()
+    for key, value in rows(0, 500).items():
+        backend.write({key: value})
+    assert map_size(backend) > before
+    assert list(held) == []
+    for key in rows(0, 499):
+        backend.write({key: None})
+    assert dict(backend.scan()) == rows(499, 500)
