@@ -14,10 +14,10 @@ from typing import Any, Final
 from millpond.bench.documents import SCHEMA
 from millpond.bench.engines.contenders import Contender, contenders
 from millpond.bench.engines.engine import Use
-from millpond.bench.engines.recording import clock_ns
 from millpond.bench.engines.worker import Job
 from millpond.bench.engines.workloads import ORDERED, WORKLOADS, Sizes, Workload
 from millpond.bench.runs.process import reason, run_in_a_process
+from millpond.bench.runs.recording import clock_ns
 from millpond.bench.runs.summary import middle_run
 from millpond.bench.runs.turns import Watch, check_turns, in_turn
 from millpond.errors import ConfigurationError

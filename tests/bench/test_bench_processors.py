@@ -15,6 +15,7 @@ from millpond.bench.processors.inputs import Sizes
 from millpond.bench.processors.run import DICT, Contest, run, runs
 from millpond.bench.report import document
 from millpond.bench.runs.process import answer
+from millpond.bench.runs.summary import over_batches
 from millpond.cli import app
 from millpond.errors import ConfigurationError
 from millpond.processors import Batch, TopologyDriver
@@ -138,7 +139,7 @@ def test_latencies_are_those_of_micro_batches_and_left_out_if_there_are_few() ->
 @pytest.mark.parametrize("batches", [1, 100, 250])
 def test_the_points_over_time_hold_all_records(batches: int) -> None:
     sizes = Sizes(records=10 * batches - 3, keys=1, batch_rows=10)
-    points = worker.over_time([10**9] * batches, sizes)
+    points = over_batches([10**9] * batches, sizes.batch_lengths)
     starts = [0.0, *(end for end, _ in points)]
     assert len(points) <= 100
     assert points[-1][0] == batches
