@@ -54,6 +54,7 @@ class Contest:
         repeat: runs of each contender on each topology.
         profile: also profile each backend on each topology, in one more run.
         directory: where the files go, on the file system to measure; by default the temporary directory.
+        timeout_s: seconds after which a run is ended and has failed; None waits for ever.
 
     Raises:
         ConfigurationError: one of these is unknown or makes no sense.
@@ -65,12 +66,13 @@ class Contest:
     repeat: int = 3
     profile: bool = True
     directory: Path | None = None
+    timeout_s: float | None = None
 
     def __post_init__(self) -> None:
         for name in self.workloads:
             if name not in CASES:
                 raise ConfigurationError(f"there is no workload {name!r}; the workloads are {'; '.join(CASES)}")
-        check_turns(self.repeat, self.directory)
+        check_turns(self.repeat, self.directory, self.timeout_s)
 
     @property
     def chosen(self) -> list[str]:
@@ -145,7 +147,7 @@ def _one(
         directory, result = Path(temporary, "stores"), Path(temporary, "result.json")
         job = Job(contender.backend, workload, contest.sizes, profiled, str(directory), str(result))
         try:
-            came = run_in_a_process(_WORKER, job)
+            came = run_in_a_process(_WORKER, job, contest.timeout_s)
         finally:
             left = None if contender.backend is None else left_behind(contender.backend, directory)
         return came if left is None else {"failure": left}

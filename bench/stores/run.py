@@ -78,6 +78,7 @@ class Contest:
         repeat: runs of each contender on each pattern.
         cache_ratio: how many times larger the data is than the cache of each engine whose cache can be set.
         directory: where the files go, on the file system to measure; by default the temporary directory.
+        timeout_s: seconds after which a run is ended and has failed; None waits for ever.
 
     Raises:
         ConfigurationError: one of these is unknown or makes no sense.
@@ -91,6 +92,7 @@ class Contest:
     repeat: int = 3
     cache_ratio: float | None = None
     directory: Path | None = None
+    timeout_s: float | None = None
 
     def __post_init__(self) -> None:
         for name in self.workloads:
@@ -98,7 +100,7 @@ class Contest:
                 raise ConfigurationError(f"there is no workload {name!r}; the workloads are {'; '.join(PATTERNS)}")
         if self.cache_ratio is not None and not self.cache_ratio > 0:
             raise ConfigurationError(f"the ratio of data to cache is {self.cache_ratio}, but must be above 0")
-        check_turns(self.repeat, self.directory)
+        check_turns(self.repeat, self.directory, self.timeout_s)
 
     def cache_bytes(self, sizes: Sizes) -> int | None:
         """Of each cache that can be set; None leaves them as they come."""
@@ -213,7 +215,7 @@ def _one(contest: Contest, workload: Workload, contender: Contender, number: int
             str(result),
         )
         try:
-            came = run_in_a_process(_WORKER, job)
+            came = run_in_a_process(_WORKER, job, contest.timeout_s)
         finally:
             left = _left_behind(contender, directory)
         return came if left is None else {"failure": left}

@@ -28,7 +28,7 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """Runs take place here; the jobs that there were."""
     jobs = []
 
-    def measure(name: str, job: worker.Job) -> dict[str, Any]:
+    def measure(name: str, job: worker.Job, timeout_s: float | None) -> dict[str, Any]:
         jobs.append({**json.loads(job.text()), "worker": name})
         return worker.measure(worker.Job.of(job.text()))
 
@@ -157,7 +157,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> None:
             raise OSError("the disk is gone")
         return whole(case, backend, *rest)
 
-    def measure(name: str, job: worker.Job) -> dict[str, Any]:
+    def measure(name: str, job: worker.Job, timeout_s: float | None) -> dict[str, Any]:
         monkeypatch.setattr("sys.stdin", StringIO(job.text()))
         answer(worker.Job.of, worker.measure)
         came: dict[str, Any] = json.loads(Path(job.result).read_text())
@@ -197,6 +197,7 @@ def test_the_command_runs_processes_and_writes_a_document_and_a_page(tmp_path: P
     [
         ({"workloads": ["sorting"]}, "no workload 'sorting'; the workloads are stream-table join; "),
         ({"repeat": 0}, "repeat is 0"),
+        ({"timeout_s": 0}, "the timeout is 0 s, but must be above 0"),
         ({"directory": Path("nowhere")}, "nowhere is no directory"),
     ],
 )

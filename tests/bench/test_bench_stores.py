@@ -75,7 +75,7 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """Runs take place here; the jobs that there were."""
     jobs = []
 
-    def measure(name: str, job: worker.Job) -> dict[str, Any]:
+    def measure(name: str, job: worker.Job, timeout_s: float | None) -> dict[str, Any]:
         jobs.append({**json.loads(job.text()), "worker": name})
         return worker.measure(worker.Job.of(job.text()))
 
@@ -196,7 +196,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> None:
             raise OSError("the disk is gone")
         return whole(pattern, place, sizes)
 
-    def measure(name: str, job: worker.Job) -> dict[str, Any]:
+    def measure(name: str, job: worker.Job, timeout_s: float | None) -> dict[str, Any]:
         monkeypatch.setattr("sys.stdin", StringIO(job.text()))
         answer(worker.Job.of, worker.measure)
         came: dict[str, Any] = json.loads(Path(job.result).read_text())
@@ -259,6 +259,7 @@ def test_a_backend_of_another_distribution_is_measured_alone_shows_no_secret_and
     [
         ({"workloads": ["sorting"]}, "no workload 'sorting'; the workloads are upsert; put; .*; restore; upgrade"),
         ({"repeat": 0}, "repeat is 0"),
+        ({"timeout_s": 0}, "the timeout is 0 s, but must be above 0"),
         ({"cache_ratio": 0}, "the ratio of data to cache is 0"),
         ({"directory": Path("nowhere")}, "nowhere is no directory"),
     ],

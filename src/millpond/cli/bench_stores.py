@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from millpond.cli.bench_options import Backends, Directory, HtmlFile, JsonFile, Repeat, Seed, report
+from millpond.cli.bench_options import Backends, Directory, HtmlFile, JsonFile, Repeat, Seed, Timeout, report
 
 
 def bench_stores(
@@ -33,6 +33,7 @@ def bench_stores(
     ] = None,
     seed: Seed = 1,
     repeat: Repeat = 3,
+    timeout: Timeout = None,
     directory: Directory = None,
     json: JsonFile = None,
     html: HtmlFile = None,
@@ -61,6 +62,7 @@ def bench_stores(
         repeat=repeat,
         cache_ratio=cache_ratio,
         directory=directory,
+        timeout_s=timeout,
     )
     with progress(Console(stderr=True), run.runs(contest, contest.taking_part())) as watch:
         figures = run.run(contest, watch)
