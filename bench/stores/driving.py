@@ -32,8 +32,7 @@ def on_store(pattern: AnyPattern, place: Place, sizes: Sizes) -> dict[str, Any]:
         return _whole(sizes, lambda timed: pattern.on_store(place, sizes, timed))
     plan, values = pattern.plan(sizes), Values(VALUE_SIZE, sizes.seed)
     with place.opened(pattern.spec) as opened:
-        work = {**pattern.work(opened.store, values), Kind.COMMIT: (same, opened.commit)}
-        figures = _stepwise(plan, work)
+        figures = _stepwise(plan, lambda: {**pattern.work(opened.store, values), Kind.COMMIT: (same, opened.commit)})
         pattern.check(opened, plan)
     return figures
 
@@ -44,13 +43,16 @@ def on_engine(pattern: AnyPattern, engine: RawEngine, sizes: Sizes, directory: P
         assert isinstance(pattern, Restore), f"{pattern.name} is nothing to an engine alone"
         return _whole(sizes, lambda timed: pattern.on_engine(engine, sizes, directory, timed))
     side, values = EngineSide(engine), Values(VALUE_SIZE, sizes.seed)
-    work = {**pattern.engine_work(side, values), Kind.COMMIT: (same, side.commit)}
-    return _stepwise(pattern.plan(sizes), work)
+    return _stepwise(
+        pattern.plan(sizes), lambda: {**pattern.engine_work(side, values), Kind.COMMIT: (same, side.commit)}
+    )
 
 
-def _stepwise(plan: Plan, work: Mapping[Kind, Work]) -> dict[str, Any]:
+def _stepwise(plan: Plan, work_of: Callable[[], Mapping[Kind, Work]]) -> dict[str, Any]:
+    """The figures of a plan; ``work_of`` is asked again when the store is filled, as an engine's reads may be older."""
     with without_gc():
-        record(_joined(plan.filled), work)
+        record(_joined(plan.filled), work_of())
+        work = work_of()
         record(_joined(plan.warm_up), work)
         steps = _joined(plan.batches)
         reset_peak()

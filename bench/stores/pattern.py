@@ -158,7 +158,7 @@ class Pattern(ABC):
 
     @abstractmethod
     def engine_work(self, side: EngineSide, values: Values) -> dict[Kind, Work]:
-        """How the engine alone does each kind of step but the commit."""
+        """How the engine alone does each kind of step but the commit, with ``side.get`` as it is after the last one."""
 
     @abstractmethod
     def check(self, opened: Opened, plan: Plan) -> None:

@@ -12,13 +12,13 @@ from typer.testing import CliRunner
 
 from millpond.bench.compare import compared
 from millpond.bench.documents import PERCENTILES, parsed_document, read_document
-from millpond.bench.engines.raw import RawMemory, engine_class
+from millpond.bench.engines.raw import RawMemory, engine_class, raw_engine
 from millpond.bench.report import document
 from millpond.bench.rows import VALUE_SIZE
 from millpond.bench.runs.process import answer
 from millpond.bench.runs.recording import Values, record, same
 from millpond.bench.stores import worker
-from millpond.bench.stores.driving import on_store
+from millpond.bench.stores.driving import on_engine, on_store
 from millpond.bench.stores.pattern import Kind, Opened, Pattern, Plan
 from millpond.bench.stores.patterns import PATTERNS, AnyPattern
 from millpond.bench.stores.place import Place
@@ -126,6 +126,31 @@ def test_a_store_that_lost_what_a_pattern_wrote_is_found_out(pattern: Pattern, t
         backend.write(dict.fromkeys([row for row, _ in backend.scan(DATA, ABOVE)]))
         with pytest.raises(LookupError, match="in the store, and must be"):
             pattern.check(opened, plan)
+
+
+@pytest.mark.parametrize(
+    "name", ["get", "get_many", "versioned get", "versioned get, as of", "versioned get_many, as of"]
+)
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_an_engine_alone_finds_every_row_that_it_is_asked_for(
+    name: str, backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pattern, found = PATTERNS[name], []
+
+    def recorded(steps: Any, work: Any) -> Any:
+        watched = {
+            kind: (ready, lambda ready, act=act: found.append(act(ready))) for kind, (ready, act) in work.items()
+        }
+        return record(steps, watched)
+
+    monkeypatch.setattr("millpond.bench.stores.driving.record", recorded)
+    engine = raw_engine(backend, tmp_path / "engine")
+    assert engine is not None
+    on_engine(pattern, engine, SMALL, tmp_path)
+    engine.close()
+    read = found[-SMALL.total :] if "many" not in name else [row for rows in found[-14:] for row in rows]
+    assert len(read) == SMALL.total
+    assert all(row is not None and len(row) == VALUE_SIZE for row in read)
 
 
 @pytest.mark.parametrize("pattern", [Restore(), Upgrade()], ids=lambda pattern: pattern.name)
