@@ -80,6 +80,9 @@ class Restore(WholeStore):
             timed(lambda: state.open(manifest))
             restored: Any = state.open(manifest)["bench"]
             require(sum(1 for _ in restored.scan()), sizes.keys, "the number of restored rows")
+            for number in sampled(range(sizes.keys)):
+                time = number // share * share if number < share * COMMITS else 0
+                require(restored.get(key_of(number)).timestamp, time, f"the timestamp of {key_of(number)}")
 
     def _state(self, place: Place, local: Path) -> TaskState:
         return TaskState(

@@ -24,10 +24,11 @@ from millpond.bench.stores.patterns import PATTERNS, AnyPattern
 from millpond.bench.stores.place import Place
 from millpond.bench.stores.run import NO_ENGINE, NOTHING_KEPT, Contest, broken, run, runs
 from millpond.bench.stores.sizes import Sizes
-from millpond.bench.stores.whole_stores import Restore, Upgrade, WholeStore
+from millpond.bench.stores.whole_stores import COMMITS, Restore, Upgrade, WholeStore
 from millpond.bench.stores.windows import RETENTION, RETENTIONS, SEGMENT, JoinChurn, SessionChurn, WindowChurn
 from millpond.cli import app
 from millpond.errors import ConfigurationError
+from millpond.stores.durability.state import TaskState
 from millpond.stores.memory import MemorySupplier
 from millpond.stores.registry import supplier
 from tests.contract.distributions import install
@@ -160,6 +161,18 @@ def test_a_store_that_is_not_whole_after_it_was_restored_or_upgraded_is_found_ou
     monkeypatch.setattr("millpond.bench.stores.whole_stores.key_of", lambda number: f"key-{number // 2}")
     with pytest.raises(LookupError, match=r"the number of (restored|upgraded) rows is 40 .* must be 80"):
         on_store(pattern, Place(supplier("lmdb"), tmp_path), SMALL)
+
+
+def test_a_restore_that_left_the_deltas_out_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, manifests = TaskState.open, []
+
+    def first_alone(state: TaskState, manifest: Any) -> Any:
+        manifests.append(manifest)
+        return whole(state, manifest if len(manifests) <= COMMITS + 1 else manifests[1])
+
+    monkeypatch.setattr(TaskState, "open", first_alone)
+    with pytest.raises(LookupError, match=r"the timestamp of key-.* is 0 in the store, and must be"):
+        on_store(Restore(), Place(MemorySupplier(), tmp_path), Sizes(keys=400, records=1))
 
 
 @pytest.mark.parametrize("pattern", STEPWISE, ids=lambda pattern: pattern.name)
