@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from millpond.bench.measure import Cost, cost
-from millpond.bench.stores import VALUE_SIZE, key_of
+from millpond.bench.rows import VALUE_SIZE, key_of
 from millpond.stores.columns.partitions import partitions_of
 from millpond.stores.durability.durable_file import FileKind, new_commit_id
 from millpond.stores.durability.manifest import Manifest

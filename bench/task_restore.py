@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from millpond.bench.measure import without_gc
-from millpond.bench.stores import VALUE_SIZE, key_of
+from millpond.bench.rows import VALUE_SIZE, key_of
 from millpond.stores.durability.manifest import Manifest
 from millpond.stores.durability.state import TaskState
 from millpond.stores.durability.storage import Storage

@@ -1,32 +1,36 @@
-"""pytest-benchmark cases of the stores: ``pytest bench``. For following one operation from version to version."""
+"""pytest-benchmark cases of the stores: ``pytest bench``. For following one pattern from version to version."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from millpond.bench.stores import BATCH, Subject, key_of
-from millpond.stores.specs import StoreKind
+from millpond.bench.rows import VALUE_SIZE
+from millpond.bench.runs.recording import Values, record, same
+from millpond.bench.stores.pattern import Kind, Pattern
+from millpond.bench.stores.patterns import PATTERNS
+from millpond.bench.stores.place import Place
+from millpond.bench.stores.sizes import Sizes
+from millpond.stores.registry import supplier
 
-_CASES = [
-    (kind, operation)
-    for kind, operations in {
-        StoreKind.TIMESTAMPED_KEY_VALUE: ("put", "get", "put_many", "get_many"),
-        StoreKind.VERSIONED: ("put", "get latest", "get as of"),
-    }.items()
-    for operation in operations
-]
+ROUNDS = 10
+STEPWISE = [pattern for pattern in PATTERNS.values() if isinstance(pattern, Pattern)]
+SIZES = Sizes(keys=100_000, records=ROUNDS * 10_000, batch=10_000, warm_up=10_000)
 
 
-@pytest.mark.parametrize(("kind", "operation"), _CASES, ids=lambda value: str(getattr(value, "value", value)))
+@pytest.mark.parametrize(
+    "pattern", [one for one in PATTERNS.values() if isinstance(one, Pattern)], ids=lambda p: p.name
+)
 @pytest.mark.parametrize("backend", ["memory", "lmdb", "rocksdb"])
-def test_throughput(benchmark: BenchmarkFixture, tmp_path: Path, backend: str, kind: StoreKind, operation: str) -> None:
-    """``BATCH`` operations a round, on a store of 100,000 keys."""
-    subject = Subject(backend, kind, 100_000, tmp_path)
-    work = next(op.work for op in subject.operations() if op.name == operation)
-    keys = [key_of(number * 7 % 100_000) for number in range(BATCH)]
-    benchmark.extra_info["operations"] = BATCH
-    try:
-        benchmark(work, keys)
-    finally:
-        subject.close()
+def test_throughput(benchmark: BenchmarkFixture, tmp_path: Path, backend: str, pattern: Pattern) -> None:
+    """A batch of 10,000 operations a round."""
+    plan, values = pattern.plan(SIZES), Values(VALUE_SIZE, SIZES.seed)
+    benchmark.extra_info["operations"] = SIZES.batch
+    with Place(supplier(backend), tmp_path).opened(pattern.spec) as opened:
+        work = {**pattern.work(opened.store, values), Kind.COMMIT: (same, opened.commit)}
+        for batch in (*plan.filled, *plan.warm_up):
+            record(batch, work)
+        batches = iter(plan.batches)
+        pedantic: Any = benchmark.pedantic
+        pedantic(record, setup=lambda: ((next(batches), work), {}), rounds=ROUNDS)

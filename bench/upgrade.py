@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 from millpond.bench.measure import bytes_below, without_gc
-from millpond.bench.stores import VALUE_SIZE, key_of
+from millpond.bench.rows import VALUE_SIZE, key_of
 from millpond.stores.durability.copies.upgrade_mode import UpgradeMode
 from millpond.stores.durability.copies.warming import warm
 from millpond.stores.durability.manifest import Manifest

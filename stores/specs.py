@@ -7,8 +7,8 @@ stands in one table, ``_TRAITS``. Nobody else compares kinds: they ask a kind fo
 2. a member of ``StoreKind`` and its row in ``_TRAITS`` (and a field of ``StoreSpec``, if it has a limit of its own),
 3. an oracle in ``millpond/stores/testing/store_oracles.py`` and its calls in ``store_calls.py`` beside it, from which
    the tests of all kinds follow,
-4. its layout in ``docs/formats.md``, its names in ``millpond/stores/__init__.py``, and what is measured of it in
-   ``millpond/bench/stores.py``.
+4. its layout in ``docs/formats.md``, its names in ``millpond/stores/__init__.py``, and the pattern that
+   is measured of it in ``millpond/bench/stores/``.
 """
 
 from collections.abc import Mapping

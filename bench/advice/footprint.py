@@ -17,12 +17,12 @@ import numpy as np
 
 from millpond.bench.advice.measured import Room
 from millpond.bench.engines.distributions import Numbers
-from millpond.bench.engines.recording import Values
 from millpond.bench.engines.worker import LOAD_BATCH
 from millpond.bench.engines.workloads import Sizes, in_order
 from millpond.bench.measure import bytes_below
 from millpond.bench.report import resident_bytes
 from millpond.bench.runs.process import reason
+from millpond.bench.runs.recording import Values
 from millpond.stores.registry import open_backend, supplier
 
 _LOOKS: Final = 20

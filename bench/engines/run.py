@@ -14,10 +14,10 @@ from typing import Any, Final
 from millpond.bench.documents import SCHEMA
 from millpond.bench.engines.contenders import Contender, contenders
 from millpond.bench.engines.engine import Use
-from millpond.bench.engines.recording import clock_ns
 from millpond.bench.engines.worker import Job
 from millpond.bench.engines.workloads import ORDERED, WORKLOADS, Sizes, Workload
 from millpond.bench.runs.process import reason, run_in_a_process
+from millpond.bench.runs.recording import clock_ns
 from millpond.bench.runs.summary import middle_run
 from millpond.bench.runs.turns import Watch, check_turns, in_turn
 from millpond.errors import ConfigurationError
@@ -44,6 +44,7 @@ class Contest:
         cache_ratio: how many times larger the data is than the cache of each engine whose cache can be set.
         durability: ``none``, or ``synced`` if each write is to have reached the disk when it returns.
         directory: where the files go, on the file system to measure; by default the temporary directory.
+        timeout_s: seconds after which a run is ended and has failed; None waits for ever.
 
     Raises:
         ConfigurationError: one of these is unknown or makes no sense.
@@ -57,6 +58,7 @@ class Contest:
     cache_ratio: float | None = None
     durability: str = "none"
     directory: Path | None = None
+    timeout_s: float | None = None
 
     def __post_init__(self) -> None:
         for name in self.workloads:
@@ -66,7 +68,7 @@ class Contest:
             raise ConfigurationError(f"the durability is {self.durability!r}, but must be {' or '.join(DURABILITIES)}")
         if self.cache_ratio is not None and not self.cache_ratio > 0:
             raise ConfigurationError(f"the ratio of data to cache is {self.cache_ratio}, but must be above 0")
-        check_turns(self.repeat, self.directory)
+        check_turns(self.repeat, self.directory, self.timeout_s)
 
     @property
     def use(self) -> Use:
@@ -169,7 +171,7 @@ def _one(contest: Contest, workload: Workload, contender: Contender, number: int
             str(result),
         )
         try:
-            came = run_in_a_process(_WORKER, job)
+            came = run_in_a_process(_WORKER, job, contest.timeout_s)
         finally:
             left = _left_behind(contender, directory)
         return came if left is None else {"failure": left}

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from millpond.bench.runs.tables import contenders_table
+from millpond.bench.runs.tables import contenders_table, failures_table
 
 MIB = 2**20
 
@@ -18,7 +18,7 @@ def print_results(console: Console, figures: Mapping[str, Any]) -> None:
     console.print(contenders_table(figures["contenders"], "what a write has done", "cache"))
     console.print(_results(figures["results"], figures["settings"]))
     if figures["failures"]:
-        console.print(_failures(figures["failures"]))
+        console.print(failures_table(figures["failures"]))
 
 
 def _results(results: Sequence[Mapping[str, Any]], settings: Mapping[str, Any]) -> Table:
@@ -55,15 +55,3 @@ def _figures(row: Mapping[str, Any]) -> Iterator[str]:
     yield f"{row['peak_rss_bytes'] / MIB:,.1f}"
     yield f"{row['disk_bytes'] / MIB:,.1f}"
     yield "" if written is None else f"{written:.2f}x"
-
-
-def _failures(failures: Sequence[Mapping[str, str]]) -> Table:
-    table = Table(title="not measured")
-    for column in ("contender", "workloads", "reason"):
-        table.add_column(column, overflow="fold")
-    workloads: dict[tuple[str, str], list[str]] = {}
-    for row in failures:
-        workloads.setdefault((row["contender"], row["reason"]), []).append(row["workload"])
-    for (contender, reason), names in workloads.items():
-        table.add_row(*map(escape, (contender, ", ".join(names), reason)))
-    return table

@@ -12,10 +12,11 @@ from typing import Any, Final
 
 from millpond.bench.engines.contenders import ContenderKind, opener, teller
 from millpond.bench.engines.engine import Engine, Use
-from millpond.bench.engines.recording import Values, by_operation, over_time, record, work_of
+from millpond.bench.engines.recording import over_time, work_of
 from millpond.bench.engines.workloads import WORKLOADS, WRITES, Kind, Plan, Sizes, Step, rows_of
 from millpond.bench.measure import peak_bytes, reset_peak, without_gc
 from millpond.bench.runs.process import answer
+from millpond.bench.runs.recording import Values, by_operation, record
 from millpond.bench.runs.summary import latency_us
 
 LOAD_BATCH: Final = 1_000

@@ -51,6 +51,11 @@ class Sizes:
         """All records, with those that are not measured."""
         return self.warm_up_batches * self.batch_rows + self.records
 
+    @property
+    def batch_lengths(self) -> list[int]:
+        """Records of each micro-batch that is measured."""
+        return [min(self.batch_rows, self.records - start) for start in range(0, self.records, self.batch_rows)]
+
     def batches(self) -> list[Batch]:
         """The records, in micro-batches."""
         made = random.Random(self.seed)

@@ -18,20 +18,17 @@ from millpond.bench.engines.engine import Use
 from millpond.bench.processors.cases import CASES
 from millpond.bench.processors.inputs import Sizes
 from millpond.bench.processors.worker import Job
-from millpond.bench.runs.process import reason, run_in_a_process
+from millpond.bench.runs.leftovers import left_behind
+from millpond.bench.runs.process import run_in_a_process
 from millpond.bench.runs.summary import middle_run
 from millpond.bench.runs.turns import Watch, check_turns, in_turn
 from millpond.errors import ConfigurationError
-from millpond.stores.directory import delete_local_copy
-from millpond.stores.registry import supplier
 
 BACKENDS: Final = ("memory", "lmdb", "rocksdb")
 DICT: Final = "dict"
 """The peer: the same work on plain dicts."""
 
 _WORKER: Final = "millpond.bench.processors.worker"
-_STORES: Final = "*/*/*/*"
-"""Where stores are in the driver's directory: by application, task and backend."""
 
 
 class Contender(NamedTuple):
@@ -57,6 +54,7 @@ class Contest:
         repeat: runs of each contender on each topology.
         profile: also profile each backend on each topology, in one more run.
         directory: where the files go, on the file system to measure; by default the temporary directory.
+        timeout_s: seconds after which a run is ended and has failed; None waits for ever.
 
     Raises:
         ConfigurationError: one of these is unknown or makes no sense.
@@ -68,12 +66,13 @@ class Contest:
     repeat: int = 3
     profile: bool = True
     directory: Path | None = None
+    timeout_s: float | None = None
 
     def __post_init__(self) -> None:
         for name in self.workloads:
             if name not in CASES:
                 raise ConfigurationError(f"there is no workload {name!r}; the workloads are {'; '.join(CASES)}")
-        check_turns(self.repeat, self.directory)
+        check_turns(self.repeat, self.directory, self.timeout_s)
 
     @property
     def chosen(self) -> list[str]:
@@ -148,22 +147,10 @@ def _one(
         directory, result = Path(temporary, "stores"), Path(temporary, "result.json")
         job = Job(contender.backend, workload, contest.sizes, profiled, str(directory), str(result))
         try:
-            came = run_in_a_process(_WORKER, job)
+            came = run_in_a_process(_WORKER, job, contest.timeout_s)
         finally:
-            left = _left_behind(contender.backend, directory)
+            left = None if contender.backend is None else left_behind(contender.backend, directory)
         return came if left is None else {"failure": left}
-
-
-def _left_behind(backend: str | None, directory: Path) -> str | None:
-    """Delete what stores have outside of the directory; why that failed, if it did."""
-    if backend is None:
-        return None
-    try:
-        for store in directory.glob(_STORES):
-            delete_local_copy(supplier(backend), store)
-    except Exception as error:
-        return f"what its stores have outside of the directory could not be deleted: {reason(error)}"
-    return None
 
 
 def _plain() -> dict[str, str]:

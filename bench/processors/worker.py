@@ -4,9 +4,7 @@ Rule of this module: it is a program, which ``millpond.bench.runs.process`` star
 """
 
 import json
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,7 @@ from millpond.bench.processors.cases import CASES
 from millpond.bench.processors.driving import Clock, profile, time_driven, time_plain
 from millpond.bench.processors.inputs import Sizes
 from millpond.bench.runs.process import answer
-from millpond.bench.runs.summary import POINTS, latency_of_many
+from millpond.bench.runs.summary import latency_of_many, over_batches
 
 
 @dataclass(frozen=True)
@@ -67,21 +65,11 @@ def figures(clock: "Clock[Any]", sizes: Sizes) -> dict[str, Any]:
         "operations": sizes.records,
         "throughput": sizes.records / (sum(clock.times) / 1e9),
         "latency_us": latency_of_many(clock.times),
-        "over_time": over_time(clock.times, sizes),
+        "over_time": over_batches(clock.times, sizes.batch_lengths),
         "cpu_s": clock.cpu_s,
         "peak_rss_bytes": clock.peak_rss_bytes,
         "disk_bytes": None,
     }
-
-
-def over_time(times: Sequence[int], sizes: Sizes) -> list[list[float]]:
-    """Seconds since the first micro-batch, and records per second in the micro-batches since the point before."""
-    together = -(-len(times) // POINTS)
-    stretches = [sum(times[start : start + together]) / 1e9 for start in range(0, len(times), together)]
-    full = together * sizes.batch_rows
-    rows = [min(full, sizes.records - place * full) for place in range(len(stretches))]
-    ends = accumulate(stretches)
-    return [[end, count / took] for end, count, took in zip(ends, rows, stretches, strict=True)]
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ what came of it into a file of JSON, so that what is told of processor time and 
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -30,27 +31,38 @@ class Job(Protocol):
 J = TypeVar("J", bound=Job)
 
 
-def run_in_a_process(worker: str, job: Job) -> dict[str, Any]:
+def run_in_a_process(worker: str, job: Job, timeout_s: float | None = None) -> dict[str, Any]:
     """Run a module by this interpreter, with this process's modules, and without those of the working directory.
 
     Args:
         worker: the module's full name; it calls ``answer``.
         job: what it is to run.
+        timeout_s: after so many seconds it is killed, with all processes that it has started; None waits for ever.
 
     Returns:
-        What it has written; ``failure`` with the reason if its process ended otherwise.
+        What it has written; ``failure`` with the reason if its process ended otherwise, or not in time.
     """
     path = os.pathsep.join(place for place in sys.path if place)
-    ended = subprocess.run(
+    with subprocess.Popen(
         [sys.executable, "-P", "-m", worker],
-        input=job.text(),
-        capture_output=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONPATH": path},
-        check=False,
-    )
-    if ended.returncode != 0:
-        return {"failure": _death(ended)}
+        start_new_session=True,
+    ) as running:
+        try:
+            _, said = running.communicate(job.text(), timeout_s)
+        except BaseException as error:
+            # Whatever interrupts this process does not reach the other session, and a process that was not waited for
+            # keeps its number, so the group is the worker's.
+            os.killpg(running.pid, signal.SIGKILL)
+            if not isinstance(error, subprocess.TimeoutExpired):
+                raise
+            return {"failure": f"its process did not end within {timeout_s:g} s"}
+    if running.returncode != 0:
+        return {"failure": _death(running.returncode, said)}
     came: dict[str, Any] = json.loads(Path(job.result).read_text())
     return came
 
@@ -73,7 +85,7 @@ def reason(error: Exception) -> str:
     return without_secrets(said)
 
 
-def _death(ended: "subprocess.CompletedProcess[str]") -> str:
-    last = (ended.stderr.strip().splitlines() or ["it said nothing"])[-1]
-    how = f"signal {-ended.returncode}" if ended.returncode < 0 else f"exit code {ended.returncode}"
+def _death(returned: int, said: str) -> str:
+    last = (said.strip().splitlines() or ["it said nothing"])[-1]
+    how = f"signal {-returned}" if returned < 0 else f"exit code {returned}"
     return without_secrets(f"its process ended with {how}: {last}")

@@ -1,6 +1,7 @@
 """What several runs say together, and what the times of many steps do."""
 
 from collections.abc import Sequence
+from itertools import accumulate
 from math import ceil
 from statistics import median, median_low
 from typing import Any, Final
@@ -35,3 +36,17 @@ def latency_us(times: Sequence[int]) -> dict[str, float]:
 def latency_of_many(times: Sequence[int]) -> dict[str, float] | None:
     """Percentiles as ``latency_us`` tells them; None if there are fewer than ``FEWEST_TIMES``."""
     return latency_us(times) if len(times) >= FEWEST_TIMES else None
+
+
+def over_batches(times: Sequence[int], rows: Sequence[int]) -> list[list[float]]:
+    """Seconds since the first batch, and rows per second in the batches since the point before.
+
+    Args:
+        times: nanoseconds of each batch.
+        rows: of each batch.
+    """
+    together = -(-len(times) // POINTS)
+    starts = range(0, len(times), together)
+    stretches = [sum(times[start : start + together]) / 1e9 for start in starts]
+    done = [sum(rows[start : start + together]) for start in starts]
+    return [[end, count / took] for end, count, took in zip(accumulate(stretches), done, stretches, strict=True)]

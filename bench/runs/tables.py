@@ -38,8 +38,11 @@ def contenders_table(contenders: Sequence[Mapping[str, str]], promise: str, *mor
 def failures_table(failures: Sequence[Mapping[str, str]]) -> Table:
     """What was not measured, and why."""
     table = Table(title="not measured")
-    for column in ("contender", "workload", "reason"):
+    for column in ("contender", "workloads", "reason"):
         table.add_column(column, overflow="fold")
+    workloads: dict[tuple[str, str], list[str]] = {}
     for row in failures:
-        table.add_row(*(escape(row[name]) for name in ("contender", "workload", "reason")))
+        workloads.setdefault((row["contender"], row["reason"]), []).append(row["workload"])
+    for (contender, reason), names in workloads.items():
+        table.add_row(*map(escape, (contender, ", ".join(names), reason)))
     return table

@@ -54,14 +54,16 @@ def in_turn(
     return found, failed
 
 
-def check_turns(repeat: int, directory: Path | None) -> None:
+def check_turns(repeat: int, directory: Path | None, timeout_s: float | None) -> None:
     """Refuse what no benchmark can do.
 
     Raises:
-        ConfigurationError: nothing is to be run, or there is no such directory.
+        ConfigurationError: nothing is to be run, no time is given for it, or there is no such directory.
     """
     if repeat < 1:
         raise ConfigurationError(f"repeat is {repeat}, but must be at least 1")
+    if timeout_s is not None and not timeout_s > 0:
+        raise ConfigurationError(f"the timeout is {timeout_s} s, but must be above 0; leave it out to wait for ever")
     check_directory(directory)
 
 

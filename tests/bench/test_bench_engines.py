@@ -20,6 +20,7 @@ from millpond.bench.engines.peers import PEERS
 from millpond.bench.engines.raw import ENGINES
 from millpond.bench.engines.workloads import WORKLOADS, Kind, Sizes, rows_of
 from millpond.bench.runs.process import reason
+from millpond.bench.runs.recording import Values, by_operation, clock_ns, record
 from millpond.bench.runs.summary import latency_us
 from millpond.cli import app
 from millpond.errors import ConfigurationError
@@ -87,8 +88,8 @@ class Counting(OrderedEngine):
 def asked(workload: str, sizes: Sizes) -> list[tuple[str, Any]]:
     """What an engine is asked by the steps that are measured."""
     engine, plan = Counting(), WORKLOADS[workload].plan(sizes, 0)
-    work = recording.work_of(engine, recording.Values(sizes.value_bytes, 1), {kind for kind, _ in plan.steps})
-    times = recording.record(plan.steps, work)
+    work = recording.work_of(engine, Values(sizes.value_bytes, 1), {kind for kind, _ in plan.steps})
+    times = record(plan.steps, work)
     assert len(times) == len(plan.steps)
     assert sum(map(rows_of, plan.steps)) == WORKLOADS[workload].operations(sizes)
     return engine.asked
@@ -207,11 +208,11 @@ def test_percentiles_are_of_the_nearest_rank_and_stretches_are_of_equal_length()
     assert points[0][0] == pytest.approx(0.01)
     assert points[-1][0] == pytest.approx(1)
     assert [point[1] for point in (points[10], points[90])] == pytest.approx([1_000, 3_000], rel=0.11)
-    split = recording.by_operation(steps, times)
+    split = by_operation(steps, times)
     assert split is not None
     assert (split["read"]["max"], split["update"]["p50"]) == (500, 750)
-    assert recording.by_operation(steps[:500], times[:500]) is None
-    assert 0 < recording.clock_ns() < 100_000
+    assert by_operation(steps[:500], times[:500]) is None
+    assert 0 < clock_ns() < 100_000
 
 
 @pytest.fixture

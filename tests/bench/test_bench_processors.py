@@ -15,6 +15,7 @@ from millpond.bench.processors.inputs import Sizes
 from millpond.bench.processors.run import DICT, Contest, run, runs
 from millpond.bench.report import document
 from millpond.bench.runs.process import answer
+from millpond.bench.runs.summary import over_batches
 from millpond.cli import app
 from millpond.errors import ConfigurationError
 from millpond.processors import Batch, TopologyDriver
@@ -27,7 +28,7 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """Runs take place here; the jobs that there were."""
     jobs = []
 
-    def measure(name: str, job: worker.Job) -> dict[str, Any]:
+    def measure(name: str, job: worker.Job, timeout_s: float | None) -> dict[str, Any]:
         jobs.append({**json.loads(job.text()), "worker": name})
         return worker.measure(worker.Job.of(job.text()))
 
@@ -138,7 +139,7 @@ def test_latencies_are_those_of_micro_batches_and_left_out_if_there_are_few() ->
 @pytest.mark.parametrize("batches", [1, 100, 250])
 def test_the_points_over_time_hold_all_records(batches: int) -> None:
     sizes = Sizes(records=10 * batches - 3, keys=1, batch_rows=10)
-    points = worker.over_time([10**9] * batches, sizes)
+    points = over_batches([10**9] * batches, sizes.batch_lengths)
     starts = [0.0, *(end for end, _ in points)]
     assert len(points) <= 100
     assert points[-1][0] == batches
@@ -156,7 +157,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> None:
             raise OSError("the disk is gone")
         return whole(case, backend, *rest)
 
-    def measure(name: str, job: worker.Job) -> dict[str, Any]:
+    def measure(name: str, job: worker.Job, timeout_s: float | None) -> dict[str, Any]:
         monkeypatch.setattr("sys.stdin", StringIO(job.text()))
         answer(worker.Job.of, worker.measure)
         came: dict[str, Any] = json.loads(Path(job.result).read_text())
@@ -196,6 +197,7 @@ def test_the_command_runs_processes_and_writes_a_document_and_a_page(tmp_path: P
     [
         ({"workloads": ["sorting"]}, "no workload 'sorting'; the workloads are stream-table join; "),
         ({"repeat": 0}, "repeat is 0"),
+        ({"timeout_s": 0}, "the timeout is 0 s, but must be above 0"),
         ({"directory": Path("nowhere")}, "nowhere is no directory"),
     ],
 )

@@ -1,7 +1,7 @@
 """``millpond bench``: measure, always beside a peer in the same run."""
 
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -10,47 +10,15 @@ from millpond.cli.bench_engines import bench_engines
 from millpond.cli.bench_options import Backends, Directory, JsonFile, Repeat, Seed, benchmark_extra, report
 from millpond.cli.bench_processors import bench_processors
 from millpond.cli.bench_spark import bench_spark
+from millpond.cli.bench_stores import bench_stores
 from millpond.cli.teaching import lesson
-from millpond.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from millpond.stores.specs import StoreKind
 
 app = typer.Typer(no_args_is_help=True, help="Measure, always beside a peer in the same run.")
 app.command("engines")(bench_engines)
 app.command("processors")(bench_processors)
+app.command("stores")(bench_stores)
 app.command("spark")(bench_spark)
 app.add_typer(bench_results.app)
-
-
-@app.command("stores")
-def bench_stores(
-    backend: Backends = None,
-    kind: Annotated[list[str] | None, typer.Option(help="a store kind, such as versioned; may be repeated")] = None,
-    keys: Annotated[int, typer.Option(help="keys in each store")] = 1_000_000,
-    restore: Annotated[bool, typer.Option(help="also measure the restore from durable files")] = True,
-    checksums: Annotated[bool, typer.Option(help="also measure what checksums of rows cost")] = True,
-    growth: Annotated[str, typer.Option(help="also measure at these numbers of keys, such as 10000,10000000")] = "",
-    repeat: Repeat = 5,
-    directory: Directory = None,
-    json: JsonFile = None,
-) -> None:
-    """Every operation of every store kind beside the raw engine, memory and disk, restore, checksums, growth."""
-    from millpond.bench import checksums as checking
-    from millpond.bench import restore as restoring
-    from millpond.bench import store_tables, stores
-    from millpond.stores.specs import StoreKind
-
-    backends = backend or ["memory", "lmdb", "rocksdb"]
-    kinds = [_kind(name) for name in kind or [k.value for k in StoreKind]]
-    figures = stores.run(backends, kinds, keys, rounds=repeat, directory=directory)
-    if restore:
-        figures["restore"] = restoring.run(backends, keys, directory=directory)
-    if checksums:
-        figures["checksums"] = checking.run(backends, keys, directory=directory)
-    if growth:
-        figures["growth"] = stores.growth(backends, [int(size) for size in growth.split(",")], directory=directory)
-    report("stores", figures, store_tables.print_results, json=json, width=130)
 
 
 @app.command(
@@ -277,13 +245,3 @@ def bench_damage(
     report("damage", figures, damage.print_results, json=json, width=110)
     if any(row.get("silent") for row in figures["files"]):
         raise typer.Exit(1)
-
-
-def _kind(name: str) -> "StoreKind":
-    from millpond.stores.specs import StoreKind
-
-    try:
-        return StoreKind(name)
-    except ValueError:
-        known = ", ".join(kind.value for kind in StoreKind)
-        raise ConfigurationError(f"there is no store kind {name!r}; the kinds are {known}") from None

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from millpond.cli.bench_options import Backends, Directory, HtmlFile, JsonFile, Repeat, Seed, report
+from millpond.cli.bench_options import Backends, Directory, HtmlFile, JsonFile, Repeat, Seed, Timeout, report
 
 
 def bench_engines(
@@ -40,6 +40,7 @@ def bench_engines(
     ] = None,
     seed: Seed = 1,
     repeat: Repeat = 3,
+    timeout: Timeout = None,
     directory: Directory = None,
     json: JsonFile = None,
     html: HtmlFile = None,
@@ -73,6 +74,7 @@ def bench_engines(
         cache_ratio=cache_ratio,
         durability=durability,
         directory=directory,
+        timeout_s=timeout,
     )
     with progress(Console(stderr=True), run.runs(contest, contest.taking_part())) as watch:
         figures = run.run(contest, watch)

@@ -23,6 +23,14 @@ Seed: TypeAlias = Annotated[int, typer.Option("--seed", min=0, help="of all chan
 Repeat: TypeAlias = Annotated[
     int, typer.Option("--repeat", min=1, help="how often each is measured; the median counts")
 ]
+Timeout: TypeAlias = Annotated[
+    float | None,
+    typer.Option(
+        "--timeout",
+        metavar="SECONDS",
+        help="how long a run may take; one that takes longer is ended, and told as failed; for ever by default",
+    ),
+]
 Directory: TypeAlias = Annotated[
     Path | None,
     typer.Option("--directory", help="where the files go, on the file system to measure; the temporary directory"),

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from millpond.cli.bench_options import Backends, Directory, HtmlFile, JsonFile, Repeat, Seed, report
+from millpond.cli.bench_options import Backends, Directory, HtmlFile, JsonFile, Repeat, Seed, Timeout, report
 
 
 def bench_processors(
@@ -26,6 +26,7 @@ def bench_processors(
     profile: Annotated[bool, typer.Option(help="also show which functions take the time, in one more run")] = True,
     seed: Seed = 1,
     repeat: Repeat = 3,
+    timeout: Timeout = None,
     directory: Directory = None,
     json: JsonFile = None,
     html: HtmlFile = None,
@@ -43,7 +44,13 @@ def bench_processors(
 
     sizes = Sizes(records, keys, batch, records // 10 if warm_up is None else warm_up, seed)
     contest = run.Contest(
-        backend or run.BACKENDS, workload or [], sizes, repeat=repeat, profile=profile, directory=directory
+        backend or run.BACKENDS,
+        workload or [],
+        sizes,
+        repeat=repeat,
+        profile=profile,
+        directory=directory,
+        timeout_s=timeout,
     )
     with progress(Console(stderr=True), run.runs(contest, contest.taking_part())) as watch:
         figures = run.run(contest, watch)

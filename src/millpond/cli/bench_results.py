@@ -9,7 +9,7 @@ from millpond.cli.bench_options import JsonFile, console
 
 app = typer.Typer()
 
-_WRITTEN = "what --json of bench engines, processors or spark has written"
+_WRITTEN = "what --json of bench engines, stores, processors or spark has written"
 _RULE = (
     "A change counts if no run of one file lies among those of the other, and if the ratio of the medians is larger "
     "than the spread, the ratio of the fastest run to the slowest, of both files. With fewer than 3 runs nothing can "

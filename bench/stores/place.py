@@ -1,0 +1,66 @@
+"""Where the stores of a run are."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from millpond.bench.stores.pattern import Opened
+from millpond.stores.backend import BackendSupplier
+from millpond.stores.directory import store_directory
+from millpond.stores.migration import open_directory
+from millpond.stores.specs import StoreSpec
+from millpond.stores.transaction import Transaction
+
+APPLICATION: Final = "bench"
+TASK: Final = "0_0"
+LOCAL_DIRECTORIES: Final = ("local", "origin")
+"""Where stores are, below the directory of a run: those measured, and those that durable files come from."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A backend, and directories for its stores and for durable files.
+
+    Args:
+        supplier: the backend, as large as its cache is to be.
+        directory: everything of the run.
+        checksums: whether rows have checksums.
+    """
+
+    supplier: BackendSupplier
+    directory: Path
+    checksums: bool = False
+
+    @property
+    def local(self) -> Path:
+        """Where the stores are that are measured, by application, task and backend."""
+        return self.directory / LOCAL_DIRECTORIES[0]
+
+    @property
+    def origin(self) -> Path:
+        """Where the store is that wrote the durable files."""
+        return self.directory / LOCAL_DIRECTORIES[1]
+
+    @property
+    def durable(self) -> Path:
+        """Where durable files are."""
+        return self.directory / "durable"
+
+    def spec(self, plain: StoreSpec) -> StoreSpec:
+        """A store with checksums if there are to be any."""
+        return replace(plain, checksums=self.checksums)
+
+    @contextmanager
+    def opened(self, plain: StoreSpec) -> Iterator[Opened]:
+        """The store, open; one of an older format is migrated."""
+        spec = self.spec(plain)
+        where = store_directory(self.local, APPLICATION, TASK, self.supplier.name, spec)
+        backend = open_directory(self.supplier, where, spec)
+        transaction = Transaction(backend)
+        try:
+            yield Opened(spec.open(transaction), transaction)
+        finally:
+            transaction.close()
+            backend.close()

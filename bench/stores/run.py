@@ -1,0 +1,228 @@
+"""``millpond bench stores``: every contender on every pattern, each run in a fresh process, in turn.
+
+Rule of this module: it opens no store. The contenders of a pattern take turns, run after run, so that noise on the
+machine affects all alike, and whatever becomes of one of them, the others go on.
+"""
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from millpond.bench.documents import SCHEMA
+from millpond.bench.engines.contenders import ContenderKind, contenders
+from millpond.bench.engines.engine import Use
+from millpond.bench.rows import VALUE_SIZE
+from millpond.bench.runs.leftovers import left_behind
+from millpond.bench.runs.process import run_in_a_process
+from millpond.bench.runs.recording import clock_ns
+from millpond.bench.runs.summary import middle_run
+from millpond.bench.runs.turns import Watch, check_turns, in_turn
+from millpond.bench.stores.patterns import PATTERNS, AnyPattern
+from millpond.bench.stores.place import LOCAL_DIRECTORIES
+from millpond.bench.stores.sizes import KEY_SIZE, Sizes
+from millpond.bench.stores.whole_stores import WholeStore
+from millpond.bench.stores.worker import Job
+from millpond.errors import ConfigurationError
+from millpond.stores.registry import supplier
+
+BACKENDS: Final = ("memory", "lmdb", "rocksdb")
+
+NO_ENGINE: Final = "takes no part: it is nothing that an engine does alone"
+NOTHING_KEPT: Final = "takes no part: it keeps nothing that could be opened again"
+TAKING_NO_PART: Final = (NO_ENGINE, NOTHING_KEPT)
+"""Of contenders to which a pattern is nothing, which is no failure of anybody's."""
+
+_WORKER: Final = "millpond.bench.stores.worker"
+
+
+class Contender(NamedTuple):
+    """One of those measured: what reports have of it, and how it is opened."""
+
+    shown: dict[str, str]
+    kind: ContenderKind
+    source: str
+    checksums: bool = False
+
+    @property
+    def label(self) -> str:
+        """What it is called."""
+        return self.shown["label"]
+
+    def with_checksums(self) -> "Contender":
+        """The same backend with checksums of its rows."""
+        label = self.label.replace("(Millpond)", "(Millpond, checksums)")
+        return self._replace(shown={**self.shown, "label": label}, checksums=True)
+
+
+class Workload(NamedTuple):
+    """A pattern at a size."""
+
+    name: str
+    pattern: AnyPattern
+    sizes: Sizes
+
+
+@dataclass(frozen=True)
+class Contest:
+    """What is to be measured.
+
+    Args:
+        backends: names or URLs of registered backends; the engine under each is measured beside it, if one is known.
+        workloads: names of patterns; all of them if there are none.
+        sizes: how much is done.
+        growth: numbers of keys to measure at, one after the other, in place of that of ``sizes``.
+        checksums: also measure each backend with checksums of rows.
+        repeat: runs of each contender on each pattern.
+        cache_ratio: how many times larger the data is than the cache of each engine whose cache can be set.
+        directory: where the files go, on the file system to measure; by default the temporary directory.
+        timeout_s: seconds after which a run is ended and has failed; None waits for ever.
+
+    Raises:
+        ConfigurationError: one of these is unknown or makes no sense.
+    """
+
+    backends: Sequence[str]
+    workloads: Sequence[str]
+    sizes: Sizes
+    growth: Sequence[int] = ()
+    checksums: bool = False
+    repeat: int = 3
+    cache_ratio: float | None = None
+    directory: Path | None = None
+    timeout_s: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in self.workloads:
+            if name not in PATTERNS:
+                raise ConfigurationError(f"there is no workload {name!r}; the workloads are {'; '.join(PATTERNS)}")
+        if self.cache_ratio is not None and not self.cache_ratio > 0:
+            raise ConfigurationError(f"the ratio of data to cache is {self.cache_ratio}, but must be above 0")
+        check_turns(self.repeat, self.directory, self.timeout_s)
+
+    def cache_bytes(self, sizes: Sizes) -> int | None:
+        """Of each cache that can be set; None leaves them as they come."""
+        return None if self.cache_ratio is None else max(1, int(sizes.data_bytes / self.cache_ratio))
+
+    @property
+    def chosen(self) -> list[Workload]:
+        """What is measured, in the order in which patterns are listed; with several sizes, each names its own."""
+        patterns = [one for name, one in PATTERNS.items() if name in self.workloads or not self.workloads]
+        if not self.growth:
+            return [Workload(one.name, one, self.sizes) for one in patterns]
+        sizes = [self.sizes.with_keys(keys) for keys in dict.fromkeys(self.growth)]
+        return [Workload(f"{one.name}, {size.keys:,} keys", one, size) for one in patterns for size in sizes]
+
+    def taking_part(self) -> list[Contender]:
+        """The contenders.
+
+        Raises:
+            ConfigurationError: a backend is unknown or has an option that makes no sense.
+        """
+        return list(self._taking_part())
+
+    def _taking_part(self) -> Iterator[Contender]:
+        largest = max(self.growth, default=self.sizes.keys)
+        for one in contenders(self.backends, (), Use(None, self.cache_bytes(self.sizes.with_keys(largest)))):
+            contender = Contender(one.shown(), one.kind, one.source)
+            yield contender
+            if self.checksums and one.kind == "backend":
+                yield contender.with_checksums()
+
+    def settings(self) -> dict[str, Any]:
+        """What reports say of how it was measured."""
+        sizes = self.sizes
+        return {
+            "records": sizes.records,
+            "keys": list(self.growth) or sizes.keys,
+            "key_bytes": KEY_SIZE,
+            "value_bytes": VALUE_SIZE,
+            "batch": sizes.batch,
+            "cache_ratio": self.cache_ratio,
+            "seed": sizes.seed,
+            "repeat": self.repeat,
+            "warm_up": sizes.warming,
+            "latency_of": "single calls without the commit, which is told apart; of put_many and get_many, a call",
+            "clock_ns": clock_ns(),
+        }
+
+
+def runs(contest: Contest, who: Sequence[Contender]) -> int:
+    """How many runs there are at most."""
+    return contest.repeat * sum(_cannot(one, workload) is None for one in who for workload in contest.chosen)
+
+
+def run(contest: Contest, watch: Watch = lambda workload, contender: None) -> dict[str, Any]:
+    """Measure; the figures, and whatever failed with its reason."""
+    who = contest.taking_part()
+    results: list[dict[str, Any]] = []
+    failures: list[dict[str, str]] = []
+    for workload in contest.chosen:
+        reasons = {one.label: why for one in who if (why := _cannot(one, workload)) is not None}
+        able = [one for one in who if one.label not in reasons]
+        found, failed = in_turn(workload.name, able, contest.repeat, partial(_one, contest, workload), watch)
+        reasons |= failed
+        for one in who:
+            about = {"contender": one.label, "workload": workload.name}
+            if one.label in reasons:
+                failures.append({**about, "reason": reasons[one.label]})
+            else:
+                results.append({**about, **middle_run(found[one.label])})
+    return {
+        "schema": SCHEMA,
+        "unit": "operations",
+        "settings": contest.settings(),
+        "workloads": {one.name: _meaning(one.pattern) for one in contest.chosen},
+        "contenders": [one.shown for one in who],
+        "results": results,
+        "failures": failures,
+    }
+
+
+def broken(figures: dict[str, Any]) -> bool:
+    """Whether a contender failed at something that it can do."""
+    return any(failure["reason"] not in TAKING_NO_PART for failure in figures["failures"])
+
+
+def _meaning(pattern: AnyPattern) -> dict[str, str | None]:
+    return {"operation": pattern.operation, "engine": pattern.engine_does}
+
+
+def _cannot(contender: Contender, workload: Workload) -> str | None:
+    """Why a contender takes no part in a workload, if it does not."""
+    pattern = workload.pattern
+    if contender.kind == "engine" and pattern.engine_does is None:
+        return NO_ENGINE
+    if isinstance(pattern, WholeStore) and pattern.needs_disk and not supplier(contender.source).persistent:
+        return NOTHING_KEPT
+    return None
+
+
+def _one(contest: Contest, workload: Workload, contender: Contender, number: int) -> dict[str, Any]:
+    """What came of a run; each does the same, whatever its number."""
+    with tempfile.TemporaryDirectory(prefix="millpond-bench-", dir=contest.directory) as temporary:
+        directory, result = Path(temporary, "run"), Path(temporary, "result.json")
+        job = Job(
+            contender.kind,
+            contender.source,
+            contender.checksums,
+            workload.pattern.name,
+            workload.sizes,
+            contest.cache_bytes(workload.sizes),
+            str(directory),
+            str(result),
+        )
+        try:
+            came = run_in_a_process(_WORKER, job, contest.timeout_s)
+        finally:
+            left = _left_behind(contender, directory)
+        return came if left is None else {"failure": left}
+
+
+def _left_behind(contender: Contender, directory: Path) -> str | None:
+    if contender.kind != "backend":
+        return None
+    reasons = (left_behind(contender.source, directory / local) for local in LOCAL_DIRECTORIES)
+    return next((why for why in reasons if why is not None), None)

@@ -1,0 +1,56 @@
+"""How much there is in a store, and how much is done with it."""
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from millpond.bench.rows import VALUE_SIZE, key_of
+from millpond.errors import ConfigurationError
+
+KEY_SIZE: Final = len(key_of(0))
+"""Bytes of a key."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much there is, and how much is done.
+
+    Args:
+        keys: rows of the store before; where windows and sessions come and go, their number follows from ``records``.
+        records: operations that are measured.
+        batch: operations of a commit.
+        warm_up: operations before those that are measured; whole batches of them are done.
+        seed: of all chance.
+
+    Raises:
+        ConfigurationError: a number makes no sense.
+    """
+
+    keys: int
+    records: int
+    batch: int = 1_000
+    warm_up: int = 0
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        for name, least in (("keys", 1), ("records", 1), ("batch", 1), ("warm_up", 0), ("seed", 0)):
+            if getattr(self, name) < least:
+                raise ConfigurationError(f"{name} is {getattr(self, name)}, but must be at least {least}")
+
+    @property
+    def warming(self) -> int:
+        """Operations that are not measured, in whole batches."""
+        return -(-self.warm_up // self.batch) * self.batch
+
+    @property
+    def total(self) -> int:
+        """All operations, with those that are not measured."""
+        return self.warming + self.records
+
+    @property
+    def data_bytes(self) -> int:
+        """Bytes of all keys and values that are there before."""
+        return self.keys * (KEY_SIZE + VALUE_SIZE)
+
+    def with_keys(self, keys: int) -> "Sizes":
+        """The same with another number of keys."""
+        return replace(self, keys=keys)
