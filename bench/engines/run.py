@@ -18,8 +18,7 @@ from millpond.bench.engines.worker import Job
 from millpond.bench.engines.workloads import ORDERED, WORKLOADS, Sizes, Workload
 from millpond.bench.runs.process import reason, run_in_a_process
 from millpond.bench.runs.recording import clock_ns
-from millpond.bench.runs.summary import middle_run
-from millpond.bench.runs.turns import Watch, check_turns, in_turn
+from millpond.bench.runs.turns import Watch, check_turns, figures_in_turn
 from millpond.errors import ConfigurationError
 from millpond.stores.registry import supplier
 
@@ -113,7 +112,7 @@ class Contest:
 
 def runs(contest: Contest, who: Sequence[Contender]) -> int:
     """How many runs there are."""
-    pairs = sum(_cannot(contender, workload) is None for contender in who for workload in contest.chosen)
+    pairs = sum(_cannot(workload, contender) is None for contender in who for workload in contest.chosen)
     return pairs * contest.repeat
 
 
@@ -123,16 +122,10 @@ def run(contest: Contest, watch: Watch = lambda workload, contender: None) -> di
     results: list[dict[str, Any]] = []
     failures: list[dict[str, str]] = []
     for workload in contest.chosen:
-        cannot = {one.label: why for one in who if (why := _cannot(one, workload)) is not None}
-        able = [one for one in who if one.label not in cannot]
-        found, failed = in_turn(workload.name, able, contest.repeat, partial(_one, contest, workload), watch)
-        reasons = cannot | failed
-        for one in who:
-            about = {"contender": one.label, "workload": workload.name}
-            if one.label in reasons:
-                failures.append({**about, "reason": reasons[one.label]})
-            else:
-                results.append({**about, **middle_run(found[one.label])})
+        cannot, measure = partial(_cannot, workload), partial(_one, contest, workload)
+        measured, failed = figures_in_turn(workload.name, who, cannot, contest.repeat, measure, watch)
+        results += measured
+        failures += failed
     return {
         "schema": SCHEMA,
         "settings": contest.settings(),
@@ -148,7 +141,7 @@ def broken(figures: dict[str, Any]) -> bool:
     return any(failure["reason"] != UNORDERED for failure in figures["failures"])
 
 
-def _cannot(contender: Contender, workload: Workload) -> str | None:
+def _cannot(workload: Workload, contender: Contender) -> str | None:
     """Why a contender takes no part in a workload, if it does not."""
     if workload.kinds & ORDERED and not contender.ordered:
         return UNORDERED

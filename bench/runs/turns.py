@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, TypeVar
 
+from millpond.bench.runs.summary import middle_run
 from millpond.errors import ConfigurationError
 
 Watch: TypeAlias = Callable[[str, str], None]
@@ -52,6 +53,38 @@ def in_turn(
                 if "failure" in came:
                     failed[one.label] = came["failure"]
     return found, failed
+
+
+def figures_in_turn(
+    workload: str,
+    contenders: Sequence[C],
+    cannot: Callable[[C], str | None],
+    repeat: int,
+    run: Callable[[C, int], dict[str, Any]],
+    watch: Watch,
+) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
+    """Run each contender so often that can take part.
+
+    Args:
+        workload: what results, failures and ``watch`` call it.
+        contenders: all of them.
+        cannot: why one takes no part, None if it does.
+        repeat: how often.
+        run: runs one, as in ``in_turn``.
+        watch: is told of each run.
+
+    Returns:
+        The results, each of a middle run, and the failures with their reasons, both in the order of the contenders.
+    """
+    reasons = {one.label: why for one in contenders if (why := cannot(one)) is not None}
+    able = [one for one in contenders if one.label not in reasons]
+    found, failed = in_turn(workload, able, repeat, run, watch)
+    reasons |= failed
+    about = {one.label: {"contender": one.label, "workload": workload} for one in contenders}
+    return (
+        [{**who, **middle_run(found[label])} for label, who in about.items() if label not in reasons],
+        [{**who, "reason": reasons[label]} for label, who in about.items() if label in reasons],
+    )
 
 
 def check_turns(repeat: int, directory: Path | None, timeout_s: float | None) -> None:

@@ -18,8 +18,7 @@ from millpond.bench.rows import VALUE_SIZE
 from millpond.bench.runs.leftovers import left_behind
 from millpond.bench.runs.process import run_in_a_process
 from millpond.bench.runs.recording import clock_ns
-from millpond.bench.runs.summary import middle_run
-from millpond.bench.runs.turns import Watch, check_turns, in_turn
+from millpond.bench.runs.turns import Watch, check_turns, figures_in_turn
 from millpond.bench.stores.patterns import PATTERNS, AnyPattern
 from millpond.bench.stores.place import LOCAL_DIRECTORIES
 from millpond.bench.stores.sizes import KEY_SIZE, Sizes
@@ -151,7 +150,7 @@ class Contest:
 
 def runs(contest: Contest, who: Sequence[Contender]) -> int:
     """How many runs there are at most."""
-    return contest.repeat * sum(_cannot(one, workload) is None for one in who for workload in contest.chosen)
+    return contest.repeat * sum(_cannot(workload, one) is None for one in who for workload in contest.chosen)
 
 
 def run(contest: Contest, watch: Watch = lambda workload, contender: None) -> dict[str, Any]:
@@ -160,16 +159,10 @@ def run(contest: Contest, watch: Watch = lambda workload, contender: None) -> di
     results: list[dict[str, Any]] = []
     failures: list[dict[str, str]] = []
     for workload in contest.chosen:
-        reasons = {one.label: why for one in who if (why := _cannot(one, workload)) is not None}
-        able = [one for one in who if one.label not in reasons]
-        found, failed = in_turn(workload.name, able, contest.repeat, partial(_one, contest, workload), watch)
-        reasons |= failed
-        for one in who:
-            about = {"contender": one.label, "workload": workload.name}
-            if one.label in reasons:
-                failures.append({**about, "reason": reasons[one.label]})
-            else:
-                results.append({**about, **middle_run(found[one.label])})
+        cannot, measure = partial(_cannot, workload), partial(_one, contest, workload)
+        measured, failed = figures_in_turn(workload.name, who, cannot, contest.repeat, measure, watch)
+        results += measured
+        failures += failed
     return {
         "schema": SCHEMA,
         "unit": "operations",
@@ -190,7 +183,7 @@ def _meaning(pattern: AnyPattern) -> dict[str, str | None]:
     return {"operation": pattern.operation, "engine": pattern.engine_does}
 
 
-def _cannot(contender: Contender, workload: Workload) -> str | None:
+def _cannot(workload: Workload, contender: Contender) -> str | None:
     """Why a contender takes no part in a workload, if it does not."""
     pattern = workload.pattern
     if contender.kind == "engine" and pattern.engine_does is None:

@@ -66,6 +66,6 @@ def bench_stores(
     )
     with progress(Console(stderr=True), run.runs(contest, contest.taking_part())) as watch:
         figures = run.run(contest, watch)
-    report("stores", figures, tables.print_results, json=json, width=190, html=html)
+    report("stores", figures, tables.print_results, json=json, width=225, html=html)
     if run.broken(figures):
         raise typer.Exit(1)
