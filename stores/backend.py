@@ -27,8 +27,11 @@ class Backend(ABC):
     """One ordered map of bytes to bytes.
 
     A key is any bytes, and keys that differ in a single one are two keys. Keys compare as unsigned bytes, shorter first
-    where one is the prefix of the other. Keys are never empty. Values may be empty. A backend is used by one thread at
-    a time. That thread need not be the one that opened it, or that made a scan which is still open.
+    where one is the prefix of the other. Keys are never empty. Values may be empty. Values of any length and
+    writes of any number of changes are kept whole. What is read is ``bytes``.
+
+    A backend is used by one thread at a time. That thread need not be the one that opened it, or that made a scan which
+    is still open.
 
     Its public methods are those of this class and of the ``Supports...`` protocols, of each protocol all or none.
 
@@ -63,6 +66,7 @@ class Backend(ABC):
         """Apply all of ``changes`` or none of them, even if the process is killed in the middle.
 
         Deleting a key that does not exist is no error. When ``write`` returns, ``get`` and ``scan`` show the changes.
+        The mapping stays the caller's, who may change it afterwards.
         If the process was killed, a reopened backend shows the result of a prefix of the writes. A loss of power
         may lose or damage anything while there are writes that were not flushed.
         """
@@ -76,7 +80,10 @@ class Backend(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Release the engine and its files. Closing twice is no error. Open scans end with ``StoreClosedError``."""
+        """Release the engine and its files. Closing twice is no error. Open scans end with ``StoreClosedError``.
+
+        What was written is there when the directory is opened again, flushed or not.
+        """
 
     def __enter__(self) -> Self:
         return self

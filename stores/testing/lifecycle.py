@@ -3,7 +3,7 @@
 import pickle
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from itertools import cycle
 from pathlib import Path
@@ -42,26 +42,32 @@ from millpond.stores.testing.sentences import (
     DESTROY,
     DESTROY_ALONE,
     DESTROY_NOTHING,
+    ENTRY_COUNT,
     FLUSH_IN_MEMORY,
     FROM_OPTIONS,
     GOES_ON,
     HAND_OVER,
     IN_USE,
+    KEPT,
     NEW_IS_EMPTY,
     OPEN,
     OTHER_BUDGET,
     PICKLABLE,
-    PREFIX,
     RELEASE,
     RENAMED,
     SEEN,
     TRANSLATED,
     UNAVAILABLE,
+    WHOLE,
     WITH_BUDGET,
 )
 from millpond.stores.testing.suite import EDGE_KEYS, Suite, open_or_refusal
 
 _BUDGET: Final = 256 * 2**20
+_MANY: Final = 70_000
+"""Changes of one write, more than 16 bits count."""
+_LARGE: Final = 2_500_000
+"""Bytes of a value."""
 
 _CALLS: dict[str, Callable[[Any, Path], object]] = {
     "get": lambda backend, _: backend.get(b"a"),
@@ -91,6 +97,15 @@ def _calls(backend: Backend) -> dict[str, Callable[[Any, Path], object]]:
     """Every method that the backend has, called."""
     claimed = {name: call for protocol, name, call in _CAPABILITY_CALLS if isinstance(backend, protocol)}
     return _CALLS | claimed
+
+
+def _open_below(directory: Path) -> list[str]:
+    """The files below a directory that this process has open, where the system tells."""
+    opened = []
+    for descriptor in Path("/proc/self/fd").glob("*"):
+        with suppress(OSError):  # that of the listing itself is closed by now
+            opened.append(str(descriptor.readlink()))
+    return [path for path in opened if path.startswith(f"{directory}/")]
 
 
 class LifecycleSuite(Suite):
@@ -167,8 +182,26 @@ class LifecycleSuite(Suite):
         for _ in range(2):
             with self.open(directory) as backend:
                 expected = [(key, key) for key in EDGE_KEYS] if supplier.persistent else []
-                with PREFIX:
+                with KEPT:
                     assert list(backend.scan()) == expected
+
+    def test_what_is_long_and_what_is_many_is_there_after_a_reopen(self, directory: Path) -> None:
+        if not self.supplier().persistent:
+            return
+        with self.open(directory) as backend:
+            longest = b"k" * (backend.max_key_size or 100_000)
+            many = {b"%06d" % number: b"" for number in range(_MANY)}
+            backend.write(many)
+            for number in range(4):
+                backend.write({longest: bytes([number]) * _LARGE, b"%06d" % number: None})
+        expected = [(b"%06d" % number, b"") for number in range(4, _MANY)] + [(longest, b"\3" * _LARGE)]
+        for _ in range(2):
+            with self.open(directory) as backend:
+                with WHOLE:
+                    assert list(backend.scan()) == expected
+                if isinstance(backend, SupportsSize):
+                    with ENTRY_COUNT:
+                        assert backend.entry_count() > 0, "entries of before the opening are not counted"
 
     @NEW_IS_EMPTY
     def test_a_directory_in_the_place_of_another_is_empty(self, directory: Path) -> None:
@@ -288,6 +321,16 @@ class LifecycleSuite(Suite):
         backend.close()
         for scan in (untouched, begun, backwards):
             assert _error_of(partial(list, scan)) is StoreClosedError
+
+    @RELEASE
+    def test_no_file_stays_open(self, directory: Path) -> None:
+        for _ in range(2):
+            with self.open(directory) as backend:
+                backend.write({b"a": b"1", b"b": b"2"})
+                assert backend.get(b"a") == b"1"
+                next(backend.scan())
+                backend.flush()
+            assert _open_below(directory) == []
 
     @RELEASE
     def test_a_directory_can_be_opened_again_at_once_after_close(self, directory: Path) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from millpond.stores.backend import Backend, delete_range, get_many, last_finder
-from millpond.stores.testing.sentences import ANY_KEY, EMPTY_VALUES, GET, KEY_ORDER
+from millpond.stores.testing.sentences import ANY_KEY, BYTES, EMPTY_VALUES, GET, KEY_ORDER
 from millpond.stores.testing.suite import EDGE_KEYS, TEXT_KEYS, Suite
 
 
@@ -24,6 +24,13 @@ class ReadSuite(Suite):
         backend.write({b"key": b"new" * 1000})
         assert type(old) is bytes
         assert old == b"old" * 1000
+
+    @BYTES
+    def test_keys_and_values_come_out_as_bytes(self, backend: Backend) -> None:
+        backend.write({b"a": b"1", b"b": b""})
+        entries = [*backend.scan(), *backend.scan(reverse=True), last_finder(backend)(b"a", b"c")]
+        found = [*(part for entry in entries if entry for part in entry), *get_many(backend, [b"a", b"b"])]
+        assert [part for part in found if type(part) is not bytes] == []
 
     @EMPTY_VALUES
     def test_an_empty_value_is_a_value(self, backend: Backend) -> None:

@@ -20,6 +20,8 @@ from millpond.stores.testing.contract import says
 ANY_KEY = says(Backend, "A key is any bytes, and keys that differ in a single one are two keys.")
 KEY_ORDER = says(Backend, "Keys compare as unsigned bytes, shorter first where one is the prefix of the other.")
 EMPTY_VALUES = says(Backend, "Values may be empty.")
+WHOLE = says(Backend, "Values of any length and writes of any number of changes are kept whole.")
+BYTES = says(Backend, "What is read is ``bytes``.")
 METHODS = says(
     Backend,
     "Its public methods are those of this class and of the ``Supports...`` protocols, of each protocol all or none.",
@@ -52,6 +54,7 @@ CLOSE_SCAN = says(
 ATOMIC = says(Backend.write, "Apply all of ``changes`` or none of them, even if the process is killed in the middle.")
 DELETE_NOTHING = says(Backend.write, "Deleting a key that does not exist is no error.")
 SEEN = says(Backend.write, "When ``write`` returns, ``get`` and ``scan`` show the changes.")
+CALLERS = says(Backend.write, "The mapping stays the caller's, who may change it afterwards.")
 PREFIX = says(
     Backend.write, "If the process was killed, a reopened backend shows the result of a prefix of the writes."
 )
@@ -61,6 +64,7 @@ FLUSHED = says(
 )
 FLUSH_IN_MEMORY = says(Backend.flush, "A backend in memory does nothing here.")
 RELEASE = says(Backend.close, "Release the engine and its files.")
+KEPT = says(Backend.close, "What was written is there when the directory is opened again, flushed or not.")
 CLOSE_TWICE = says(Backend.close, "Closing twice is no error.")
 CLOSE_ENDS_SCANS = says(Backend.close, "Open scans end with ``StoreClosedError``.")
 GET_MANY = says(SupportsGetMany.get_many, "The value of each key, in the order of ``keys``; None where there is none.")

@@ -1,7 +1,7 @@
 """The part of the suite about ``write`` in one process."""
 
 from millpond.stores.backend import Backend
-from millpond.stores.testing.sentences import DELETE_NOTHING, SEEN
+from millpond.stores.testing.sentences import CALLERS, DELETE_NOTHING, SEEN
 from millpond.stores.testing.suite import Suite
 
 
@@ -23,6 +23,18 @@ class WriteSuite(Suite):
         backend.write({b"a": None})
         backend.write({b"a": None})
         assert list(backend.scan()) == []
+
+    @CALLERS
+    def test_what_becomes_of_the_mapping_after_a_write_is_the_callers_business(self, backend: Backend) -> None:
+        changes: dict[bytes, bytes | None] = {b"a": b"1", b"b": None}
+        backend.write(changes)
+        assert changes == {b"a": b"1", b"b": None}
+        changes |= {b"a": b"2", b"b": b"3", b"c": b"4"}
+        assert backend.get(b"a") == b"1"
+        assert list(backend.scan()) == [(b"a", b"1")]
+        changes.clear()
+        backend.flush()
+        assert list(backend.scan()) == [(b"a", b"1")]
 
     @SEEN
     def test_a_write_without_changes_changes_nothing(self, backend: Backend) -> None:

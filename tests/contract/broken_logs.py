@@ -1,0 +1,175 @@
+"""The log of ``appending`` with one mistake each, most of which show when it is opened again.
+
+``test_kit_catches`` runs the kit on them.
+"""
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from millpond.stores.backend import BackendSupplier, Changes
+from millpond.stores.testing.capabilities import CapabilitySuite
+from millpond.stores.testing.lifecycle import LifecycleSuite
+from millpond.stores.testing.reads import ReadSuite
+from millpond.stores.testing.writes import WriteSuite
+from tests.contract.appending import Log, LogBackend, LogSupplier
+
+
+class Forgets(LogBackend):
+    """Shows what was written as long as it is open, and has less of it in its file."""
+
+    def __init__(self, directory: Path, garbage: int) -> None:
+        self._shown: dict[bytes, bytes | None] = {}
+        super().__init__(directory, garbage)
+
+    def kept(self, changes: Changes) -> dict[bytes, bytes | None]:
+        """What of a write goes to the file."""
+        raise NotImplementedError
+
+    def write(self, changes: Changes) -> None:
+        super().write(self.kept(changes))
+        self._shown.update(changes)
+
+    def get(self, key: bytes) -> bytes | None:
+        found = super().get(key)
+        return self._shown.get(key, found)
+
+
+class CutsLongValues(Forgets):
+    def kept(self, changes: Changes) -> dict[bytes, bytes | None]:
+        return {key: value and value[: 2**20] for key, value in changes.items()}
+
+
+class KeepsLengthsIn16Bits(Forgets):
+    def kept(self, changes: Changes) -> dict[bytes, bytes | None]:
+        return {key: value and value[: len(value) % 2**16] for key, value in changes.items()}
+
+
+class KeepsNoValuesOfLongKeys(Forgets):
+    def kept(self, changes: Changes) -> dict[bytes, bytes | None]:
+        return {key: value and (value if len(key) < 2**16 else b"") for key, value in changes.items()}
+
+
+class CountsChangesIn16Bits(Forgets):
+    def kept(self, changes: Changes) -> dict[bytes, bytes | None]:
+        return dict(list(changes.items())[: 2**16 - 1])
+
+
+class BringsDeletedKeysBack(LogBackend):
+    """When it writes the file anew."""
+
+    def __init__(self, directory: Path, garbage: int) -> None:
+        self._deleted: set[bytes] = set()
+        super().__init__(directory, garbage)
+
+    def write(self, changes: Changes) -> None:
+        self._deleted |= {key for key, value in changes.items() if value is None}
+        super().write(changes)
+
+    def _compact(self) -> None:
+        super()._compact()
+        self._log.append(self._record(self._body((key, b"") for key in self._deleted)))
+
+
+class CountsFromItsOpening(LogBackend):
+    def __init__(self, directory: Path, garbage: int) -> None:
+        super().__init__(directory, garbage)
+        self._before = super().entry_count()
+
+    def entry_count(self) -> int:
+        return super().entry_count() - self._before
+
+
+class LosesWhatIsNotFlushed(LogBackend):
+    """At close."""
+
+    def __init__(self, directory: Path, garbage: int) -> None:
+        super().__init__(directory, garbage)
+        self._flushed = self._log.end
+
+    def flush(self) -> None:
+        super().flush()
+        self._flushed = self._log.end
+
+    def _compact(self) -> None:
+        super()._compact()
+        self._flushed = self._log.end
+
+    def close(self) -> None:
+        if isinstance(self._log, Log):
+            self._log.truncate(min(self._flushed, self._log.end))
+        super().close()
+
+
+class LeavesItsFileOpen(LogBackend):
+    def close(self) -> None:
+        if isinstance(self._log, Log):
+            os.dup(self._log.file)
+        super().close()
+
+
+class GetsManyViews(LogBackend):
+    def get_many(self, keys: Sequence[bytes]) -> Any:
+        return [value and memoryview(value) for value in super().get_many(keys)]
+
+
+class EmptiesTheCallersChanges(LogBackend):
+    def write(self, changes: Changes) -> None:
+        super().write(changes)
+        if isinstance(changes, dict):
+            changes.clear()
+
+
+class ReadsTheCallersChangesLater(LogBackend):
+    """As one does that keeps the last write in memory."""
+
+    def __init__(self, directory: Path, garbage: int) -> None:
+        self._last: Changes = {}
+        super().__init__(directory, garbage)
+
+    def write(self, changes: Changes) -> None:
+        super().write(changes)
+        self._last = changes
+
+    def load(self, entries: Iterable[tuple[bytes, bytes]]) -> None:
+        super().load(entries)
+        self._last = {}
+
+    def get(self, key: bytes) -> bytes | None:
+        found = super().get(key)
+        return self._last.get(key, found)
+
+
+class NothingWrongWithTheLog(LogBackend):
+    pass
+
+
+@dataclass(frozen=True)
+class OpensLogs(LogSupplier):
+    """Opens logs of a class given."""
+
+    kind: type[LogBackend] = LogBackend
+
+    def open(self, directory: Path) -> LogBackend:
+        return self.kind(directory, self.garbage)
+
+
+def _suite(kind: type[LogBackend]) -> type:
+    class TestBroken(CapabilitySuite, LifecycleSuite, WriteSuite, ReadSuite):
+        def supplier(self) -> BackendSupplier:
+            return OpensLogs(kind=kind)
+
+    TestBroken.__name__ = TestBroken.__qualname__ = f"Test{kind.__name__}"
+    return TestBroken
+
+
+globals().update(
+    {
+        f"Test{kind.__name__}": _suite(kind)
+        for base in (LogBackend, Forgets)
+        for kind in base.__subclasses__()
+        if kind is not Forgets
+    }
+)

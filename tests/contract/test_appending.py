@@ -1,0 +1,12 @@
+"""A log that is written from the tutorial alone passes the kit."""
+
+from millpond.stores.backend import BackendSupplier
+from millpond.stores.testing import BackendSuite
+from tests.contract.appending import LogSupplier
+
+
+class TestLog(BackendSuite):
+    examples = 15
+
+    def supplier(self) -> BackendSupplier:
+        return LogSupplier()
