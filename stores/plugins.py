@@ -67,7 +67,7 @@ def made(kind: type[BackendSupplier], options: Mapping[str, str]) -> BackendSupp
         found: object = kind.from_options(options)
     except MillpondError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         given = f"the options {', '.join(options)}" if options else "no options"
         raise ConfigurationError(f"{_owned(kind)}: from_options failed for {given}: {_told(error)}") from error
     if not isinstance(found, kind):
@@ -108,7 +108,7 @@ def opened(supplier: BackendSupplier, directory: Path) -> Backend:
         found: object = supplier.open(directory)
     except (MillpondError, OSError):
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise StoreError(f"{_owned(kind)} failed to open {directory}: {_told(error)}") from error
     if not isinstance(found, Backend):
         raise StoreError(f"{_owned(kind)}: open gives {_kind_of(found)} instead of a millpond.stores.backend.Backend")
@@ -147,7 +147,7 @@ def _imported(point: EntryPoint) -> object:
             f"{origin(point)} registers {point.value!r} as the backend {point.name!r}, but there is no such thing "
             f"({error})"
         ) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a module that is a program ends the process that imports it
         raise ConfigurationError(
             f"{where} cannot be imported: {_told(error)}; report it to those who made that distribution"
         ) from error
@@ -190,7 +190,7 @@ def _shown(option: str, value: object) -> str:
     return without_secrets(f"{option}={text if len(text) < 60 else text[:60] + '…'}").partition("=")[2]
 
 
-def _told(error: Exception) -> str:
+def _told(error: BaseException) -> str:
     return f"{type(error).__name__}: {without_secrets(str(error))}"
 
 

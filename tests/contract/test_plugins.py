@@ -47,12 +47,20 @@ class Supplier(MemorySupplier):
     def from_options(cls, options):
         return {}["redis://:hunter2@host"]
 """
+FROM_OPTIONS_ENDS = """
+class Supplier(MemorySupplier):
+    name = "odd"
+    @classmethod
+    def from_options(cls, options):
+        raise SystemExit(2)
+"""
 OF_ANOTHER_CONTRACT = """
 class Supplier(MemorySupplier):
     name = "odd"
     contract = 2
 """
 RAISES_ON_IMPORT = "1 / 0"
+ENDS_ON_IMPORT = "raise SystemExit('usage: odd [--help]')"
 WANTS_ANOTHER_MILLPOND = "from millpond.stores.backend import Backend, SupportsMiracles"
 WANTS_A_MODULE_OF_ANOTHER_MILLPOND = "import millpond.stores.miracles"
 
@@ -63,6 +71,8 @@ REFUSED = {
     "from_options fails": (FROM_OPTIONS_FAILS, "from_options failed for no options: KeyError"),
     "of another contract": (OF_ANOTHER_CONTRACT, "version 2 of the backend contract, but Millpond"),
     "raises on import": (RAISES_ON_IMPORT, "cannot be imported: ZeroDivisionError: division by zero"),
+    "ends on import": (ENDS_ON_IMPORT, "cannot be imported: SystemExit: usage: odd [--help]"),
+    "from_options ends": (FROM_OPTIONS_ENDS, "from_options failed for no options: SystemExit: 2"),
     "wants another Millpond": (WANTS_ANOTHER_MILLPOND, "written for another release of Millpond than this one"),
     "wants a module": (WANTS_A_MODULE_OF_ANOTHER_MILLPOND, "written for another release of Millpond than this one"),
 }
@@ -84,6 +94,7 @@ NOT_OPENED = {
     "nothing": ("None", "open gives nothing instead of a millpond.stores.backend.Backend"),
     "a stranger": ("{}", "open gives an object of type dict instead of"),
     "an error": ("{}['x']", "failed to open .*: KeyError: 'x'"),
+    "the end of the process": ("exit('enough')", "failed to open .*: SystemExit: enough"),
 }
 
 
