@@ -4,7 +4,9 @@ import pickle
 import shutil
 from collections import deque
 from collections.abc import Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from itertools import repeat
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
@@ -27,6 +29,8 @@ from millpond.stores.testing import BackendSuite, Feature, StoreSuite
 
 MANY = 25_000
 """More changes than one call to the server carries."""
+
+INFINITE = '{"store": "00000000-0000-0000-0000-000000000000", "flushed": 1e400}'
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +97,7 @@ def test_a_name_with_a_url_in_it_is_a_server(server: RedisServer) -> None:
         *("localhost", "http://localhost", "redis://", "redis://host?password=hunter2", "", "unix://"),
         *("redis://host/first", "redis://host/-1", "redis://host/0/1", "redis://u:hunter2@host:port/0"),
         *("redis://host:99999", "redis://host:0", "redis://u:hunter2@[::1/0", "redis://u:hun/ter2@host"),
-        *(None, 7),
+        *(None, 7, b"redis://:hunter2@host", ["redis://:hunter2@host"]),
     ],
 )
 def test_a_url_that_is_none_of_redis_is_refused(url: Any) -> None:
@@ -103,7 +107,7 @@ def test_a_url_that_is_none_of_redis_is_refused(url: Any) -> None:
     assert "hun/" not in str(refused.value)
 
 
-@pytest.mark.parametrize("timeout", ["0", "-1", "inf", "nan", "soon"])
+@pytest.mark.parametrize("timeout", ["0", "-1", "inf", "nan", "soon", "1e300", "86401"])
 def test_a_timeout_that_is_none_is_refused(timeout: str) -> None:
     with pytest.raises(ConfigurationError, match=r"'timeout' of the backend 'redis'.*must be a number of seconds"):
         supplier(f"redis://?timeout={timeout}")
@@ -202,6 +206,78 @@ def test_a_server_that_went_back_behind_a_flush_or_lost_single_keys_is_found_out
     with pytest.raises(CorruptStoreError, match="has had 2 writes, but 3 were flushed"):
         redis.open(tmp_path / "back")
     redis.destroy(tmp_path / "back")
+
+
+@pytest.mark.parametrize("lost", ["state", "order", "rows"])
+def test_a_key_that_goes_while_the_store_is_open_is_found_out_by_the_next_call(
+    server: RedisServer, tmp_path: Path, lost: str
+) -> None:
+    redis, client = RedisSupplier(server.url), server.client()
+    with redis.open(tmp_path / "store") as backend:
+        backend.write({b"a": b"1", b"b": b"2"})
+        client.delete(*client.keys(f"*:{lost}"))
+        for call in (
+            lambda: backend.get(b"a"),
+            lambda: backend.get_many([b"a"]),
+            lambda: backend.last(b"a", b"z"),
+            lambda: list(backend.scan()),
+            lambda: backend.write({b"a": b"3"}),
+            lambda: backend.delete_range(b"a", b"b"),
+            backend.entry_count,
+            backend.flush,
+        ):
+            with pytest.raises(CorruptStoreError, match="restore the store"):
+                call()
+    redis.destroy(tmp_path / "store")
+
+
+def test_rows_that_a_server_evicts_after_all_are_never_taken_for_absent(fresh: Path, tmp_path: Path) -> None:
+    with RedisServer(fresh, "--maxmemory", "8mb") as server, RedisSupplier(server.url).open(tmp_path / "s") as backend:
+        backend.write({b"%03d" % number: bytes(10_000) for number in range(100)})
+        server.client().config_set("maxmemory-policy", "allkeys-lru")
+        writes = ({b"more-%03d" % number: bytes(10_000)} for number in range(1000))
+        with pytest.raises(CorruptStoreError, match="evicted them"):
+            deque(map(backend.write, writes), maxlen=0)
+        with pytest.raises(CorruptStoreError, match="evicted them"):
+            backend.get(b"001")
+
+
+def test_something_else_under_the_name_of_a_key_is_damage(server: RedisServer, tmp_path: Path) -> None:
+    redis, client = RedisSupplier(server.url), server.client()
+    with redis.open(tmp_path / "store") as backend:
+        backend.write({b"a": b"1"})
+        (rows,) = client.keys("*:rows")
+        client.set(rows, "something else")
+        with pytest.raises(CorruptStoreError, match="something else has the name"):
+            backend.get(b"a")
+    with pytest.raises(CorruptStoreError, match="something else has the name"):
+        redis.open(tmp_path / "store")
+    redis.destroy(tmp_path / "store")
+
+
+def test_a_server_that_refuses_calls_for_a_time_is_one_that_cannot_be_reached(fresh: Path, tmp_path: Path) -> None:
+    with RedisServer(fresh) as server, RedisSupplier(server.url).open(tmp_path / "store") as backend:
+        backend.write({b"a": b"1"})
+        server.client().config_set("min-replicas-to-write", 1)
+        with pytest.raises(BackendUnavailableError, match="refuses calls now: NOREPLICAS"):
+            backend.write({b"a": b"2"})
+        server.client().config_set("min-replicas-to-write", 0)
+        server.client().config_set("busy-reply-threshold", 1)
+        with ThreadPoolExecutor() as elsewhere:
+            endless = elsewhere.submit(server.client().eval, "while true do end", 0)
+            with pytest.raises(BackendUnavailableError, match="refuses calls now: BUSY"):
+                deque(map(backend.get, repeat(b"a")), maxlen=0)
+            server.client().script_kill()
+            assert "SCRIPT KILL" in str(endless.exception())
+        assert backend.get(b"a") == b"1"
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"store": "x", "flushed": 1}', "[" * 100_000, INFINITE])
+def test_a_damaged_name_of_a_store_says_so(server: RedisServer, tmp_path: Path, content: str) -> None:
+    (tmp_path / "store.json").write_text(content)
+    with pytest.raises(CorruptStoreError, match=r"store\.json is damaged"):
+        RedisSupplier(server.url).open(tmp_path)
+    RedisSupplier(server.url).destroy(tmp_path)
 
 
 def test_a_server_that_keeps_its_rows_may_be_restarted_under_an_open_backend(fresh: Path, tmp_path: Path) -> None:

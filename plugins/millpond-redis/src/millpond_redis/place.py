@@ -82,7 +82,7 @@ def _read(directory: Path) -> tuple[str, int]:
     try:
         content = json.loads(_file(directory).read_bytes())
         return str(UUID(content["store"])), int(content["flushed"])
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise CorruptStoreError(
             f"{_file(directory)} is damaged ({error}); delete the directory and restore the store"
         ) from error

@@ -2,7 +2,7 @@
 
 Rule of this module: ``KEYS`` are a store's state, order and rows. A call's first arguments are its token and the number
 of writes that it has seen; ``FENCED`` says that somebody else has opened the store, ``LOST`` that it is not what was
-written.
+written: the number of writes is another one, or ``order`` or ``rows`` have not as many entries as ``state`` says.
 """
 
 from typing import Final
@@ -10,11 +10,17 @@ from typing import Final
 FENCED: Final = "FENCED"
 LOST: Final = "LOST"
 
+_COMPLETE = f"""
+local entries = tonumber(is[3])
+if redis.call('ZCARD', KEYS[2]) ~= entries or redis.call('HLEN', KEYS[3]) ~= entries then
+    return redis.error_reply('{LOST}')
+end
+"""
 _PROOF = f"""
-local is = redis.call('HMGET', KEYS[1], 'token', 'writes')
+local is = redis.call('HMGET', KEYS[1], 'token', 'writes', 'entries')
 if is[1] and is[1] ~= ARGV[1] then return redis.error_reply('{FENCED}') end
 if is[2] ~= ARGV[2] then return redis.error_reply('{LOST}') end
-"""
+{_COMPLETE}"""
 _DONE = """
 redis.call('HINCRBY', KEYS[1], 'writes', 1)
 redis.call('HSET', KEYS[1], 'entries', redis.call('ZCARD', KEYS[2]))
@@ -29,10 +35,7 @@ if not is[1] then
 elseif ARGV[2] ~= '' and string.sub(is[1], 1, #ARGV[2]) ~= ARGV[2] then
     return redis.error_reply('{FENCED}')
 end
-local entries = tonumber(is[3])
-if redis.call('ZCARD', KEYS[2]) ~= entries or redis.call('HLEN', KEYS[3]) ~= entries then
-    return redis.error_reply('{LOST}')
-end
+{_COMPLETE}
 redis.call('HSET', KEYS[1], 'token', ARGV[1], 'writes', is[2], 'entries', is[3])
 return is[2]
 """

@@ -4,7 +4,7 @@ Rule of this module: no message shows a user or a password.
 """
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import redis
 from redis.backoff import NoBackoff
@@ -26,6 +26,9 @@ from millpond_redis.scripts import FENCED, LOST
 NOT_REACHED = (redis.ConnectionError, redis.TimeoutError)
 """What leaves open whether a call was carried out."""
 
+_NOT_NOW: Final = ("MISCONF", "MASTERDOWN", "NOREPLICAS", "BUSY ")
+"""How the errors begin with which a server refuses calls for a time, and has not carried them out."""
+
 
 class translate_errors(ErrorTranslator):
     """Within it, redis-py's exceptions become Millpond's, which name the server and ``directory``."""
@@ -42,15 +45,17 @@ class translate_errors(ErrorTranslator):
             return BackendError(f"{self.where} refuses the user or the password ({told}); correct them in the URL")
         if isinstance(error, NOT_REACHED):
             return BackendUnavailableError(f"{self.where} cannot be reached now: {told}")
-        if isinstance(error, redis.ReadOnlyError) or told.startswith(("MISCONF", "MASTERDOWN")):
-            return BackendUnavailableError(f"{self.where} takes no writes now: {told}")
+        if isinstance(error, redis.ReadOnlyError) or told.startswith(_NOT_NOW):
+            return BackendUnavailableError(f"{self.where} refuses calls now: {told}")
         if isinstance(error, redis.OutOfMemoryError):
             return StoreFullError(f"{self.where} has no room left ({told}); raise its maxmemory")
         if told.startswith(FENCED):
             return BackendInUseError(f"{self.where} has been opened elsewhere since; close it there and open it again")
         if told.startswith(LOST):
-            how = "the server was restarted without them, failed over, or had keys deleted"
+            how = "the server was restarted without them, failed over, evicted them, or had keys deleted"
             return CorruptStoreError(self.lost(how))
+        if told.startswith("WRONGTYPE"):
+            return CorruptStoreError(self.lost("something else has the name of one of its keys"))
         return BackendError(f"{self.where} failed: {told}")
 
     def lost(self, how: str) -> str:

@@ -14,7 +14,8 @@ from millpond_redis.server import connected, translate_errors
 from millpond_redis.store import keys_of
 
 _FORM = "redis://[user:password@]host[:port][/database], the same with rediss://, or unix://[user:password@]/path"
-_NUMBER = "a number of seconds above 0"
+_LONGEST = 24 * 60 * 60
+_NUMBER = f"a number of seconds above 0, at most {_LONGEST}"
 
 
 def _is_server(url: str) -> bool:
@@ -52,7 +53,7 @@ class RedisSupplier(BackendSupplier):
     def __post_init__(self) -> None:
         check_option(self.name, "url", self.url, isinstance(self.url, str) and _is_server(self.url), _FORM)
         check_option(self.name, "timeout", self.timeout, type(self.timeout) in (int, float), _NUMBER)
-        check_option(self.name, "timeout", self.timeout, 0 < self.timeout < float("inf"), _NUMBER)
+        check_option(self.name, "timeout", self.timeout, 0 < self.timeout <= _LONGEST, _NUMBER)
 
     def __repr__(self) -> str:
         return f"RedisSupplier(url={without_secrets(self.url)!r}, timeout={self.timeout!r})"

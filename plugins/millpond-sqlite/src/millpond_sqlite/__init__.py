@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 from millpond.errors import BackendError, BackendInUseError, CorruptStoreError, StoreError, StoreFullError
 from millpond.stores.backend import Backend, BackendSupplier, Changes, Entries
 from millpond.stores.engine import ClosedEngine, Cursor, ErrorTranslator, OpenCursors, nothing
-from millpond.stores.options import parse_options, parse_size
+from millpond.stores.options import check_option, parse_options, parse_size
 
 TABLE = "CREATE TABLE IF NOT EXISTS entries (key BLOB PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID"
 PUT = "INSERT INTO entries VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
@@ -23,11 +23,11 @@ class translate_errors(ErrorTranslator):
         if not isinstance(error, sqlite3.Error):
             return None
         where, name = f"SQLite in {self._directory}", getattr(error, "sqlite_errorname", "")
-        if name in {"SQLITE_FULL", "SQLITE_IOERR_WRITE"}:
+        if name in {"SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_IOERR_SHMSIZE"}:
             return StoreFullError(f"{where} has no room left ({error})")
-        if name in {"SQLITE_CORRUPT", "SQLITE_NOTADB"}:
+        if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
             return CorruptStoreError(f"{where} is damaged ({error}); delete the directory and restore the store")
-        if name in {"SQLITE_BUSY", "SQLITE_LOCKED"}:
+        if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
             return BackendInUseError(f"{where} is locked by another process ({error})")
         return BackendError(f"{where} failed: {error}")
 
@@ -86,7 +86,9 @@ class SqliteBackend(Backend):
     def flush(self) -> None:
         with self._errors:
             self._cursors.detach()
-            self._db.execute("PRAGMA wal_checkpoint(FULL)")
+            (busy, *_) = self._db.execute("PRAGMA wal_checkpoint(FULL)").fetchone()
+        if busy:  # which is no error to SQLite, but what was written may not be on the disk
+            raise BackendInUseError(f"SQLite in {self._directory} is in use by another process, so it was not flushed")
 
     def close(self) -> None:
         db, where = self._db, f"SQLite in {self._directory}"
@@ -105,6 +107,10 @@ class SqliteSupplier(BackendSupplier):
     name: ClassVar[str] = "sqlite"
 
     page_cache: int = 16 * 2**20
+
+    def __post_init__(self) -> None:
+        allowed = type(self.page_cache) is int and 0 <= self.page_cache < 2**41  # SQLite counts KiB in 32 bits
+        check_option(self.name, "page_cache", self.page_cache, allowed, "a number of bytes below 2 TiB")
 
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> Self:

@@ -1,0 +1,57 @@
+"""What only SQLite can do, in the backend of docs/writing-a-backend.md."""
+
+import sqlite3
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from millpond.errors import BackendInUseError, ConfigurationError, CorruptStoreError, StoreError, StoreFullError
+from tests.contract.test_example_backend import SUPPLIER
+
+translate_errors = import_module("millpond_sqlite").translate_errors
+
+
+@pytest.mark.parametrize("page_cache", [-1, 2**41, 10**30, 1.5, True, None, "64MiB", float("nan")])
+def test_a_page_cache_that_sqlite_would_take_for_another_is_refused(page_cache: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"'page_cache' of the backend 'sqlite' is .* a number of bytes"):
+        SUPPLIER(page_cache=page_cache)
+
+
+def test_a_page_cache_in_a_url_that_sqlite_would_take_for_none_is_refused() -> None:
+    assert SUPPLIER.from_options({"page_cache": "64 MiB"}) == SUPPLIER(page_cache=2**26)
+    with pytest.raises(ConfigurationError, match="below 2 TiB"):
+        SUPPLIER.from_options({"page_cache": "2TiB"})
+
+
+def test_a_flush_that_another_process_keeps_from_the_disk_does_not_succeed(tmp_path: Path) -> None:
+    with SUPPLIER().open(tmp_path) as backend:
+        backend._db.execute("PRAGMA busy_timeout = 10")
+        backend.write({b"a": b"1"})
+        backend.flush()
+        other = sqlite3.connect(tmp_path / "entries.db", isolation_level=None)
+        other.execute("BEGIN")
+        assert other.execute("SELECT count(*) FROM entries").fetchall() == [(1,)]
+        backend.write({b"b": b"2"})
+        with pytest.raises(BackendInUseError, match="so it was not flushed"):
+            backend.flush()
+        other.execute("ROLLBACK")
+        backend.flush()
+        other.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("SQLITE_BUSY_SNAPSHOT", BackendInUseError),
+        ("SQLITE_BUSY_RECOVERY", BackendInUseError),
+        ("SQLITE_LOCKED_SHAREDCACHE", BackendInUseError),
+        ("SQLITE_CORRUPT_INDEX", CorruptStoreError),
+        ("SQLITE_IOERR_SHMSIZE", StoreFullError),
+    ],
+)
+def test_what_sqlite_says_in_more_detail_is_the_same_error(name: str, kind: type[StoreError]) -> None:
+    error = sqlite3.OperationalError("in detail")
+    error.sqlite_errorname = name
+    assert type(translate_errors(Path("store")).translated(error)) is kind
