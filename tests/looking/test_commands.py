@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from millpond.cli import app
 from millpond.errors import ConfigurationError
+from tests.command_line.documented import KEYS as DOCUMENTED
 from tests.looking.checkpoints import SPECS, Query
 from tests.looking.test_looking import KEYS, filled
 
@@ -70,6 +71,8 @@ def test_a_store_is_described(commands: Commands) -> None:
         "valid_from": "timestamp[ms, tz=UTC]",
         "valid_to": "timestamp[ms, tz=UTC]",
     }
+    assert tuple(found)[:7] == DOCUMENTED["state list"][:7]
+    assert tuple(found)[-4:] == ("batch", "of_tasks", "columns", "state_of_tasks")
     assert found["batch"] == 1
     assert found["state_of_tasks"]["0_0"] == {"files": 2, "commit": 2}
     assert "kind\tversioned\n" in commands.run("describe", "versions").stdout

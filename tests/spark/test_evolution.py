@@ -45,11 +45,11 @@ MillpondState = Callable[..., str]
 def millpond_state(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> MillpondState:
     """Runs ``millpond state`` and gives what it said."""
 
-    def run(*arguments: str) -> str:
+    def run(*arguments: str, code: int = 0) -> str:
         monkeypatch.setattr(sys, "argv", ["millpond", "state", *arguments])
         with pytest.raises(SystemExit) as ended:
             main()
-        assert not ended.value.code
+        assert (ended.value.code or 0) == code
         return capsys.readouterr().out
 
     return run
@@ -224,7 +224,10 @@ def test_a_table_becomes_versioned_and_answers_as_of_times_as_if_it_had_always_b
     assert run_stream(shop.rows(all_prices, "always"), **elsewhere) == expected
 
     back = [*command, "--topology", f"{__name__}:latest_prices", "--convert", "prices=timestamped-key-value"]
-    assert "'prices' loses 2 versions" in millpond_state(*back, "--dry-run")
+    would_be = millpond_state(*back, "--dry-run", code=1)
+    assert "'prices' loses 2 versions" in would_be
+    assert "refused: " in would_be
+    assert "refused: " not in millpond_state(*back, "--accept-loss", "--dry-run")
     assert "shop, priced: generation 2, 3 partitions" in millpond_state(*back, "--accept-loss")
     again = json.loads(millpond_state(*back, "--accept-loss", "--json"))
     assert tuple(again) == KEYS["state evolve"]
@@ -243,6 +246,9 @@ def test_the_command_line_gives_a_verb_other_partitions(query: Query, millpond_s
     command = ["repartition", query.checkpoint, "--state-dir", f"{query.directory}/state", "--partitions", "5"]
     for said in ("pond.counted, counted: generation 1, 5 partitions, after micro-batch 0", "nothing to do"):
         assert said in millpond_state(*command)
+    again = json.loads(millpond_state(*command, "--json"))
+    assert tuple(again) == KEYS["state repartition"]
+    assert (again["changed"], again["generation"], again["partitions"]) == (False, 1, 5)
     assert query.run(rows(WORDS[:5], None)) == Counter(WORDS + WORDS[:5])
 
 

@@ -31,6 +31,7 @@ from millpond.stores.durability import Storage
 from millpond.stores.registry import supplier
 from millpond.stores.releases import RELEASE
 from millpond.stores.specs import StoreKind
+from tests.command_line.documented import KEYS as DOCUMENTED
 from tests.spark.test_upgrades import counts
 
 pytestmark = pytest.mark.spark
@@ -144,6 +145,7 @@ def warmed_by_command(
     assert not ended.value.code
     assert niceness == [10]
     told: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert tuple(told) == DOCUMENTED["state warm"]
     return told
 
 

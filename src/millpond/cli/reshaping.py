@@ -64,7 +64,8 @@ def state_repartition(
         "millpond state evolve CHECKPOINT --state-dir STATE --topology jobs:flights --rename counts=totals --drop old",
         "millpond state evolve CHECKPOINT --state-dir STATE --topology jobs:flights --convert prices=versioned "
         "--valid-from prices=2026-01-01T00:00:00Z",
-        codes="1 if the state cannot become that of the topology, or would lose what nobody accepted; nothing was done",
+        codes="1 if the state cannot become that of the topology, or would lose what nobody accepted; nothing was "
+        "done, or with --dry-run would be",
         read="docs/upgrading.md",
     ),
 )
@@ -113,6 +114,7 @@ def state_evolve(
     It does what evolution=Evolution(...) does when the job is started. Where the state fits, nothing is done.
     """
     from millpond.stores.evolution.matching import Declared
+    from millpond.stores.evolution.previewing import Preview
     from millpond.stores.times import time_in, to_instant
 
     found = topology_named(topology)
@@ -128,7 +130,10 @@ def state_evolve(
             },
             accept_loss,
         )
-        say(reshaping.evolve(found, partitions, declared, dry_run=dry_run), json)
+        came = reshaping.evolve(found, partitions, declared, dry_run=dry_run)
+        say(came, json)
+        if isinstance(came, Preview) and came.refused is not None:
+            raise typer.Exit(1)
 
 
 def _pairs(option: str, pairs: list[str] | None, form: str) -> dict[str, str]:
