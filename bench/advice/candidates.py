@@ -1,7 +1,8 @@
 """``Candidate``: a backend that is to be measured for a description, by which URLs, and which options follow.
 
 Rule of this module: an option is given only if the backend's supplier declares it and the user's URL does not. Which
-option sizes a cache is told by the engine (``RawEngine.cache_option``), so that plugins take part.
+option sizes a cache or a table of writes is told by the engine (``RawEngine.cache_option``, ``buffer_option``), so that
+plugins take part.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,14 +13,12 @@ from urllib.parse import parse_qsl
 from millpond.bench.advice.description import Description
 from millpond.bench.advice.judgement import NOISE, size
 from millpond.bench.advice.measured import Choice, Room, Spread, with_options
+from millpond.bench.engines.engine import LEAST_BUFFER
 from millpond.bench.engines.raw import engine_class
 from millpond.stores.options import without_secrets
 from millpond.stores.registry import supplier
 
 _LEAST_CACHE: Final = 64 * 2**10
-_LEAST_BUFFER: Final = 2**20
-"""Smaller ones would cost more for their files than for their rows."""
-_BUFFERS: Final = {"write_buffer_size"}
 _MIB: Final = 2**20
 
 
@@ -76,7 +75,7 @@ class Candidate:
         Args:
             share: the rows that are measured, of those described.
         """
-        scaled = {name: max(_LEAST_BUFFER, int(size_ * share)) for name, size_ in self.buffers.items() if share < 1}
+        scaled = {name: max(LEAST_BUFFER, int(size_ * share)) for name, size_ in self.buffers.items() if share < 1}
         if self.cache is None:
             return {"given": self._with(scaled)}
         sizes = {} if self.cache.forced else {"given": self.cache.given}
@@ -135,7 +134,8 @@ def candidate(source: str, description: Description) -> Candidate:
     cache = None
     if option is not None and option in options and "memory_budget" not in named:
         cache = _cache(option, getattr(chosen, option), description, named=option in named)
-    buffers = {name: int(getattr(chosen, name)) for name in _BUFFERS & options}
+    buffer = None if engine is None else engine.buffer_option
+    buffers = {buffer: int(getattr(chosen, buffer))} if buffer is not None and buffer in options else {}
     return Candidate(source, chosen.persistent, chosen.checksums, cache, frozenset(options - named), buffers)
 
 

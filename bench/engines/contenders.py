@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 from urllib.parse import parse_qsl
 
-from millpond.bench.engines.engine import Engine, OrderedEngine, RawEngine, Row, Use
+from millpond.bench.engines.engine import Engine, OrderedEngine, RawEngine, Row, Use, buffer_beside
 from millpond.bench.engines.peers import PEERS
 from millpond.bench.engines.raw import engine_class
 from millpond.bench.report import installed
@@ -133,17 +133,27 @@ def teller(kind: ContenderKind, source: str) -> type[Engine] | None:
 
 
 def with_cache(chosen: BackendSupplier, backend: str, use: Use) -> Use:
-    """``use`` for a backend whose engine has the cache that is asked for, unless its URL says otherwise."""
-    below = engine_class(chosen.name)
+    """``use`` for a backend whose engine has the cache that is asked for, unless its URL says otherwise.
+
+    Raises:
+        ConfigurationError: the engine names options that the backend does not have.
+    """
+    below, named = engine_class(chosen.name), dict(parse_qsl(_options(backend)))
     option = None if below is None else below.cache_option
-    if use.cache_bytes is None or option is None or option in dict(parse_qsl(_options(backend))):
+    if use.cache_bytes is None or below is None or option is None or option in named:
         return replace(use, supplier=chosen, cache_bytes=None)
-    if not is_dataclass(chosen) or option not in {field.name for field in fields(chosen)}:
+    buffer = below.buffer_option
+    declared: set[str] = {field.name for field in fields(chosen)} if is_dataclass(chosen) else set()
+    unknown = {name for name in (option, buffer) if name is not None} - declared
+    if unknown or not is_dataclass(chosen):
         raise ConfigurationError(
-            f"the engine of the backend {chosen.name!r} says that {option!r} sizes its cache, but the backend has no "
-            "such option"
+            f"the engine of the backend {chosen.name!r} says that {' and '.join(sorted(map(repr, unknown)))} sizes its "
+            "memory, but the backend has no such option"
         )
-    sized: BackendSupplier = replace(chosen, **{option: use.cache_bytes})
+    sizes = {option: use.cache_bytes}
+    if buffer is not None and buffer not in named:
+        sizes[buffer] = buffer_beside(use.cache_bytes, getattr(chosen, buffer))
+    sized: BackendSupplier = replace(chosen, **sizes)
     return replace(use, supplier=sized)
 
 
@@ -191,8 +201,11 @@ def _of_class(engine: type[Engine], use: Use, name: str, kind: ContenderKind, la
 
 
 def _cache(engine: type[Engine], use: Use) -> str:
-    sizable = not issubclass(engine, RawEngine) or engine.cache_option is not None
-    return engine.cache if use.cache_bytes is None or not sizable else f"{engine.cache}, {use.cache_bytes:,} bytes"
+    if use.cache_bytes is None or (issubclass(engine, RawEngine) and engine.cache_option is None):
+        return engine.cache
+    buffered = issubclass(engine, RawEngine) and engine.buffer_option is not None
+    said = f"{engine.cache}, {use.cache_bytes:,} bytes"
+    return f"{said}; a table of writes no larger, unless below 1 MiB" if buffered else said
 
 
 def _options(backend: str) -> str:

@@ -8,11 +8,24 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
 from millpond.stores.backend import BackendSupplier
 
 Row: TypeAlias = tuple[bytes, bytes]
+
+LEAST_BUFFER: Final = 2**20
+"""Bytes of a table of writes; a smaller one would cost more for its files than for its rows."""
+
+
+def buffer_beside(cache_bytes: int, given: int) -> int:
+    """Bytes of a table of writes beside a cache of a size that was asked for.
+
+    Args:
+        cache_bytes: of the cache.
+        given: of the table as it is otherwise.
+    """
+    return min(given, max(LEAST_BUFFER, cache_bytes))
 
 
 @dataclass(frozen=True)
@@ -98,6 +111,11 @@ class RawEngine(OrderedEngine):
 
     cache_option: ClassVar[str | None] = None
     """The option of the backend, a number of bytes, that sizes the engine's cache."""
+
+    buffer_option: ClassVar[str | None] = None
+    """The option of the backend, a number of bytes, that sizes a table in memory of what was written last, if the
+    engine has one. Where the cache is made small, it is no larger: it would hold what was to be read through the cache.
+    """
 
     @abstractmethod
     def get_many(self, keys: Sequence[bytes]) -> Sequence[Any]:

@@ -17,7 +17,7 @@ from sortedcontainers import SortedDict
 
 from millpond.adapters.lmdb import LmdbSupplier
 from millpond.adapters.rocksdb import RocksDbSupplier
-from millpond.bench.engines.engine import RawEngine, Row, Use
+from millpond.bench.engines.engine import RawEngine, Row, Use, buffer_beside
 from millpond.errors import ConfigurationError
 from millpond.stores.plugins import origin
 from millpond.stores.registry import supplier
@@ -167,6 +167,7 @@ class RawRocksDb(RawEngine):
     package = "rocksdict"
     cache = "RocksDB's block cache"
     cache_option: ClassVar[str | None] = "block_cache"
+    buffer_option: ClassVar[str | None] = "write_buffer_size"
 
     def __init__(self, directory: Path, use: Use) -> None:
         super().__init__(directory, use)
@@ -245,7 +246,11 @@ class RawRocksDb(RawEngine):
 def _rocksdb_options(use: Use) -> RocksDbSupplier:
     if isinstance(use.supplier, RocksDbSupplier):
         return use.supplier
-    return RocksDbSupplier() if use.cache_bytes is None else RocksDbSupplier(block_cache=use.cache_bytes)
+    default = RocksDbSupplier()
+    if use.cache_bytes is None:
+        return default
+    buffer = buffer_beside(use.cache_bytes, default.write_buffer_size)
+    return RocksDbSupplier(block_cache=use.cache_bytes, write_buffer_size=buffer)
 
 
 ENGINES: Final[dict[str, type[RawEngine]]] = {"memory": RawMemory, "lmdb": RawLmdb, "rocksdb": RawRocksDb}

@@ -13,11 +13,12 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
+from millpond.adapters.rocksdb import RocksDbSupplier
 from millpond.bench.engines import recording, run, tables
-from millpond.bench.engines.contenders import ContractEngine, contenders
+from millpond.bench.engines.contenders import ContenderKind, ContractEngine, contenders, opener
 from millpond.bench.engines.engine import OrderedEngine, Use
 from millpond.bench.engines.peers import PEERS
-from millpond.bench.engines.raw import ENGINES
+from millpond.bench.engines.raw import ENGINES, RawRocksDb
 from millpond.bench.engines.workloads import WORKLOADS, Kind, Sizes, rows_of
 from millpond.bench.runs.process import reason
 from millpond.bench.runs.recording import Values, by_operation, clock_ns, record
@@ -356,7 +357,35 @@ def test_a_contender_is_there_once_and_says_what_its_writes_have_done() -> None:
     ]
     assert found["lmdb (Millpond)"].durability == "flushed after each write"
     assert found["lmdb (raw)"].durability == "each transaction synced, data and then root"
-    assert found["rocksdict (raw)"].cache == "RocksDB's block cache, 5,000 bytes"
+    small = "RocksDB's block cache, 5,000 bytes; a table of writes no larger, unless below 1 MiB"
+    assert found["rocksdict (raw)"].cache == small
     assert found["rocksdict (raw, block_cache=1MiB)"].cache == "RocksDB's block cache"
     twice = contenders(["lmdb://?map_size=1GiB", "lmdb://?map_size=1.0GiB", "lmdb://?map_size=1GiB"], [], Use())
     assert len(twice) == 4
+
+
+@pytest.mark.parametrize("kind", ["backend", "engine"])
+def test_a_table_of_writes_is_no_larger_than_a_cache_that_was_asked_for(kind: ContenderKind) -> None:
+    def buffer(source: str, cache_bytes: int | None) -> int:
+        _, use = opener(kind, source, Use(cache_bytes=cache_bytes))
+        assert isinstance(use.supplier, RocksDbSupplier)
+        return use.supplier.write_buffer_size
+
+    assert buffer("rocksdb", None) == 64 * 2**20
+    assert buffer("rocksdb", 10 * 2**20) == 10 * 2**20
+    assert buffer("rocksdb", 5_000) == 2**20
+    assert buffer("rocksdb", 2**30) == 64 * 2**20
+    assert buffer("rocksdb://?write_buffer_size=32MiB", 10 * 2**20) == 32 * 2**20
+    assert buffer("rocksdb://?block_cache=1MiB", 10 * 2**20) == 64 * 2**20
+
+
+@pytest.mark.parametrize(("cache_bytes", "tables"), [(None, False), (2**20, True)])
+def test_rows_beyond_a_small_cache_are_in_tables_on_the_disk(
+    tmp_path: Path, cache_bytes: int | None, tables: bool
+) -> None:
+    engine = RawRocksDb(tmp_path / "store", Use(cache_bytes=cache_bytes))
+    engine.put_each([(b"%06d" % number, bytes(1_000)) for number in range(10_000)])
+    engine.put_each([(b"%06d" % number, bytes(1_000)) for number in range(10_000)])
+    found = list((tmp_path / "store").glob("*.sst"))
+    engine.close()
+    assert bool(found) is tables
