@@ -20,6 +20,7 @@ _SHAPES = ("circle", "square", "diamond", "triangle-up", "cross", "triangle-down
 _DASHES = {"backend": [1, 0], "engine": [6, 3], "peer": [2, 2]}
 _WIDTH, _LEAST_HEIGHT, _ROW, _BAR_SHIFT, _NAME_SHIFT = 350, 180, 36, 6, -9
 _STRETCHES = 25
+_ROOM = 1.06
 _PLAIN = "format(datum.value, ',.6~g')"
 _SHORT = f"datum.value >= 1000 ? format(datum.value, '~s') : {_PLAIN}"
 
@@ -134,7 +135,7 @@ def _latencies(looks: _Looks, results: Sequence[Result]) -> Chart:
     percentiles = {"title": "percentile", "labelAngle": 0}
     at = {"field": "at", "type": "ordinal", "sort": list(PERCENTILES.values()), "axis": percentiles}
     axes = {"x": at, "y": _logarithmic("latency, µs", rows)}
-    return Chart("latency", "Latency", _lines(rows, axes, looks, _points(looks, 45)), _sentences(words))
+    return Chart("latency", "Latency", _lines(rows, axes, looks, "linear", _points(looks, 45)), _sentences(words))
 
 
 def _over_time(looks: _Looks, results: Sequence[Result], rate: str) -> Chart:
@@ -149,11 +150,13 @@ def _over_time(looks: _Looks, results: Sequence[Result], rate: str) -> Chart:
         line = lines[result.contender]
         if line:
             rates, end = [done for _, done in line], line[-1][0] or 1
-            rows += [_point(result, 100 * at / end, max(done, bottom), "") for at, done in line]
+            steps = [(0.0, rates[0]), *line]
+            rows += [_point(result, 100 * at / end, max(done, bottom), "") for at, done in steps]
             text = f"between {shown(min(rates))} and {shown(max(rates))} {rate} in {shown(end)} s"
             words.append({"words": _of(result, text)})
     axes = {"x": _measured("at", "share of the time taken, %", tickCount=5), "y": _logarithmic(rate, rows)}
-    return Chart("time", "Throughput over time", _lines(rows, axes, looks), _sentences(words))
+    # A rate is that of the stretch which ends there.
+    return Chart("time", "Throughput over time", _lines(rows, axes, looks, "step-before"), _sentences(words))
 
 
 def _stretches(points: Sequence[tuple[float, float]]) -> Iterator[tuple[float, float]]:
@@ -179,8 +182,9 @@ def _cost(name: str, title: str, unit: str, rate: str, looks: _Looks, costs: Seq
     for result, taken in costs:
         median = result.throughput.median
         rows.append(_point(result, taken / 2**20, median, f"{shown(median)} {rate} with {size(taken)}"))
+    room = _ROOM * max((taken / 2**20 for _, taken in costs), default=0) or 1
     axes = {
-        "x": _measured("at", unit, labelExpr=_PLAIN, tickCount=5),
+        "x": _measured("at", unit, labelExpr=_PLAIN, tickCount=5) | {"scale": {"zero": True, "domainMax": room}},
         "y": _logarithmic(rate, rows),
         "color": looks.color,
     }
@@ -191,8 +195,9 @@ def _point(result: Result, at: float | str, value: float, words: str) -> Spec:
     return {"contender": result.contender, "at": at, "value": value, "words": _of(result, words)}
 
 
-def _lines(rows: Sequence[Spec], axes: Spec, looks: _Looks, *more: Spec) -> Spec:
-    line = {"mark": {"type": "line", "strokeWidth": 1.5}, "encoding": {"strokeDash": looks.dash, "description": _NAME}}
+def _lines(rows: Sequence[Spec], axes: Spec, looks: _Looks, interpolate: str, *more: Spec) -> Spec:
+    mark = {"type": "line", "strokeWidth": 1.5, "interpolate": interpolate}
+    line = {"mark": mark, "encoding": {"strokeDash": looks.dash, "description": _NAME}}
     return _plot(rows, _height(rows), {**axes, "color": looks.color}, [line, *more])
 
 

@@ -13,6 +13,15 @@ def shown(value: float) -> str:
     return f"{value:,.{decimals}f}"
 
 
+def counted(count: int, what: str) -> str:
+    """How many there are of something.
+
+    >>> counted(1, "run"), counted(2000, "run")
+    ('1 run', '2,000 runs')
+    """
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
+
+
 def size(count: float) -> str:
     """Bytes, with the unit that suits them.
 

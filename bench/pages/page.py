@@ -12,7 +12,7 @@ from millpond.bench.documents import Document, parsed_document
 from millpond.bench.pages import tables, words
 from millpond.bench.pages.charts import Chart, charts
 from millpond.bench.pages.drawing import drawn, require_drawing
-from millpond.bench.pages.numbers import shown, size
+from millpond.bench.pages.numbers import counted, shown, size
 from millpond.bench.pages.tables import Html, tag
 
 _KEY = (
@@ -83,14 +83,16 @@ def _header(results: Document) -> Html:
 
 def _summary(results: Document) -> str:
     settings = results.settings
-    parts = [f"{len(results.contenders)} contenders, {len(results.workloads())} workloads"]
+    parts = [f"{counted(len(results.contenders), 'contender')}, {counted(len(results.workloads()), 'workload')}"]
     if {"records", "key_bytes", "value_bytes"} <= settings.keys():
         each = f"with keys of {settings['key_bytes']} and values of {settings['value_bytes']} bytes"
         parts.append(f"{_count(settings['records'])} records {each}")
     if isinstance(settings.get("data_bytes"), int | float):
         parts.append(f"{size(settings['data_bytes'])} of data{_cache(settings)}")
-    if "repeat" in settings:
-        parts.append(f"{_count(settings['repeat'])} runs of each")
+    if {"rows", "keys"} <= settings.keys():
+        parts.append(f"{_count(settings['rows'])} rows of {_count(settings['keys'])} keys in a micro-batch")
+    if isinstance(settings.get("repeat"), int):
+        parts.append(f"{counted(settings['repeat'], words.turn(results.benchmark))} of each")
     return "; ".join(parts) + "."
 
 

@@ -157,9 +157,14 @@ def _row_head(text: str | Html) -> Html:
     return tag("th", text, scope="row")
 
 
+def _breaking(text: str) -> Html:
+    """A name that may go on in the next line behind each underscore."""
+    return Html(escape(text).replace("_", "_<wbr>"))
+
+
 def _table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[Html]]) -> Html:
     """A table that scrolls by itself where it is wider than the page, with keys, too."""
-    head = tag("thead", tag("tr", *(tag("th", text, scope="col") for text in heads)))
+    head = tag("thead", tag("tr", *(tag("th", _breaking(text), scope="col") for text in heads)))
     body = tag("tbody", *(tag("tr", *cells) for cells in rows))
     table = tag("table", tag("caption", caption), head, body)
     return tag("div", table, class_="wide", tabindex="0", role="region", **{"aria-label": caption})

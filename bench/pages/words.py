@@ -50,12 +50,18 @@ _OWN = {
         **_OF_PROMISES,
     },
     "spark": {
-        "Your data.": "Inputs are made, and lie in files on this machine: no source or sink takes time.",
+        "Your data.": "Inputs are made, and lie in files on this machine. To find and read them is in the time of "
+        "Spark's micro-batches, and the sink throws rows away.",
         "A cluster.": "All runs on one machine, so nothing crosses a network, and no node is lost.",
-        "Days.": "A query runs for a few micro-batches. State that grows, compactions and restarts come later.",
+        "Days.": "A query gets the rows of a few micro-batches. State that grows, compactions and restarts come later.",
         **_OF_PROMISES,
     },
 }
+
+
+def turn(benchmark: str) -> str:
+    """What is repeated of each contender."""
+    return "round" if benchmark == "spark" else "run"
 
 
 def limits(benchmark: str) -> Mapping[str, str]:

@@ -13,6 +13,7 @@ from typing import Any, TypeGuard
 OVERVIEW = "runs/README.md"
 
 _UNITS = {"s": "s", "us": "µs", "mib": "MiB", "gib": "GiB"}
+_ABOUT = ("machine", "command", "what", "benchmark", "schema", "unit")
 _NO_COMMAND = "The file does not name its command: it is older than files that do."
 
 
@@ -29,10 +30,11 @@ def run_page(path: Path, plots: str | None = None) -> str:
         about.append(f"The same as plots, and as tables that can be printed: [{plots}]({plots}).")
     command = f"```sh\n{figures['command']}\n```" if "command" in figures else _NO_COMMAND
     settings = {name: value for name, value in _contents(figures) if not _is_nested(value)}
+    settings |= {name: value for name, value in figures.get("settings", {}).items() if not _is_nested(value)}
     parts = [*about, command, f"Measured on {_machine(figures['machine'])}."]
     if settings:
         parts.append(_table([{"setting": _words(name), "value": _shown(value)} for name, value in settings.items()]))
-    nested = {name: value for name, value in _contents(figures) if _is_nested(value)}
+    nested = {name: value for name, value in _contents(figures) if _is_nested(value) and name != "settings"}
     return "\n\n".join([*filter(None, parts), *_sections(nested, 2)]) + "\n"
 
 
@@ -58,7 +60,7 @@ def _load(path: Path) -> dict[str, Any]:
 
 def _contents(figures: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """What differs from benchmark to benchmark."""
-    return ((name, value) for name, value in figures.items() if name not in ("machine", "command", "what"))
+    return ((name, value) for name, value in figures.items() if name not in _ABOUT)
 
 
 def _machine(machine: Mapping[str, Any]) -> str:

@@ -22,5 +22,6 @@ def test_only_those_who_do_not_migrate_it_open_a_directory_in_the_version_that_i
     assert importers == {f"millpond.stores.durability.{name}" for name in expected}
 
 
-def test_only_a_place_opens_a_directory() -> None:
-    assert _importers("millpond.stores.migration.open_directory") == {"millpond.stores.place"}
+def test_only_a_place_opens_a_directory_and_the_benchmark_of_that() -> None:
+    importers = _importers("millpond.stores.migration.open_directory")
+    assert importers == {"millpond.stores.place", "millpond.bench.stores.place"}

@@ -13,11 +13,43 @@ from millpond.cli.bench_spark import bench_spark
 from millpond.cli.bench_stores import bench_stores
 from millpond.cli.teaching import lesson
 
+_FAILED = "1 if a contender failed; the others are measured all the same"
+
 app = typer.Typer(no_args_is_help=True, help="Measure, always beside a peer in the same run.")
-app.command("engines")(bench_engines)
-app.command("processors")(bench_processors)
-app.command("stores")(bench_stores)
-app.command("spark")(bench_spark)
+app.command(
+    "engines",
+    epilog=lesson(
+        "millpond bench engines --backend lmdb --backend rocksdb --workload readrandom --json engines.json",
+        "millpond bench engines --peer sqlite3 --records 1000000 --cache-ratio 8 --html engines.html",
+        codes=_FAILED,
+        read="bench/README.md",
+    ),
+)(bench_engines)
+app.command(
+    "processors",
+    epilog=lesson(
+        "millpond bench processors --backend lmdb --workload count --no-profile --html processors.html",
+        codes=_FAILED,
+        read="bench/README.md",
+    ),
+)(bench_processors)
+app.command(
+    "stores",
+    epilog=lesson(
+        "millpond bench stores --backend lmdb --workload upsert --workload 'session churn'",
+        "millpond bench stores --keys 10000 --keys 1000000 --workload 'versioned get, as of' --html stores.html",
+        codes=_FAILED,
+        read="bench/README.md",
+    ),
+)(bench_stores)
+app.command(
+    "spark",
+    epilog=lesson(
+        "millpond bench spark --workload count --backend lmdb --rows 200000 --html spark.html",
+        codes=_FAILED,
+        read="bench/README.md",
+    ),
+)(bench_spark)
 app.add_typer(bench_results.app)
 
 

@@ -47,8 +47,7 @@ def bench_engines(
 ) -> None:
     """The workloads of db_bench and YCSB on backends, beside the engines under them and other peers.
 
-    Each run has a process of its own; all of them take some minutes. If a contender fails, the others are measured all
-    the same, and the exit code is 1. bench/README.md says what the figures do not show.
+    Each run has a process of its own; all of them take some minutes.
     """
     from rich.console import Console
 

@@ -33,8 +33,7 @@ def bench_processors(
 ) -> None:
     """Records per second through joins and counts in one process, on one core, beside the same work on dicts.
 
-    Each run has a process of its own; all of them take some minutes. If a contender fails, the others are measured all
-    the same, and the exit code is 1. bench/README.md says what the figures do not show.
+    Each run has a process of its own; all of them take some minutes.
     """
     from rich.console import Console
 

@@ -6,18 +6,14 @@ from typing import Annotated
 import typer
 
 from millpond.cli.bench_options import JsonFile, console
+from millpond.cli.teaching import lesson
 
 app = typer.Typer()
 
 _WRITTEN = "what --json of bench engines, stores, processors or spark has written"
-_RULE = (
-    "A change counts if no run of one file lies among those of the other, and if the ratio of the medians is larger "
-    "than the spread, the ratio of the fastest run to the slowest, of both files. With fewer than 3 runs nothing can "
-    "be said."
-)
 
 
-@app.command("page")
+@app.command("page", epilog=lesson("millpond bench page engines.json engines.html", read="docs/benchmarks.md"))
 def bench_page(
     results: Annotated[Path, typer.Argument(metavar="RESULTS.json", help=_WRITTEN)],
     page: Annotated[Path, typer.Argument(metavar="PAGE.html", help="where the page goes")],
@@ -30,7 +26,14 @@ def bench_page(
     typer.echo(f"wrote {page}")
 
 
-@app.command("compare", epilog=_RULE)
+@app.command(
+    "compare",
+    epilog=lesson(
+        "millpond bench compare before.json after.json",
+        "millpond bench compare before.json after.json --fail-on-slower 10 --json -",
+        read="docs/benchmarks.md",
+    ),
+)
 def bench_compare(
     old: Annotated[Path, typer.Argument(metavar="OLD.json", help=_WRITTEN)],
     new: Annotated[Path, typer.Argument(metavar="NEW.json", help="the same benchmark, measured later")],
@@ -46,7 +49,12 @@ def bench_compare(
     ] = None,
     json: JsonFile = None,
 ) -> None:
-    """What changed between two results of the same benchmark beyond the noise."""
+    """What changed between two results of the same benchmark beyond the noise.
+
+    A change counts if no run of one file lies among those of the other, and if the ratio of the medians is larger
+    than the spread, the ratio of the fastest run to the slowest, of both files. With fewer than 3 runs nothing can
+    be said.
+    """
     from millpond.bench import compare
     from millpond.bench.documents import read_document
     from millpond.bench.report import write_text

@@ -41,9 +41,7 @@ def bench_stores(
     """What streams do with their state stores, on backends and beside the engines under them.
 
     Upserts, versions in order, late and as of a time, windows and sessions that expire, restore, upgrade. Each run has
-    a process of its own and checks in the end what the store holds; all of them take some minutes. If a contender
-    fails, the others are measured all the same, and the exit code is 1. bench/README.md says what the figures do not
-    show.
+    a process of its own and checks in the end what the store holds; all of them take some minutes.
     """
     from rich.console import Console
 
