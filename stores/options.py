@@ -126,8 +126,9 @@ def check_option(backend: str, option: str, value: object, allowed: bool, form: 
         ConfigurationError: it is not ``allowed``.
     """
     if not allowed:
-        shown = without_secrets(f"{option}={value}").partition("=")[2] if isinstance(value, str) else value
-        raise ConfigurationError(f"option {option!r} of the backend {backend!r} is {shown!r}, but must be {form}")
+        text = without_secrets(f"{option}={value}").partition("=")[2]
+        shown = repr(text) if isinstance(value, str) else text
+        raise ConfigurationError(f"option {option!r} of the backend {backend!r} is {shown}, but must be {form}")
 
 
 def check_least(backend: str, option: str, value: int, least: int) -> None:

@@ -1,9 +1,11 @@
 """Options as text."""
 
+from pathlib import Path
+
 import pytest
 
 from millpond.errors import ConfigurationError
-from millpond.stores.options import parse_bool, parse_int, parse_options, parse_size, without_secrets
+from millpond.stores.options import check_option, parse_bool, parse_int, parse_options, parse_size, without_secrets
 from millpond.stores.registry import supplier
 
 
@@ -80,6 +82,13 @@ def test_a_refused_value_is_shown_without_its_password(option: str, value: str) 
 
     with pytest.raises(ConfigurationError, match=rf"'{option}' of the backend 'x' is '.*\*\*\*.*'") as refused:
         parse_options("x", {option: value}, {option: refuse})
+    assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize("value", [b"redis://:hunter2@host", ["redis://:hunter2@host"], Path("redis://:hunter2@host")])
+def test_a_value_of_another_type_is_shown_without_its_password(value: object) -> None:
+    with pytest.raises(ConfigurationError, match=r"is .*\*\*\*@host.*, but must be text") as refused:
+        check_option("x", "url", value, False, "text")
     assert "hunter2" not in str(refused.value)
 
 
