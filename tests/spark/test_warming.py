@@ -145,7 +145,7 @@ def warmed_by_command(
     assert not ended.value.code
     assert niceness == [10]
     told: dict[str, Any] = json.loads(capsys.readouterr().out)
-    assert tuple(told) == DOCUMENTED["state warm"]
+    assert tuple(told) == DOCUMENTED["state warm --standby" if "--standby" in options else "state warm"]
     return told
 
 
