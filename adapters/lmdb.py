@@ -117,6 +117,8 @@ class LmdbBackend(Backend):
                 max_spare_txns=1,
             )
             self._env.reader_check()
+            self._page_size: int = self._env.stat()["psize"]
+        self._filled = -1
         self._check_size()
 
     def _check_size(self) -> None:
@@ -160,7 +162,7 @@ class LmdbBackend(Backend):
             self._begin_reading()
         if stop is not None and (start or b"") >= stop:
             return nothing()
-        with self._errors:
+        try:
             cursor = self._snapshot.cursor()
             if not reverse:
                 found = cursor.set_range(start) if start else cursor.first()
@@ -168,18 +170,15 @@ class LmdbBackend(Backend):
             else:
                 found = cursor.prev() if stop is not None and cursor.set_range(stop) else cursor.last()
                 entries = cursor.iterprev()
+        except lmdb.Error as error:
+            raise self._errors.translated(error) or error from error
         if not found:
             return nothing()
         bound = start if reverse else stop
         return self._cursors.walk(Cursor(entries, bound, reverse, self._errors.translated))
 
     def write(self, changes: Changes) -> None:
-        def apply(transaction: Any) -> None:
-            put, deleted = changes.split() if isinstance(changes, SortedChanges) else _split(changes)
-            transaction.cursor().putmulti(put)
-            deque(map(transaction.delete, deleted), 0)
-
-        self._update(apply)
+        self._update(partial(_write_one if len(changes) == 1 else _write_many, changes))
 
     def delete_range(self, start: bytes, stop: bytes) -> None:
         def apply(transaction: Any) -> None:
@@ -212,8 +211,7 @@ class LmdbBackend(Backend):
     def size_on_disk(self) -> int:
         with self._errors:
             pages: int = self._env.info()["last_pgno"] + 1
-            size: int = pages * self._env.stat()["psize"]
-        return size
+        return pages * self._page_size
 
     def flush(self) -> None:
         with self._errors:
@@ -243,22 +241,28 @@ class LmdbBackend(Backend):
 
     def _update(self, apply: Callable[[Any], object]) -> None:
         """Do ``apply`` in a transaction of LMDB, and once more each time the map had to grow for it."""
-        self._stop_reading()
+        self._read = self._snapshot = self._finder = None
         while True:
-            with self._errors:
-                try:
-                    with self._begin(write=True) as transaction:
-                        apply(transaction)
+            try:
+                with self._begin(write=True) as transaction:
+                    apply(transaction)
+                last = self._env.info()["last_pgno"]
+                if last > self._filled:
                     self._fill_file()
-                    return
-                except lmdb.MapFullError:
+                    self._filled = last
+                return
+            except lmdb.MapFullError:
+                with self._errors:
                     self._resize(self._env.info()["map_size"] * 2)
+            except lmdb.Error as error:
+                raise self._errors.translated(error) or error from error
 
     def _fill_file(self) -> None:
         """Make the file as long as LMDB says that it is.
 
         Pages at the end that a transaction has used and freed again are never written, so a healthy file may be
-        shorter, and then looks as if it had lost its end.
+        shorter, and then looks as if it had lost its end. A number of pages never falls, and neither does the file's
+        length, so nobody needs to look again before there are more pages, whichever process has added them.
         """
         if self._file.stat().st_size < self.size_on_disk():
             with self._begin(write=True):  # while it lasts, no other process makes the file longer
@@ -277,6 +281,20 @@ class LmdbBackend(Backend):
         self._cursors.detach()
         self._stop_reading()
         self._env.set_mapsize(size)
+
+
+def _write_one(changes: Changes, transaction: Any) -> None:
+    for key, value in changes.items():
+        if value is None:
+            transaction.delete(key)
+        else:
+            transaction.put(key, value)
+
+
+def _write_many(changes: Changes, transaction: Any) -> None:
+    put, deleted = changes.split() if isinstance(changes, SortedChanges) else _split(changes)
+    transaction.cursor().putmulti(put)
+    deque(map(transaction.delete, deleted), 0)
 
 
 def _split(changes: Changes) -> tuple[Iterable[tuple[bytes, Any]], list[bytes]]:

@@ -186,18 +186,22 @@ class RocksDbBackend(Backend):
             del walk
 
     def write(self, changes: Changes) -> None:
-        batch = rocksdict.WriteBatch(raw_mode=True)
-        put, delete = batch.put, batch.delete
-        for key, value in changes.items():
-            if value is None:
-                delete(key)
-            else:
-                put(key, value)
         self._finder = None
         with self._errors:
-            self._db.write(batch, self._writing)
+            if len(changes) == 1:
+                self._write_one(*changes.items())
+            else:
+                self._db.write(_batch(changes), self._writing)
             if self._shared is not None and self._shared.taken_by_tables:
                 self._db.flush(True)
+
+    def _write_one(self, change: tuple[bytes, bytes | None]) -> None:
+        """One row, without a batch around it."""
+        key, value = change
+        if value is None:
+            self._db.delete(key, self._writing)
+        else:
+            self._db.put(key, value, self._writing)
 
     def delete_range(self, start: bytes, stop: bytes) -> None:
         delete_range = self._db.delete_range
@@ -259,6 +263,17 @@ class RocksDbBackend(Backend):
         self._cursors.end(f"{where} was closed while this scan was open; finish or close scans before")
         with self._errors:
             db.close()
+
+
+def _batch(changes: Changes) -> rocksdict.WriteBatch:
+    batch = rocksdict.WriteBatch(raw_mode=True)
+    put, delete = batch.put, batch.delete
+    for key, value in changes.items():
+        if value is None:
+            delete(key)
+        else:
+            put(key, value)
+    return batch
 
 
 def _below(stop: bytes | None) -> rocksdict.ReadOptions | None:

@@ -13,14 +13,14 @@ from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
 from typing import TypeAlias
-from weakref import WeakSet
+from weakref import ref
 
 from millpond.errors import StoreClosedError, StoreError
 from millpond.stores.closed import Closed
 
 Entry: TypeAlias = tuple[bytes, bytes]
 
-_FIRST_CHUNK = 8
+_FIRST_CHUNK = 4
 _LARGEST_CHUNK = 1024
 _KEY = itemgetter(0)
 
@@ -58,6 +58,27 @@ class Cursor:
         self._reverse = reverse
         self._translate = translate
         self._error: str | None = None
+
+    def first(self) -> Entry | None:
+        """The first entry; None where there is none. A scan for one entry reads no other, and makes no list."""
+        if self._error is not None:
+            raise StoreClosedError(self._error)
+        try:
+            entry = next(self._entries, None)
+            if entry is None:
+                self._note([], 1)
+                return None
+        except Exception as error:
+            translated = self._translate(error)
+            if translated is None:
+                raise
+            raise translated from error
+        key, bound = entry[0], self._bound
+        if bound is not None and (key < bound if self._reverse else key >= bound):
+            self._finish()
+            return None
+        self._last = key
+        return entry
 
     def take(self, count: int | None) -> list[Entry]:
         """The next entries, at most ``count``; none at the end."""
@@ -137,7 +158,11 @@ class Cursor:
 
 
 def walk(cursor: Cursor) -> Generator[Entry, None, None]:
-    """The entries of ``cursor``, read in growing chunks, so that the first comes soon and many come at little cost."""
+    """The entries of ``cursor``: the first alone, the others in growing chunks, so that many come at little cost."""
+    first = cursor.first()
+    if first is None:
+        return
+    yield first
     count = _FIRST_CHUNK
     while chunk := cursor.take(count):
         yield from chunk
@@ -153,22 +178,28 @@ class OpenCursors:
     """The cursors of one backend whose scans somebody still holds."""
 
     def __init__(self) -> None:
-        self._cursors: WeakSet[Cursor] = WeakSet()
+        self._cursors: set[ref[Cursor]] = set()
+        self._forget = self._cursors.discard
 
     def walk(self, cursor: Cursor) -> Generator[Entry, None, None]:
         """The scan over ``cursor``, which ``detach`` and ``end`` reach as long as the scan is held."""
-        self._cursors.add(cursor)
+        self._cursors.add(ref(cursor, self._forget))
         return walk(cursor)
 
     def detach(self) -> None:
         """Read what is left of each scan into memory."""
-        for cursor in list(self._cursors):
-            cursor.detach()
+        if self._cursors:
+            for cursor in self._held():
+                cursor.detach()
 
     def end(self, message: str) -> None:
         """End each scan with a ``StoreClosedError``."""
-        for cursor in list(self._cursors):
+        for cursor in self._held():
             cursor.end(message)
+
+    def _held(self) -> list[Cursor]:
+        """The cursors as they are now: one that is dropped meanwhile leaves the set."""
+        return [cursor for found in tuple(self._cursors) if (cursor := found()) is not None]
 
 
 class ClosedEngine(Closed):

@@ -12,7 +12,7 @@ before every greater short key, which is where the long keys belong. Short keys 
 
 import struct
 from bisect import bisect_left
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from operator import itemgetter
 
@@ -87,7 +87,10 @@ class LongKeys(WrappedBackend):
         """The engine's count, in which the long keys of one prefix are one."""
         return super().entry_count()
 
-    def _any_long(self, keys: Iterable[bytes]) -> bool:
+    def _any_long(self, keys: Collection[bytes]) -> bool:
+        if len(keys) == 1:
+            (key,) = keys
+            return len(key) > self._limit
         if isinstance(keys, SortedChanges):
             return keys.longest_key > self._limit
         return max(map(len, keys), default=0) > self._limit
@@ -143,7 +146,13 @@ class LongKeys(WrappedBackend):
         self, entries: Entries, start: bytes | None, stop: bytes | None, reverse: bool
     ) -> Generator[tuple[bytes, bytes], None, None]:
         """The user's entries, unpacked from those that the engine holds."""
-        limit, count = self._limit, 1
+        limit, count = self._limit, 2
+        for entry in entries:  # the first alone, because many scans are for one entry
+            if len(entry[0]) <= limit:
+                yield entry
+            else:
+                yield from self._inside(entry, start, stop, reverse)
+            break
         # To look at many keys at a time costs a fraction of doing so one by one.
         while chunk := list(islice(entries, count)):
             if max(map(len, map(_KEY, chunk))) <= limit:

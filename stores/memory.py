@@ -16,6 +16,9 @@ from millpond.stores.backend import Backend, BackendSupplier, Changes, Entries
 from millpond.stores.engine import ClosedEngine, Cursor, Entry, OpenCursors, nothing
 from millpond.stores.options import parse_options
 
+_replace: Final = dict.__setitem__
+"""Sets the value of a key that a sorted dict has: without its look for the key's place, which stays what it was."""
+
 _ROW: Final = 96
 """Bytes that a row takes beside those of its key and value and its place in the dict: the heads of two objects (33
 each), what is lost to their alignment, and a place in the list of sorted keys."""
@@ -54,6 +57,9 @@ class MemoryBackend(Backend):
         content = self._map
         keep = content.update
         self._cursors.detach()
+        if len(changes) == 1:
+            self._write_one(*changes.items())
+            return
         find, added = content.get, 0
         new: dict[bytes, bytes] = {}
         for key, value in changes.items():
@@ -67,6 +73,23 @@ class MemoryBackend(Backend):
                 del content[key]
         keep(new)
         self._bytes += added
+
+    def _write_one(self, change: tuple[bytes, bytes | None]) -> None:
+        key, value = change
+        content = self._map
+        old = content.get(key)
+        if value is None:
+            if old is not None:
+                del content[key]
+                self._bytes -= len(key) + len(old)
+        elif old is None:
+            added = len(key) + len(value)
+            content[key] = value
+            self._bytes += added
+        else:
+            added = len(value) - len(old)
+            _replace(content, key, value)
+            self._bytes += added
 
     def load(self, entries: Iterable[tuple[bytes, bytes]]) -> None:
         keep = self._map.update

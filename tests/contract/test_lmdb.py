@@ -4,6 +4,7 @@ import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import lmdb
 import pytest
@@ -187,6 +188,51 @@ def test_an_error_that_has_the_systems_reason_in_words_only_is_understood(
     with pytest.raises(BackendError) as raised, translate_errors(tmp_path):
         raise lmdb.Error(f"mdb_txn_commit: {os.strerror(code)}")
     assert type(raised.value) is kind
+
+
+@pytest.mark.parametrize("key", [b"", b"x" * 512])
+def test_a_write_of_one_row_with_a_key_that_lmdb_does_not_take_is_refused_as_one_of_many(
+    backend: LmdbBackend, key: bytes
+) -> None:
+    with pytest.raises(InvalidKeyError, match="takes keys of 1 to 511 bytes"):
+        backend.write({key: b"1"})
+    assert list(backend.scan()) == []
+
+
+@pytest.mark.parametrize("change", [{"a": b"1"}, {b"a": "1"}, {b"a": 1}, {"a": None}])
+def test_a_write_of_one_row_that_is_not_bytes_is_refused_and_writes_nothing(backend: LmdbBackend, change: Any) -> None:
+    backend.write({b"a": b"0"})
+    with pytest.raises(TypeError, match="bytes"):
+        backend.write(change)
+    assert list(backend.scan()) == [(b"a", b"0")]
+
+
+def test_writes_of_one_row_make_the_map_grow_under_a_scan_that_is_open(backend: LmdbBackend) -> None:
+    backend.write(rows(0, 20))
+    scan, before = backend.scan(), map_size(backend)
+    next(scan)
+    for key, value in rows(10, 300).items():
+        backend.write({key: value})
+    assert map_size(backend) > before
+    assert list(scan) == list(rows(1, 20).items())
+    assert list(backend.scan()) == list(rows(0, 300).items())
+
+
+def test_a_row_that_is_larger_than_the_map_is_written_alone(backend: LmdbBackend) -> None:
+    backend.write({b"a": bytes(2**20)})
+    assert backend.get(b"a") == bytes(2**20)
+
+
+@pytest.mark.parametrize("size", [100, 130, 160, 190])
+def test_the_file_is_as_long_as_its_pages_after_each_of_many_writes(tmp_path: Path, size: int) -> None:
+    """Pages that a write has used and freed again are never written, and some of them may be the last."""
+    last: dict[bytes, bytes | None] = {}
+    with SMALL.open(tmp_path) as backend:
+        for number in range(12):
+            added: dict[bytes, bytes | None] = {b"%03d%026d" % (number, i): bytes(8) for i in range(size + number)}
+            backend.write(dict.fromkeys(last) | added)
+            assert (tmp_path / "data.mdb").stat().st_size >= backend.size_on_disk()
+            last = added
 
 
 @pytest.mark.parametrize("size", [100, 130, 160, 190])
