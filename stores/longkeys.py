@@ -24,6 +24,9 @@ from millpond.stores.keys import after_prefix
 from millpond.stores.wrappers.wrapped_backend import WrappedBackend
 
 _LENGTH = struct.Struct(">I")
+_FIRST_CHUNK = 4
+"""As many as a scan of ``millpond.stores.engine`` reads after its first entry, and it grows alike. So what is taken
+from there at once is what was read at once, and no more is read for it."""
 _LARGEST_CHUNK = 1024
 _KEY = itemgetter(0)
 
@@ -146,7 +149,7 @@ class LongKeys(WrappedBackend):
         self, entries: Entries, start: bytes | None, stop: bytes | None, reverse: bool
     ) -> Generator[tuple[bytes, bytes], None, None]:
         """The user's entries, unpacked from those that the engine holds."""
-        limit, count = self._limit, 2
+        limit, count = self._limit, _FIRST_CHUNK
         for entry in entries:  # the first alone, because many scans are for one entry
             if len(entry[0]) <= limit:
                 yield entry
