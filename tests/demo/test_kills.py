@@ -147,7 +147,20 @@ def test_killed_at_every_moment_one_after_the_other_it_writes_what_an_undisturbe
     for name, moment in MOMENTS.items():
         assert any(kill_at(demo, "rocksdb", moment) for _ in range(ATTEMPTS)), f"no run was killed {name}"
     demo.run("rocksdb")
-    assert demo.rows() == undisturbed
+    check_outputs(demo.rows(), undisturbed)
+
+
+def check_outputs(found: dict[str, list[dict[str, object]]], undisturbed: dict[str, list[dict[str, object]]]) -> None:
+    """Flights are the same, row by row, and counts end the same, none of them twice and none of them another.
+
+    Where a kill comes between Spark's list of files and its offsets, Spark takes two files into one micro-batch
+    afterwards, and a count is told once for both.
+    """
+    assert found["flights_weather"] == undisturbed["flights_weather"]
+    counts, expected = found["carrier_counts"], undisturbed["carrier_counts"]
+    assert [row for row in counts if row not in expected] == []
+    assert [row for row in counts if counts.count(row) > 1] == []
+    assert {row["carrier"]: row for row in counts} == {row["carrier"]: row for row in expected}
 
 
 def test_a_job_survives_the_kill_of_a_python_worker_and_its_outputs_stay_the_same(
