@@ -19,9 +19,7 @@ STEPWISE = [pattern for pattern in PATTERNS.values() if isinstance(pattern, Patt
 SIZES = Sizes(keys=100_000, records=ROUNDS * 10_000, batch=10_000, warm_up=10_000)
 
 
-@pytest.mark.parametrize(
-    "pattern", [one for one in PATTERNS.values() if isinstance(one, Pattern)], ids=lambda p: p.name
-)
+@pytest.mark.parametrize("pattern", STEPWISE, ids=lambda pattern: pattern.name)
 @pytest.mark.parametrize("backend", ["memory", "lmdb", "rocksdb"])
 def test_throughput(benchmark: BenchmarkFixture, tmp_path: Path, backend: str, pattern: Pattern) -> None:
     """A batch of 10,000 operations a round."""
