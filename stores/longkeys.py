@@ -24,7 +24,9 @@ from millpond.stores.keys import after_prefix
 from millpond.stores.wrappers.wrapped_backend import WrappedBackend
 
 _LENGTH = struct.Struct(">I")
-_FIRST_CHUNK = 8
+_FIRST_CHUNK = 7
+"""With the entry before it, as many as a scan of ``millpond.stores.engine`` reads at first. Both double from there on,
+so that taking a chunk reads no more than the engine has read for its first entry."""
 _LARGEST_CHUNK = 1024
 _KEY = itemgetter(0)
 

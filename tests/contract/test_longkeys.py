@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from inspect import signature
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from millpond.adapters.lmdb import LmdbSupplier
 from millpond.errors import InvalidKeyError
 from millpond.stores import backend as contract
 from millpond.stores.backend import BackendSupplier, Changes, Entries, SupportsCheckpoint
+from millpond.stores.engine import Cursor, Entry
 from millpond.stores.entry_chunks import EntryChunks
 from millpond.stores.longkeys import LongKeys
 from millpond.stores.memory import MemoryBackend, MemorySupplier
@@ -135,6 +137,36 @@ def test_a_scan_that_is_left_has_read_little_more_than_it_gave() -> None:
     for _ in range(100):
         next(scan)
     assert engine.read < 200
+
+
+class CountsWhatScansRead(MemoryBackend):
+    """An engine with a limit on its keys, and so many rows; it counts those that scans have read."""
+
+    max_key_size = 511
+
+    def __init__(self, rows: int) -> None:
+        super().__init__()
+        self._rows, self.read = rows, 0
+
+    def scan(self, start: bytes | None = None, stop: bytes | None = None, *, reverse: bool = False) -> Entries:
+        cursor = Cursor(self._counted(), stop, reverse, lambda error: None)
+        return self._cursors.walk(cursor, to_the_end=stop is None)
+
+    def _counted(self) -> Iterator[Entry]:
+        for number in range(self._rows):
+            self.read += 1
+            yield b"%05d" % number, b""
+
+
+@pytest.mark.parametrize("stop", [None, b"~"])
+@pytest.mark.parametrize("wanted", [1, 2, 8, 9, 10, 24, 25, 50, 100, 300, 1000])
+def test_a_scan_that_is_left_has_read_at_most_three_times_as_much_also_from_the_engine(
+    wanted: int, stop: bytes | None
+) -> None:
+    engine = CountsWhatScansRead(5_000)
+    scan = LongKeys(engine).scan(b"0", stop)
+    assert len(list(islice(scan, wanted))) == wanted
+    assert engine.read <= max(9, 3 * wanted)  # nine are the first two chunks
 
 
 def test_short_keys_are_stored_as_they_are(lmdb: LongKeys) -> None:
