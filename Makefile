@@ -31,6 +31,10 @@ ARGS ?=
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
+# A test that does not come to an end ends them all after 20 minutes, by its name and where it stood.
+PYTEST := $(BIN)/python -m pytest -q --max-worker-restart=0 -o faulthandler_timeout=1200 \
+	-o faulthandler_exit_on_timeout=true
+
 OLDEST := .venv-oldest/bin/python
 OLDEST_TESTS := tests/contract/test_backends.py tests/stores tests/formats tests/durability/test_state.py \
 	tests/durability/test_inspection.py tests/demo/test_command_line.py tests/spark
@@ -45,11 +49,11 @@ demo: java .venv/demo.stamp
 	$(BIN)/millpond demo --backend '$(BACKEND)' --out '$(OUT)' $(ARGS)
 
 test: java .venv/dev.stamp .venv/spark-classes.jsa
-	$(BIN)/python -m pytest -q -n 2 --dist loadgroup -m 'not long' $(ARGS)
+	$(PYTEST) -n 2 --dist loadgroup -m 'not long' $(ARGS)
 
 test-long: java .venv/dev.stamp .venv/spark-classes.jsa
-	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m 'long and not exhaustive' $(ARGS)
-	$(if $(ARGS),,$(BIN)/python -m pytest -q -n 2 tests/golden --engine spark)
+	$(PYTEST) -n 2 --dist worksteal -m 'long and not exhaustive' $(ARGS)
+	$(if $(ARGS),,$(PYTEST) -n 2 tests/golden --engine spark)
 
 test-exhaustive: java .venv/dev.stamp .venv/spark-classes.jsa
 	$(BIN)/python -m pytest -q -m exhaustive $(ARGS)
@@ -59,13 +63,13 @@ test-oldest: java .venv-oldest/stamp .venv-oldest/spark-classes.jsa
 
 test-plugins: java redis-server .venv/dev.stamp .venv/spark-classes.jsa
 	$(BIN)/python -m tests.plugins.environment .venv-plugins
-	$(BIN)/python -m pytest -q -n 2 --dist worksteal tests/plugins/check_plugins.py $(ARGS)
+	$(PYTEST) -n 2 --dist worksteal tests/plugins/check_plugins.py $(ARGS)
 
 test-flink: java .venv/dev.stamp .venv-flink/stamp
 	MILLPOND_FLINK_PYTHON='$(CURDIR)/$(FLINK)' $(BIN)/python -m pytest -q tests/spark/flink_answers.py $(ARGS)
 
 test-kafka: java needs-mvn needs-javac .venv/dev.stamp .venv/spark-classes.jsa
-	$(BIN)/python -m pytest -q -n0 $(wildcard tests/kafka/check_*.py) $(ARGS)
+	$(PYTEST) -n0 $(wildcard tests/kafka/check_*.py) $(ARGS)
 
 test-delta: java needs-mvn .venv-oldest/stamp .venv-oldest/spark-classes.jsa
 	$(OLDEST) -m pytest -q -n0 tests/delta/check_tables.py $(ARGS)

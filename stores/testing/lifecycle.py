@@ -31,6 +31,7 @@ from millpond.stores.backend import (
     load,
 )
 from millpond.stores.directory import delete_local_copy
+from millpond.stores.testing.comparison import check_same
 from millpond.stores.testing.features import Feature
 from millpond.stores.testing.sentences import (
     BAD_OPTION,
@@ -198,7 +199,7 @@ class LifecycleSuite(Suite):
         for _ in range(2):
             with self.open(directory) as backend:
                 with WHOLE:
-                    assert list(backend.scan()) == expected
+                    check_same(backend.scan(), expected)
                 if isinstance(backend, SupportsSize):
                     with ENTRY_COUNT:
                         assert backend.entry_count() > 0, "entries of before the opening are not counted"

@@ -24,6 +24,7 @@ from hypothesis.stateful import (
 from millpond.stores.backend import Backend, Changes, Entries, delete_range, get_many, last_finder
 from millpond.stores.columns.column_changes import ColumnChanges, get_column, put_column
 from millpond.stores.directory import delete_local_copy
+from millpond.stores.testing.comparison import check_same
 from millpond.stores.testing.oracle import Entry, Oracle
 from millpond.stores.testing.sentences import (
     DELETE_RANGE,
@@ -78,8 +79,8 @@ class _Machine(RuleBasedStateMachine):
     @rule(start=BOUNDS, stop=BOUNDS, reverse=st.booleans())
     @RANGE
     def scan(self, start: bytes | None, stop: bytes | None, reverse: bool) -> None:
-        entries = list(self.reader().scan(start, stop, reverse=reverse))
-        assert entries == self.oracle().entries(start, stop, reverse=reverse)
+        entries = self.reader().scan(start, stop, reverse=reverse)
+        check_same(entries, self.oracle().entries(start, stop, reverse=reverse))
 
     @rule(target=scans, start=BOUNDS, stop=BOUNDS, reverse=st.booleans(), steps=st.integers(0, 3))
     @SNAPSHOT
@@ -94,7 +95,7 @@ class _Machine(RuleBasedStateMachine):
     @SNAPSHOT
     def finish_scan(self, opened: tuple[Entries, Iterator[Entry]]) -> None:
         scan, expected = opened
-        assert list(scan) == list(expected)
+        check_same(scan, expected)
 
 
 class BackendMachine(_Machine):
@@ -157,7 +158,7 @@ class BackendMachine(_Machine):
         reopened = self._open()
         content = list(reopened.scan())
         reopened.close()
-        assert content == (self._oracle.entries() if self._persistent else [])
+        check_same(content, self._oracle.entries() if self._persistent else [])
 
 
 class TransactionMachine(_Machine):
@@ -227,15 +228,15 @@ class TransactionMachine(_Machine):
     def changes_lead_from_what_is_committed_to_what_is_seen(self) -> None:
         replayed = Oracle(self._committed.content)
         replayed.write(self._transaction.changes)
-        assert replayed.content == self._seen.content
-        assert list(self._backend.scan()) == self._committed.entries()
+        check_same(replayed.entries(), self._seen.entries())
+        check_same(self._backend.scan(), self._committed.entries())
 
     @rule()
     @SEEN
     def commit(self) -> None:
         self._transaction.commit()
         self._committed = Oracle(self._seen.content)
-        assert list(self._backend.scan()) == self._committed.entries()
+        check_same(self._backend.scan(), self._committed.entries())
 
     @rule()
     @SEEN
@@ -248,7 +249,7 @@ class TransactionMachine(_Machine):
         self._transaction.close()
         content = list(self._backend.scan())
         self._backend.close()
-        assert content == self._committed.entries()
+        check_same(content, self._committed.entries())
 
 
 class MachineSuite(Suite):

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from millpond.stores.backend import Backend, delete_range, get_many, last_finder
+from millpond.stores.testing.comparison import check_same
 from millpond.stores.testing.sentences import ANY_KEY, BYTES, EMPTY_VALUES, GET, KEY_ORDER
 from millpond.stores.testing.suite import EDGE_KEYS, TEXT_KEYS, Suite
 
@@ -42,7 +43,7 @@ class ReadSuite(Suite):
     def test_values_hold_every_byte_and_may_be_large(self, backend: Backend) -> None:
         values = {b"bytes": bytes(range(256)), b"zeros": bytes(5000), b"large": b"\xff\0" * 500_000}
         backend.write(values)
-        assert {key: backend.get(key) for key in values} == values
+        check_same(map(backend.get, values), values.values())
 
     @KEY_ORDER
     def test_keys_are_in_the_order_of_unsigned_bytes(self, filled: Backend) -> None:
@@ -72,22 +73,23 @@ class ReadSuite(Suite):
         with GET:
             backend.write(dict.fromkeys(keys, b"value"))
             assert [backend.get(key) for key in keys] == [b"value"] * 3
-            assert [key for key, _ in backend.scan(keys[0], keys[2])] == keys[:2]
-            assert [key for key, _ in backend.scan(keys[0], keys[2], reverse=True)] == [keys[1], keys[0]]
+            check_same((key for key, _ in backend.scan(keys[0], keys[2])), keys[:2])
+            check_same((key for key, _ in backend.scan(keys[0], keys[2], reverse=True)), [keys[1], keys[0]])
 
 
 def _check_apart(backend: Backend, keys: Sequence[bytes]) -> None:
     """Each of ``keys``, which ascend, is found, changed, scanned and deleted without any other; in the end all are."""
     backend.write({key: b"<" + key + b">" for key in reversed(keys)})
-    assert [backend.get(key) for key in keys] == [b"<" + key + b">" for key in keys]
-    assert get_many(backend, keys) == [b"<" + key + b">" for key in keys]
-    assert [key for key, _ in backend.scan(keys[0])] == list(keys)
-    assert [key for key, _ in backend.scan(keys[0], reverse=True)] == list(reversed(keys))
+    values = [b"<" + key + b">" for key in keys]
+    check_same(map(backend.get, keys), values)
+    check_same(get_many(backend, keys), values)
+    check_same(backend.scan(keys[0]), zip(keys, values, strict=True))
+    check_same((key for key, _ in backend.scan(keys[0], reverse=True)), reversed(keys))
     middle = len(keys) // 2
-    assert [key for key, _ in backend.scan(keys[middle], keys[-1])] == list(keys[middle:-1])
-    assert last_finder(backend)(keys[0], keys[middle]) == (keys[middle - 1], b"<" + keys[middle - 1] + b">")
+    check_same((key for key, _ in backend.scan(keys[middle], keys[-1])), keys[middle:-1])
+    assert last_finder(backend)(keys[0], keys[middle]) == (keys[middle - 1], values[middle - 1])
     backend.write(dict.fromkeys(keys[::2]))
-    assert get_many(backend, keys) == [b"<" + key + b">" if place % 2 else None for place, key in enumerate(keys)]
+    check_same(get_many(backend, keys), (value if place % 2 else None for place, value in enumerate(values)))
     delete_range(backend, keys[0], keys[-1])
-    assert [key for key, _ in backend.scan()] == list(keys[-1:] if len(keys) % 2 == 0 else ())
+    check_same((key for key, _ in backend.scan()), keys[-1:] if len(keys) % 2 == 0 else ())
     backend.write({keys[-1]: None})

@@ -4,6 +4,7 @@ from itertools import product
 from pathlib import Path
 
 from millpond.stores.backend import Backend, Changes
+from millpond.stores.testing.comparison import check_same
 from millpond.stores.testing.oracle import Oracle
 from millpond.stores.testing.sentences import (
     CLOSE_SCAN,
@@ -68,10 +69,10 @@ class ScanSuite(Suite):
                 before = list(backend.scan(reverse=reverse))
                 untouched, begun = backend.scan(reverse=reverse), backend.scan(reverse=reverse)
                 with SNAPSHOT:
-                    assert [next(begun) for _ in range(10)] == before[:10]
+                    check_same((next(begun) for _ in range(10)), before[:10])
                     backend.write(change)
-                    assert list(begun) == before[10:]
-                    assert list(untouched) == before
+                    check_same(begun, before[10:])
+                    check_same(untouched, before)
 
     @SEVERAL_SCANS
     def test_scans_that_are_open_together_do_not_disturb_each_other(self, backend: Backend) -> None:

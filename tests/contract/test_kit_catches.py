@@ -1,6 +1,7 @@
 """The kit finds the mistakes that authors of backends make, and says which sentence each of them breaks."""
 
 import inspect
+import os
 import re
 import subprocess
 import sys
@@ -95,7 +96,16 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     here = Path(__file__).parent
     broken = [str(here / "broken.py"), str(here / "broken_logs.py")]
     command = [sys.executable, "-m", "pytest", "-q", "--tb=line", "-p", "no:cacheprovider", f"--junitxml={results}"]
-    done = subprocess.run([*command, *broken], cwd=here.parents[1], capture_output=True, text=True, check=False)
+    # There pytest explains a comparison that fails by all that differs, however much that is and however long it takes.
+    environment = {**os.environ, "CI": "true"}
+    done = subprocess.run(
+        [*command, *broken],
+        cwd=here.parents[1],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
     failures: dict[str, list[str]] = {name: [] for name in [*MISTAKES, *RIGHT]}
     for case in ElementTree.parse(results).iter("testcase"):
         for failure in (*case.iter("failure"), *case.iter("error")):
