@@ -162,7 +162,7 @@ class LmdbBackend(Backend):
             self._begin_reading()
         if stop is not None and (start or b"") >= stop:
             return nothing()
-        with self._errors:
+        try:  # without a context manager, which a scan for one entry would feel
             cursor = self._snapshot.cursor()
             if not reverse:
                 found = cursor.set_range(start) if start else cursor.first()
@@ -170,10 +170,12 @@ class LmdbBackend(Backend):
             else:
                 found = cursor.prev() if stop is not None and cursor.set_range(stop) else cursor.last()
                 entries = cursor.iterprev()
+        except lmdb.Error as error:
+            raise self._errors.translated(error) or error from error
         if not found:
             return nothing()
         bound = start if reverse else stop
-        return self._cursors.walk(Cursor(entries, bound, reverse, self._errors.translated), to_the_end=bound is None)
+        return self._cursors.walk(Cursor(entries, bound, reverse, self._errors.translated))
 
     def write(self, changes: Changes) -> None:
         if len(changes) == 1:

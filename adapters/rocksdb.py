@@ -157,8 +157,7 @@ class RocksDbBackend(Backend):
         bound = start if reverse else None
         prove = partial(self._prove_end, walk, start, reverse)
         # The engine's iterator compares with the very bytes of ``stop``, but holds no reference to them.
-        cursor = Cursor(entries, bound, reverse, self._errors.translated, stop, prove)
-        return self._cursors.walk(cursor, to_the_end=(start if reverse else stop) is None)
+        return self._cursors.walk(Cursor(entries, bound, reverse, self._errors.translated, stop, prove))
 
     def _prove_end(self, walk: Any, start: bytes | None, reverse: bool, last: bytes | None) -> None:
         """Raise unless a scan that gave ``last`` as its last key, or nothing, has really come to its end.

@@ -20,7 +20,7 @@ from millpond.stores.closed import Closed
 
 Entry: TypeAlias = tuple[bytes, bytes]
 
-_FIRST_CHUNK = 8
+_FIRST_CHUNK = 4
 _LARGEST_CHUNK = 1024
 _KEY = itemgetter(0)
 
@@ -58,6 +58,27 @@ class Cursor:
         self._reverse = reverse
         self._translate = translate
         self._error: str | None = None
+
+    def first(self) -> Entry | None:
+        """The first entry; None where there is none. A scan for one entry reads no other, and makes no list."""
+        if self._error is not None:
+            raise StoreClosedError(self._error)
+        try:
+            entry = next(self._entries, None)
+            if entry is None:
+                self._note([], 1)
+                return None
+        except Exception as error:
+            translated = self._translate(error)
+            if translated is None:
+                raise
+            raise translated from error
+        key, bound = entry[0], self._bound
+        if bound is not None and (key < bound if self._reverse else key >= bound):
+            self._finish()
+            return None
+        self._last = key
+        return entry
 
     def take(self, count: int | None) -> list[Entry]:
         """The next entries, at most ``count``; none at the end."""
@@ -136,16 +157,16 @@ class Cursor:
         self._error = message
 
 
-def walk(cursor: Cursor, count: int = _FIRST_CHUNK) -> Generator[Entry, None, None]:
-    """The entries of ``cursor``, read in growing chunks, so that the first comes soon and many come at little cost.
-
-    Args:
-        cursor: what is left of the scan.
-        count: entries of the first chunk.
-    """
+def walk(cursor: Cursor) -> Generator[Entry, None, None]:
+    """The entries of ``cursor``: the first alone, the others in growing chunks, so that many come at little cost."""
+    first = cursor.first()
+    if first is None:
+        return
+    yield first
+    count = _FIRST_CHUNK
     while chunk := cursor.take(count):
         yield from chunk
-        count = min(max(2 * count, _FIRST_CHUNK), _LARGEST_CHUNK)
+        count = min(count * 2, _LARGEST_CHUNK)
 
 
 def nothing() -> Generator[Entry, None, None]:
@@ -157,23 +178,19 @@ class OpenCursors:
     """The cursors of one backend whose scans somebody still holds."""
 
     def __init__(self) -> None:
-        # A WeakSet does the same, but in Python, which a short scan would feel.
         self._cursors: set[ref[Cursor]] = set()
+        self._forget = self._cursors.discard
 
-    def walk(self, cursor: Cursor, *, to_the_end: bool = False) -> Generator[Entry, None, None]:
-        """The scan over ``cursor``, which ``detach`` and ``end`` reach as long as the scan is held.
-
-        Args:
-            cursor: where the scan begins.
-            to_the_end: whether nobody has said where it ends. Who asks for such a scan may want its first entry alone.
-        """
-        self._cursors.add(ref(cursor, self._cursors.discard))
-        return walk(cursor, 1 if to_the_end else _FIRST_CHUNK)
+    def walk(self, cursor: Cursor) -> Generator[Entry, None, None]:
+        """The scan over ``cursor``, which ``detach`` and ``end`` reach as long as the scan is held."""
+        self._cursors.add(ref(cursor, self._forget))
+        return walk(cursor)
 
     def detach(self) -> None:
         """Read what is left of each scan into memory."""
-        for cursor in self._held():
-            cursor.detach()
+        if self._cursors:
+            for cursor in self._held():
+                cursor.detach()
 
     def end(self, message: str) -> None:
         """End each scan with a ``StoreClosedError``."""
@@ -181,7 +198,8 @@ class OpenCursors:
             cursor.end(message)
 
     def _held(self) -> list[Cursor]:
-        return [cursor for held in tuple(self._cursors) if (cursor := held()) is not None] if self._cursors else []
+        """The cursors as they are now: one that is dropped meanwhile leaves the set."""
+        return [cursor for found in tuple(self._cursors) if (cursor := found()) is not None]
 
 
 class ClosedEngine(Closed):

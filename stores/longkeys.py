@@ -12,7 +12,7 @@ before every greater short key, which is where the long keys belong. Short keys 
 
 import struct
 from bisect import bisect_left
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from operator import itemgetter
 
@@ -24,9 +24,9 @@ from millpond.stores.keys import after_prefix
 from millpond.stores.wrappers.wrapped_backend import WrappedBackend
 
 _LENGTH = struct.Struct(">I")
-_FIRST_CHUNK = 7
-"""With the entry before it, as many as a scan of ``millpond.stores.engine`` reads at first. Both double from there on,
-so that taking a chunk reads no more than the engine has read for its first entry."""
+_FIRST_CHUNK = 4
+"""As many as a scan of ``millpond.stores.engine`` reads after its first entry, and it grows alike. So what is taken
+from there at once is what was read at once, and no more is read for it."""
 _LARGEST_CHUNK = 1024
 _KEY = itemgetter(0)
 
@@ -90,7 +90,10 @@ class LongKeys(WrappedBackend):
         """The engine's count, in which the long keys of one prefix are one."""
         return super().entry_count()
 
-    def _any_long(self, keys: Iterable[bytes]) -> bool:
+    def _any_long(self, keys: Collection[bytes]) -> bool:
+        if len(keys) == 1:
+            (key,) = keys
+            return len(key) > self._limit
         if isinstance(keys, SortedChanges):
             return keys.longest_key > self._limit
         return max(map(len, keys), default=0) > self._limit
@@ -146,15 +149,13 @@ class LongKeys(WrappedBackend):
         self, entries: Entries, start: bytes | None, stop: bytes | None, reverse: bool
     ) -> Generator[tuple[bytes, bytes], None, None]:
         """The user's entries, unpacked from those that the engine holds."""
-        limit = self._limit
-        first = next(entries, None)
-        if first is None:
-            return
-        if len(first[0]) <= limit:
-            yield first
-        else:
-            yield from self._inside(first, start, stop, reverse)
-        count = _FIRST_CHUNK
+        limit, count = self._limit, _FIRST_CHUNK
+        for entry in entries:  # the first alone, because many scans are for one entry
+            if len(entry[0]) <= limit:
+                yield entry
+            else:
+                yield from self._inside(entry, start, stop, reverse)
+            break
         # To look at many keys at a time costs a fraction of doing so one by one.
         while chunk := list(islice(entries, count)):
             if max(map(len, map(_KEY, chunk))) <= limit:

@@ -16,6 +16,9 @@ from millpond.stores.backend import Backend, BackendSupplier, Changes, Entries
 from millpond.stores.engine import ClosedEngine, Cursor, Entry, OpenCursors, nothing
 from millpond.stores.options import parse_options
 
+_replace: Final = dict.__setitem__
+"""Sets the value of a key that a sorted dict has: without its look for the key's place, which stays what it was."""
+
 _ROW: Final = 96
 """Bytes that a row takes beside those of its key and value and its place in the dict: the heads of two objects (33
 each), what is lost to their alignment, and a place in the list of sorted keys."""
@@ -48,14 +51,16 @@ class MemoryBackend(Backend):
         if stop is not None and (start or b"") >= stop:
             return nothing()
         entries = zip(keys, map(content.__getitem__, again), strict=True)
-        to_the_end = (start if reverse else stop) is None
-        return self._cursors.walk(Cursor(entries, None, reverse, _none), to_the_end=to_the_end)
+        return self._cursors.walk(Cursor(entries, None, reverse, _none))
 
     def write(self, changes: Changes) -> None:
         content = self._map
         keep = content.update
         self._cursors.detach()
-        find, replace, added = content.get, dict.__setitem__, 0
+        if len(changes) == 1:
+            self._write_one(*changes.items())
+            return
+        find, added = content.get, 0
         new: dict[bytes, bytes] = {}
         for key, value in changes.items():
             old = find(key)
@@ -68,10 +73,26 @@ class MemoryBackend(Backend):
                 del content[key]
             else:
                 added += len(value) - len(old)
-                replace(content, key, value)
-        if new:
-            keep(new)
+                _replace(content, key, value)
+        keep(new)
         self._bytes += added
+
+    def _write_one(self, change: tuple[bytes, bytes | None]) -> None:
+        key, value = change
+        content = self._map
+        old = content.get(key)
+        if value is None:
+            if old is not None:
+                del content[key]
+                self._bytes -= len(key) + len(old)
+        elif old is None:
+            added = len(key) + len(value)
+            content[key] = value
+            self._bytes += added
+        else:
+            added = len(value) - len(old)
+            _replace(content, key, value)
+            self._bytes += added
 
     def load(self, entries: Iterable[tuple[bytes, bytes]]) -> None:
         keep = self._map.update

@@ -99,6 +99,25 @@ def test_a_detached_walk_goes_on_without_the_engine() -> None:
     assert begun + list(scan) == ENTRIES[:2000]
 
 
+@pytest.mark.parametrize("read", [0, 1, 2, 5, 6])
+def test_all_walks_that_are_held_are_detached_wherever_they_are(read: int) -> None:
+    cursors = OpenCursors()
+    sources = [iter(ENTRIES[:100]) for _ in range(3)]
+    scans = [cursors.walk(Cursor(source, None, False, _translate)) for source in sources]
+    begun = [[next(scan) for _ in range(read)] for scan in scans]
+    cursors.detach()
+    assert [next(source, None) for source in sources] == [None] * 3
+    assert [entries + list(scan) for entries, scan in zip(begun, scans, strict=True)] == [ENTRIES[:100]] * 3
+
+
+@pytest.mark.parametrize("bound", [None, b"~"])
+def test_a_walk_for_one_entry_reads_one_from_the_engine(bound: bytes | None) -> None:
+    source = iter(ENTRIES)
+    walk = OpenCursors().walk(Cursor(source, bound, False, _translate))
+    assert next(walk) == ENTRIES[0]
+    assert next(source) == ENTRIES[1]
+
+
 def test_a_walk_that_is_ended_raises_store_closed_error() -> None:
     cursors = OpenCursors()
     begun, untouched = (cursors.walk(Cursor(iter(ENTRIES), None, False, _translate)) for _ in range(2))
@@ -115,7 +134,7 @@ def test_walks_that_nobody_holds_are_forgotten() -> None:
     next(cursors.walk(Cursor(source, None, False, _translate)))
     gc.collect()
     cursors.detach()
-    assert next(source) == ENTRIES[8]
+    assert next(source) == ENTRIES[1]
 
 
 def test_the_engines_own_errors_are_translated_and_others_are_not() -> None:

@@ -4,6 +4,7 @@ import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import lmdb
 import pytest
@@ -187,6 +188,28 @@ def test_an_error_that_has_the_systems_reason_in_words_only_is_understood(
     with pytest.raises(BackendError) as raised, translate_errors(tmp_path):
         raise lmdb.Error(f"mdb_txn_commit: {os.strerror(code)}")
     assert type(raised.value) is kind
+
+
+@pytest.mark.parametrize("key", [b"", b"x" * 512])
+def test_a_write_of_one_row_with_a_key_that_lmdb_does_not_take_is_refused_as_one_of_many(
+    backend: LmdbBackend, key: bytes
+) -> None:
+    with pytest.raises(InvalidKeyError, match="takes keys of 1 to 511 bytes"):
+        backend.write({key: b"1"})
+    assert list(backend.scan()) == []
+
+
+@pytest.mark.parametrize("change", [{"a": b"1"}, {b"a": "1"}, {b"a": 1}, {"a": None}])
+def test_a_write_of_one_row_that_is_not_bytes_is_refused_and_writes_nothing(backend: LmdbBackend, change: Any) -> None:
+    backend.write({b"a": b"0"})
+    with pytest.raises(TypeError, match="bytes"):
+        backend.write(change)
+    assert list(backend.scan()) == [(b"a", b"0")]
+
+
+def test_a_row_that_is_larger_than_the_map_is_written_alone(backend: LmdbBackend) -> None:
+    backend.write({b"a": bytes(2**20)})
+    assert backend.get(b"a") == bytes(2**20)
 
 
 @pytest.mark.parametrize("size", [100, 130, 160, 190])

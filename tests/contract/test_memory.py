@@ -2,10 +2,38 @@
 
 import tracemalloc
 from random import Random
+from typing import Any
 
 import pytest
 
 from millpond.stores.memory import MemoryBackend
+
+
+def test_rows_that_are_written_one_by_one_are_in_order_and_an_open_scan_shows_what_it_showed() -> None:
+    backend = MemoryBackend()
+    for key in (b"c", b"a", b"b"):
+        backend.write({key: b"1"})
+    scans = [backend.scan(), backend.scan(), backend.scan(reverse=True)]
+    assert next(scans[1]) == (b"a", b"1")
+    backend.write({b"b": b"2"})
+    backend.write({b"aa": b"3"})
+    backend.write({b"c": None})
+    backend.write({b"d": None})
+    assert list(backend.scan()) == [(b"a", b"1"), (b"aa", b"3"), (b"b", b"2")]
+    before = [(b"a", b"1"), (b"b", b"1"), (b"c", b"1")]
+    assert [list(scan) for scan in scans] == [before, before[1:], before[::-1]]
+
+
+@pytest.mark.parametrize("old", [{}, {b"a": b"0"}])
+def test_a_write_of_one_row_whose_value_has_no_length_changes_nothing(old: dict[bytes, bytes | None]) -> None:
+    backend = MemoryBackend()
+    backend.write(old)
+    size = backend.memory_use()
+    wrong: Any = {b"a": 5}
+    with pytest.raises(TypeError):
+        backend.write(wrong)
+    assert dict(backend.scan()) == old
+    assert backend.memory_use() == size
 
 
 @pytest.mark.parametrize("size", [0, 20, 700])

@@ -4,6 +4,7 @@ import os
 import re
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -147,6 +148,32 @@ def test_a_scan_with_a_bound_survives_that_its_caller_drops_the_bound(tmp_path: 
             others = [bytes([number % 251 + 1, number % 256]) for number in range(10_000)]
             assert sum(1 for _ in scan) == 2_000
             assert len(others) == 10_000
+
+
+@pytest.mark.parametrize("change", [{"a": b"1"}, {b"a": "1"}, {b"a": 1}, {"a": None}])
+def test_a_write_of_one_row_that_is_not_bytes_is_refused_and_writes_nothing(tmp_path: Path, change: Any) -> None:
+    with RocksDbSupplier().open(tmp_path) as backend:
+        backend.write({b"a": b"0"})
+        with pytest.raises((KeyError, ValueError), match="bytes"):
+            backend.write(change)
+        assert list(backend.scan()) == [(b"a", b"0")]
+
+
+def test_a_write_of_one_row_shows_the_last_entry_anew(tmp_path: Path) -> None:
+    with RocksDbSupplier().open(tmp_path) as backend:
+        backend.write({b"a": b"0", b"b": b"0"})
+        assert backend.last(b"a", b"z") == (b"b", b"0")
+        backend.write({b"c": b"1"})
+        assert backend.last(b"a", b"z") == (b"c", b"1")
+        backend.write({b"c": None})
+        assert backend.last(b"a", b"z") == (b"b", b"0")
+
+
+@pytest.mark.parametrize("value", [b"1", None])
+def test_a_write_of_one_row_without_a_log_leaves_no_log(tmp_path: Path, value: bytes | None) -> None:
+    with RocksDbSupplier(wal=False).open(tmp_path) as backend:
+        backend.write({b"a": value})
+        assert [path.stat().st_size for path in tmp_path.glob("*.log")] == [0]
 
 
 def test_load_leaves_only_the_files_of_the_engine(tmp_path: Path) -> None:

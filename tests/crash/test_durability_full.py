@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 
+from millpond.errors import StoreFullError
 from millpond.stores.durability import Manifest, TaskState
+from millpond.stores.registry import open_backend
 from millpond.stores.serdes import BYTES, INT64
 from millpond.stores.specs import StoreKind, StoreSpec
 from tests.durability.one_store import task
@@ -24,6 +26,13 @@ sys.path.insert(0, sys.argv[1])
 from pathlib import Path
 from tests.crash.test_durability_full import act
 act(Path(sys.argv[2]), sys.argv[3], sys.argv[4], sys.argv[5])
+"""
+LIMITED_ROWS = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from pathlib import Path
+from tests.crash.test_durability_full import write_rows
+write_rows(Path(sys.argv[2]))
 """
 BIG = StoreSpec("big", StoreKind.KEY_VALUE, INT64, BYTES)
 VALUE = random.Random(0).randbytes(100_000)
@@ -37,7 +46,7 @@ def fill(state: TaskState, manifest: Manifest | None) -> Manifest:
 
 def act(directory: Path, backend: str, what: str, manifest: str) -> None:
     """In the child: restore or commit more than there is room for, and tell what came of it."""
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+    limit_files()
     state = task(directory, backend, BIG)
     opened = Manifest.from_json(manifest)
     try:
@@ -48,6 +57,23 @@ def act(directory: Path, backend: str, what: str, manifest: str) -> None:
     except Exception as error:
         print(type(error).__name__, flush=True)
     state.close()
+
+
+def limit_files() -> None:
+    """From now on, this process writes no file of more than a mebibyte."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+
+
+def write_rows(directory: Path) -> None:
+    """In the child: write rows one by one until there is no room for one, and tell how many were written before."""
+    limit_files()
+    with open_backend("lmdb", directory) as opened:
+        for number in range(10_000):
+            try:
+                opened.write({b"%06d" % number: VALUE[: 1 + number % 5_000]})
+            except StoreFullError:
+                print(number, flush=True)
+                return
 
 
 def report(directory: Path, backend: str, what: str, manifest: Manifest) -> str:
@@ -77,3 +103,13 @@ def test_no_room_for_a_commit(tmp_path: Path, backend: str) -> None:
         store = state.open(manifest)["big"]
         assert list(store.scan()) == [(7, b"committed")]
         fill(state, manifest)
+
+
+def test_no_room_for_a_row_that_is_written_alone_is_an_error_and_all_rows_before_it_stay(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", LIMITED_ROWS, str(Path(__file__).parents[2]), str(tmp_path)]
+    written = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=60).stdout.strip()
+    assert int(written) > 100
+    with open_backend("lmdb", tmp_path) as backend:
+        assert [key for key, _ in backend.scan()] == [b"%06d" % number for number in range(int(written))]
+        backend.write({b"room": b"again"})
+        assert backend.get(b"room") == b"again"
