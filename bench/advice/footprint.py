@@ -21,9 +21,10 @@ from millpond.bench.engines.worker import LOAD_BATCH
 from millpond.bench.engines.workloads import Sizes, in_order
 from millpond.bench.measure import bytes_below
 from millpond.bench.report import resident_bytes
+from millpond.bench.runs.leftovers import left_by_store
 from millpond.bench.runs.process import reason
 from millpond.bench.runs.recording import Values
-from millpond.stores.registry import open_backend, supplier
+from millpond.stores.registry import open_backend
 
 _LOOKS: Final = 20
 
@@ -46,11 +47,8 @@ def room_of(backend: str, sizes: Sizes, directory: Path | None) -> Room | str:
             found = "its process died"
         except Exception as error:
             found = reason(error)
-        try:
-            supplier(backend).destroy(place)
-        except Exception as error:
-            return f"what its store has outside of the directory could not be deleted: {reason(error)}"
-        return found
+        left = left_by_store(backend, place)
+        return found if left is None else left
 
 
 def measure(backend: str, of_sizes: dict[str, int], place: str) -> Room:

@@ -4,7 +4,6 @@ Rule of this module: it opens no engine. The contenders of a workload take turns
 machine affects all alike, and whatever becomes of one of them, the others go on.
 """
 
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,11 +15,11 @@ from millpond.bench.engines.contenders import Contender, contenders
 from millpond.bench.engines.engine import Use
 from millpond.bench.engines.worker import Job
 from millpond.bench.engines.workloads import ORDERED, WORKLOADS, Sizes, Workload
-from millpond.bench.runs.process import reason, run_in_a_process
+from millpond.bench.runs.alone import run_alone
+from millpond.bench.runs.leftovers import left_by_store
 from millpond.bench.runs.recording import clock_ns
 from millpond.bench.runs.turns import Watch, check_turns, figures_in_turn
 from millpond.errors import ConfigurationError
-from millpond.stores.registry import supplier
 
 UNORDERED: Final = "takes no part: it does not find keys in order"
 """Of a contender without order in a workload that needs it, which is no failure of anybody's."""
@@ -149,33 +148,14 @@ def _cannot(workload: Workload, contender: Contender) -> str | None:
 
 
 def _one(contest: Contest, workload: Workload, contender: Contender, number: int) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory(prefix="millpond-bench-", dir=contest.directory) as temporary:
-        directory, result = Path(temporary, "store"), Path(temporary, "result.json")
-        use = contest.use
-        job = Job(
-            contender.kind,
-            contender.source,
-            workload.name,
-            contest.sizes,
-            number,
-            use.cache_bytes,
-            use.synced,
-            str(directory),
-            str(result),
-        )
-        try:
-            came = run_in_a_process(_WORKER, job, contest.timeout_s)
-        finally:
-            left = _left_behind(contender, directory)
-        return came if left is None else {"failure": left}
+    """What came of a run."""
+    use = contest.use
+    job_of = partial(
+        Job, contender.kind, contender.source, workload.name, contest.sizes, number, use.cache_bytes, use.synced
+    )
+    clean_up = partial(_left_behind, contender)
+    return run_alone(_WORKER, job_of, clean_up, directory=contest.directory, timeout_s=contest.timeout_s)
 
 
 def _left_behind(contender: Contender, directory: Path) -> str | None:
-    """Delete what a store has outside of its directory; why that failed, if it did."""
-    if contender.kind != "backend":
-        return None
-    try:
-        supplier(contender.source).destroy(directory)
-    except Exception as error:
-        return f"what its store has outside of the directory could not be deleted: {reason(error)}"
-    return None
+    return left_by_store(contender.source, directory) if contender.kind == "backend" else None

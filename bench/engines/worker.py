@@ -3,9 +3,8 @@
 Rule of this module: it is a program, which ``millpond.bench.runs.process`` starts.
 """
 
-import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from time import process_time
 from typing import Any, Final
@@ -15,6 +14,7 @@ from millpond.bench.engines.engine import Engine, Use
 from millpond.bench.engines.recording import over_time, work_of
 from millpond.bench.engines.workloads import WORKLOADS, WRITES, Kind, Plan, Sizes, Step, rows_of
 from millpond.bench.measure import peak_bytes, reset_peak, without_gc
+from millpond.bench.runs.job import RunJob
 from millpond.bench.runs.process import answer
 from millpond.bench.runs.recording import Values, by_operation, record
 from millpond.bench.runs.summary import latency_us
@@ -24,8 +24,8 @@ LOAD_BATCH: Final = 1_000
 
 
 @dataclass(frozen=True)
-class Job:
-    """What to run: a contender by its kind and source, a workload, and where the files go."""
+class Job(RunJob):
+    """What to run: a contender by its kind and source, and a workload."""
 
     kind: ContenderKind
     source: str
@@ -34,18 +34,6 @@ class Job:
     run: int
     cache_bytes: int | None
     synced: bool
-    directory: str
-    result: str
-
-    def text(self) -> str:
-        """The job as a program reads it."""
-        return json.dumps(asdict(self))
-
-    @staticmethod
-    def of(text: str) -> "Job":
-        """The job that ``text`` gave."""
-        fields = json.loads(text)
-        return Job(**{**fields, "sizes": Sizes(**fields["sizes"])})
 
 
 def measure(job: Job) -> dict[str, Any]:

@@ -5,7 +5,6 @@ machine affects all alike, and whatever becomes of one of them, the others go on
 """
 
 import platform
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -18,8 +17,8 @@ from millpond.bench.engines.engine import Use
 from millpond.bench.processors.cases import CASES
 from millpond.bench.processors.inputs import Sizes
 from millpond.bench.processors.worker import Job
-from millpond.bench.runs.leftovers import left_behind
-from millpond.bench.runs.process import run_in_a_process
+from millpond.bench.runs.alone import run_alone
+from millpond.bench.runs.leftovers import left_by_stores
 from millpond.bench.runs.summary import middle_run
 from millpond.bench.runs.turns import Watch, check_turns, in_turn
 from millpond.errors import ConfigurationError
@@ -143,14 +142,13 @@ def _one(
     contest: Contest, workload: str, contender: Contender, number: int = 0, *, profiled: bool = False
 ) -> dict[str, Any]:
     """What came of a run; each does the same, whatever its number."""
-    with tempfile.TemporaryDirectory(prefix="millpond-bench-", dir=contest.directory) as temporary:
-        directory, result = Path(temporary, "stores"), Path(temporary, "result.json")
-        job = Job(contender.backend, workload, contest.sizes, profiled, str(directory), str(result))
-        try:
-            came = run_in_a_process(_WORKER, job, contest.timeout_s)
-        finally:
-            left = None if contender.backend is None else left_behind(contender.backend, directory)
-        return came if left is None else {"failure": left}
+    job_of = partial(Job, contender.backend, workload, contest.sizes, profiled)
+    clean_up = partial(_left_behind, contender)
+    return run_alone(_WORKER, job_of, clean_up, directory=contest.directory, timeout_s=contest.timeout_s)
+
+
+def _left_behind(contender: Contender, directory: Path) -> str | None:
+    return None if contender.backend is None else left_by_stores(contender.backend, directory)
 
 
 def _plain() -> dict[str, str]:

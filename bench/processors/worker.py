@@ -3,20 +3,20 @@
 Rule of this module: it is a program, which ``millpond.bench.runs.process`` starts.
 """
 
-import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from millpond.bench.processors.cases import CASES
 from millpond.bench.processors.driving import Clock, profile, time_driven, time_plain
 from millpond.bench.processors.inputs import Sizes
+from millpond.bench.runs.job import RunJob
 from millpond.bench.runs.process import answer
 from millpond.bench.runs.summary import latency_of_many, over_batches
 
 
 @dataclass(frozen=True)
-class Job:
+class Job(RunJob):
     """What to run.
 
     Attributes:
@@ -24,26 +24,12 @@ class Job:
         workload: the name of the topology.
         sizes: how much is sent.
         profiled: tell the functions in which the time goes, and nothing else.
-        directory: where stores go.
-        result: the file for what came of it.
     """
 
     backend: str | None
     workload: str
     sizes: Sizes
     profiled: bool
-    directory: str
-    result: str
-
-    def text(self) -> str:
-        """The job as a program reads it."""
-        return json.dumps(asdict(self))
-
-    @staticmethod
-    def of(text: str) -> "Job":
-        """The job that ``text`` gave."""
-        fields = json.loads(text)
-        return Job(**{**fields, "sizes": Sizes(**fields["sizes"])})
 
 
 def measure(job: Job) -> dict[str, Any]:

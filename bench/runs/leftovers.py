@@ -1,5 +1,7 @@
 """What stores have outside of the directory of a run, such as in a server: it goes with the run."""
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -11,11 +13,28 @@ _STORES: Final = "*/*/*/*"
 """Where stores are below a local directory: by application, task and backend."""
 
 
-def left_behind(backend: str, local_dir: Path) -> str | None:
+def left_by_store(backend: str, directory: Path) -> str | None:
+    """Delete what the store of that directory has elsewhere; why that failed, if it did."""
+    return _why_not(partial(_destroy, backend, directory))
+
+
+def left_by_stores(backend: str, local_dir: Path) -> str | None:
     """Delete the stores of a local directory with all that they have elsewhere; why that failed, if it did."""
+    return _why_not(partial(_delete_all, backend, local_dir))
+
+
+def _destroy(backend: str, directory: Path) -> None:
+    supplier(backend).destroy(directory)
+
+
+def _delete_all(backend: str, local_dir: Path) -> None:
+    for store in local_dir.glob(_STORES):
+        delete_local_copy(supplier(backend), store)
+
+
+def _why_not(delete: Callable[[], None]) -> str | None:
     try:
-        for store in local_dir.glob(_STORES):
-            delete_local_copy(supplier(backend), store)
+        delete()
     except Exception as error:
         return f"what its stores have outside of the directory could not be deleted: {reason(error)}"
     return None

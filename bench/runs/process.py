@@ -11,27 +11,16 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
+from millpond.bench.runs.job import RunJob
 from millpond.errors import MillpondError
 from millpond.stores.options import without_secrets
 
-
-class Job(Protocol):
-    """What a program is to run."""
-
-    @property
-    def result(self) -> str:
-        """The file for what came of it."""
-
-    def text(self) -> str:
-        """The job as the program reads it."""
+J = TypeVar("J", bound=RunJob)
 
 
-J = TypeVar("J", bound=Job)
-
-
-def run_in_a_process(worker: str, job: Job, timeout_s: float | None = None) -> dict[str, Any]:
+def run_in_a_process(worker: str, job: RunJob, timeout_s: float | None = None) -> dict[str, Any]:
     """Run a module by this interpreter, with this process's modules, and without those of the working directory.
 
     Args:

@@ -4,7 +4,6 @@ Rule of this module: it opens no store. The contenders of a pattern take turns, 
 machine affects all alike, and whatever becomes of one of them, the others go on.
 """
 
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,8 +14,8 @@ from millpond.bench.documents import SCHEMA
 from millpond.bench.engines.contenders import ContenderKind, contenders
 from millpond.bench.engines.engine import Use
 from millpond.bench.rows import VALUE_SIZE
-from millpond.bench.runs.leftovers import left_behind
-from millpond.bench.runs.process import run_in_a_process
+from millpond.bench.runs.alone import run_alone
+from millpond.bench.runs.leftovers import left_by_stores
 from millpond.bench.runs.recording import clock_ns
 from millpond.bench.runs.turns import Watch, check_turns, figures_in_turn
 from millpond.bench.stores.patterns import PATTERNS, AnyPattern
@@ -195,27 +194,21 @@ def _cannot(workload: Workload, contender: Contender) -> str | None:
 
 def _one(contest: Contest, workload: Workload, contender: Contender, number: int) -> dict[str, Any]:
     """What came of a run; each does the same, whatever its number."""
-    with tempfile.TemporaryDirectory(prefix="millpond-bench-", dir=contest.directory) as temporary:
-        directory, result = Path(temporary, "run"), Path(temporary, "result.json")
-        job = Job(
-            contender.kind,
-            contender.source,
-            contender.checksums,
-            workload.pattern.name,
-            workload.sizes,
-            contest.cache_bytes(workload.sizes),
-            str(directory),
-            str(result),
-        )
-        try:
-            came = run_in_a_process(_WORKER, job, contest.timeout_s)
-        finally:
-            left = _left_behind(contender, directory)
-        return came if left is None else {"failure": left}
+    job_of = partial(
+        Job,
+        contender.kind,
+        contender.source,
+        contender.checksums,
+        workload.pattern.name,
+        workload.sizes,
+        contest.cache_bytes(workload.sizes),
+    )
+    clean_up = partial(_left_behind, contender)
+    return run_alone(_WORKER, job_of, clean_up, directory=contest.directory, timeout_s=contest.timeout_s)
 
 
 def _left_behind(contender: Contender, directory: Path) -> str | None:
     if contender.kind != "backend":
         return None
-    reasons = (left_behind(contender.source, directory / local) for local in LOCAL_DIRECTORIES)
+    reasons = (left_by_stores(contender.source, directory / local) for local in LOCAL_DIRECTORIES)
     return next((why for why in reasons if why is not None), None)

@@ -3,14 +3,14 @@
 Rule of this module: it is a program, which ``millpond.bench.runs.process`` starts.
 """
 
-import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from millpond.bench.engines.contenders import ContenderKind, opener
 from millpond.bench.engines.engine import RawEngine, Use
 from millpond.bench.measure import bytes_below
+from millpond.bench.runs.job import RunJob
 from millpond.bench.runs.process import answer
 from millpond.bench.stores.driving import on_engine, on_store
 from millpond.bench.stores.patterns import PATTERNS
@@ -19,7 +19,7 @@ from millpond.bench.stores.sizes import Sizes
 
 
 @dataclass(frozen=True)
-class Job:
+class Job(RunJob):
     """What to run.
 
     Attributes:
@@ -29,8 +29,6 @@ class Job:
         workload: the name of the pattern.
         sizes: how much is done.
         cache_bytes: of the engine's cache, if it can be set; None leaves it as it comes.
-        directory: where everything goes.
-        result: the file for what came of it.
     """
 
     kind: ContenderKind
@@ -39,18 +37,6 @@ class Job:
     workload: str
     sizes: Sizes
     cache_bytes: int | None
-    directory: str
-    result: str
-
-    def text(self) -> str:
-        """The job as a program reads it."""
-        return json.dumps(asdict(self))
-
-    @staticmethod
-    def of(text: str) -> "Job":
-        """The job that ``text`` gave."""
-        fields = json.loads(text)
-        return Job(**{**fields, "sizes": Sizes(**fields["sizes"])})
 
 
 def measure(job: Job) -> dict[str, Any]:

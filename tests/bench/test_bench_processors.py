@@ -32,7 +32,7 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         jobs.append({**json.loads(job.text()), "worker": name})
         return worker.measure(worker.Job.of(job.text()))
 
-    monkeypatch.setattr("millpond.bench.processors.run.run_in_a_process", measure)
+    monkeypatch.setattr("millpond.bench.runs.alone.run_in_a_process", measure)
     return jobs
 
 
@@ -164,7 +164,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> None:
         return came
 
     monkeypatch.setattr(worker, "time_driven", time_driven)
-    monkeypatch.setattr("millpond.bench.processors.run.run_in_a_process", measure)
+    monkeypatch.setattr("millpond.bench.runs.alone.run_in_a_process", measure)
 
 
 @pytest.mark.usefixtures("failing")
