@@ -32,7 +32,16 @@ from millpond.errors import (
 )
 from millpond.stores.backend import Backend, BackendSupplier, Changes, Entries
 from millpond.stores.columns.sorted_changes import SortedChanges
-from millpond.stores.engine import ClosedEngine, Cursor, Entry, ErrorTranslator, OpenCursors, nothing
+from millpond.stores.engine import (
+    FULL,
+    ClosedEngine,
+    Cursor,
+    Entry,
+    ErrorTranslator,
+    OpenCursors,
+    make_directory,
+    nothing,
+)
 from millpond.stores.entry_chunks import Chunk, chunks_of
 from millpond.stores.options import check_least, parse_bool, parse_options, parse_size
 
@@ -40,7 +49,7 @@ _CORRUPT = ("CorruptedError", "PageNotFoundError", "InvalidError", "VersionMisma
 _CORRUPT_ERRORS = tuple(
     getattr(lmdb, name) for name in (*_CORRUPT, "BadChecksumError", "ProblemError") if hasattr(lmdb, name)
 )
-_FULL_CODES = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOMEM})
+_FULL_CODES = FULL | {errno.ENOMEM}
 _BUSY_CODES = frozenset({errno.EAGAIN, errno.EBUSY})
 _LOAD_CHUNKS = 3
 """How many chunks a transaction loads: their pages are still in the processor's cache when they are written."""
@@ -104,7 +113,7 @@ class LmdbBackend(Backend):
         self._snapshot: Any = None
         self._read: Callable[[bytes], bytes | None] | None = None
         self._finder: Any = None
-        directory.mkdir(parents=True, exist_ok=True)
+        make_directory(directory)
         with self._errors:
             self._env: Any = lmdb.open(
                 str(directory),

@@ -25,7 +25,7 @@ from millpond.errors import (
     StoreFullError,
 )
 from millpond.stores.backend import Backend, BackendSupplier, Changes, Entries
-from millpond.stores.engine import ClosedEngine, Cursor, Entry, ErrorTranslator, OpenCursors, nothing
+from millpond.stores.engine import ClosedEngine, Cursor, Entry, ErrorTranslator, OpenCursors, make_directory, nothing
 from millpond.stores.options import (
     check_least,
     check_option,
@@ -108,7 +108,7 @@ class RocksDbBackend(Backend):
         self._writing.disable_wal = not wal  # type: ignore[method-assign, assignment]
         self._wal = wal
         self._shared = shared
-        directory.mkdir(parents=True, exist_ok=True)
+        make_directory(directory)
         with self._errors:
             # Given for the column family as well: for a directory that exists, rocksdict would take the family's
             # options from the files, which know neither the size of the block cache nor the filter.

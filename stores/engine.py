@@ -1,10 +1,11 @@
-"""What adapters are built from: scans over an engine's own iterator, translated errors, closed handles.
+"""What adapters are built from: scans over an engine's own iterator, translated errors, closed handles, directories.
 
 Rule of this module: it knows no engine. A cursor stands between a scan that a caller holds and the engine's iterator
 under it, so that the backend can take the iterator away: when it closes, or when the engine is about to invalidate all
 of its iterators, as LMDB does when its map grows.
 """
 
+import errno
 from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Generator, Iterator
@@ -12,10 +13,10 @@ from itertools import islice
 from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
-from typing import TypeAlias
+from typing import Final, TypeAlias
 from weakref import ref
 
-from millpond.errors import StoreClosedError, StoreError
+from millpond.errors import BackendError, StoreClosedError, StoreError, StoreFullError
 from millpond.stores.closed import Closed
 
 Entry: TypeAlias = tuple[bytes, bytes]
@@ -23,6 +24,9 @@ Entry: TypeAlias = tuple[bytes, bytes]
 _FIRST_CHUNK = 4
 _LARGEST_CHUNK = 1024
 _KEY = itemgetter(0)
+
+FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""The system's numbers for having no room left."""
 
 
 class Cursor:
@@ -238,3 +242,21 @@ class ErrorTranslator(ABC):
     @abstractmethod
     def translated(self, error: BaseException) -> StoreError | None:
         """The error to raise instead of ``error``, or None if that is not the engine's."""
+
+
+def make_directory(directory: Path) -> None:
+    """Make the directory of a store, and those above it, unless it is there.
+
+    Raises:
+        StoreFullError: there is no room for it.
+        BackendError: something else has its name, or the system refuses it.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        where = f"the directory {directory} of a store cannot be made ({error.strerror})"
+        if error.errno in FULL:
+            raise StoreFullError(f"{where}; free some space on that file system") from error
+        if isinstance(error, FileExistsError | NotADirectoryError):
+            raise BackendError(f"{where}: a file has its name, or that of one above; move the file away") from error
+        raise BackendError(f"{where}; see that those above it may be written, or choose another place") from error

@@ -1,15 +1,22 @@
-"""The parts that adapters are built of: the walk over an engine's own iterator, translated errors, closed handles."""
+"""The parts that adapters are built of: walks over an engine's own iterator, errors, closed handles, directories."""
 
+import errno
 import gc
+import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from millpond.errors import BackendError, StoreClosedError
+from millpond.adapters.lmdb import LmdbSupplier
+from millpond.adapters.rocksdb import RocksDbSupplier
+from millpond.errors import BackendError, StoreClosedError, StoreFullError
+from millpond.stores.backend import BackendSupplier
 from millpond.stores.closed import Closed
-from millpond.stores.engine import ClosedEngine, Cursor, Entry, ErrorTranslator, OpenCursors
+from millpond.stores.engine import ClosedEngine, Cursor, Entry, ErrorTranslator, OpenCursors, make_directory
+from tests.contract.test_example_backend import SUPPLIER
 
 ENTRIES: list[Entry] = [(b"%04d" % number, b"") for number in range(3000)]
 
@@ -190,3 +197,38 @@ def test_within_a_translator_the_engines_errors_become_millponds_and_others_pass
         raise KeyError("x")
     with errors:
         pass
+
+
+@pytest.mark.parametrize("supplier", [LmdbSupplier(), RocksDbSupplier(), SUPPLIER()], ids=lambda found: found.name)
+def test_a_file_that_has_the_name_of_a_directory_is_left_alone_and_told(
+    supplier: BackendSupplier, tmp_path: Path
+) -> None:
+    file = tmp_path / "file"
+    file.write_text("somebody's")
+    (tmp_path / "gone").symlink_to("nowhere")
+    for place in (file, file / "below", tmp_path / "gone"):
+        with pytest.raises(BackendError, match=f"{re.escape(str(place))} .*: a file has its name.*move the file away"):
+            supplier.open(place)
+    assert file.read_text() == "somebody's"
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "what_to_do"),
+    [
+        (errno.ENOSPC, StoreFullError, "free some space"),
+        (errno.EDQUOT, StoreFullError, "free some space"),
+        (errno.EACCES, BackendError, "see that those above it may be written"),
+        (errno.EROFS, BackendError, "see that those above it may be written"),
+        (errno.ENAMETOOLONG, BackendError, "choose another place"),
+    ],
+)
+def test_a_directory_that_the_system_refuses_says_what_to_do(
+    code: int, kind: type[BackendError], what_to_do: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    with pytest.raises(BackendError, match=rf"{re.escape(str(tmp_path))}/store .*{what_to_do}") as refused:
+        make_directory(tmp_path / "store")
+    assert type(refused.value) is kind

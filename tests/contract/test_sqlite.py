@@ -1,13 +1,22 @@
 """What only SQLite can do, in the backend of docs/writing-a-backend.md."""
 
+import re
 import sqlite3
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from millpond.errors import BackendInUseError, ConfigurationError, CorruptStoreError, StoreError, StoreFullError
+from millpond.errors import (
+    BackendError,
+    BackendInUseError,
+    ConfigurationError,
+    CorruptStoreError,
+    StoreError,
+    StoreFullError,
+)
 from tests.contract.test_example_backend import SUPPLIER
 
 translate_errors = import_module("millpond_sqlite").translate_errors
@@ -55,3 +64,39 @@ def test_what_sqlite_says_in_more_detail_is_the_same_error(name: str, kind: type
     error = sqlite3.OperationalError("in detail")
     error.sqlite_errorname = name
     assert type(translate_errors(Path("store")).translated(error)) is kind
+
+
+@pytest.mark.parametrize("content", [b"", b"no database", b"SQLite format 3\0" + bytes(5000), None])
+@pytest.mark.parametrize("file", ["entries.db", "entries.db-wal"])
+def test_an_opening_that_fails_leaves_no_file_open(tmp_path: Path, file: str, content: bytes | None) -> None:
+    """What is in the place of a file is something else, or a directory."""
+    with SUPPLIER().open(tmp_path) as backend:
+        backend.write({b"a": b"1"})
+    place = tmp_path / file
+    place.unlink(missing_ok=True)
+    if content is None:
+        place.mkdir()
+    else:
+        place.write_bytes(content)
+    try:
+        SUPPLIER().open(tmp_path).close()
+        refused = None
+    except BackendError as error:
+        refused = error
+    assert isinstance(refused, BackendError) == (content is None or (file == "entries.db" and content != b""))
+    assert [path for path in opened() if path.startswith(str(tmp_path))] == []
+
+
+def test_a_directory_in_the_place_of_the_database_says_what_to_look_for(tmp_path: Path) -> None:
+    (tmp_path / "entries.db").mkdir()
+    with pytest.raises(BackendError, match=f"{re.escape(str(tmp_path))} cannot be used .*entries.db is a file"):
+        SUPPLIER().open(tmp_path)
+
+
+def opened() -> list[str]:
+    """The files that this process has open."""
+    found = []
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):  # that of the listing itself is closed by now
+            found.append(str(descriptor.readlink()))
+    return found

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 from millpond.errors import BackendError, BackendInUseError, CorruptStoreError, StoreError, StoreFullError
 from millpond.stores.backend import Backend, BackendSupplier, Changes, Entries
-from millpond.stores.engine import ClosedEngine, Cursor, ErrorTranslator, OpenCursors, nothing
+from millpond.stores.engine import ClosedEngine, Cursor, ErrorTranslator, OpenCursors, make_directory, nothing
 from millpond.stores.options import check_option, parse_options, parse_size
 
 TABLE = "CREATE TABLE IF NOT EXISTS entries (key BLOB PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID"
@@ -29,6 +29,8 @@ class translate_errors(ErrorTranslator):
             return CorruptStoreError(f"{where} is damaged ({error}); delete the directory and restore the store")
         if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
             return BackendInUseError(f"{where} is locked by another process ({error})")
+        if name.startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY")):
+            return BackendError(f"{where} cannot be used ({error}); see that entries.db is a file that may be written")
         return BackendError(f"{where} failed: {error}")
 
 
@@ -39,15 +41,19 @@ class SqliteBackend(Backend):
         self._directory = directory
         self._errors = translate_errors(directory)
         self._cursors = OpenCursors()
-        directory.mkdir(parents=True, exist_ok=True)
-        path = directory / "entries.db"
+        make_directory(directory)
         with self._errors:
             # A backend is used by one thread at a time, but not always by the one that opened it.
+            path = directory / "entries.db"
             self._db: Any = sqlite3.connect(path, timeout=60, isolation_level=None, check_same_thread=False)
-            # With a write-ahead log a commit is whole after a kill; NORMAL leaves the syncing of it to flush.
-            for pragma in ("journal_mode = WAL", "synchronous = NORMAL", f"cache_size = -{page_cache // 1024}"):
-                self._db.execute(f"PRAGMA {pragma}")
-            self._db.execute(TABLE)
+            try:
+                # With a write-ahead log a commit is whole after a kill; NORMAL leaves the syncing of it to flush.
+                for pragma in ("journal_mode = WAL", "synchronous = NORMAL", f"cache_size = -{page_cache // 1024}"):
+                    self._db.execute(f"PRAGMA {pragma}")
+                self._db.execute(TABLE)
+            except BaseException:
+                self._db.close()  # what failed to open a file has it open all the same
+                raise
 
     def get(self, key: bytes) -> bytes | None:
         with self._errors:

@@ -4,7 +4,6 @@ Rule of this module: the contract is ``millpond.stores.backend``. Put the calls 
 ``_save`` are, keep the rest that it needs, and run the tests until they are green again.
 """
 
-import errno
 import fcntl
 import os
 from collections.abc import Mapping
@@ -18,10 +17,16 @@ from sortedcontainers import SortedDict
 
 from millpond.errors import BackendError, BackendInUseError, CorruptStoreError, StoreError, StoreFullError
 from millpond.stores.backend import Backend, BackendSupplier, Changes, Entries
-from millpond.stores.engine import ClosedEngine, Cursor, ErrorTranslator, OpenCursors, nothing
+from millpond.stores.engine import (
+    FULL,
+    ClosedEngine,
+    Cursor,
+    ErrorTranslator,
+    OpenCursors,
+    make_directory,
+    nothing,
+)
 from millpond.stores.options import parse_bool, parse_options
-
-FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 class translate_errors(ErrorTranslator):
@@ -44,8 +49,8 @@ class MineBackend(Backend):
         self._sync = sync
         self._errors = translate_errors(directory)
         self._cursors = OpenCursors()
+        make_directory(directory)
         with self._errors:
-            directory.mkdir(parents=True, exist_ok=True)
             self._lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT)
         try:
             self._map: Any = self._load()
