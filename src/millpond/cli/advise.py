@@ -94,7 +94,7 @@ def advise(
     from millpond.bench.advice.judgement import advise as judged
     from millpond.bench.advice.measuring import Effort
     from millpond.bench.report import as_json, document, write_text
-    from millpond.bench.runs.turns import check_directory
+    from millpond.bench.runs.asked import check_directory
 
     given: dict[str, Any] = {
         "keys": _count(keys, "--keys"),
