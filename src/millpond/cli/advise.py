@@ -125,7 +125,7 @@ def _described(
 ) -> tuple["Description", list[str]]:
     """The description, and a line for each number in it that the user has not given."""
     from millpond.bench.advice.description import Description
-    from millpond.bench.advice.judgement import size
+    from millpond.bench.numbers import size
 
     assumed: list[str] = []
     if checkpoint is not None:
