@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from millpond.cli import ending
 from millpond.cli.bench_options import Directory, JsonFile, Repeat, Seed, console
 from millpond.cli.teaching import lesson
 from millpond.errors import ConfigurationError
@@ -43,6 +44,7 @@ _WIDTH = 190
     ),
 )
 def advise(
+    context: typer.Context,
     checkpoint: Annotated[
         str | None,
         typer.Argument(
@@ -96,6 +98,7 @@ def advise(
     from millpond.bench.report import as_json, document, write_text
     from millpond.bench.runs.asked import check_directory
 
+    context.with_resource(ending.in_order())
     given: dict[str, Any] = {
         "keys": _count(keys, "--keys"),
         "key_bytes": _size(key_size, "--key-size"),
