@@ -4,12 +4,8 @@ Rule of this module: it knows the terminal and the clock, and nothing of what an
 terminal is as it was.
 """
 
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from time import monotonic, sleep
-from types import FrameType
 from typing import Final, NoReturn
 
 from rich.console import Console, ConsoleDimensions, ConsoleOptions, RenderableType, RenderResult
@@ -59,11 +55,10 @@ def show(watched: Watched, console: Console, pause: float) -> NoReturn:
         ConfigurationError: no file system is known for the checkpoint.
         DurabilityError: the checkpoint cannot be read.
         KeyboardInterrupt: by Ctrl-C.
-        SystemExit: the process was asked to end.
     """
     if watched.exists():
         watched.look()
-    with _ending_in_order(), Live(console=console, screen=True, auto_refresh=False) as live:
+    with Live(console=console, screen=True, auto_refresh=False) as live:
         while True:
             seen, size = _seen(watched), console.size
             live.update(Screenful(seen), refresh=True)
@@ -86,17 +81,3 @@ def _wait(live: Live, pause: float, size: ConsoleDimensions) -> None:
         if live.console.size != size:
             size = live.console.size
             live.refresh()
-
-
-@contextmanager
-def _ending_in_order() -> Iterator[None]:
-    """SIGTERM ends the process in here as Ctrl-C does: whatever is open is closed first."""
-
-    def end(number: int, _: FrameType | None) -> NoReturn:
-        raise SystemExit(128 + number)
-
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

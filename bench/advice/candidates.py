@@ -11,10 +11,11 @@ from typing import Final
 from urllib.parse import parse_qsl
 
 from millpond.bench.advice.description import Description
-from millpond.bench.advice.judgement import NOISE, size
+from millpond.bench.advice.judgement import NOISE
 from millpond.bench.advice.measured import Choice, Room, Spread, with_options
 from millpond.bench.engines.engine import LEAST_BUFFER
 from millpond.bench.engines.raw import engine_class
+from millpond.bench.numbers import size
 from millpond.stores.options import without_secrets
 from millpond.stores.registry import supplier
 

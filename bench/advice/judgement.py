@@ -10,6 +10,7 @@ from typing import Final
 
 from millpond.bench.advice.description import Description
 from millpond.bench.advice.measured import Measured, Spread
+from millpond.bench.numbers import size
 
 ROOM: Final = 1.25
 """Memory and disk that a backend must have, as a multiple of what was measured: for what does not show in a short run,
@@ -195,18 +196,3 @@ def _order(verdict: Verdict) -> tuple[bool, bool, float, str]:
 def _spread(verdict: Verdict) -> Spread:
     assert verdict.per_operation is not None, "a backend that fits was measured"
     return verdict.per_operation
-
-
-def size(count: float) -> str:
-    """A number of bytes as people read it.
-
-    >>> size(999), size(5 * 2**29)
-    ('999 B', '2.5 GiB')
-    """
-    if count < 2**10:
-        return f"{count:.0f} B"
-    for unit in ("KiB", "MiB", "GiB", "TiB"):
-        count /= 2**10
-        if count < 1023.95 or unit == "TiB":
-            break
-    return f"{count:,.1f} {unit}"

@@ -9,9 +9,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from millpond.bench.advice.description import Description
-from millpond.bench.advice.judgement import Advice, Verdict, size
+from millpond.bench.advice.judgement import Advice, Verdict
 from millpond.bench.advice.measured import Spread
 from millpond.bench.advice.measuring import Measurements
+from millpond.bench.numbers import size
 
 
 def print_advice(

@@ -16,6 +16,7 @@ from millpond.bench.engines.engine import Engine, OrderedEngine, RawEngine, Row,
 from millpond.bench.engines.peers import PEERS
 from millpond.bench.engines.raw import engine_class
 from millpond.bench.report import installed
+from millpond.bench.runs.asked import check_known
 from millpond.bench.runs.labels import told_apart
 from millpond.errors import ConfigurationError
 from millpond.stores import plugins
@@ -101,9 +102,8 @@ def contenders(backends: Sequence[str], peers: Sequence[str], use: Use) -> list[
         below = engine_class(chosen.name)
         if below is not None:
             found.setdefault((below, _options(backend)), _engine(below, backend, with_cache(chosen, backend, use)))
+    check_known("peer", peers, PEERS)
     for peer in peers:
-        if peer not in PEERS:
-            raise ConfigurationError(f"there is no peer {without_secrets(peer)!r}; the peers are {', '.join(PEERS)}")
         found.setdefault((PEERS[peer], ""), _peer(peer, use))
     return _labeled(list(found.values()))
 

@@ -16,9 +16,10 @@ from millpond.bench.engines.engine import Use
 from millpond.bench.engines.worker import Job
 from millpond.bench.engines.workloads import ORDERED, WORKLOADS, Sizes, Workload
 from millpond.bench.runs.alone import run_alone
+from millpond.bench.runs.asked import cache_bytes, check_cache_ratio, check_known, check_turns
 from millpond.bench.runs.leftovers import left_by_store
 from millpond.bench.runs.recording import clock_ns
-from millpond.bench.runs.turns import Watch, check_turns, figures_in_turn
+from millpond.bench.runs.turns import Watch, figures_in_turn
 from millpond.errors import ConfigurationError
 
 UNORDERED: Final = "takes no part: it does not find keys in order"
@@ -59,20 +60,16 @@ class Contest:
     timeout_s: float | None = None
 
     def __post_init__(self) -> None:
-        for name in self.workloads:
-            if name not in WORKLOADS:
-                raise ConfigurationError(f"there is no workload {name!r}; the workloads are {', '.join(WORKLOADS)}")
+        check_known("workload", self.workloads, WORKLOADS)
         if self.durability not in DURABILITIES:
             raise ConfigurationError(f"the durability is {self.durability!r}, but must be {' or '.join(DURABILITIES)}")
-        if self.cache_ratio is not None and not self.cache_ratio > 0:
-            raise ConfigurationError(f"the ratio of data to cache is {self.cache_ratio}, but must be above 0")
+        check_cache_ratio(self.cache_ratio)
         check_turns(self.repeat, self.directory, self.timeout_s)
 
     @property
     def use(self) -> Use:
         """How engines are opened."""
-        cache = None if self.cache_ratio is None else max(1, int(self.sizes.data_bytes / self.cache_ratio))
-        return Use(None, cache, self.durability == "synced")
+        return Use(None, cache_bytes(self.sizes.data_bytes, self.cache_ratio), self.durability == "synced")
 
     @property
     def chosen(self) -> list[Workload]:

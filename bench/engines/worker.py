@@ -13,7 +13,7 @@ from millpond.bench.engines.contenders import ContenderKind, opener, teller
 from millpond.bench.engines.engine import Engine, Use
 from millpond.bench.engines.recording import over_time, work_of
 from millpond.bench.engines.workloads import WORKLOADS, WRITES, Kind, Plan, Sizes, Step, rows_of
-from millpond.bench.measure import peak_bytes, reset_peak, without_gc
+from millpond.bench.measure import bytes_below, peak_bytes, reset_peak, without_gc
 from millpond.bench.runs.job import RunJob
 from millpond.bench.runs.process import answer
 from millpond.bench.runs.recording import Values, by_operation, record
@@ -50,7 +50,7 @@ def measure(job: Job) -> dict[str, Any]:
     given = _bytes_given(plan, job.sizes)
     return {
         **figures,
-        "disk_bytes": sum(path.stat().st_size for path in directory.rglob("*") if path.is_file()),
+        "disk_bytes": bytes_below(directory),
         "write_amplification": None if written is None else written / given,
     }
 

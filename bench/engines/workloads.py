@@ -13,6 +13,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from millpond.bench.engines.distributions import Numbers, Zipfian, scattered, uniform
+from millpond.bench.runs.asked import check_least
 from millpond.errors import ConfigurationError
 
 _WORD: Final = 64
@@ -81,11 +82,7 @@ class Sizes:
     seed: int = 1
 
     def __post_init__(self) -> None:
-        for name, least in (("records", 1), ("operations", 1), ("key_bytes", 1), ("value_bytes", 0), ("batch", 1)):
-            if getattr(self, name) < least:
-                raise ConfigurationError(f"{name} is {getattr(self, name)}, but must be at least {least}")
-        if self.warm_up < 0 or self.seed < 0:
-            raise ConfigurationError(f"warm_up is {self.warm_up} and seed {self.seed}; neither can be negative")
+        check_least(self, records=1, operations=1, key_bytes=1, value_bytes=0, batch=1, warm_up=0, seed=0)
         if self.total > 10**self.key_bytes:
             raise ConfigurationError(
                 f"there are not {self.total:,} keys of {self.key_bytes} digits; give a longer key or fewer records"

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 from millpond.bench.documents import PERCENTILES, Contender, Result
-from millpond.bench.pages.numbers import shown, size
+from millpond.bench.numbers import shown, size
 
 COLORS = 10
 """How many colors the page has, ``--s0`` and so on."""

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from millpond.bench.documents import Document, parsed_document
+from millpond.bench.numbers import counted, shown, size
 from millpond.bench.pages import tables, words
 from millpond.bench.pages.charts import Chart, charts
 from millpond.bench.pages.drawing import drawn, require_drawing
-from millpond.bench.pages.numbers import counted, shown, size
 from millpond.bench.pages.tables import Html, tag
 
 _KEY = (

@@ -9,7 +9,7 @@ from html import escape
 from typing import Any
 
 from millpond.bench.documents import PERCENTILES, Document, Failure, Result
-from millpond.bench.pages.numbers import shown, size
+from millpond.bench.numbers import shown, size
 
 _NONE = "-"
 _BAR = 76  # pixels, for as long as the narrowest column of page.css is wide

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from millpond.bench.processors.cases import Value
-from millpond.errors import ConfigurationError
+from millpond.bench.runs.asked import check_least
 from millpond.processors import Batch
 
 
@@ -37,9 +37,7 @@ class Sizes:
     step: int = 1000
 
     def __post_init__(self) -> None:
-        for name, least in (("records", 1), ("keys", 1), ("batch_rows", 1), ("warm_up", 0), ("seed", 0)):
-            if getattr(self, name) < least:
-                raise ConfigurationError(f"{name} is {getattr(self, name)}, but must be at least {least}")
+        check_least(self, keys=1, records=1, batch_rows=1, warm_up=0, seed=0)
 
     @property
     def warm_up_batches(self) -> int:

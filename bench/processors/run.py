@@ -18,10 +18,10 @@ from millpond.bench.processors.cases import CASES
 from millpond.bench.processors.inputs import Sizes
 from millpond.bench.processors.worker import Job
 from millpond.bench.runs.alone import run_alone
+from millpond.bench.runs.asked import check_known, check_turns
 from millpond.bench.runs.leftovers import left_by_stores
 from millpond.bench.runs.summary import middle_run
-from millpond.bench.runs.turns import Watch, check_turns, in_turn
-from millpond.errors import ConfigurationError
+from millpond.bench.runs.turns import Watch, in_turn
 
 BACKENDS: Final = ("memory", "lmdb", "rocksdb")
 DICT: Final = "dict"
@@ -68,9 +68,7 @@ class Contest:
     timeout_s: float | None = None
 
     def __post_init__(self) -> None:
-        for name in self.workloads:
-            if name not in CASES:
-                raise ConfigurationError(f"there is no workload {name!r}; the workloads are {'; '.join(CASES)}")
+        check_known("workload", self.workloads, CASES)
         check_turns(self.repeat, self.directory, self.timeout_s)
 
     @property

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from millpond.bench.measure import bytes_below
 from millpond.bench.processors.cases import CASES
 from millpond.bench.processors.driving import Clock, profile, time_driven, time_plain
 from millpond.bench.processors.inputs import Sizes
@@ -41,8 +42,7 @@ def measure(job: Job) -> dict[str, Any]:
     if job.profiled:
         return {"functions": profile(case, job.backend, table, batches, directory)}
     clock = time_driven(case, job.backend, table, batches, sizes.warm_up_batches, directory)
-    disk = sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
-    return {**figures(clock, sizes), "disk_bytes": disk}
+    return {**figures(clock, sizes), "disk_bytes": bytes_below(directory)}
 
 
 def figures(clock: "Clock[Any]", sizes: Sizes) -> dict[str, Any]:

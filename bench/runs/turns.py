@@ -4,11 +4,9 @@ Rule of this module: it knows contenders by their labels alone.
 """
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from millpond.bench.runs.summary import middle_run
-from millpond.errors import ConfigurationError
 
 Watch: TypeAlias = Callable[[str, str], None]
 """Is told the workload and the contender of each run when it has ended."""
@@ -85,26 +83,3 @@ def figures_in_turn(
         [{**who, **middle_run(found[label])} for label, who in about.items() if label not in reasons],
         [{**who, "reason": reasons[label]} for label, who in about.items() if label in reasons],
     )
-
-
-def check_turns(repeat: int, directory: Path | None, timeout_s: float | None) -> None:
-    """Refuse what no benchmark can do.
-
-    Raises:
-        ConfigurationError: nothing is to be run, no time is given for it, or there is no such directory.
-    """
-    if repeat < 1:
-        raise ConfigurationError(f"repeat is {repeat}, but must be at least 1")
-    if timeout_s is not None and not timeout_s > 0:
-        raise ConfigurationError(f"the timeout is {timeout_s} s, but must be above 0; leave it out to wait for ever")
-    check_directory(directory)
-
-
-def check_directory(directory: Path | None) -> None:
-    """Refuse a place for files that is not there; None is the temporary directory.
-
-    Raises:
-        ConfigurationError: there is no such directory.
-    """
-    if directory is not None and not directory.is_dir():
-        raise ConfigurationError(f"{directory} is no directory; make it first, on the file system to measure")

@@ -13,6 +13,7 @@ from typing import Final
 from pyspark.sql import DataFrame
 
 from millpond.adapters.spark import Millpond, SparkStreams
+from millpond.bench.runs.asked import check_known
 from millpond.bench.runs.labels import told_apart
 from millpond.bench.spark import inputs, peers, topologies, verbs
 from millpond.bench.spark.flink import queries as flink
@@ -218,8 +219,7 @@ def workload_named(name: str) -> Workload:
     Raises:
         ConfigurationError: there is none of that name.
     """
-    if name not in WORKLOADS:
-        raise ConfigurationError(f"there is no workload {name!r}; give one of {', '.join(WORKLOADS)}")
+    check_known("workload", [name], WORKLOADS)
     return WORKLOADS[name]
 
 

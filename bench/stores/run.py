@@ -15,15 +15,15 @@ from millpond.bench.engines.contenders import ContenderKind, contenders
 from millpond.bench.engines.engine import Use
 from millpond.bench.rows import VALUE_SIZE
 from millpond.bench.runs.alone import run_alone
+from millpond.bench.runs.asked import cache_bytes, check_cache_ratio, check_known, check_turns
 from millpond.bench.runs.leftovers import left_by_stores
 from millpond.bench.runs.recording import clock_ns
-from millpond.bench.runs.turns import Watch, check_turns, figures_in_turn
+from millpond.bench.runs.turns import Watch, figures_in_turn
 from millpond.bench.stores.patterns import PATTERNS, AnyPattern
 from millpond.bench.stores.place import LOCAL_DIRECTORIES
 from millpond.bench.stores.sizes import KEY_SIZE, Sizes
 from millpond.bench.stores.whole_stores import WholeStore
 from millpond.bench.stores.worker import Job
-from millpond.errors import ConfigurationError
 from millpond.stores.registry import supplier
 
 BACKENDS: Final = ("memory", "lmdb", "rocksdb")
@@ -93,16 +93,9 @@ class Contest:
     timeout_s: float | None = None
 
     def __post_init__(self) -> None:
-        for name in self.workloads:
-            if name not in PATTERNS:
-                raise ConfigurationError(f"there is no workload {name!r}; the workloads are {'; '.join(PATTERNS)}")
-        if self.cache_ratio is not None and not self.cache_ratio > 0:
-            raise ConfigurationError(f"the ratio of data to cache is {self.cache_ratio}, but must be above 0")
+        check_known("workload", self.workloads, PATTERNS)
+        check_cache_ratio(self.cache_ratio)
         check_turns(self.repeat, self.directory, self.timeout_s)
-
-    def cache_bytes(self, sizes: Sizes) -> int | None:
-        """Of each cache that can be set; None leaves them as they come."""
-        return None if self.cache_ratio is None else max(1, int(sizes.data_bytes / self.cache_ratio))
 
     @property
     def chosen(self) -> list[Workload]:
@@ -123,7 +116,9 @@ class Contest:
 
     def _taking_part(self) -> Iterator[Contender]:
         largest = max(self.growth, default=self.sizes.keys)
-        for one in contenders(self.backends, (), Use(None, self.cache_bytes(self.sizes.with_keys(largest)))):
+        for one in contenders(
+            self.backends, (), Use(None, cache_bytes(self.sizes.with_keys(largest).data_bytes, self.cache_ratio))
+        ):
             contender = Contender(one.shown(), one.kind, one.source)
             yield contender
             if self.checksums and one.kind == "backend":
@@ -201,7 +196,7 @@ def _one(contest: Contest, workload: Workload, contender: Contender, number: int
         contender.checksums,
         workload.pattern.name,
         workload.sizes,
-        contest.cache_bytes(workload.sizes),
+        cache_bytes(workload.sizes.data_bytes, contest.cache_ratio),
     )
     clean_up = partial(_left_behind, contender)
     return run_alone(_WORKER, job_of, clean_up, directory=contest.directory, timeout_s=contest.timeout_s)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from millpond.bench.rows import VALUE_SIZE, key_of
-from millpond.errors import ConfigurationError
+from millpond.bench.runs.asked import check_least
 
 KEY_SIZE: Final = len(key_of(0))
 """Bytes of a key."""
@@ -32,9 +32,7 @@ class Sizes:
     seed: int = 1
 
     def __post_init__(self) -> None:
-        for name, least in (("keys", 1), ("records", 1), ("batch", 1), ("warm_up", 0), ("seed", 0)):
-            if getattr(self, name) < least:
-                raise ConfigurationError(f"{name} is {getattr(self, name)}, but must be at least {least}")
+        check_least(self, keys=1, records=1, batch=1, warm_up=0, seed=0)
 
     @property
     def warming(self) -> int:

@@ -161,7 +161,7 @@ def test_what_would_change_the_advice_is_said_with_who_is_next() -> None:
     (keys,) = advise(JOB, [lmdb, rocksdb]).changes
     assert keys == f"With more than {4 * GIB // 200:,} keys its data outgrows memory; then rocks."
     changes = advise(replace(JOB, memory_bytes=GIB // 8), [memory, rocksdb]).changes
-    assert changes[-1] == "With 357.6 MiB of memory instead of 128.0 MiB: memory."
+    assert changes[-1] == "With 358 MiB of memory instead of 128 MiB: memory."
 
 
 def test_a_backend_that_failed_is_out_with_its_reason() -> None:

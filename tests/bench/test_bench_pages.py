@@ -11,8 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from millpond.bench.documents import BENCHMARKS, parsed_document
+from millpond.bench.numbers import shown
 from millpond.bench.pages import charts, words
-from millpond.bench.pages.numbers import shown
 from millpond.bench.pages.page import results_page, write_page
 from millpond.cli import app
 from millpond.errors import ConfigurationError

@@ -116,7 +116,7 @@ def test_contenders_can_be_chosen_and_unknown_ones_are_refused() -> None:
     assert list(chosen_contenders(workload, ["memory", "lmdb"], ["spark_jvm", "lmdb"])) == ["lmdb", "spark_jvm"]
     with pytest.raises(ConfigurationError, match=r"no contenders \['transform_with_state'\]"):
         chosen_contenders(workload, ["lmdb"], ["transform_with_state"])
-    with pytest.raises(ConfigurationError, match="no workload 'sorting'; give one of count, "):
+    with pytest.raises(ConfigurationError, match="no workload 'sorting'; the workloads are count; "):
         measure.run(Contest("sorting", keys=10, batches=1), no_session)
 
 

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from millpond.bench.engines.worker import Job as EnginesJob
 from millpond.bench.engines.workloads import Sizes as EnginesSizes
+from millpond.bench.measure import bytes_below
 from millpond.bench.processors.inputs import Sizes as ProcessorsSizes
 from millpond.bench.processors.worker import Job as ProcessorsJob
 from millpond.bench.runs.alone import run_alone
@@ -114,6 +115,14 @@ def test_a_run_alone_leaves_nothing_and_has_failed_if_something_cannot_be_delete
     assert ran == [("a.module", ran[1], 7), ran[1]]
     assert ran[1].is_relative_to(tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_room_of_a_file_on_the_disk_is_that_of_its_blocks_and_not_its_length(tmp_path: Path) -> None:
+    (tmp_path / "sparse").touch()
+    os.truncate(tmp_path / "sparse", 2**30)
+    (tmp_path / "below").mkdir()
+    (tmp_path / "below" / "full").write_bytes(os.urandom(2**20))
+    assert 2**20 <= bytes_below(tmp_path) < 2**21
 
 
 def test_what_an_interrupted_run_has_elsewhere_is_deleted_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

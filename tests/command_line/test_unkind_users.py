@@ -6,11 +6,15 @@ import os
 import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from millpond.cli import main
 from millpond.cli.failures import escape_what_cannot_be_written
+from tests.bench.test_runs import runs_on
 from tests.command_line.processes import environment, millpond, started
 from tests.demo.test_command_line import run
 
@@ -120,6 +124,35 @@ def test_where_the_encoding_lacks_a_character_a_line_of_json_means_the_same() ->
 def test_where_the_output_is_no_stream_of_text_nothing_is_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdout", object())
     escape_what_cannot_be_written()
+
+
+@pytest.mark.parametrize("interrupts", [signal.default_int_handler, signal.SIG_IGN], ids=["heard", "ignored"])
+def test_a_benchmark_that_is_asked_to_end_takes_its_run_and_its_files_with_it(interrupts: Any, tmp_path: Path) -> None:
+    before = signal.signal(signal.SIGINT, interrupts)  # what is ignored here, is ignored by the command, too
+    arguments = ["--backend", "memory", "--workload", "readrandom", "--records", 10_000_000, "--directory", tmp_path]
+    try:
+        with started("bench", "engines", *arguments) as running:
+            while not (runs := runs_of(running.pid)):
+                assert running.poll() is None
+                time.sleep(0.01)
+            assert len(list(tmp_path.iterdir())) == 1
+            os.kill(running.pid, signal.SIGTERM)
+            _, said = running.communicate(timeout=60)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert running.returncode == 143
+    assert "Traceback" not in said
+    assert list(tmp_path.iterdir()) == []
+    deadline = time.monotonic() + 60
+    while any(map(runs_on, runs)):  # the system takes its time to end what was killed
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def runs_of(command: int) -> list[int]:
+    """The processes that a command has started and that have a session of their own."""
+    children = Path(f"/proc/{command}/task/{command}/children").read_text().split()
+    return [int(child) for child in children if os.getsid(int(child)) == int(child)]
 
 
 def test_interrupting_a_process_of_the_command_line_leaves_no_trace() -> None:

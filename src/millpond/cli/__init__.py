@@ -10,6 +10,7 @@ Exit codes, of every command::
     2  the command line, an option or an installation makes no sense; nothing was touched
     3  an error that nobody expected
     130  Ctrl-C
+    143  SIGTERM, of millpond bench and advise, which clean up first, and of the screen of millpond top
 """
 
 import sys

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from millpond.cli import ending
 from millpond.cli.bench_options import Directory, JsonFile, Repeat, Seed, console
 from millpond.cli.teaching import lesson
 from millpond.errors import ConfigurationError
@@ -43,6 +44,7 @@ _WIDTH = 190
     ),
 )
 def advise(
+    context: typer.Context,
     checkpoint: Annotated[
         str | None,
         typer.Argument(
@@ -94,8 +96,9 @@ def advise(
     from millpond.bench.advice.judgement import advise as judged
     from millpond.bench.advice.measuring import Effort
     from millpond.bench.report import as_json, document, write_text
-    from millpond.bench.runs.turns import check_directory
+    from millpond.bench.runs.asked import check_directory
 
+    context.with_resource(ending.in_order())
     given: dict[str, Any] = {
         "keys": _count(keys, "--keys"),
         "key_bytes": _size(key_size, "--key-size"),
@@ -125,7 +128,7 @@ def _described(
 ) -> tuple["Description", list[str]]:
     """The description, and a line for each number in it that the user has not given."""
     from millpond.bench.advice.description import Description
-    from millpond.bench.advice.judgement import size
+    from millpond.bench.numbers import size
 
     assumed: list[str] = []
     if checkpoint is not None:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from millpond.cli import bench_results
+from millpond.cli import bench_results, ending
 from millpond.cli.bench_engines import bench_engines
 from millpond.cli.bench_options import Backends, Directory, JsonFile, Repeat, Seed, benchmark_extra, report
 from millpond.cli.bench_processors import bench_processors
@@ -15,7 +15,15 @@ from millpond.cli.teaching import lesson
 
 _FAILED = "1 if a contender failed; the others are measured all the same"
 
-app = typer.Typer(no_args_is_help=True, help="Measure, always beside a peer in the same run.")
+app = typer.Typer(no_args_is_help=True)
+
+
+@app.callback()
+def bench(context: typer.Context) -> None:
+    """Measure, always beside a peer in the same run."""
+    context.with_resource(ending.in_order())
+
+
 app.command(
     "engines",
     epilog=lesson(

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from millpond.cli import durations
+from millpond.cli import durations, ending
 from millpond.cli.answers import AsJson, say_object
 from millpond.cli.state import STATE, CheckpointPlace, TopologyName, Workers, topology_named
 from millpond.cli.teaching import lesson
@@ -60,7 +60,8 @@ def top(
     elif once or not can_show(console):
         console.print(tables(watched.look()))
     else:
-        show(watched, console, pause)
+        with ending.in_order():
+            show(watched, console, pause)
 
 
 @app.command(
