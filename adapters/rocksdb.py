@@ -369,6 +369,7 @@ class RocksDbSupplier(BackendSupplier):
             ("max_open_files", -1),
         ):
             check_least(self.name, option, getattr(self, option), least)
+        check_option(self.name, "max_open_files", self.max_open_files, self.max_open_files < 2**31, "below 2**31")
         if self.memory_budget:
             check_least(self.name, "memory_budget", self.memory_budget, _LEAST_BUDGET)
             if self.block_cache != _BLOCK_CACHE:

@@ -123,7 +123,7 @@ def test_a_url_that_may_be_one_of_redis_is_taken(url: str) -> None:
     assert RedisSupplier(url).url == url
 
 
-@pytest.mark.parametrize("timeout", ["0", "-1", "inf", "nan", "soon", "1e300", "86401"])
+@pytest.mark.parametrize("timeout", ["0", "-1", "inf", "nan", "soon", "1e300", "86401", "1_0", "٣", ""])
 def test_a_timeout_that_is_none_is_refused(timeout: str) -> None:
     with pytest.raises(ConfigurationError, match=r"'timeout' of the backend 'redis'.*must be a number of seconds"):
         supplier(f"redis://?timeout={timeout}")

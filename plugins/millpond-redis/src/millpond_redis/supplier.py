@@ -20,6 +20,7 @@ from millpond_redis.store import keys_of
 _log = logging.getLogger(__name__)
 
 _FORM = "redis://[user:password@]host[:port][/database], the same with rediss://, or unix://[user:password@]/path"
+_SECONDS = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 _HOST = re.compile(r"[\w.-]+")
 _LONGEST_PATH = 107
 """Bytes of the path of a socket, which the system sets a limit to."""
@@ -59,10 +60,9 @@ def _is_host(host: str) -> bool:
 
 
 def _parse_seconds(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise ValueError(_NUMBER) from None
+    if _SECONDS.fullmatch(text.strip()) is None:
+        raise ValueError(_NUMBER)
+    return float(text)
 
 
 @dataclass(frozen=True)
