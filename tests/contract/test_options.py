@@ -1,10 +1,13 @@
 """Options as text."""
 
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from millpond.errors import ConfigurationError
+from millpond.stores.memory import MemorySupplier
 from millpond.stores.options import check_option, parse_bool, parse_int, parse_options, parse_size, without_secrets
 from millpond.stores.registry import supplier
 
@@ -111,3 +114,15 @@ def test_a_value_of_another_type_is_shown_without_its_password(value: object) ->
 def test_what_is_not_secret_is_shown() -> None:
     for text in ("rocksdb://?block_cache=64MiB&wal=off", "lmdb://?map_size=1GiB", "monkey://?keys=5"):
         assert without_secrets(text) == text
+
+
+@dataclass(frozen=True)
+class UrlSupplier(MemorySupplier):
+    url: str = ""
+
+
+def test_a_password_longer_than_what_is_shown_of_a_value_of_another_type_is_not_shown() -> None:
+    url: Any = f"redis://me:{'hunter2' * 20}@host".encode()
+    with pytest.raises(ConfigurationError, match=r"is b'redis://\*\*\*@host', but must be of type str") as refused:
+        supplier(UrlSupplier(url))
+    assert "hunter2" not in str(refused.value)
