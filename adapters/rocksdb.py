@@ -112,7 +112,10 @@ class RocksDbBackend(Backend):
         with self._errors:
             # Given for the column family as well: for a directory that exists, rocksdict would take the family's
             # options from the files, which know neither the size of the block cache nor the filter.
-            self._db: Any = rocksdict.Rdict(str(directory), options, {"default": options})
+            try:
+                self._db: Any = rocksdict.Rdict(str(directory), options, {"default": options})
+            except OSError as error:  # of the files that are rocksdict's own
+                raise _refused(directory, error) from error
         self._finder: Any = None
 
     def get(self, key: bytes) -> bytes | None:
@@ -264,6 +267,13 @@ class RocksDbBackend(Backend):
         self._cursors.end(f"{where} was closed while this scan was open; finish or close scans before")
         with self._errors:
             db.close()
+
+
+def _refused(directory: Path, error: OSError) -> BackendError:
+    """What becomes of an error of the system that rocksdict hands on as it is."""
+    if _FULL.search(str(error)):
+        return StoreFullError(f"RocksDB in {directory} has no room left ({error}); free some space on that file system")
+    return BackendError(f"RocksDB in {directory} cannot be used ({error}); see that its files may be read and written")
 
 
 def _batch(changes: Changes) -> rocksdict.WriteBatch:
