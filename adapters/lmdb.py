@@ -49,7 +49,6 @@ _CORRUPT = ("CorruptedError", "PageNotFoundError", "InvalidError", "VersionMisma
 _CORRUPT_ERRORS = tuple(
     getattr(lmdb, name) for name in (*_CORRUPT, "BadChecksumError", "ProblemError") if hasattr(lmdb, name)
 )
-_FULL_CODES = FULL | {errno.ENOMEM}
 _BUSY_CODES = frozenset({errno.EAGAIN, errno.EBUSY})
 _LOAD_CHUNKS = 3
 """How many chunks a transaction loads: their pages are still in the processor's cache when they are written."""
@@ -73,7 +72,9 @@ class translate_errors(ErrorTranslator):
             return InvalidKeyError(f"{where} takes keys of 1 to {LmdbBackend.max_key_size} bytes: {error}")
         if isinstance(error, _CORRUPT_ERRORS):
             return CorruptStoreError(f"{where} is damaged ({error}); delete the directory and restore the store")
-        if isinstance(error, lmdb.MapFullError) or code in _FULL_CODES or (code == errno.EIO and self._has_no_room()):
+        if code == errno.ENOMEM:
+            return StoreFullError(f"{where} has no address space left ({error}); give a smaller map_size")
+        if isinstance(error, lmdb.MapFullError) or code in FULL or (code == errno.EIO and self._has_no_room()):
             return StoreFullError(f"{where} has no room left ({error}); free some space on that file system")
         if "already open in this process" in str(error):
             return BackendInUseError(f"{where} is open in this process already; close that backend first")
@@ -88,13 +89,13 @@ class translate_errors(ErrorTranslator):
                 probe.seek((self._directory / "data.mdb").stat().st_size)
                 probe.write(bytes(_PROBE))
         except OSError as error:
-            return error.errno in _FULL_CODES
+            return error.errno in FULL
         return False
 
 
 def _code(error: lmdb.Error) -> int:
     """The system's number for ``error``, 0 if it is LMDB's own. Before 2.1 the package gives it in words only."""
-    known = (*_FULL_CODES, *_BUSY_CODES, errno.EIO)
+    known = (*FULL, *_BUSY_CODES, errno.EIO, errno.ENOMEM)
     code: int = getattr(error, "code", 0)
     return code or next((code for code in known if os.strerror(code) in str(error)), 0)
 

@@ -112,7 +112,10 @@ class RocksDbBackend(Backend):
         with self._errors:
             # Given for the column family as well: for a directory that exists, rocksdict would take the family's
             # options from the files, which know neither the size of the block cache nor the filter.
-            self._db: Any = rocksdict.Rdict(str(directory), options, {"default": options})
+            try:
+                self._db: Any = rocksdict.Rdict(str(directory), options, {"default": options})
+            except OSError as error:  # of the files that are rocksdict's own
+                raise _refused(directory, error) from error
         self._finder: Any = None
 
     def get(self, key: bytes) -> bytes | None:
@@ -265,6 +268,13 @@ class RocksDbBackend(Backend):
             db.close()
 
 
+def _refused(directory: Path, error: OSError) -> BackendError:
+    """What becomes of an error of the system that rocksdict hands on as it is."""
+    if _FULL.search(str(error)):
+        return StoreFullError(f"RocksDB in {directory} has no room left ({error}); free some space on that file system")
+    return BackendError(f"RocksDB in {directory} cannot be used ({error}); see that its files may be read and written")
+
+
 def _batch(changes: Changes) -> rocksdict.WriteBatch:
     batch = rocksdict.WriteBatch(raw_mode=True)
     put, delete = batch.put, batch.delete
@@ -368,6 +378,7 @@ class RocksDbSupplier(BackendSupplier):
             ("max_open_files", -1),
         ):
             check_least(self.name, option, getattr(self, option), least)
+        check_option(self.name, "max_open_files", self.max_open_files, self.max_open_files < 2**31, "below 2**31")
         if self.memory_budget:
             check_least(self.name, "memory_budget", self.memory_budget, _LEAST_BUDGET)
             if self.block_cache != _BLOCK_CACHE:

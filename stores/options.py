@@ -16,7 +16,9 @@ Parser: TypeAlias = Callable[[str], Any]
 _UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
 _UNITS |= {"kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
 _TOO_LARGE = 2**63
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)", re.IGNORECASE)
+_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([a-z]*)", re.IGNORECASE)
+_INT = re.compile(r"[+-]?[0-9]{1,1000}")
+_LONGEST_SHOWN = 200
 _TRUE = {"true", "on", "yes", "1"}
 _FALSE = {"false", "off", "no", "0"}
 
@@ -53,6 +55,8 @@ def parse_size(text: str) -> int:
     size = float(match[1]) * _UNITS[match[2].lower()]
     if size >= _TOO_LARGE:
         raise ValueError("a size such as 4096, 256MiB or 1GB, below 8388608 TiB")
+    if 0 < size < 1:
+        raise ValueError("a size such as 4096, 256MiB or 1GB, of at least one byte, or 0")
     return int(size)
 
 
@@ -76,10 +80,9 @@ def parse_int(text: str) -> int:
     >>> parse_int("-1")
     -1
     """
-    try:
-        return int(text)
-    except ValueError:
-        raise ValueError("a whole number") from None
+    if _INT.fullmatch(text.strip()) is None:
+        raise ValueError("a whole number")
+    return int(text)
 
 
 def parse_choice(*choices: str) -> Parser:
@@ -127,6 +130,7 @@ def check_option(backend: str, option: str, value: object, allowed: bool, form: 
     """
     if not allowed:
         text = without_secrets(f"{option}={value}").partition("=")[2]
+        text = text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
         shown = repr(text) if isinstance(value, str) else text
         raise ConfigurationError(f"option {option!r} of the backend {backend!r} is {shown}, but must be {form}")
 

@@ -187,7 +187,10 @@ def _is_of(value: object, kind: type) -> bool:
 
 def _shown(option: str, value: object) -> str:
     text = repr(value) if isinstance(value, str | bytes) else str(value)
-    return without_secrets(f"{option}={text if len(text) < 60 else text[:60] + '…'}").partition("=")[2]
+    shown = without_secrets(f"{option}={text}").partition("=")[
+        2
+    ]  # cut off, a password would have no end to be found by
+    return shown if len(shown) < 60 else f"{shown[:60]}…"
 
 
 def _told(error: BaseException) -> str:

@@ -252,3 +252,8 @@ def test_the_map_grows_for_single_rows_as_it_does_for_many(backend: LmdbBackend)
     for key in rows(0, 499):
         backend.write({key: None})
     assert dict(backend.scan()) == rows(499, 500)
+
+
+def test_a_map_larger_than_the_address_space_says_what_to_give(tmp_path: Path) -> None:
+    with pytest.raises(StoreFullError, match=r"has no address space left .*give a smaller map_size"):
+        LmdbSupplier(map_size=2**62).open(tmp_path)

@@ -1,10 +1,13 @@
 """Options as text."""
 
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from millpond.errors import ConfigurationError
+from millpond.stores.memory import MemorySupplier
 from millpond.stores.options import check_option, parse_bool, parse_int, parse_options, parse_size, without_secrets
 from millpond.stores.registry import supplier
 
@@ -20,7 +23,7 @@ def test_sizes_have_decimal_and_binary_units(text: str, size: int) -> None:
 QUOTED = ("%20", "%09", "%0a", "%0D", "%22", "%27", "%26")
 
 
-@pytest.mark.parametrize("text", ["", "-1", "MiB", "1 2", "1k", "1PiB", "1e3"])
+@pytest.mark.parametrize("text", ["", "-1", "MiB", "1 2", "1k", "1PiB", "1e3", "٣", "²MiB", "0.5", "0.9B", "1_000"])
 def test_what_is_no_size_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="a size such as"):
         parse_size(text)
@@ -35,8 +38,24 @@ def test_switches_have_words_for_on_and_off() -> None:
 
 def test_whole_numbers_may_have_a_sign() -> None:
     assert [parse_int("12"), parse_int("-1")] == [12, -1]
-    with pytest.raises(ValueError, match="a whole number"):
-        parse_int("1.5")
+    assert parse_int(" +12 ") == 12
+    for text in ("1.5", "", "1_000", "٣", "²", "nan", "0x10", "9" * 5000):
+        with pytest.raises(ValueError, match="a whole number"):
+            parse_int(text)
+
+
+def test_a_long_value_is_shown_by_its_beginning_without_a_password() -> None:
+    with pytest.raises(ConfigurationError, match=r"is '9+…', but must be") as refused:
+        parse_options("x", {"a": "9" * 5000}, {"a": parse_size})
+    assert len(str(refused.value)) < 400
+    with pytest.raises(ConfigurationError) as refused:
+        check_option("x", "url", f"redis://me:hunter2{'2' * 300}@host", False, "text")
+    assert "hunter" not in str(refused.value)
+
+
+def test_as_many_open_files_as_the_engine_cannot_count_are_refused_before_it_opens() -> None:
+    with pytest.raises(ConfigurationError, match=r"'max_open_files' of the backend 'rocksdb' is 2147483648"):
+        supplier("rocksdb://?max_open_files=2147483648")
 
 
 def test_an_unknown_option_lists_the_known_ones() -> None:
@@ -95,3 +114,15 @@ def test_a_value_of_another_type_is_shown_without_its_password(value: object) ->
 def test_what_is_not_secret_is_shown() -> None:
     for text in ("rocksdb://?block_cache=64MiB&wal=off", "lmdb://?map_size=1GiB", "monkey://?keys=5"):
         assert without_secrets(text) == text
+
+
+@dataclass(frozen=True)
+class UrlSupplier(MemorySupplier):
+    url: str = ""
+
+
+def test_a_password_longer_than_what_is_shown_of_a_value_of_another_type_is_not_shown() -> None:
+    url: Any = f"redis://me:{'hunter2' * 20}@host".encode()
+    with pytest.raises(ConfigurationError, match=r"is b'redis://\*\*\*@host', but must be of type str") as refused:
+        supplier(UrlSupplier(url))
+    assert "hunter2" not in str(refused.value)

@@ -218,3 +218,13 @@ def test_each_error_of_rocksdict_becomes_one_of_millponds_that_names_the_directo
 def test_errors_that_are_not_rocksdicts_pass_as_they_are(tmp_path: Path) -> None:
     with pytest.raises(KeyError), translate_errors(tmp_path):
         raise KeyError("x")
+
+
+@pytest.mark.parametrize("made_before", [False, True])
+def test_a_file_of_the_package_that_it_may_not_use_is_no_error_of_the_system(tmp_path: Path, made_before: bool) -> None:
+    if made_before:
+        RocksDbSupplier().open(tmp_path).close()
+        (tmp_path / "rocksdict-config.json").unlink()
+    (tmp_path / "rocksdict-config.json").mkdir()
+    with pytest.raises(BackendError, match=rf"{tmp_path} cannot be used \(Is a directory.*may be read and written"):
+        RocksDbSupplier().open(tmp_path)

@@ -1,7 +1,10 @@
 """What only SQLite can do, in the backend of docs/writing-a-backend.md."""
 
+import random
 import re
+import shutil
 import sqlite3
+import time
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -17,6 +20,9 @@ from millpond.errors import (
     StoreError,
     StoreFullError,
 )
+from millpond.stores.registry import open_backend
+from millpond.stores.testing import Child
+from millpond.stores.testing.programs import content_after, write_for_ever
 from tests.contract.test_example_backend import SUPPLIER
 
 translate_errors = import_module("millpond_sqlite").translate_errors
@@ -64,6 +70,31 @@ def test_what_sqlite_says_in_more_detail_is_the_same_error(name: str, kind: type
     error = sqlite3.OperationalError("in detail")
     error.sqlite_errorname = name
     assert type(translate_errors(Path("store")).translated(error)) is kind
+
+
+def test_a_commit_survives_a_kill_at_once_and_whole_wherever_the_directory_is_afterwards(tmp_path: Path) -> None:
+    """Process after process is killed at a time of chance, and between them the directory is renamed or copied."""
+    chance, place, written = random.Random(20), tmp_path / "0", 0
+    for kill in range(1, 13):
+        with Child(write_for_ever, SUPPLIER(), place, 500, 10) as child:
+            reports = [child.read() for _ in range(chance.randrange(3))]
+            time.sleep(chance.random() * 0.05)
+            child.kill()
+            reports += child.read_rest()
+        written = max([written, *(int(report) for report in reports if report.isdigit())])
+        moved = tmp_path / str(kill)
+        if kill % 2:
+            place.rename(moved)
+        else:
+            shutil.copytree(place, moved)
+        place = moved
+        with open_backend(SUPPLIER(), place) as backend:
+            content = dict(backend.scan())
+        count = sum(key.startswith(b"log") for key in content)
+        assert count in (written, written + 1)
+        assert content == content_after(count, 500)
+        written = count
+    assert written > 20
 
 
 @pytest.mark.parametrize("content", [b"", b"no database", b"SQLite format 3\0" + bytes(5000), None])

@@ -3,8 +3,11 @@
 import re
 from collections.abc import Iterator
 from dataclasses import fields
+from importlib import import_module
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from millpond import errors
 from millpond.processors.runtime.metrics import TaskMetric
@@ -153,6 +156,16 @@ def test_the_page_of_backends_has_every_option_with_its_default() -> None:
         options: list[Any] = list(fields(default))  # type: ignore[arg-type]
         assert [option for option, _ in rows] == [option.name for option in options]
         assert supplier(f"{name}://?" + "&".join(f"{option}={value}" for option, value in rows)) == default
+
+
+@pytest.mark.parametrize("name", ["sqlite", "redis"])
+def test_the_page_of_a_plugin_has_every_option_with_its_default(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plugin = ROOT / "plugins" / f"millpond-{name}"
+    monkeypatch.syspath_prepend(plugin / "src")
+    kind = getattr(import_module(f"millpond_{name}"), f"{name.capitalize()}Supplier")
+    rows = re.findall(r"^\| `(\w+)` \| `([^`]+)` \|", (plugin / "README.md").read_text(), re.MULTILINE)
+    assert [option for option, _ in rows] == [option.name for option in fields(kind)]
+    assert kind.from_options(dict(rows)) == kind()
 
 
 def test_the_page_on_operating_says_what_to_do_about_every_figure_and_every_error() -> None:

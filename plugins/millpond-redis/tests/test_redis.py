@@ -1,18 +1,23 @@
 """The kit on a real server, and what only a server can do to its client."""
 
+import json
 import pickle
+import re
 import shutil
+import socket
 from collections import deque
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from itertools import repeat
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
 
 import pytest
+import redis
 from millpond_redis import RedisSupplier
+from millpond_redis.server import translate_errors
 from redis_servers import RedisServer, Wire, free_port
 
 from millpond.errors import (
@@ -24,13 +29,14 @@ from millpond.errors import (
     StoreFullError,
 )
 from millpond.stores.backend import BackendSupplier
+from millpond.stores.directory import delete_local_copy
 from millpond.stores.registry import supplier, try_out
 from millpond.stores.testing import BackendSuite, Feature, StoreSuite
 
 MANY = 25_000
 """More changes than one call to the server carries."""
 
-INFINITE = '{"store": "00000000-0000-0000-0000-000000000000", "flushed": 1e400}'
+INFINITE = '{"store": "00000000-0000-0000-0000-000000000000", "server": "", "database": 0, "flushed": 1e400}'
 
 
 @pytest.fixture(scope="module")
@@ -96,6 +102,9 @@ def test_a_name_with_a_url_in_it_is_a_server(server: RedisServer) -> None:
     [
         *("localhost", "http://localhost", "redis://", "redis://host?password=hunter2", "", "unix://"),
         *("redis://host/first", "redis://host/-1", "redis://host/0/1", "redis://u:hunter2@host:port/0"),
+        *("redis://h1,h2", "redis://h1%2Ch2", "redis://u:hunter2@h1,h2", "redis://h o", "redis://h;o", "redis://h*"),
+        *("redis://a..b", f"redis://{'a' * 64}", "redis://h\nost", "REDIS://host", "redis://host/٣"),
+        *("unix://relative/path", "unix:///a%00b", f"unix:///{'a' * 107}"),
         *("redis://host:99999", "redis://host:0", "redis://u:hunter2@[::1/0", "redis://u:hun/ter2@host"),
         *(None, 7, b"redis://:hunter2@host", ["redis://:hunter2@host"]),
     ],
@@ -107,7 +116,14 @@ def test_a_url_that_is_none_of_redis_is_refused(url: Any) -> None:
     assert "hun/" not in str(refused.value)
 
 
-@pytest.mark.parametrize("timeout", ["0", "-1", "inf", "nan", "soon", "1e300", "86401"])
+@pytest.mark.parametrize(
+    "url", ["redis://10.0.0.1", "redis://[fe80::1%25lo]:1/3", "rediss://a_b.c-d.", "redis://hå", f"unix:///{'a' * 106}"]
+)
+def test_a_url_that_may_be_one_of_redis_is_taken(url: str) -> None:
+    assert RedisSupplier(url).url == url
+
+
+@pytest.mark.parametrize("timeout", ["0", "-1", "inf", "nan", "soon", "1e300", "86401", "1_0", "٣", ""])
 def test_a_timeout_that_is_none_is_refused(timeout: str) -> None:
     with pytest.raises(ConfigurationError, match=r"'timeout' of the backend 'redis'.*must be a number of seconds"):
         supplier(f"redis://?timeout={timeout}")
@@ -126,6 +142,176 @@ def test_no_message_shows_the_password(fresh: Path, tmp_path: Path) -> None:
     for shown in (repr(right), str(refused.value), str(away.value)):
         assert "***@" in shown
         assert "hunter" not in shown
+
+
+def test_a_certificate_that_is_not_trusted_is_no_server_that_is_away(
+    fresh: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certificate, port = str(Path(__file__).with_name("localhost.pem")), free_port()
+    keys = ("--tls-cert-file", certificate, "--tls-key-file", certificate, "--tls-ca-cert-file", certificate)
+    tls = ("--tls-port", str(port), *keys, "--tls-auth-clients", "no")
+    with RedisServer(fresh, *tls, password="hunter2"):
+        by_name, by_number = (RedisSupplier(f"rediss://:hunter2@{host}:{port}") for host in ("localhost", "127.0.0.1"))
+        refusals = [refusal_of(by_name, tmp_path)]
+        monkeypatch.setenv("SSL_CERT_FILE", certificate)
+        refusals.append(refusal_of(by_number, tmp_path))
+        by_name.open(tmp_path).close()
+        for refusal, reason in zip(refusals, ("self-signed certificate", "IP address mismatch"), strict=True):
+            assert re.search(rf"certificate that is not trusted .*{reason}.*SSL_CERT_FILE", str(refusal))
+    with answering(b"HTTP/1.1 400 Bad Request\r\n\r\n") as plain:
+        refusals.append(refusal_of(RedisSupplier(f"rediss://:hunter2@127.0.0.1:{plain}"), tmp_path))
+    assert re.search(r"refuses TLS .*see that its port is one for that", str(refusals[-1]))
+    for refusal in refusals:
+        assert type(refusal) is BackendError
+        assert "***@" in str(refusal)
+        assert "hunter" not in str(refusal)
+
+
+def refusal_of(supplier: BackendSupplier, directory: Path) -> BackendError:
+    """What opening a store raises."""
+    with pytest.raises(BackendError) as refused:
+        supplier.open(directory)
+    return refused.value
+
+
+@contextmanager
+def answering(text: bytes) -> Iterator[int]:
+    """A server that gives everybody the same answer; its port."""
+    with socket.create_server(("127.0.0.1", 0)) as listening, ThreadPoolExecutor(1) as thread:
+
+        def answer() -> None:
+            connection, _ = listening.accept()
+            with connection:
+                connection.recv(2**10)
+                connection.sendall(text)
+
+        answered = thread.submit(answer)
+        yield listening.getsockname()[1]
+        answered.result()
+
+
+def test_a_socket_that_may_not_be_used_is_no_server_that_is_away(tmp_path: Path) -> None:
+    error = redis.ConnectionError("Error 13 connecting to /socket. Permission denied.")
+    error.__context__ = PermissionError(13, "Permission denied")
+    told = translate_errors(tmp_path, "unix://:hunter2@/socket").translated(error)
+    assert type(told) is BackendError
+    assert re.search(r"may not be used by the user of this process .*Permission denied", str(told))
+
+
+@pytest.fixture
+def databases(fresh: Path) -> Iterator[Sequence[RedisSupplier]]:
+    """The databases of a server, one supplier for each of the first three."""
+    port = free_port()
+    with RedisServer(fresh, port=port):
+        yield [RedisSupplier(f"redis://127.0.0.1:{port}/{number}") for number in range(3)]
+
+
+def keys_in(supplier: RedisSupplier) -> Collection[object]:
+    """The names of all keys of a database."""
+    with redis.Redis.from_url(supplier.url) as client:
+        return list(client.keys("*"))
+
+
+def test_what_a_store_has_in_another_database_is_deleted_with_its_directory(
+    databases: Sequence[RedisSupplier], tmp_path: Path
+) -> None:
+    first, second, _ = databases
+    for place in ("store", "other"):
+        with first.open(tmp_path / place) as backend:
+            backend.write({b"a": b"1"})
+    delete_local_copy(second, tmp_path / "store")
+    assert len(keys_in(first)) == 3
+    assert keys_in(second) == []
+    with first.open(tmp_path / "other") as backend:
+        assert backend.get(b"a") == b"1"
+
+
+@pytest.mark.parametrize("flushed", [False, True])
+def test_a_store_that_is_given_another_database_begins_there_anew_and_leaves_nothing(
+    databases: Sequence[RedisSupplier], tmp_path: Path, flushed: bool
+) -> None:
+    first, second, third = databases
+    backend = first.open(tmp_path / "store")
+    backend.write({b"a": b"1"})
+    if flushed:
+        backend.flush()
+    backend._store._release()  # as if the process had died
+    with pytest.raises(CorruptStoreError, match=r"they are in the database 0 of the server; .*restore the store"):
+        second.open(tmp_path / "store")
+    with first.open(tmp_path / "store") as again:
+        assert again.get(b"a") == b"1"
+    delete_local_copy(second, tmp_path / "store")
+    with second.open(tmp_path / "store") as new:
+        assert list(new.scan()) == []
+        new.write({b"b": b"2"})
+    assert [len(keys_in(each)) for each in databases] == [0, 3, 0]
+    delete_local_copy(third, tmp_path / "store")
+    assert [len(keys_in(each)) for each in databases] == [0, 0, 0]
+
+
+def test_what_stays_on_another_server_is_told_by_name(
+    databases: Sequence[RedisSupplier], server: RedisServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store, elsewhere = tmp_path / "store", RedisSupplier(server.url)
+    with databases[0].open(store) as backend:
+        backend.write({b"a": b"1"})
+    with pytest.raises(CorruptStoreError, match="restore the store"):
+        elsewhere.open(store)
+    elsewhere.destroy(store)
+    name = json.loads((store / "store.json").read_text())["store"]
+    assert f"{store} was on another server, 127.0.0.1:" in caplog.text
+    assert (
+        f"yours to delete: millpond:{name}:state, millpond:{name}:order, millpond:{name}:rows in database 0"
+        in caplog.text
+    )
+    assert len(keys_in(databases[0])) == 3
+
+
+def test_a_store_that_nobody_flushed_does_not_begin_on_two_servers(
+    databases: Sequence[RedisSupplier], server: RedisServer, tmp_path: Path
+) -> None:
+    backend = databases[0].open(tmp_path)
+    backend.write({b"a": b"1"})
+    backend._store._release()  # as if the process had died
+    with pytest.raises(CorruptStoreError, match="restore the store"):
+        RedisSupplier(server.url).open(tmp_path)
+    assert server.keys() == []
+
+
+def test_a_server_may_have_several_names(fresh: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    port = free_port()
+    with RedisServer(fresh, port=port, password="hunter2") as server:
+        by_socket, by_port = RedisSupplier(server.url), RedisSupplier(f"redis://:hunter2@localhost:{port}")
+        with by_socket.open(tmp_path) as backend:
+            backend.write({b"a": b"1"})
+        with by_port.open(tmp_path) as backend:
+            assert backend.get(b"a") == b"1"
+        record = (tmp_path / "store.json").read_text()
+        assert json.loads(record)["server"] == f"localhost:{port}"
+        assert "hunter2" not in record
+        by_socket.destroy(tmp_path)
+        assert server.keys() == []
+        assert caplog.text == ""
+
+
+@pytest.mark.parametrize("file", ["lock", "store.json", "store.json.new"])
+def test_a_directory_in_the_place_of_a_file_says_what_to_look_for(
+    server: RedisServer, tmp_path: Path, file: str
+) -> None:
+    (tmp_path / file).mkdir()
+    with pytest.raises(
+        BackendError, match=rf"{tmp_path}/{file} cannot be used \(Is a directory\); see that it is a file"
+    ):
+        RedisSupplier(server.url).open(tmp_path)
+    RedisSupplier(server.url).destroy(tmp_path)
+
+
+def test_a_file_in_the_place_of_a_directory_says_what_to_do(server: RedisServer, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("somebody's")
+    for place in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(BackendError, match=rf"{place} .*a file has its name.*move the file away"):
+            RedisSupplier(server.url).open(place)
+        RedisSupplier(server.url).destroy(place)
 
 
 def test_what_would_lose_rows_without_saying_so_is_refused_with_the_reason(fresh: Path, tmp_path: Path) -> None:
@@ -273,11 +459,14 @@ def test_a_server_that_refuses_calls_for_a_time_is_one_that_cannot_be_reached(fr
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"store": "x", "flushed": 1}', "[" * 100_000, INFINITE])
-def test_a_damaged_name_of_a_store_says_so(server: RedisServer, tmp_path: Path, content: str) -> None:
+def test_a_damaged_name_of_a_store_says_so(
+    server: RedisServer, tmp_path: Path, content: str, caplog: pytest.LogCaptureFixture
+) -> None:
     (tmp_path / "store.json").write_text(content)
     with pytest.raises(CorruptStoreError, match=r"store\.json is damaged"):
         RedisSupplier(server.url).open(tmp_path)
     RedisSupplier(server.url).destroy(tmp_path)
+    assert f"what the store of {tmp_path} has on a server stays there" in caplog.text
 
 
 def test_a_server_that_keeps_its_rows_may_be_restarted_under_an_open_backend(fresh: Path, tmp_path: Path) -> None:

@@ -1,42 +1,81 @@
-"""A directory, which is what others know of a store: its name on the server, and up to where it was flushed.
+"""A directory, which is what others know of a store: its name on the server, where that is, and what was flushed.
 
-Rule of this module: it knows no server. ``lock`` is locked as long as the store is open, by the system, which lets go
+Rule of this module: it calls no server. ``lock`` is locked as long as the store is open, by the system, which lets go
 of it when the process dies; ``store.json`` is replaced as a whole.
 """
 
-import errno
 import fcntl
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Self
+from urllib.parse import unquote, urlsplit
 from uuid import UUID, uuid4
 
 from millpond.errors import BackendError, BackendInUseError, CorruptStoreError, StoreFullError
+from millpond.stores.engine import FULL, make_directory
 
-_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_PORT = 6379
+
+
+@dataclass(frozen=True)
+class Record:
+    """What a directory knows of its store.
+
+    Attributes:
+        store: its name on the server, another one for each new directory.
+        server: the server's host and port, or its socket.
+        database: the number of the server's database.
+        flushed: how many writes the server had at the last flush.
+    """
+
+    store: str
+    server: str
+    database: int
+    flushed: int = 0
+
+    @classmethod
+    def new(cls, url: str) -> Self:
+        """That of a new store on the server at ``url``."""
+        parts = urlsplit(url)
+        if parts.scheme == "unix":
+            return cls(str(uuid4()), unquote(parts.path), 0)
+        return cls(str(uuid4()), f"{parts.hostname}:{parts.port or _PORT}", int(parts.path.removeprefix("/") or 0))
+
+    def is_at(self, other: Self) -> bool:
+        """Whether both are in the same database, of a server of the same name."""
+        return (self.server, self.database) == (other.server, other.database)
 
 
 class Place:
     """The directory of a store that this handle has open; made if it is not there.
 
+    Args:
+        directory: its path.
+        url: the server of its store, if it is new.
+
     Attributes:
-        store: the name of the store on the server, another one for each new directory.
-        flushed: how many writes the server had at the last flush.
+        record: what it knows of the store.
 
     Raises:
         BackendInUseError: another handle has it open.
         CorruptStoreError: ``store.json`` is damaged.
+        BackendError: a file of it cannot be read or written.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, url: str) -> None:
         self._directory = directory
-        directory.mkdir(parents=True, exist_ok=True)
-        self._lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        make_directory(directory)
+        lock = directory / "lock"
+        with _used(lock):
+            self._lock = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
             self._hold()
-            self.store, self.flushed = _read(directory) if _file(directory).exists() else (str(uuid4()), 0)
-            self.note(self.flushed)
+            self.record = record_of(directory) or Record.new(url)
+            self._note(self.record)
         except BaseException:
             self.release()
             raise
@@ -47,42 +86,60 @@ class Place:
         except BlockingIOError as error:
             raise BackendInUseError(f"the store of {self._directory} is open already; close it there first") from error
 
-    def note(self, writes: int) -> None:
+    def note_flush(self, writes: int) -> None:
         """Remember on the disk that the server has had so many writes."""
+        self._note(replace(self.record, flushed=writes))
+
+    def note_server(self, server: str) -> None:
+        """Remember on the disk that the server has another name."""
+        self._note(replace(self.record, server=server))
+
+    def _note(self, record: Record) -> None:
         draft = self._directory / "store.json.new"
-        try:
+        with _used(draft):
             with draft.open("w") as file:
-                json.dump({"store": self.store, "flushed": writes}, file)
+                json.dump(asdict(record), file)
                 file.flush()
                 os.fsync(file.fileno())
             draft.replace(_file(self._directory))
-        except OSError as error:
-            kind = StoreFullError if error.errno in _FULL else BackendError
-            raise kind(f"{_file(self._directory)} cannot be written: {error}") from error
-        self.flushed = writes
+        self.record = record
 
     def release(self) -> None:
         """Let another handle have it."""
         os.close(self._lock)
 
 
-def store_of(directory: Path) -> str | None:
-    """The name of a directory's store on the server, None if it is no store or damaged."""
+def record_of(directory: Path) -> Record | None:
+    """What a directory knows of its store; None if it is of none.
+
+    Raises:
+        CorruptStoreError: ``store.json`` is damaged.
+        BackendError: it cannot be read.
+    """
+    file = _file(directory)
+    with _used(file):
+        try:
+            text = file.read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
     try:
-        return _read(directory)[0]
-    except (OSError, CorruptStoreError):
-        return None
+        content = json.loads(text)
+        store, server = str(UUID(content["store"])), str(content["server"])
+        return Record(store, server, int(content["database"]), int(content["flushed"]))
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+        raise CorruptStoreError(f"{file} is damaged ({error}); delete the directory and restore the store") from error
 
 
 def _file(directory: Path) -> Path:
     return directory / "store.json"
 
 
-def _read(directory: Path) -> tuple[str, int]:
+@contextmanager
+def _used(file: Path) -> Iterator[None]:
+    """Within it, what the system refuses of ``file`` is Millpond's error."""
     try:
-        content = json.loads(_file(directory).read_bytes())
-        return str(UUID(content["store"])), int(content["flushed"])
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        raise CorruptStoreError(
-            f"{_file(directory)} is damaged ({error}); delete the directory and restore the store"
-        ) from error
+        yield
+    except OSError as error:
+        kind = StoreFullError if error.errno in FULL else BackendError
+        what_to_do = "see that it is a file that may be read and written, and that there is room for it"
+        raise kind(f"{file} cannot be used ({error.strerror}); {what_to_do}") from error

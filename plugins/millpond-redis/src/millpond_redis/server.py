@@ -3,6 +3,7 @@
 Rule of this module: no message shows a user or a password.
 """
 
+import ssl
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,6 +27,9 @@ from millpond_redis.scripts import FENCED, LOST
 NOT_REACHED = (redis.ConnectionError, redis.TimeoutError)
 """What leaves open whether a call was carried out."""
 
+_BROKEN_OFF: Final = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
+"""What becomes of a connection with TLS whose server ends."""
+
 _NOT_NOW: Final = ("MISCONF", "MASTERDOWN", "NOREPLICAS", "BUSY ")
 """How the errors begin with which a server refuses calls for a time, and has not carried them out."""
 
@@ -44,7 +48,7 @@ class translate_errors(ErrorTranslator):
         if isinstance(error, redis.AuthenticationError):
             return BackendError(f"{self.where} refuses the user or the password ({told}); correct them in the URL")
         if isinstance(error, NOT_REACHED):
-            return BackendUnavailableError(f"{self.where} cannot be reached now: {told}")
+            return self._not_reached(error.__context__, told)
         if isinstance(error, redis.ReadOnlyError) or told.startswith(_NOT_NOW):
             return BackendUnavailableError(f"{self.where} refuses calls now: {told}")
         if isinstance(error, redis.OutOfMemoryError):
@@ -58,6 +62,17 @@ class translate_errors(ErrorTranslator):
             return CorruptStoreError(self.lost("something else has the name of one of its keys"))
         return BackendError(f"{self.where} failed: {told}")
 
+    def _not_reached(self, why: BaseException | None, told: str) -> StoreError:
+        """What becomes of an error with which no answer came: some of them last until somebody changes something."""
+        if isinstance(why, ssl.SSLCertVerificationError):
+            what_to_do = "name the file of its certificate in SSL_CERT_FILE, or correct the host in the URL"
+            return BackendError(f"{self.where} has a certificate that is not trusted ({told}); {what_to_do}")
+        if isinstance(why, ssl.SSLError) and not isinstance(why, _BROKEN_OFF):
+            return BackendError(f"{self.where} refuses TLS ({told}); see that its port is one for that")
+        if isinstance(why, PermissionError):
+            return BackendError(f"{self.where} may not be used by the user of this process ({told}); allow it")
+        return BackendUnavailableError(f"{self.where} cannot be reached now: {told}")
+
     def lost(self, how: str) -> str:
         """The message where the server has not got what was written."""
         return f"{self.where} does not have all rows any more: {how}; delete the directory and restore the store"
@@ -69,10 +84,20 @@ def _told(error: redis.RedisError) -> str:
     return without_secrets(text.partition(" of pipeline caused error: ")[2] or text)
 
 
-def connected(url: str, timeout: float) -> Any:
-    """A client for one thread at a time. It sends nothing twice by itself: only the caller knows what may be."""
+def connected(url: str, timeout: float, database: int | None = None) -> Any:
+    """A client for one thread at a time. It sends nothing twice by itself: only the caller knows what may be.
+
+    Args:
+        url: where the server is.
+        timeout: seconds that each call may take.
+        database: one of the server's databases instead of the one in ``url``.
+    """
     return redis.Redis.from_url(
-        url, socket_timeout=timeout, socket_connect_timeout=timeout, retry=Retry(NoBackoff(), 0), decode_responses=False
+        url if database is None else f"{url}?db={database}",
+        socket_timeout=timeout,
+        socket_connect_timeout=timeout,
+        retry=Retry(NoBackoff(), 0),
+        decode_responses=False,
     )
 
 

@@ -13,7 +13,7 @@ from uuid import uuid4
 import redis
 
 from millpond.errors import CorruptStoreError
-from millpond_redis.place import Place
+from millpond_redis.place import Place, Record
 from millpond_redis.scripts import CHECK, TAKE
 from millpond_redis.server import NOT_REACHED, connected, refuse_what_is_unsafe, translate_errors
 
@@ -30,25 +30,31 @@ class Store:
         BackendInUseError: another handle has it open.
         BackendUnavailableError: the server cannot be reached.
         ConfigurationError: the server is not safe.
-        CorruptStoreError: the server has lost what was flushed.
+        CorruptStoreError: the server has lost what was flushed, or the rows are in another of its databases.
     """
 
     def __init__(self, directory: Path, url: str, timeout: float) -> None:
         self._errors = translate_errors(directory, url)
         self._opener, self._generation = str(uuid4()), 0
-        self._place = Place(directory)
-        self._keys = keys_of(self._place.store)
+        self._place = Place(directory, url)
+        self._keys = keys_of(self._place.record.store)
         self._client: Any = None
         self._scripts: dict[str, Any] = {}
         self._possible: set[int] = set()
+        was, now = self._place.record, Record.new(url)
         try:
+            if was.database != now.database:
+                raise CorruptStoreError(self._errors.lost(f"they are in the database {was.database} of the server"))
             with self._errors:
                 self._client = connected(url, timeout)
                 refuse_what_is_unsafe(self._client, self._errors.where)
-                self._writes = self._take(opened_by="", may_be_new=self._place.flushed == 0)
-            if self._writes < self._place.flushed:
-                had = f"it has had {self._writes} writes, but {self._place.flushed} were flushed"
-                raise CorruptStoreError(self._errors.lost(had))
+                self._writes = self._take(opened_by="", may_be_new=was.flushed == 0 and was.is_at(now))
+            if self._writes < was.flushed:
+                raise CorruptStoreError(
+                    self._errors.lost(f"it has had {self._writes} writes, but {was.flushed} were flushed")
+                )
+            if not was.is_at(now):
+                self._place.note_server(now.server)
         except BaseException:
             self._release()
             raise
@@ -80,8 +86,8 @@ class Store:
     def flush(self) -> None:
         """Remember on this machine what the server has, so that it is noticed if that is lost."""
         self.read(CHECK)
-        if self._writes != self._place.flushed:
-            self._place.note(self._writes)
+        if self._writes != self._place.record.flushed:
+            self._place.note_flush(self._writes)
 
     def close(self) -> None:
         """Let go of the server and of the directory."""
