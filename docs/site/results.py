@@ -13,6 +13,7 @@ from typing import Any, TypeGuard
 OVERVIEW = "runs/README.md"
 
 _UNITS = {"s": "s", "us": "µs", "mib": "MiB", "gib": "GiB"}
+_KINDS = "by operation "
 _ABOUT = ("machine", "command", "what", "benchmark", "schema", "unit")
 _NO_COMMAND = "The file does not name its command: it is older than files that do."
 
@@ -107,7 +108,7 @@ def _tables(rows: list[Mapping[str, Any]]) -> Iterator[str]:
 def _by_name(parts: Mapping[str, Mapping[str, Any]]) -> str:
     names = dict.fromkeys(name for part in parts.values() for name in part)
     return _table(
-        [{"of": name} | {part: values[name] for part, values in parts.items() if name in values} for name in names]
+        [{"name": name} | {part: values[name] for part, values in parts.items() if name in values} for name in names]
     )
 
 
@@ -120,7 +121,7 @@ def _shared(parts: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 def _table(rows: Iterable[Mapping[str, Any]]) -> str:
     flat = [dict(_flattened(row)) for row in rows]
-    columns = list(dict.fromkeys(name for row in flat for name in row))
+    columns = list(dict.fromkeys(name for row in flat for name, value in row.items() if value is not None))
     numeric = {name for name in columns if any(_is_number(row.get(name)) for row in flat)}
     lines = [
         "| " + " | ".join(_words(name) for name in columns) + " |",
@@ -143,12 +144,20 @@ def _heading(text: str, level: int) -> str:
 
 
 def _words(name: str) -> str:
-    """A name as words, with the unit that it ends with.
+    """A name as words, with its unit at the end. Latencies of kinds of operations are microseconds.
 
     >>> _words("store p50_us"), _words("rows_per_second"), _words("resident_bytes")
     ('store p50, µs', 'rows per second', 'resident bytes')
+    >>> _words("latency_us p99_9"), _words("by_operation put_many max")
+    ('latency p99.9, µs', 'latency of put many max, µs')
     """
-    *words, last = name.replace("_", " ").split(" ")
+    text = name.replace("_", " ").replace("p99 9", "p99.9")
+    if text.startswith(_KINDS):
+        return f"latency of {text.removeprefix(_KINDS)}, {_UNITS['us']}"
+    before, unit, after = text.partition(" us ")
+    if unit:
+        return f"{before} {after}, {_UNITS['us']}"
+    *words, last = text.split(" ")
     if words and words[-1] != "per" and last in _UNITS:
         return f"{' '.join(words)}, {_UNITS[last]}"
     return " ".join([*words, last])
