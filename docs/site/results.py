@@ -13,6 +13,8 @@ from typing import Any, TypeGuard
 OVERVIEW = "runs/README.md"
 
 _UNITS = {"s": "s", "us": "µs", "mib": "MiB", "gib": "GiB"}
+_BEHIND = "---\nsearch:\n  boost: 0.2\n---"
+"""Who searches finds the pages that explain a word before those that only have figures of it."""
 _KINDS = "by operation "
 _ABOUT = ("machine", "command", "what", "benchmark", "schema", "unit")
 _NO_COMMAND = "The file does not name its command: it is older than files that do."
@@ -25,7 +27,12 @@ def run_page(path: Path, plots: str | None = None) -> str:
         ValueError: the file has no figures of a benchmark in it.
     """
     figures = _load(path)
-    about = [f"# {path.stem}", str(figures.get("what", "")).capitalize(), f"All figures: [{path.name}]({path.name})."]
+    about = [
+        _BEHIND,
+        f"# {path.stem}",
+        str(figures.get("what", "")).capitalize(),
+        f"All figures: [{path.name}]({path.name}).",
+    ]
     if plots is not None:
         figures = _without_series(figures)
         about.append(f"The same as plots, and as tables that can be printed: [{plots}]({plots}).")

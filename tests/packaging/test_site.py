@@ -128,6 +128,11 @@ def test_heads_of_columns_are_words_and_every_latency_has_its_unit(path: Path) -
     assert not [head for head in heads if head.startswith("by operation")]
 
 
+@pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.stem)
+def test_pages_of_figures_are_found_behind_those_that_explain(path: Path) -> None:
+    assert results.run_page(path).startswith(f"---\nsearch:\n  boost: 0.2\n---\n\n# {path.stem}\n")
+
+
 def test_rows_within_rows_make_tables_of_their_own(tmp_path: Path) -> None:
     profile = {"case": "count", "functions": [{"function": "get", "own_us": 1.07}]}
     page = _page_of(tmp_path, results=[{"kind": "a|b", "store": {"p50_us": 3.144}}], profiles=[profile])
