@@ -1,7 +1,7 @@
 """The plots of a workload as Vega-Lite specifications: which figure goes where.
 
-Rule of this module: a contender looks the same in every plot, by its color, its shape and, by its kind, its line. Plots
-are as wide as a telephone; the page puts them side by side where there is room.
+Rule of this module: a contender looks the same in every plot, by its color, its shape and, by its kind, its line. No
+plot needs the color alone. Plots are as wide as a telephone; the page puts them side by side where there is room.
 """
 
 import math
@@ -11,7 +11,8 @@ from itertools import pairwise
 from typing import Any
 
 from millpond.bench.documents import PERCENTILES, Contender, Result
-from millpond.bench.numbers import shown, size
+from millpond.bench.numbers import shown, size, size_unit
+from millpond.bench.runs.labels import told_apart
 
 COLORS = 10
 """How many colors the page has, ``--s0`` and so on."""
@@ -19,7 +20,8 @@ COLORS = 10
 _SHAPES = ("circle", "square", "diamond", "triangle-up", "cross", "triangle-down", "triangle-right", "triangle-left")
 _DASHES = {"backend": [1, 0], "engine": [6, 3], "peer": [2, 2]}
 _WIDTH, _LEAST_HEIGHT, _ROW, _BAR_SHIFT, _NAME_SHIFT = 350, 180, 36, 6, -9
-_STRETCHES = 25
+_NAME_LENGTH = 30
+_STRETCHES, _MARKED = 25, 5
 _ROOM = 1.06
 _PLAIN = "format(datum.value, ',.6~g')"
 _SHORT = f"datum.value >= 1000 ? format(datum.value, '~s') : {_PLAIN}"
@@ -51,8 +53,8 @@ def charts(contenders: Sequence[Contender], results: Sequence[Result], unit: str
         _bars("throughput", "Throughput", rate, looks, [_throughput(result, rate) for result in results]),
         _latencies(looks, results),
         _over_time(looks, results, rate),
-        _cost("disk", "Throughput and disk", "bytes on disk, MiB", rate, looks, disks),
-        _cost("memory", "Throughput and memory", "peak memory, MiB", rate, looks, memories),
+        _cost("disk", "Throughput and disk", "on disk", rate, looks, disks),
+        _cost("memory", "Throughput and memory", "peak memory", rate, looks, memories),
         _bars("cpu", "Processor time", f"processor time per {each}, µs", looks, processors),
     ]
     return [chart for chart in drawn if chart.spec["data"]["values"]]
@@ -63,6 +65,8 @@ class _Looks:
 
     def __init__(self, contenders: Sequence[Contender]) -> None:
         self._labels = [contender.label for contender in contenders]
+        self.names = dict(zip(self._labels, _short_names(self._labels), strict=True))
+        self.places = {label: place for place, label in enumerate(self._labels)}
         places = range(len(contenders))
         self.color = self._encoding([f"var(--s{place % COLORS})" for place in places])
         self.shape = self._encoding([_SHAPES[place % len(_SHAPES)] for place in places])
@@ -71,6 +75,18 @@ class _Looks:
     def _encoding(self, looks: Sequence[Any]) -> Spec:
         scale = {"domain": self._labels, "range": looks}
         return {**_NAME, "type": "nominal", "scale": scale, "legend": None}
+
+
+def _short_names(labels: Sequence[str]) -> list[str]:
+    """Labels for which a plot has room. Long ones lose their middle, since many differ at the end.
+
+    >>> _short_names(["lmdb (raw)", "redis://one.example.com:6379/0?timeout=30"])
+    ['lmdb (raw)', 'redis://one.exa…9/0?timeout=30']
+    """
+    half = _NAME_LENGTH // 2
+    return told_apart(
+        [f"{label[:half]}…{label[1 - half :]}" if len(label) > _NAME_LENGTH else label for label in labels]
+    )
 
 
 def _throughput(result: Result, rate: str) -> Spec:
@@ -90,7 +106,10 @@ def _row(result: Result, value: float, words: str) -> Spec:
 
 def _bars(name: str, title: str, unit: str, looks: _Looks, rows: Sequence[Spec]) -> Chart:
     """A bar for each contender under its name, with the range of the runs if there is one."""
+    rows = [{**row, "name": looks.names[row["contender"]]} for row in rows]
     length = _measured("value", unit, grid=False, tickCount=4)
+    if not any(row["value"] for row in rows):
+        length["scale"]["domainMax"] = 1
     marks: list[Spec] = [
         {"mark": {"type": "bar", "height": 9, "yOffset": _BAR_SHIFT}, "encoding": {"x": length, "description": _WORDS}},
         *_names(looks),
@@ -114,7 +133,7 @@ def _names(looks: _Looks) -> list[Spec]:
         {"mark": point, "encoding": {"x": {"value": 0}, "shape": looks.shape, "description": _NAME}},
         {
             "mark": {**text, "align": "left", "dx": 16, "limit": _WIDTH - 130},
-            "encoding": {"x": {"value": 0}, "text": _NAME, "description": _NAME, **uncolored},
+            "encoding": {"x": {"value": 0}, "text": {"field": "name"}, "description": _NAME, **uncolored},
         },
         {
             "mark": {**text, "align": "right"},
@@ -141,7 +160,8 @@ def _latencies(looks: _Looks, results: Sequence[Result]) -> Chart:
 def _over_time(looks: _Looks, results: Sequence[Result], rate: str) -> Chart:
     """A line for each contender, over the time that it took: all lines are as long, or the slowest would hide all.
 
-    Where a contender stands still, its line is at the bottom.
+    Where a contender stands still, its line is at the bottom. Some stretches have its shape at their end, of each
+    contender others, so that no shape hides another's.
     """
     lines = {result.contender: list(_stretches(result.over_time)) for result in results}
     bottom = min((done for line in lines.values() for _, done in line if done > 0), default=1) / 2
@@ -150,13 +170,17 @@ def _over_time(looks: _Looks, results: Sequence[Result], rate: str) -> Chart:
         line = lines[result.contender]
         if line:
             rates, end = [done for _, done in line], line[-1][0] or 1
-            steps = [(0.0, rates[0]), *line]
-            rows += [_point(result, 100 * at / end, max(done, bottom), "") for at, done in steps]
+            every = min(_MARKED, len(line))
+            for step, (at, done) in enumerate([(0.0, rates[0]), *line]):
+                is_marked = step > 0 and step % every == looks.places[result.contender] % every
+                point = _point(result, 100 * at / end, max(done, bottom), f"{shown(done)} {rate}")
+                rows.append(point | {"marked": is_marked})
             text = f"between {shown(min(rates))} and {shown(max(rates))} {rate} in {shown(end)} s"
             words.append({"words": _of(result, text)})
     axes = {"x": _measured("at", "share of the time taken, %", tickCount=5), "y": _logarithmic(rate, rows)}
+    marked = {"transform": [{"filter": "datum.marked"}], **_points(looks, 45)}
     # A rate is that of the stretch which ends there.
-    return Chart("time", "Throughput over time", _lines(rows, axes, looks, "step-before"), _sentences(words))
+    return Chart("time", "Throughput over time", _lines(rows, axes, looks, "step-before", marked), _sentences(words))
 
 
 def _stretches(points: Sequence[tuple[float, float]]) -> Iterator[tuple[float, float]]:
@@ -176,15 +200,17 @@ def _stretches(points: Sequence[tuple[float, float]]) -> Iterator[tuple[float, f
         begin = ends[-1]
 
 
-def _cost(name: str, title: str, unit: str, rate: str, looks: _Looks, costs: Sequence[tuple[Result, float]]) -> Chart:
+def _cost(name: str, title: str, what: str, rate: str, looks: _Looks, costs: Sequence[tuple[Result, float]]) -> Chart:
     """A point for each contender: the better, the higher and the farther to the left."""
+    most = max((taken for _, taken in costs), default=0.0)
+    unit, each = size_unit(most or 2**20)
     rows = []
     for result, taken in costs:
         median = result.throughput.median
-        rows.append(_point(result, taken / 2**20, median, f"{shown(median)} {rate} with {size(taken)}"))
-    room = _ROOM * max((taken / 2**20 for _, taken in costs), default=0) or 1
+        rows.append(_point(result, taken / each, median, f"{shown(median)} {rate} with {size(taken)}"))
+    room = {"zero": True, "domainMax": _ROOM * most / each or 1}
     axes = {
-        "x": _measured("at", unit, labelExpr=_PLAIN, tickCount=5) | {"scale": {"zero": True, "domainMax": room}},
+        "x": _measured("at", f"{what}, {unit}", tickCount=5) | {"scale": room},
         "y": _logarithmic(rate, rows),
         "color": looks.color,
     }
@@ -232,8 +258,8 @@ def _logarithmic(title: str, rows: Iterable[Spec]) -> Spec:
 def _ticks(values: Sequence[float]) -> list[float]:
     """Round numbers among the values, three at least, or else the ends: powers of ten where these are enough.
 
-    >>> _ticks([3, 4000]), _ticks([20, 110]), _ticks([1.01, 1.0399]), _ticks([])
-    ([10.0, 100.0, 1000.0], [20.0, 50.0, 100.0], [1.01, 1.04], [])
+    >>> _ticks([3, 4000]), _ticks([20, 110]), _ticks([1.01, 1.0399]), _ticks([1.0001, 1.0002]), _ticks([])
+    ([10.0, 100.0, 1000.0], [20.0, 50.0, 100.0], [1.01, 1.04], [1.0001, 1.0002], [])
     """
     if not values:
         return []
@@ -243,7 +269,8 @@ def _ticks(values: Sequence[float]) -> list[float]:
         ticks = [tick for tick in (step * 10.0**power for power in powers for step in steps) if low <= tick <= high]
         if len(ticks) > 2:
             return ticks
-    return [float(f"{end:.3g}") for end in dict.fromkeys((low, high))]
+    digits = next((digits for digits in range(3, 7) if f"{low:.{digits}g}" != f"{high:.{digits}g}"), 3)
+    return list(dict.fromkeys(float(f"{end:.{digits}g}") for end in (low, high)))
 
 
 def _of(result: Result, words: str) -> str:

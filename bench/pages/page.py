@@ -16,9 +16,10 @@ from millpond.bench.pages.drawing import drawn, require_drawing
 from millpond.bench.pages.tables import Html, tag
 
 _KEY = (
-    "In the plots, lines of backends of Millpond are solid, those of an engine without Millpond dashed, those of peers "
-    "dotted. Thin lines on bars are the range of the runs. A line at the bottom of a plot over time is a standstill. "
-    "A pointer that rests on a mark shows its figures."
+    "Each contender has one color and one shape, that before its name. In the plots, lines of backends of Millpond "
+    "are solid, those of an engine without Millpond dashed, those of peers dotted. Thin lines on bars are the range of "
+    "the runs. A line at the bottom of a plot over time is a standstill. A pointer that rests on a mark shows its "
+    "figures."
 )
 
 
@@ -116,8 +117,8 @@ def _machine(machine: Mapping[str, Any]) -> str:
 def _overview(results: Document, places: Mapping[str, str]) -> Html:
     if not places:
         return tag("section", tag("h2", "Overview"), tag("p", "Nothing was measured."))
-    key = tag("p", _KEY, class_="dim")
-    return tag("section", tag("h2", "Overview"), tables.overview(results, places), key, id="overview")
+    key = [tag("p", _KEY, class_="dim")] if results.results else []
+    return tag("section", tag("h2", "Overview"), tables.overview(results, places), *key, id="overview")
 
 
 def _failures(results: Document) -> Html | None:

@@ -119,7 +119,10 @@ def contenders(results: Document) -> Html:
 
 def failures(found: Iterable[Failure]) -> Html:
     """What could not be measured, and why."""
-    rows = [[_row_head(one.workload), tag("td", one.contender), tag("td", one.reason, class_="long")] for one in found]
+    rows = [
+        [_row_head(one.workload), tag("td", one.contender, class_="name"), tag("td", one.reason, class_="long")]
+        for one in found
+    ]
     return _table("What has no result, and why", ["workload", "contender", "reason"], rows)
 
 
@@ -142,7 +145,7 @@ def _in_order(results: Document) -> Iterable[Result]:
 
 
 def _heads_of(result: Result) -> list[Html]:
-    return [_row_head(result.workload), tag("td", result.contender)]
+    return [_row_head(result.workload), tag("td", result.contender, class_="name")]
 
 
 def _percentiles(latency: Mapping[str, float]) -> list[str]:

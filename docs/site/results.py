@@ -13,6 +13,9 @@ from typing import Any, TypeGuard
 OVERVIEW = "runs/README.md"
 
 _UNITS = {"s": "s", "us": "µs", "mib": "MiB", "gib": "GiB"}
+_BEHIND = "---\nsearch:\n  boost: 0.2\n---"
+"""Who searches finds the pages that explain a word before those that only have figures of it."""
+_KINDS = "by operation "
 _ABOUT = ("machine", "command", "what", "benchmark", "schema", "unit")
 _NO_COMMAND = "The file does not name its command: it is older than files that do."
 
@@ -24,7 +27,12 @@ def run_page(path: Path, plots: str | None = None) -> str:
         ValueError: the file has no figures of a benchmark in it.
     """
     figures = _load(path)
-    about = [f"# {path.stem}", str(figures.get("what", "")).capitalize(), f"All figures: [{path.name}]({path.name})."]
+    about = [
+        _BEHIND,
+        f"# {path.stem}",
+        str(figures.get("what", "")).capitalize(),
+        f"All figures: [{path.name}]({path.name}).",
+    ]
     if plots is not None:
         figures = _without_series(figures)
         about.append(f"The same as plots, and as tables that can be printed: [{plots}]({plots}).")
@@ -107,7 +115,7 @@ def _tables(rows: list[Mapping[str, Any]]) -> Iterator[str]:
 def _by_name(parts: Mapping[str, Mapping[str, Any]]) -> str:
     names = dict.fromkeys(name for part in parts.values() for name in part)
     return _table(
-        [{"of": name} | {part: values[name] for part, values in parts.items() if name in values} for name in names]
+        [{"name": name} | {part: values[name] for part, values in parts.items() if name in values} for name in names]
     )
 
 
@@ -120,7 +128,7 @@ def _shared(parts: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 def _table(rows: Iterable[Mapping[str, Any]]) -> str:
     flat = [dict(_flattened(row)) for row in rows]
-    columns = list(dict.fromkeys(name for row in flat for name in row))
+    columns = list(dict.fromkeys(name for row in flat for name, value in row.items() if value is not None))
     numeric = {name for name in columns if any(_is_number(row.get(name)) for row in flat)}
     lines = [
         "| " + " | ".join(_words(name) for name in columns) + " |",
@@ -143,12 +151,20 @@ def _heading(text: str, level: int) -> str:
 
 
 def _words(name: str) -> str:
-    """A name as words, with the unit that it ends with.
+    """A name as words, with its unit at the end. Latencies of kinds of operations are microseconds.
 
     >>> _words("store p50_us"), _words("rows_per_second"), _words("resident_bytes")
     ('store p50, µs', 'rows per second', 'resident bytes')
+    >>> _words("latency_us p99_9"), _words("by_operation put_many max")
+    ('latency p99.9, µs', 'latency of put many max, µs')
     """
-    *words, last = name.replace("_", " ").split(" ")
+    text = name.replace("_", " ").replace("p99 9", "p99.9")
+    if text.startswith(_KINDS):
+        return f"latency of {text.removeprefix(_KINDS)}, {_UNITS['us']}"
+    before, unit, after = text.partition(" us ")
+    if unit:
+        return f"{before} {after}, {_UNITS['us']}"
+    *words, last = text.split(" ")
     if words and words[-1] != "per" and last in _UNITS:
         return f"{' '.join(words)}, {_UNITS[last]}"
     return " ".join([*words, last])

@@ -1,10 +1,12 @@
 """The page of results: whole, escaped, without a network, with what was measured and what was not."""
 
 import json
+import math
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from html.parser import HTMLParser
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -28,7 +30,16 @@ WORKLOADS = ["fillseq", "ycsb-<a>"]
 FAILURE = {"contender": "lmdb (raw)", "workload": "seekrandom", "reason": 'the "map" is <full> & closed'}
 CONTENDERS = [contender(label, kind) for label, kind in LABELS.items()]
 KINDS = {kind: {"p50": 1, "p90": 2, "p99": 3, "p99_9": 4, "max": 98765.4} for kind in ("read", "update")}
-VOID = {"meta", "link"}
+VOID = {"meta", "link", "wbr"}
+_LEAST_DISTANCE = 10.0
+_XYZ = ((0.4124, 0.3576, 0.1805), (0.2126, 0.7152, 0.0722), (0.0193, 0.1192, 0.9505))
+_SIGHTS = {
+    "full": ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)),
+    # Machado, Oliveira and Fernandes, A Physiologically-based Model for Simulation of Color Vision Deficiency, 2009
+    "protanopia": ((0.152286, 1.052583, -0.204868), (0.114503, 0.786281, 0.099216), (-0.003882, -0.048116, 1.051998)),
+    "deuteranopia": ((0.367322, 0.860646, -0.227968), (0.280085, 0.672501, 0.047413), (-0.01182, 0.04294, 0.968881)),
+    "tritanopia": ((1.255528, -0.076749, -0.178779), (-0.078411, 0.930809, 0.147602), (0.004733, 0.691367, 0.3039)),
+}
 
 
 class Page(HTMLParser):
@@ -142,7 +153,7 @@ def test_axes_name_their_units_and_marks_their_figures(page: Page) -> None:
         "operations per second (log)",
         "latency, µs (log)",
         "share of the time taken, %",
-        "bytes on disk, MiB",
+        "on disk, MiB",
         "peak memory, MiB",
         "processor time per operation, µs",
     } <= set(page.of("text"))
@@ -164,9 +175,108 @@ def test_contenders_are_told_apart_without_colors(text: str) -> None:
     assert [len(set(names)) for names in shapes] == [len(LABELS)]
 
 
+def test_lines_over_time_have_the_shapes_of_their_contenders_each_at_other_places() -> None:
+    labels = [f"contender {number}" for number in range(12)]
+    line = [[float(second), 100.0] for second in range(1, 26)]
+    results = [result(label, "fillseq", over_time=line) for label in labels]
+    whole = parsed_document(document([contender(label, "peer") for label in labels], results))
+    over_time = next(chart for chart in charts.charts(whole.contenders, whole.results) if chart.name == "time").spec
+    marks = [layer for layer in over_time["layer"] if layer["mark"]["type"] == "point"]
+    assert [layer["transform"] for layer in marks] == [[{"filter": "datum.marked"}]]
+    looks = {
+        (color, shape)
+        for color, shape in zip(
+            over_time["encoding"]["color"]["scale"]["range"],
+            marks[0]["encoding"]["shape"]["scale"]["range"],
+            strict=True,
+        )
+    }
+    assert len(looks) == len(labels)
+    rows = over_time["data"]["values"]
+    places = [{row["at"] for row in rows if row["contender"] == label and row["marked"]} for label in labels[:5]]
+    assert all(len(found) == 5 for found in places)
+    assert len(set[float]().union(*places)) == 25
+    assert "contender 0: 100 operations per second" in {row["words"] for row in rows}
+
+
+def test_a_line_of_one_stretch_has_its_shape_too() -> None:
+    whole = parsed_document(document(CONTENDERS, [result(label, "fillseq", over_time=[[2, 9]]) for label in LABELS]))
+    over_time = next(chart for chart in charts.charts(whole.contenders, whole.results) if chart.name == "time").spec
+    assert {row["contender"] for row in over_time["data"]["values"] if row["marked"]} == set(LABELS)
+
+
+@pytest.mark.parametrize("look", ["light", "dark"])
+@pytest.mark.parametrize("sight", _SIGHTS)
+def test_colors_are_told_apart_with_any_color_vision(text: str, look: str, sight: str) -> None:
+    block = re.findall(r":root \{([^}]*)\}", text)[("light", "dark").index(look)]
+    colors = {name: _seen(color, sight) for name, color in re.findall(r"--(s\d): #([0-9a-f]{6})", block)}
+    assert len(colors) == charts.COLORS
+    near = {(one, other): math.dist(colors[one], colors[other]) for one, other in combinations(colors, 2)}
+    assert {pair: distance for pair, distance in near.items() if distance < _LEAST_DISTANCE} == {}
+
+
+def _seen(color: str, sight: str) -> tuple[float, float, float]:
+    """A color as somebody sees it, in CIELAB, whose distances are those that people see."""
+    parts = [int(color[place : place + 2], 16) / 255 for place in (0, 2, 4)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    seen = [min(1.0, max(0.0, part)) for part in _times(_SIGHTS[sight], linear)]
+    white = (0.9505, 1.0, 1.089)
+    x, y, z = (_cube_root(part / most) for part, most in zip(_times(_XYZ, seen), white, strict=True))
+    return 116 * y - 16, 500 * (x - y), 200 * (y - z)
+
+
+def _times(matrix: Sequence[Sequence[float]], vector: Sequence[float]) -> list[float]:
+    return [sum(one * other for one, other in zip(row, vector, strict=True)) for row in matrix]
+
+
+def _cube_root(part: float) -> float:
+    return math.cbrt(part) if part > 0.008856 else 7.787 * part + 16 / 116
+
+
+def test_long_names_that_differ_at_the_end_differ_in_the_plots() -> None:
+    labels = [f"redis://***@cache.example.com:6379/0?timeout=30&prefix={end}" for end in ("one", "two")]
+    results = [result(label, "fillseq") for label in labels]
+    page = Page(results_page(parsed_document(document([contender(label) for label in labels], results))))
+    names = {text for text in page.of("text") if text.startswith("redis")}
+    assert names == {"redis://***@cac…=30&prefix=one", "redis://***@cac…=30&prefix=two"}
+    assert set(labels) <= set(page.of("th"))
+
+
+def test_long_names_whose_shown_ends_agree_have_numbers() -> None:
+    labels = [f"redis://cache.example.com/{number}?timeout=30&connections=20" for number in (0, 1)]
+    results = [result(label, "fillseq") for label in labels]
+    page = Page(results_page(parsed_document(document([contender(label) for label in labels], results))))
+    assert {text[-1] for text in page.of("text") if text.startswith("redis")} == {"1", "2"}
+
+
+def test_disk_and_memory_are_in_the_unit_that_suits_the_most() -> None:
+    small = result("lmdb (raw)", "fillseq", disk_bytes=3000, peak_rss_bytes=5 * 2**30)
+    page = Page(results_page(parsed_document(document(CONTENDERS, [small]))))
+    assert {"on disk, KiB", "peak memory, GiB"} <= set(page.of("text"))
+    assert "lmdb (raw): 100 operations per second with 2.93 KiB" in page.of("title")
+
+
+def test_no_figure_above_zero_is_shown_as_zero() -> None:
+    tiny = {"p50": 0.0004, "p90": 0.0004, "p99": 0.02, "p99_9": 3e-7, "max": 1}
+    page = Page(results_page(parsed_document(document(CONTENDERS, [result("lmdb (raw)", "fillseq", latency_us=tiny)]))))
+    assert {"0.000400", "0.0200", "3e-07", "1.00"} <= set(page.of("td"))
+    assert "0.000" not in page.of("td")
+
+
+def test_long_names_in_tables_go_on_in_the_next_line(text: str, page: Page) -> None:
+    style = "".join(page.of("style"))
+    assert re.search(
+        r"tbody th, td\.name \{ white-space: normal; overflow-wrap: break-word; max-width: \d+px; \}", style
+    )
+    names = [attributes for attributes in page.attributes("td") if attributes.get("class") == "name"]
+    figures = len(WORKLOADS) * len(LABELS)
+    assert len(names) == figures * (1 + len(KINDS)) + 1  # all results, those by kind of operation, and the failure
+
+
 def test_a_page_of_nothing_says_so_and_a_page_of_failures_gives_their_reasons() -> None:
     assert "Nothing was measured." in results_page(parsed_document(document([], [])))
     failed = Page(results_page(parsed_document(document(CONTENDERS, [], [FAILURE]))))
+    assert not [text for text in failed.of("p") if "In the plots" in text]
     assert "No contender has a result." in failed.of("p")
     assert FAILURE["reason"] in failed.of("td")
 
@@ -177,6 +287,7 @@ def test_figures_of_zero_and_of_one_run_are_shown() -> None:
     page = Page(results_page(parsed_document(document(CONTENDERS, [still]))))
     assert "Latency" not in page.of("figcaption")  # nothing to draw on a logarithmic axis
     assert page.of("td").count("0") == 6  # five latencies and the processor time
+    assert {"0", "1"} <= set(page.of("text"))  # an axis without a length would have zero in its middle
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -113,7 +114,23 @@ def test_figures_of_the_same_contenders_make_one_table(tmp_path: Path) -> None:
         seconds={"lmdb": 1.75, "jvm": 3.0},
     )
     assert "| lmdb | 1.5, 2 |" in page
-    assert "| of | worker bytes own | seconds |\n|---|--:|--:|\n| lmdb | 5 | 1.75 |\n| jvm |  | 3 |" in page
+    assert "| name | worker bytes own | seconds |\n|---|--:|--:|\n| lmdb | 5 | 1.75 |\n| jvm |  | 3 |" in page
+
+
+@pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.stem)
+def test_heads_of_columns_are_words_and_every_latency_has_its_unit(path: Path) -> None:
+    lines = results.run_page(path).splitlines()
+    ruled = [line for line, rule in pairwise(lines) if set(rule) <= set("|-:") and rule.startswith("|-")]
+    heads = {head.strip() for line in ruled for head in line.strip("|").split("|")}
+    assert not {"of"} & heads
+    assert not [head for head in heads if "_" in head or " us " in f"{head} " or "p99 9" in head]
+    assert not [head for head in heads if head.startswith("latency ") and not head.endswith(", µs")]
+    assert not [head for head in heads if head.startswith("by operation")]
+
+
+@pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.stem)
+def test_pages_of_figures_are_found_behind_those_that_explain(path: Path) -> None:
+    assert results.run_page(path).startswith(f"---\nsearch:\n  boost: 0.2\n---\n\n# {path.stem}\n")
 
 
 def test_rows_within_rows_make_tables_of_their_own(tmp_path: Path) -> None:
