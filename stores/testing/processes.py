@@ -12,9 +12,11 @@ from millpond.errors import BackendInUseError
 from millpond.stores.backend import Backend
 from millpond.stores.registry import open_backend
 from millpond.stores.testing.child import Child
+from millpond.stores.testing.comparison import check_same
 from millpond.stores.testing.features import Feature
 from millpond.stores.testing.oracle import Oracle
 from millpond.stores.testing.programs import (
+    batch,
     content_after,
     fill_up,
     hold,
@@ -23,7 +25,17 @@ from millpond.stores.testing.programs import (
     write_for_ever,
     write_until_cut,
 )
-from millpond.stores.testing.sentences import ATOMIC, FLUSHED, IN_USE, PREFIX, RELEASE, SHARED, TRANSLATED
+from millpond.stores.testing.sentences import (
+    ATOMIC,
+    FLUSHED,
+    IN_USE,
+    KEPT,
+    OPT_OUT,
+    PREFIX,
+    RELEASE,
+    SHARED,
+    TRANSLATED,
+)
 from millpond.stores.testing.suite import Suite, open_or_refusal
 
 _PAYLOADS = (20, 2_000, 200)
@@ -66,7 +78,22 @@ class ProcessSuite(Suite):
                 assert content == content_after(count, _CUT_PAYLOAD)
             with PREFIX:
                 assert count <= written + 1
-            assert was_cut or not self.has(Feature.FILES, Feature.ONE_FILE)
+            with OPT_OUT:
+                told = (
+                    f"no file grew to {limit} bytes; a suite whose writes make none grow opts out of Feature.ONE_FILE"
+                )
+                assert was_cut or not self.has(Feature.FILES, Feature.ONE_FILE), told
+            with KEPT:
+                self._write_on(place, count)
+
+    def _write_on(self, place: Path, count: int) -> None:
+        """After ``count`` writes of a process that was cut off in the next, more of them stay, and change no other."""
+        for number in (count + 1, count + 2):
+            with open_backend(self.supplier(), place) as backend:
+                backend.write(batch(number, _CUT_PAYLOAD))
+        with open_backend(self.supplier(), place) as backend:
+            expected = content_after(number, _CUT_PAYLOAD) if self.supplier().persistent else {}
+            check_same(backend.scan(), sorted(expected.items()))
 
     def _write_and_kill(self, directory: Path, payload: int, chance: random.Random) -> tuple[int, int]:
         """The numbers of the last write and the last flush that a killed process has reported."""

@@ -16,6 +16,7 @@ from millpond.stores.backend import (
     SupportsSize,
 )
 from millpond.stores.testing.contract import says
+from millpond.stores.testing.features import Feature
 
 ANY_KEY = says(Backend, "A key is any bytes, and keys that differ in a single one are two keys.")
 KEY_ORDER = says(Backend, "Keys compare as unsigned bytes, shorter first where one is the prefix of the other.")
@@ -121,3 +122,8 @@ SHARED = says(
 DAMAGED = says(
     BackendSupplier.open, "Damaged files raise ``CorruptStoreError``, here or at the read that finds the damage."
 )
+CHANGED_ANYWHERE = says(
+    BackendSupplier.open,
+    "With ``checksums``, files of more than 1 MiB in which any byte has changed raise it, or show what was written.",
+)
+OPT_OUT = says(Feature, "A suite opts out of it in ``opt_outs``, and what only it can show is not tested.")

@@ -4,17 +4,21 @@
 """
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from millpond.errors import CorruptStoreError
 from millpond.stores.backend import BackendSupplier, Changes
 from millpond.stores.testing.capabilities import CapabilitySuite
+from millpond.stores.testing.damage import DamageSuite
 from millpond.stores.testing.lifecycle import LifecycleSuite
+from millpond.stores.testing.processes import ProcessSuite
 from millpond.stores.testing.reads import ReadSuite
 from millpond.stores.testing.writes import WriteSuite
-from tests.contract.appending import Log, LogBackend, LogSupplier
+from tests.contract.appending import NAME, Log, LogBackend, LogSupplier
 
 
 class Forgets(LogBackend):
@@ -142,6 +146,31 @@ class ReadsTheCallersChangesLater(LogBackend):
         return self._last.get(key, found)
 
 
+class TakesDamageForTheEnd(LogBackend):
+    """Of its file: a record that fails its checksum, and what comes after it, is left out."""
+
+    def _log_of(self, path: Path) -> Log:
+        return EndsAtDamage(path)
+
+
+class EndsAtDamage(Log):
+    def records(self) -> Iterator[tuple[int, bytes]]:
+        with suppress(CorruptStoreError):
+            yield from super().records()
+
+
+class WritesOnBehindATornTail(LogBackend):
+    """Which a killed process has left."""
+
+    def __init__(self, directory: Path, garbage: int) -> None:
+        path = directory / NAME
+        size = path.stat().st_size if path.exists() else 0
+        tail = path.read_bytes()[-(2**20) :] if size else b""
+        super().__init__(directory, garbage)
+        if size > self._log.end:
+            self._log.append(tail[self._log.end - size :])
+
+
 class NothingWrongWithTheLog(LogBackend):
     pass
 
@@ -156,20 +185,24 @@ class OpensLogs(LogSupplier):
         return self.kind(directory, self.garbage)
 
 
+SHOWN_BY_PROCESSES = (WritesOnBehindATornTail,)
+"""Mistakes that nothing but another process can show."""
+
+
 def _suite(kind: type[LogBackend]) -> type:
-    class TestBroken(CapabilitySuite, LifecycleSuite, WriteSuite, ReadSuite):
-        def supplier(self) -> BackendSupplier:
-            return OpensLogs(kind=kind)
+    parts: tuple[type, ...] = (DamageSuite, CapabilitySuite, LifecycleSuite, WriteSuite, ReadSuite)
+    if kind in SHOWN_BY_PROCESSES:
+        parts = (ProcessSuite,)
 
-    TestBroken.__name__ = TestBroken.__qualname__ = f"Test{kind.__name__}"
-    return TestBroken
+    def supplier(self: object) -> BackendSupplier:
+        return OpensLogs(kind=kind)
+
+    return type(f"Test{kind.__name__}", parts, {"supplier": supplier, "__module__": __name__})
 
 
-globals().update(
-    {
-        f"Test{kind.__name__}": _suite(kind)
-        for base in (LogBackend, Forgets)
-        for kind in base.__subclasses__()
-        if kind is not Forgets
-    }
-)
+def _supplied() -> dict[str, type]:
+    kinds = [kind for base in (LogBackend, Forgets) for kind in base.__subclasses__() if kind is not Forgets]
+    return {f"Test{kind.__name__}": _suite(kind) for kind in kinds}
+
+
+globals().update(_supplied())

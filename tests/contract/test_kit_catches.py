@@ -69,7 +69,11 @@ MISTAKES = {
         "Values of any length and writes of any number of changes are kept whole.",
     ),
     "CountsFromItsOpening": "The number of entries, which may be an estimate.",
-    "LosesWhatIsNotFlushed": "What was written is there when the directory is opened again, flushed or not.",
+    **dict.fromkeys(
+        ("LosesWhatIsNotFlushed", "WritesOnBehindATornTail"),
+        "What was written is there when the directory is opened again, flushed or not.",
+    ),
+    "TakesDamageForTheEnd": "With ``checksums``, files of more than 1 MiB in which any byte has changed raise it",
     "LeavesItsFileOpen": "Release the engine and its files.",
     "GetsManyViews": "What is read is ``bytes``.",
     **dict.fromkeys(
