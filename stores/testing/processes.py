@@ -23,10 +23,12 @@ from millpond.stores.testing.programs import (
     pair,
     write_beside,
     write_for_ever,
+    write_on_after_a_full_disk,
     write_until_cut,
 )
 from millpond.stores.testing.sentences import (
     ATOMIC,
+    FAILED,
     FLUSHED,
     IN_USE,
     KEPT,
@@ -173,3 +175,14 @@ class ProcessSuite(Suite):
             for number in range(len(content) // 2):
                 whole.write(pair(number))
             assert content == whole.content
+
+    def test_what_is_shown_after_a_full_disk_is_kept_and_so_is_what_is_written_then(self, directory: Path) -> None:
+        with Child(write_on_after_a_full_disk, self.supplier(), directory, 1_000_000) as child:
+            scanned, got, shown = [report.encode().split() for report in child.read_rest()]
+        with ATOMIC:
+            check_same(scanned, sorted(key for number in range(len(scanned) // 2) for key in pair(number)))
+        with FAILED:
+            check_same(got, scanned)
+            with open_backend(self.supplier(), directory) as backend:
+                check_same((key for key, _ in backend.scan()), shown if self.supplier().persistent else [])
+                check_same((value for _, value in backend.scan()), (bytes(2_000) for _ in shown if self.has()))

@@ -56,6 +56,11 @@ ATOMIC = says(Backend.write, "Apply all of ``changes`` or none of them, even if 
 DELETE_NOTHING = says(Backend.write, "Deleting a key that does not exist is no error.")
 SEEN = says(Backend.write, "When ``write`` returns, ``get`` and ``scan`` show the changes.")
 CALLERS = says(Backend.write, "The mapping stays the caller's, who may change it afterwards.")
+FAILED = says(
+    Backend.write,
+    "After a write that raises, ``get`` and ``scan`` show whether it was applied, and what they show is kept as if it "
+    "had not raised.",
+)
 PREFIX = says(
     Backend.write, "If the process was killed, a reopened backend shows the result of a prefix of the writes."
 )
@@ -77,6 +82,9 @@ DELETE_RANGE = says(SupportsDeleteRange.delete_range, "Delete the entries with `
 LOAD = says(SupportsLoad.load, "Load entries that come in strictly ascending key order into a backend that is empty.")
 CHECKPOINT = says(
     SupportsCheckpoint.checkpoint, "Write a copy of the current content to ``directory``, which does not exist yet."
+)
+CHECKPOINT_APART = says(
+    SupportsCheckpoint.checkpoint, "Whatever is written to the one later does not change the other."
 )
 ENTRY_COUNT = says(SupportsSize.entry_count, "The number of entries, which may be an estimate.")
 SIZE_ON_DISK = says(SupportsSize.size_on_disk, "Bytes on disk, or in memory for a backend without files.")

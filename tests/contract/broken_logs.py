@@ -18,7 +18,7 @@ from millpond.stores.testing.lifecycle import LifecycleSuite
 from millpond.stores.testing.processes import ProcessSuite
 from millpond.stores.testing.reads import ReadSuite
 from millpond.stores.testing.writes import WriteSuite
-from tests.contract.appending import NAME, Log, LogBackend, LogSupplier
+from tests.contract.appending import _HEAD, NAME, Log, LogBackend, LogSupplier
 
 
 class Forgets(LogBackend):
@@ -171,6 +171,58 @@ class WritesOnBehindATornTail(LogBackend):
             self._log.append(tail[self._log.end - size :])
 
 
+class WritesOnBehindHalfARecord(LogBackend):
+    """Which a full disk has left."""
+
+    def _log_of(self, path: Path) -> Log:
+        return LeavesHalfARecord(path)
+
+
+class LeavesHalfARecord(Log):
+    def append(self, data: bytes) -> int:
+        begin = self.end
+        try:
+            return super().append(data)
+        except OSError:
+            self.end = begin + os.pwrite(self.file, data[:_HALF], begin)
+            raise
+
+
+_HALF = 10
+"""Bytes of a record that still go to a disk which is all but full."""
+
+
+class AppliesBeforeItWrites(LogBackend):
+    """So a write that fails is shown."""
+
+    def write(self, changes: Changes) -> None:
+        end = self._log.end
+        self._cursors.detach()
+        self._replay(end + _HEAD.size, self._body(changes.items()))
+        super().write(changes)
+
+
+class LinksItsFileUntilItWrites(LogBackend):
+    """For a checkpoint, which is another name of the same file meanwhile."""
+
+    def __init__(self, directory: Path, garbage: int) -> None:
+        self._linked = False
+        super().__init__(directory, garbage)
+
+    def checkpoint(self, directory: Path) -> None:
+        self._log.sync()
+        directory.mkdir(parents=True)
+        (directory / NAME).hardlink_to(self._directory / NAME)
+        self._linked = True
+
+    def write(self, changes: Changes) -> None:
+        if self._linked and changes:
+            self._linked = False
+            self._cursors.detach()
+            self._compact()
+        super().write(changes)
+
+
 class NothingWrongWithTheLog(LogBackend):
     pass
 
@@ -185,7 +237,7 @@ class OpensLogs(LogSupplier):
         return self.kind(directory, self.garbage)
 
 
-SHOWN_BY_PROCESSES = (WritesOnBehindATornTail,)
+SHOWN_BY_PROCESSES = (WritesOnBehindATornTail, WritesOnBehindHalfARecord, AppliesBeforeItWrites)
 """Mistakes that nothing but another process can show."""
 
 

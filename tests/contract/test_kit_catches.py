@@ -74,6 +74,11 @@ MISTAKES = {
         "What was written is there when the directory is opened again, flushed or not.",
     ),
     "TakesDamageForTheEnd": "With ``checksums``, files of more than 1 MiB in which any byte has changed raise it",
+    **dict.fromkeys(
+        ("WritesOnBehindHalfARecord", "AppliesBeforeItWrites"),
+        "After a write that raises, ``get`` and ``scan`` show whether it was applied",
+    ),
+    "LinksItsFileUntilItWrites": "Whatever is written to the one later does not change the other.",
     "LeavesItsFileOpen": "Release the engine and its files.",
     "GetsManyViews": "What is read is ``bytes``.",
     **dict.fromkeys(
