@@ -281,9 +281,11 @@ class BackendSupplier(ABC):
         kept under that path before. A directory that was renamed is the store that it was under its old name.
 
         An engine whose directory cannot be shared raises ``BackendInUseError`` while another process or handle has it
-        open; the message names the directory. Where processes do share it, each sees what the others wrote after its
-        own next write or flush. Damaged files raise ``CorruptStoreError``, here or at the read that finds the damage.
-        With ``checksums``, files of more than 1 MiB in which any byte has changed raise it, or show what was written.
+        open; the message names the directory. Where processes or handles do share it, each sees what the others wrote
+        after its own next write or flush.
+
+        Damaged files raise ``CorruptStoreError``, here or at the read that finds the damage. With ``checksums``, files
+        of more than 1 MiB in which any byte has changed raise it, or show what was written.
         """
 
     def destroy(self, directory: Path) -> None:

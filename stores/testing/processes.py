@@ -21,6 +21,7 @@ from millpond.stores.testing.programs import (
     fill_up,
     hold,
     pair,
+    try_to_open,
     write_beside,
     write_for_ever,
     write_on_after_a_full_disk,
@@ -130,6 +131,24 @@ class ProcessSuite(Suite):
             open_backend(supplier, directory) as backend,
         ):
             assert backend.get(b"child") == (b"2" if supplier.persistent else None)
+
+    @IN_USE
+    def test_a_second_handle_of_this_process_leaves_the_first_one_as_locked_as_it_was(self, directory: Path) -> None:
+        supplier = self.supplier()
+        with open_backend(supplier, directory) as first:
+            first.write({b"a": b"1"})
+            told = [self._told_by_another(directory)]
+            second = open_or_refusal(supplier, directory)
+            if isinstance(second, Backend):
+                second.close()
+            del second  # whose traceback may hold what was opened
+            told.append(self._told_by_another(directory))
+        assert told[0] == told[1], f"another process is told {told[0] or 'nothing'} before, {told[1] or 'nothing'} then"
+
+    def _told_by_another(self, directory: Path) -> str:
+        """The errors of another process that opens the directory."""
+        with Child(try_to_open, self.supplier(), directory) as child:
+            return child.read()
 
     def _share(self, backend: Backend, child: Child) -> None:
         if not self.supplier().persistent:

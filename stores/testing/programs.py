@@ -74,6 +74,11 @@ def hold(supplier: BackendSupplier, directory: Path) -> None:
         wait_for_parent()
 
 
+def try_to_open(supplier: BackendSupplier, directory: Path) -> None:
+    """Open and close; report the errors that it raises."""
+    report(_kind_of_error(lambda: open_backend(supplier, directory).close()))
+
+
 def write_beside(supplier: BackendSupplier, directory: Path, name: bytes, writes: int) -> None:
     """Write keys of its own beside another process that does the same, and check that they stay."""
     with open_backend(supplier, directory) as backend:

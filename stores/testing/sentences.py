@@ -125,7 +125,7 @@ IN_USE = says(
 )
 SHARED = says(
     BackendSupplier.open,
-    "Where processes do share it, each sees what the others wrote after its own next write or flush.",
+    "Where processes or handles do share it, each sees what the others wrote after its own next write or flush.",
 )
 DAMAGED = says(
     BackendSupplier.open, "Damaged files raise ``CorruptStoreError``, here or at the read that finds the damage."

@@ -7,10 +7,11 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from fcntl import LOCK_EX, LOCK_NB, lockf
 from pathlib import Path
 from typing import Any
 
-from millpond.errors import CorruptStoreError
+from millpond.errors import BackendInUseError, CorruptStoreError
 from millpond.stores.backend import BackendSupplier, Changes
 from millpond.stores.testing.capabilities import CapabilitySuite
 from millpond.stores.testing.damage import DamageSuite
@@ -223,6 +224,43 @@ class LinksItsFileUntilItWrites(LogBackend):
         super().write(changes)
 
 
+class LocksAgainstOtherProcesses(LogBackend):
+    """And not against other handles of its own."""
+
+    def _locked(self) -> int:
+        return _locked_for_this_process(self._directory)
+
+
+class LosesItsLockToARefusedHandle(LogBackend):
+    """It knows what its process has open, but a lock of this kind is gone when any handle of the file is closed."""
+
+    def _locked(self) -> int:
+        lock = _locked_for_this_process(self._directory)
+        if self._directory in _opened:
+            os.close(lock)
+            raise BackendInUseError(f"the log in {self._directory} is open already; close it there first")
+        _opened.add(self._directory)
+        return lock
+
+    def close(self) -> None:
+        super().close()
+        _opened.discard(self._directory)
+
+
+_opened: set[Path] = set()
+"""The directories that this process has open."""
+
+
+def _locked_for_this_process(directory: Path) -> int:
+    lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        lockf(lock, LOCK_EX | LOCK_NB)
+    except OSError as error:
+        os.close(lock)
+        raise BackendInUseError(f"the log in {directory} is open already; close it there first") from error
+    return lock
+
+
 class NothingWrongWithTheLog(LogBackend):
     pass
 
@@ -237,7 +275,12 @@ class OpensLogs(LogSupplier):
         return self.kind(directory, self.garbage)
 
 
-SHOWN_BY_PROCESSES = (WritesOnBehindATornTail, WritesOnBehindHalfARecord, AppliesBeforeItWrites)
+SHOWN_BY_PROCESSES = (
+    WritesOnBehindATornTail,
+    WritesOnBehindHalfARecord,
+    AppliesBeforeItWrites,
+    LosesItsLockToARefusedHandle,
+)
 """Mistakes that nothing but another process can show."""
 
 

@@ -79,6 +79,8 @@ MISTAKES = {
         "After a write that raises, ``get`` and ``scan`` show whether it was applied",
     ),
     "LinksItsFileUntilItWrites": "Whatever is written to the one later does not change the other.",
+    "LocksAgainstOtherProcesses": "Where processes or handles do share it, each sees what the others wrote",
+    "LosesItsLockToARefusedHandle": "An engine whose directory cannot be shared raises ``BackendInUseError``",
     "LeavesItsFileOpen": "Release the engine and its files.",
     "GetsManyViews": "What is read is ``bytes``.",
     **dict.fromkeys(
