@@ -275,7 +275,7 @@ class BackendSupplier(ABC):
 
     @abstractmethod
     def open(self, directory: Path) -> Backend:
-        """Open the backend on ``directory``, which is made if it does not exist.
+        """Open the backend on ``directory``, which is made if it does not exist. Its path may have any characters.
 
         The directory is the store, also where its rows lie elsewhere. A new directory is an empty store, whatever was
         kept under that path before. A directory that was renamed is the store that it was under its old name.

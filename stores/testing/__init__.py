@@ -49,15 +49,7 @@ _HOMES = {
     "StoreSuite": "stores",
 }
 _WITH_ASSERTIONS = (
-    "capabilities",
-    "damage",
-    "lifecycle",
-    "machines",
-    "processes",
-    "reads",
-    "scans",
-    "stores",
-    "writes",
+    *("capabilities", "damage", "lifecycle", "machines", "places", "processes", "reads", "scans", "stores", "writes"),
 )
 
 if "pytest" in sys.modules:

@@ -108,6 +108,8 @@ BAD_OPTION = says(
 )
 BAD_OPTION_NAMED = says(BackendSupplier.from_options, "The message names it.")
 OPEN = says(BackendSupplier.open, "Open the backend on ``directory``, which is made if it does not exist.")
+ANY_PATH = says(BackendSupplier.open, "Its path may have any characters.")
+THE_STORE = says(BackendSupplier.open, "The directory is the store, also where its rows lie elsewhere.")
 NEW_IS_EMPTY = says(
     BackendSupplier.open, "A new directory is an empty store, whatever was kept under that path before."
 )

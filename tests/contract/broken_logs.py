@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from fcntl import LOCK_EX, LOCK_NB, lockf
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from millpond.errors import BackendInUseError, CorruptStoreError
 from millpond.stores.backend import BackendSupplier, Changes
 from millpond.stores.testing.capabilities import CapabilitySuite
 from millpond.stores.testing.damage import DamageSuite
 from millpond.stores.testing.lifecycle import LifecycleSuite
+from millpond.stores.testing.places import PlaceSuite
 from millpond.stores.testing.processes import ProcessSuite
 from millpond.stores.testing.reads import ReadSuite
 from millpond.stores.testing.writes import WriteSuite
@@ -261,6 +263,24 @@ def _locked_for_this_process(directory: Path) -> int:
     return lock
 
 
+class TakesItsPathForAUrl(LogBackend):
+    def __init__(self, directory: Path, garbage: int) -> None:
+        super().__init__(Path(unquote(str(directory)).partition("?")[0]), garbage)
+
+
+class NeedsADirectoryOfItsOwnMaking(LogBackend):
+    def __init__(self, directory: Path, garbage: int) -> None:
+        if directory.exists() and not (directory / NAME).exists():
+            raise CorruptStoreError(f"{directory} has no log; delete the directory and restore the store")
+        super().__init__(directory, garbage)
+
+
+class LocksBesideItsDirectory(LogBackend):
+    def _locked(self) -> int:
+        self._directory.with_suffix(".lock").touch()
+        return super()._locked()
+
+
 class NothingWrongWithTheLog(LogBackend):
     pass
 
@@ -285,7 +305,7 @@ SHOWN_BY_PROCESSES = (
 
 
 def _suite(kind: type[LogBackend]) -> type:
-    parts: tuple[type, ...] = (DamageSuite, CapabilitySuite, LifecycleSuite, WriteSuite, ReadSuite)
+    parts: tuple[type, ...] = (DamageSuite, CapabilitySuite, LifecycleSuite, PlaceSuite, WriteSuite, ReadSuite)
     if kind in SHOWN_BY_PROCESSES:
         parts = (ProcessSuite,)
 

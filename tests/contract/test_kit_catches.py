@@ -81,6 +81,9 @@ MISTAKES = {
     "LinksItsFileUntilItWrites": "Whatever is written to the one later does not change the other.",
     "LocksAgainstOtherProcesses": "Where processes or handles do share it, each sees what the others wrote",
     "LosesItsLockToARefusedHandle": "An engine whose directory cannot be shared raises ``BackendInUseError``",
+    "TakesItsPathForAUrl": "Its path may have any characters.",
+    "NeedsADirectoryOfItsOwnMaking": "A new directory is an empty store, whatever was kept under that path before.",
+    "LocksBesideItsDirectory": "The directory is the store, also where its rows lie elsewhere.",
     "LeavesItsFileOpen": "Release the engine and its files.",
     "GetsManyViews": "What is read is ``bytes``.",
     **dict.fromkeys(
