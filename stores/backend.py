@@ -66,7 +66,8 @@ class Backend(ABC):
         """Apply all of ``changes`` or none of them, even if the process is killed in the middle.
 
         Deleting a key that does not exist is no error. When ``write`` returns, ``get`` and ``scan`` show the changes.
-        The mapping stays the caller's, who may change it afterwards.
+        The mapping stays the caller's, who may change it afterwards. After a write that raises, ``get`` and ``scan``
+        show whether it was applied, and what they show is kept as if it had not raised.
         If the process was killed, a reopened backend shows the result of a prefix of the writes. A loss of power
         may lose or damage anything while there are writes that were not flushed.
         """
@@ -134,7 +135,10 @@ class SupportsCheckpoint(Protocol):
     """A backend that copies itself cheaply (hard links, copy on write)."""
 
     def checkpoint(self, directory: Path) -> None:
-        """Write a copy of the current content to ``directory``, which does not exist yet."""
+        """Write a copy of the current content to ``directory``, which does not exist yet.
+
+        Whatever is written to the one later does not change the other.
+        """
 
 
 @runtime_checkable
@@ -271,14 +275,17 @@ class BackendSupplier(ABC):
 
     @abstractmethod
     def open(self, directory: Path) -> Backend:
-        """Open the backend on ``directory``, which is made if it does not exist.
+        """Open the backend on ``directory``, which is made if it does not exist. Its path may have any characters.
 
         The directory is the store, also where its rows lie elsewhere. A new directory is an empty store, whatever was
         kept under that path before. A directory that was renamed is the store that it was under its old name.
 
         An engine whose directory cannot be shared raises ``BackendInUseError`` while another process or handle has it
-        open; the message names the directory. Where processes do share it, each sees what the others wrote after its
-        own next write or flush. Damaged files raise ``CorruptStoreError``, here or at the read that finds the damage.
+        open; the message names the directory. Where processes or handles do share it, each sees what the others wrote
+        after its own next write or flush.
+
+        Damaged files raise ``CorruptStoreError``, here or at the read that finds the damage. With ``checksums``, files
+        of more than 1 MiB in which any byte has changed raise it, or show what was written.
         """
 
     def destroy(self, directory: Path) -> None:

@@ -48,7 +48,9 @@ _HOMES = {
     "Step": "faults",
     "StoreSuite": "stores",
 }
-_WITH_ASSERTIONS = ("capabilities", "lifecycle", "machines", "processes", "reads", "scans", "stores", "writes")
+_WITH_ASSERTIONS = (
+    *("capabilities", "damage", "lifecycle", "machines", "places", "processes", "reads", "scans", "stores", "writes"),
+)
 
 if "pytest" in sys.modules:
     sys.modules["pytest"].register_assert_rewrite(*(f"{__name__}.{module}" for module in _WITH_ASSERTIONS))

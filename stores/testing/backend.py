@@ -4,8 +4,10 @@ Rule of this module: it only puts the parts together.
 """
 
 from millpond.stores.testing.capabilities import CapabilitySuite
+from millpond.stores.testing.damage import DamageSuite
 from millpond.stores.testing.lifecycle import LifecycleSuite
 from millpond.stores.testing.machines import MachineSuite
+from millpond.stores.testing.places import PlaceSuite
 from millpond.stores.testing.processes import ProcessSuite
 from millpond.stores.testing.reads import ReadSuite
 from millpond.stores.testing.scans import ScanSuite
@@ -13,5 +15,15 @@ from millpond.stores.testing.writes import WriteSuite
 
 
 # pytest runs the tests of the last base first: those that say most in the shortest time, random histories in the end.
-class BackendSuite(MachineSuite, ProcessSuite, CapabilitySuite, LifecycleSuite, ScanSuite, WriteSuite, ReadSuite):
+class BackendSuite(
+    MachineSuite,
+    ProcessSuite,
+    DamageSuite,
+    CapabilitySuite,
+    LifecycleSuite,
+    PlaceSuite,
+    ScanSuite,
+    WriteSuite,
+    ReadSuite,
+):
     """Subclass it, name the subclass ``Test...``, and say which supplier to test in ``supplier``."""

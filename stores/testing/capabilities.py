@@ -29,6 +29,7 @@ from millpond.stores.testing.comparison import check_same
 from millpond.stores.testing.oracle import Oracle
 from millpond.stores.testing.sentences import (
     CHECKPOINT,
+    CHECKPOINT_APART,
     DELETE_RANGE,
     ENTRY_COUNT,
     GET_MANY,
@@ -151,6 +152,28 @@ class CapabilitySuite(Suite):
                     assert list(copied.scan()) == before
                     copied.write({b"a": b"changed in the copy"})
                 assert filled.get(b"a") == b"changed"
+
+    @CHECKPOINT_APART
+    def test_neither_a_checkpoint_nor_its_store_changes_with_the_other(self, directory: Path) -> None:
+        copies = directory.with_name("copies")
+        with self.open(directory) as backend:
+            if not isinstance(backend, SupportsCheckpoint):
+                return
+            backend.write({b"a": b"1", b"b": b"1"})
+            backend.checkpoint(copies / "first")
+            with self.open(copies / "first") as copied:
+                copied.write({b"a": b"changed in the copy"})
+            assert list(backend.scan()) == [(b"a", b"1"), (b"b", b"1")]
+            backend.checkpoint(copies / "second")
+            backend.write({b"b": b"2"})
+        expected = {
+            directory: [(b"a", b"1"), (b"b", b"2")],
+            copies / "first": [(b"a", b"changed in the copy"), (b"b", b"1")],
+            copies / "second": [(b"a", b"1"), (b"b", b"1")],
+        }
+        for place, entries in expected.items() if self.supplier().persistent else ():
+            with self.open(place) as opened:
+                assert list(opened.scan()) == entries, f"{place.name} is not what it was"
 
     def test_sizes_follow_the_content(self, backend: Backend) -> None:
         with ENTRY_COUNT:

@@ -57,6 +57,7 @@ from millpond.stores.testing.sentences import (
     RELEASE,
     RENAMED,
     SEEN,
+    SHARED,
     TRANSLATED,
     UNAVAILABLE,
     WHOLE,
@@ -353,7 +354,10 @@ class LifecycleSuite(Suite):
                     assert str(directory) in str(second)
                 else:
                     assert second.get(b"a") == (b"1" if supplier.persistent else None)
-                    second.close()
+                    with SHARED, second:
+                        second.write({b"b": b"1"})
+                        first.flush()
+                        assert first.get(b"b") == (b"1" if supplier.persistent else None)
             with SEEN:
                 assert first.get(b"a") == b"1"
                 first.write({b"a": b"2"})

@@ -16,15 +16,29 @@ from millpond.stores.testing.comparison import check_same
 from millpond.stores.testing.features import Feature
 from millpond.stores.testing.oracle import Oracle
 from millpond.stores.testing.programs import (
+    batch,
     content_after,
     fill_up,
     hold,
     pair,
+    try_to_open,
     write_beside,
     write_for_ever,
+    write_on_after_a_full_disk,
     write_until_cut,
 )
-from millpond.stores.testing.sentences import ATOMIC, FLUSHED, IN_USE, PREFIX, RELEASE, SHARED, TRANSLATED
+from millpond.stores.testing.sentences import (
+    ATOMIC,
+    FAILED,
+    FLUSHED,
+    IN_USE,
+    KEPT,
+    OPT_OUT,
+    PREFIX,
+    RELEASE,
+    SHARED,
+    TRANSLATED,
+)
 from millpond.stores.testing.suite import Suite, open_or_refusal
 
 _PAYLOADS = (20, 2_000, 200)
@@ -67,7 +81,22 @@ class ProcessSuite(Suite):
                 check_same(content.items(), sorted(content_after(count, _CUT_PAYLOAD).items()))
             with PREFIX:
                 assert count <= written + 1
-            assert was_cut or not self.has(Feature.FILES, Feature.ONE_FILE)
+            with OPT_OUT:
+                told = (
+                    f"no file grew to {limit} bytes; a suite whose writes make none grow opts out of Feature.ONE_FILE"
+                )
+                assert was_cut or not self.has(Feature.FILES, Feature.ONE_FILE), told
+            with KEPT:
+                self._write_on(place, count)
+
+    def _write_on(self, place: Path, count: int) -> None:
+        """After ``count`` writes of a process that was cut off in the next, more of them stay, and change no other."""
+        for number in (count + 1, count + 2):
+            with open_backend(self.supplier(), place) as backend:
+                backend.write(batch(number, _CUT_PAYLOAD))
+        with open_backend(self.supplier(), place) as backend:
+            expected = content_after(number, _CUT_PAYLOAD) if self.supplier().persistent else {}
+            check_same(backend.scan(), sorted(expected.items()))
 
     def _write_and_kill(self, directory: Path, payload: int, chance: random.Random) -> tuple[int, int]:
         """The numbers of the last write and the last flush that a killed process has reported."""
@@ -102,6 +131,24 @@ class ProcessSuite(Suite):
             open_backend(supplier, directory) as backend,
         ):
             assert backend.get(b"child") == (b"2" if supplier.persistent else None)
+
+    @IN_USE
+    def test_a_second_handle_of_this_process_leaves_the_first_one_as_locked_as_it_was(self, directory: Path) -> None:
+        supplier = self.supplier()
+        with open_backend(supplier, directory) as first:
+            first.write({b"a": b"1"})
+            told = [self._told_by_another(directory)]
+            second = open_or_refusal(supplier, directory)
+            if isinstance(second, Backend):
+                second.close()
+            del second  # whose traceback may hold what was opened
+            told.append(self._told_by_another(directory))
+        assert told[0] == told[1], f"another process is told {told[0] or 'nothing'} before, {told[1] or 'nothing'} then"
+
+    def _told_by_another(self, directory: Path) -> str:
+        """The errors of another process that opens the directory."""
+        with Child(try_to_open, self.supplier(), directory) as child:
+            return child.read()
 
     def _share(self, backend: Backend, child: Child) -> None:
         if not self.supplier().persistent:
@@ -147,3 +194,14 @@ class ProcessSuite(Suite):
             for number in range(len(content) // 2):
                 whole.write(pair(number))
             check_same(content.items(), whole.entries())
+
+    def test_what_is_shown_after_a_full_disk_is_kept_and_so_is_what_is_written_then(self, directory: Path) -> None:
+        with Child(write_on_after_a_full_disk, self.supplier(), directory, 1_000_000) as child:
+            scanned, got, shown = [report.encode().split() for report in child.read_rest()]
+        with ATOMIC:
+            check_same(scanned, sorted(key for number in range(len(scanned) // 2) for key in pair(number)))
+        with FAILED:
+            check_same(got, scanned)
+            with open_backend(self.supplier(), directory) as backend:
+                check_same((key for key, _ in backend.scan()), shown if self.supplier().persistent else [])
+                check_same((value for _, value in backend.scan()), (bytes(2_000) for _ in shown if self.has()))

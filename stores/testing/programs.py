@@ -5,7 +5,7 @@ Rule of this module: it imports what a child needs and no more, neither pytest n
 
 import resource
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import count
 from pathlib import Path
 
@@ -74,6 +74,11 @@ def hold(supplier: BackendSupplier, directory: Path) -> None:
         wait_for_parent()
 
 
+def try_to_open(supplier: BackendSupplier, directory: Path) -> None:
+    """Open and close; report the errors that it raises."""
+    report(_kind_of_error(lambda: open_backend(supplier, directory).close()))
+
+
 def write_beside(supplier: BackendSupplier, directory: Path, name: bytes, writes: int) -> None:
     """Write keys of its own beside another process that does the same, and check that they stay."""
     with open_backend(supplier, directory) as backend:
@@ -95,6 +100,35 @@ def fill_up(supplier: BackendSupplier, directory: Path, limit: int) -> None:
     for number in range(limit // 1_000):
         kind = kind or _kind_of_error(lambda: backend.write(pair(number)))  # noqa: B023 (called at once)
     report(kind)
+
+
+def write_on_after_a_full_disk(supplier: BackendSupplier, directory: Path, limit: int) -> None:
+    """Write until the system refuses, then make room and write on; report which keys are shown.
+
+    That is three times: after the write that fails by ``scan``, the same by ``get``, and by ``scan`` in the end.
+    """
+    hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+    backend = open_backend(supplier, directory)
+    backend.flush()
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+    failed = limit // 1_000
+    for number in range(failed):
+        if _kind_of_error(lambda: backend.write(pair(number))):  # noqa: B023 (called at once)
+            failed = number
+            break
+    report_keys(key for key, _ in backend.scan())
+    report_keys(sorted(key for number in range(failed + 1) for key in pair(number) if backend.get(key) is not None))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+    for number in range(failed + 1, failed + 4):
+        # An engine may want to be opened again before it writes on, and say so at its close, too.
+        _kind_of_error(lambda: backend.write(pair(number)))  # noqa: B023 (called at once)
+    report_keys(key for key, _ in backend.scan())
+    _kind_of_error(backend.close)
+
+
+def report_keys(keys: Iterable[bytes]) -> None:
+    """Tell the parent keys of ``pair``."""
+    report(b" ".join(keys).decode())
 
 
 def pair(number: int) -> dict[bytes, bytes | None]:

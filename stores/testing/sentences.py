@@ -16,6 +16,7 @@ from millpond.stores.backend import (
     SupportsSize,
 )
 from millpond.stores.testing.contract import says
+from millpond.stores.testing.features import Feature
 
 ANY_KEY = says(Backend, "A key is any bytes, and keys that differ in a single one are two keys.")
 KEY_ORDER = says(Backend, "Keys compare as unsigned bytes, shorter first where one is the prefix of the other.")
@@ -55,6 +56,11 @@ ATOMIC = says(Backend.write, "Apply all of ``changes`` or none of them, even if 
 DELETE_NOTHING = says(Backend.write, "Deleting a key that does not exist is no error.")
 SEEN = says(Backend.write, "When ``write`` returns, ``get`` and ``scan`` show the changes.")
 CALLERS = says(Backend.write, "The mapping stays the caller's, who may change it afterwards.")
+FAILED = says(
+    Backend.write,
+    "After a write that raises, ``get`` and ``scan`` show whether it was applied, and what they show is kept as if it "
+    "had not raised.",
+)
 PREFIX = says(
     Backend.write, "If the process was killed, a reopened backend shows the result of a prefix of the writes."
 )
@@ -76,6 +82,9 @@ DELETE_RANGE = says(SupportsDeleteRange.delete_range, "Delete the entries with `
 LOAD = says(SupportsLoad.load, "Load entries that come in strictly ascending key order into a backend that is empty.")
 CHECKPOINT = says(
     SupportsCheckpoint.checkpoint, "Write a copy of the current content to ``directory``, which does not exist yet."
+)
+CHECKPOINT_APART = says(
+    SupportsCheckpoint.checkpoint, "Whatever is written to the one later does not change the other."
 )
 ENTRY_COUNT = says(SupportsSize.entry_count, "The number of entries, which may be an estimate.")
 SIZE_ON_DISK = says(SupportsSize.size_on_disk, "Bytes on disk, or in memory for a backend without files.")
@@ -99,6 +108,8 @@ BAD_OPTION = says(
 )
 BAD_OPTION_NAMED = says(BackendSupplier.from_options, "The message names it.")
 OPEN = says(BackendSupplier.open, "Open the backend on ``directory``, which is made if it does not exist.")
+ANY_PATH = says(BackendSupplier.open, "Its path may have any characters.")
+THE_STORE = says(BackendSupplier.open, "The directory is the store, also where its rows lie elsewhere.")
 NEW_IS_EMPTY = says(
     BackendSupplier.open, "A new directory is an empty store, whatever was kept under that path before."
 )
@@ -116,8 +127,13 @@ IN_USE = says(
 )
 SHARED = says(
     BackendSupplier.open,
-    "Where processes do share it, each sees what the others wrote after its own next write or flush.",
+    "Where processes or handles do share it, each sees what the others wrote after its own next write or flush.",
 )
 DAMAGED = says(
     BackendSupplier.open, "Damaged files raise ``CorruptStoreError``, here or at the read that finds the damage."
 )
+CHANGED_ANYWHERE = says(
+    BackendSupplier.open,
+    "With ``checksums``, files of more than 1 MiB in which any byte has changed raise it, or show what was written.",
+)
+OPT_OUT = says(Feature, "A suite opts out of it in ``opt_outs``, and what only it can show is not tested.")

@@ -128,7 +128,7 @@ class LogBackend(Backend):
             self._lock = self._locked()
         try:
             with self._errors:
-                self._log: Any = Log(directory / NAME)
+                self._log: Any = self._log_of(directory / NAME)
                 for begin, body in self._log.records():
                     self._replay(begin, body)
         except BaseException:
@@ -219,6 +219,9 @@ class LogBackend(Backend):
             raise BackendInUseError(message) from error
         return lock
 
+    def _log_of(self, path: Path) -> Log:
+        return Log(path)
+
     def _value(self, place: Place) -> bytes:
         value: bytes = self._log.read(place)
         return value
@@ -251,7 +254,7 @@ class LogBackend(Backend):
         """Write what is left to a new file, which takes the place of this one when it is whole."""
         draft = self._directory / "draft"
         draft.unlink(missing_ok=True)
-        new = Log(draft)
+        new = self._log_of(draft)
         try:
             list(new.records())
             body = self._body((key, self._value(place)) for key, place in self._index.items())

@@ -4,17 +4,24 @@
 """
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from fcntl import LOCK_EX, LOCK_NB, lockf
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
+from millpond.errors import BackendInUseError, CorruptStoreError
 from millpond.stores.backend import BackendSupplier, Changes
 from millpond.stores.testing.capabilities import CapabilitySuite
+from millpond.stores.testing.damage import DamageSuite
 from millpond.stores.testing.lifecycle import LifecycleSuite
+from millpond.stores.testing.places import PlaceSuite
+from millpond.stores.testing.processes import ProcessSuite
 from millpond.stores.testing.reads import ReadSuite
 from millpond.stores.testing.writes import WriteSuite
-from tests.contract.appending import Log, LogBackend, LogSupplier
+from tests.contract.appending import _HEAD, NAME, Log, LogBackend, LogSupplier
 
 
 class Forgets(LogBackend):
@@ -142,6 +149,138 @@ class ReadsTheCallersChangesLater(LogBackend):
         return self._last.get(key, found)
 
 
+class TakesDamageForTheEnd(LogBackend):
+    """Of its file: a record that fails its checksum, and what comes after it, is left out."""
+
+    def _log_of(self, path: Path) -> Log:
+        return EndsAtDamage(path)
+
+
+class EndsAtDamage(Log):
+    def records(self) -> Iterator[tuple[int, bytes]]:
+        with suppress(CorruptStoreError):
+            yield from super().records()
+
+
+class WritesOnBehindATornTail(LogBackend):
+    """Which a killed process has left."""
+
+    def __init__(self, directory: Path, garbage: int) -> None:
+        path = directory / NAME
+        size = path.stat().st_size if path.exists() else 0
+        tail = path.read_bytes()[-(2**20) :] if size else b""
+        super().__init__(directory, garbage)
+        if size > self._log.end:
+            self._log.append(tail[self._log.end - size :])
+
+
+class WritesOnBehindHalfARecord(LogBackend):
+    """Which a full disk has left."""
+
+    def _log_of(self, path: Path) -> Log:
+        return LeavesHalfARecord(path)
+
+
+class LeavesHalfARecord(Log):
+    def append(self, data: bytes) -> int:
+        begin = self.end
+        try:
+            return super().append(data)
+        except OSError:
+            self.end = begin + os.pwrite(self.file, data[:_HALF], begin)
+            raise
+
+
+_HALF = 10
+"""Bytes of a record that still go to a disk which is all but full."""
+
+
+class AppliesBeforeItWrites(LogBackend):
+    """So a write that fails is shown."""
+
+    def write(self, changes: Changes) -> None:
+        end = self._log.end
+        self._cursors.detach()
+        self._replay(end + _HEAD.size, self._body(changes.items()))
+        super().write(changes)
+
+
+class LinksItsFileUntilItWrites(LogBackend):
+    """For a checkpoint, which is another name of the same file meanwhile."""
+
+    def __init__(self, directory: Path, garbage: int) -> None:
+        self._linked = False
+        super().__init__(directory, garbage)
+
+    def checkpoint(self, directory: Path) -> None:
+        self._log.sync()
+        directory.mkdir(parents=True)
+        (directory / NAME).hardlink_to(self._directory / NAME)
+        self._linked = True
+
+    def write(self, changes: Changes) -> None:
+        if self._linked and changes:
+            self._linked = False
+            self._cursors.detach()
+            self._compact()
+        super().write(changes)
+
+
+class LocksAgainstOtherProcesses(LogBackend):
+    """And not against other handles of its own."""
+
+    def _locked(self) -> int:
+        return _locked_for_this_process(self._directory)
+
+
+class LosesItsLockToARefusedHandle(LogBackend):
+    """It knows what its process has open, but a lock of this kind is gone when any handle of the file is closed."""
+
+    def _locked(self) -> int:
+        lock = _locked_for_this_process(self._directory)
+        if self._directory in _opened:
+            os.close(lock)
+            raise BackendInUseError(f"the log in {self._directory} is open already; close it there first")
+        _opened.add(self._directory)
+        return lock
+
+    def close(self) -> None:
+        super().close()
+        _opened.discard(self._directory)
+
+
+_opened: set[Path] = set()
+"""The directories that this process has open."""
+
+
+def _locked_for_this_process(directory: Path) -> int:
+    lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        lockf(lock, LOCK_EX | LOCK_NB)
+    except OSError as error:
+        os.close(lock)
+        raise BackendInUseError(f"the log in {directory} is open already; close it there first") from error
+    return lock
+
+
+class TakesItsPathForAUrl(LogBackend):
+    def __init__(self, directory: Path, garbage: int) -> None:
+        super().__init__(Path(unquote(str(directory)).partition("?")[0]), garbage)
+
+
+class NeedsADirectoryOfItsOwnMaking(LogBackend):
+    def __init__(self, directory: Path, garbage: int) -> None:
+        if directory.exists() and not (directory / NAME).exists():
+            raise CorruptStoreError(f"{directory} has no log; delete the directory and restore the store")
+        super().__init__(directory, garbage)
+
+
+class LocksBesideItsDirectory(LogBackend):
+    def _locked(self) -> int:
+        self._directory.with_suffix(".lock").touch()
+        return super()._locked()
+
+
 class NothingWrongWithTheLog(LogBackend):
     pass
 
@@ -156,20 +295,29 @@ class OpensLogs(LogSupplier):
         return self.kind(directory, self.garbage)
 
 
-def _suite(kind: type[LogBackend]) -> type:
-    class TestBroken(CapabilitySuite, LifecycleSuite, WriteSuite, ReadSuite):
-        def supplier(self) -> BackendSupplier:
-            return OpensLogs(kind=kind)
-
-    TestBroken.__name__ = TestBroken.__qualname__ = f"Test{kind.__name__}"
-    return TestBroken
-
-
-globals().update(
-    {
-        f"Test{kind.__name__}": _suite(kind)
-        for base in (LogBackend, Forgets)
-        for kind in base.__subclasses__()
-        if kind is not Forgets
-    }
+SHOWN_BY_PROCESSES = (
+    WritesOnBehindATornTail,
+    WritesOnBehindHalfARecord,
+    AppliesBeforeItWrites,
+    LosesItsLockToARefusedHandle,
 )
+"""Mistakes that nothing but another process can show."""
+
+
+def _suite(kind: type[LogBackend]) -> type:
+    parts: tuple[type, ...] = (DamageSuite, CapabilitySuite, LifecycleSuite, PlaceSuite, WriteSuite, ReadSuite)
+    if kind in SHOWN_BY_PROCESSES:
+        parts = (ProcessSuite,)
+
+    def supplier(self: object) -> BackendSupplier:
+        return OpensLogs(kind=kind)
+
+    return type(f"Test{kind.__name__}", parts, {"supplier": supplier, "__module__": __name__})
+
+
+def _supplied() -> dict[str, type]:
+    kinds = [kind for base in (LogBackend, Forgets) for kind in base.__subclasses__() if kind is not Forgets]
+    return {f"Test{kind.__name__}": _suite(kind) for kind in kinds}
+
+
+globals().update(_supplied())

@@ -35,7 +35,6 @@ SOURCES = (
 )
 
 DEFINITIONS = {
-    ("BackendSupplier.open", "The directory is the store, also where its rows lie elsewhere."),
     (
         "BackendSupplier.destroy",
         "A supplier whose stores are whole in their directories leaves this method as it is.",

@@ -70,7 +70,21 @@ MISTAKES = {
         "Values of any length and writes of any number of changes are kept whole.",
     ),
     "CountsFromItsOpening": "The number of entries, which may be an estimate.",
-    "LosesWhatIsNotFlushed": "What was written is there when the directory is opened again, flushed or not.",
+    **dict.fromkeys(
+        ("LosesWhatIsNotFlushed", "WritesOnBehindATornTail"),
+        "What was written is there when the directory is opened again, flushed or not.",
+    ),
+    "TakesDamageForTheEnd": "With ``checksums``, files of more than 1 MiB in which any byte has changed raise it",
+    **dict.fromkeys(
+        ("WritesOnBehindHalfARecord", "AppliesBeforeItWrites"),
+        "After a write that raises, ``get`` and ``scan`` show whether it was applied",
+    ),
+    "LinksItsFileUntilItWrites": "Whatever is written to the one later does not change the other.",
+    "LocksAgainstOtherProcesses": "Where processes or handles do share it, each sees what the others wrote",
+    "LosesItsLockToARefusedHandle": "An engine whose directory cannot be shared raises ``BackendInUseError``",
+    "TakesItsPathForAUrl": "Its path may have any characters.",
+    "NeedsADirectoryOfItsOwnMaking": "A new directory is an empty store, whatever was kept under that path before.",
+    "LocksBesideItsDirectory": "The directory is the store, also where its rows lie elsewhere.",
     "LeavesItsFileOpen": "Release the engine and its files.",
     "GetsManyViews": "What is read is ``bytes``.",
     **dict.fromkeys(
