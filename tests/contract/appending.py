@@ -20,7 +20,7 @@ from sortedcontainers import SortedDict
 
 from millpond.errors import BackendError, BackendInUseError, CorruptStoreError, StoreError, StoreFullError
 from millpond.stores.backend import Backend, BackendSupplier, Changes, Entries
-from millpond.stores.engine import ClosedEngine, Cursor, Entry, ErrorTranslator, OpenCursors, nothing
+from millpond.stores.engine import ClosedEngine, Cursor, Entry, ErrorTranslator, OpenCursors, make_directory, nothing
 from millpond.stores.options import parse_options, parse_size
 
 NAME: Final = "entries.log"
@@ -123,7 +123,7 @@ class LogBackend(Backend):
         self._errors = LogErrors(directory)
         self._index: Any = SortedDict()
         self._live = 0
-        directory.mkdir(parents=True, exist_ok=True)
+        make_directory(directory)
         with self._errors:
             self._lock = self._locked()
         try:

@@ -275,6 +275,12 @@ class NeedsADirectoryOfItsOwnMaking(LogBackend):
         super().__init__(directory, garbage)
 
 
+class LetsErrorsOfTheSystemOut(LogBackend):
+    def __init__(self, directory: Path, garbage: int) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        super().__init__(directory, garbage)
+
+
 class LocksBesideItsDirectory(LogBackend):
     def _locked(self) -> int:
         self._directory.with_suffix(".lock").touch()

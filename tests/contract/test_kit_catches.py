@@ -84,6 +84,7 @@ MISTAKES = {
     "LosesItsLockToARefusedHandle": "An engine whose directory cannot be shared raises ``BackendInUseError``",
     "TakesItsPathForAUrl": "Its path may have any characters.",
     "NeedsADirectoryOfItsOwnMaking": "A new directory is an empty store, whatever was kept under that path before.",
+    "LetsErrorsOfTheSystemOut": "An engine's own exception never leaves its backend: it becomes a ``StoreError``",
     "LocksBesideItsDirectory": "The directory is the store, also where its rows lie elsewhere.",
     "LeavesItsFileOpen": "Release the engine and its files.",
     "GetsManyViews": "What is read is ``bytes``.",
