@@ -24,6 +24,7 @@ from rich.table import Table
 
 from millpond.bench.measure import bytes_below, without_gc
 from millpond.bench.rows import VALUE_SIZE, key_of
+from millpond.bench.runs.asked import check_known
 from millpond.stores.durability.copies.upgrade_mode import UpgradeMode
 from millpond.stores.durability.copies.warming import warm
 from millpond.stores.durability.manifest import Manifest
@@ -227,7 +228,11 @@ def run(
         batches: of each phase; while the new format is being prepared or warmed, as many as that takes.
         seed: of all chance.
         directory: where the files go; by default the temporary directory.
+
+    Raises:
+        ConfigurationError: an upgrade is unknown.
     """
+    check_known("upgrade", upgrades, UPGRADES)
     results: list[dict[str, Any]] = []
     for backend in backends:
         for upgrade in upgrades:

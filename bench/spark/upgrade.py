@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from millpond.bench.runs.asked import check_known
 from millpond.bench.spark.counting import CHECKED, PLAIN, TIMESTAMPED, Feed, Query, Ran
 from millpond.bench.spark.queries import session
 from millpond.bench.upgrade import WARM, Phase
@@ -62,7 +63,11 @@ def run(
         cores: of Spark, and tasks of the query.
         seed: of all chance.
         directory: where the files go; by default the temporary directory.
+
+    Raises:
+        ConfigurationError: an upgrade is unknown.
     """
+    check_known("upgrade", upgrades, UPGRADES)
     results: list[dict[str, Any]] = []
     with session(cores) as spark:
         for backend in backends:

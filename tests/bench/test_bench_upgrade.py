@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from millpond.bench.upgrade import UPGRADES, Batch, Job, Phase, storage_in
 from millpond.cli import app
+from millpond.errors import ConfigurationError
 from millpond.stores.durability.parquet.reading import read_all_tables
 
 ROLL_OVER = ["warming", "warm", "rolled over"]
@@ -33,6 +34,13 @@ def test_every_phase_is_measured_where_copies_are_on_the_disk(tmp_path: Path) ->
     assert disk["warm"] > disk["before"]
     assert all(row["batches"] == 2 for row in figures if row["phase"] in ("before", "warm", "prepared", "after"))
     assert [path.name for path in tmp_path.iterdir()] == [written.name]
+
+
+@pytest.mark.parametrize("runner", [[], ["--spark"]], ids=["in process", "on Spark"])
+def test_an_upgrade_that_there_is_not_is_refused_before_anything_runs(runner: list[str]) -> None:
+    result = CliRunner().invoke(app, ["bench", "upgrade", *runner, "--upgrade", "versoned"])
+    assert isinstance(result.exception, ConfigurationError)
+    assert str(result.exception).startswith("there is no upgrade 'versoned'; the upgrades are ")
 
 
 def test_a_pause_is_a_share_of_the_median_before_and_snapshots_are_apart() -> None:

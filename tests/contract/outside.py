@@ -17,6 +17,7 @@ from uuid import UUID, uuid4
 from millpond.adapters.lmdb import LmdbBackend
 from millpond.errors import BackendInUseError, BackendUnavailableError, ConfigurationError, CorruptStoreError
 from millpond.stores.backend import BackendSupplier
+from millpond.stores.engine import make_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,7 +67,7 @@ class OutsideSupplier(BackendSupplier):
 
     def place(self, directory: Path) -> Path:
         """Where the rows of a directory's store are; a new directory gets a new place."""
-        directory.mkdir(parents=True, exist_ok=True)
+        make_directory(directory)
         file = directory / "id"
         draft = directory / f".{uuid4()}"
         draft.write_text(str(uuid4()))
@@ -91,7 +92,7 @@ class NamedByItsPath(OutsideSupplier):
     """Finds again what was under a path, although the directory is another one."""
 
     def place(self, directory: Path) -> Path:
-        directory.mkdir(parents=True, exist_ok=True)
+        make_directory(directory)
         return Path(self.root, sha256(str(directory).encode()).hexdigest())
 
     def destroy(self, directory: Path) -> None:
