@@ -13,7 +13,7 @@ from itertools import islice
 from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
-from typing import Final, TypeAlias
+from typing import Final, NoReturn, TypeAlias
 from weakref import ref
 
 from millpond.errors import BackendError, StoreClosedError, StoreError, StoreFullError
@@ -73,10 +73,7 @@ class Cursor:
                 self._note([], 1)
                 return None
         except Exception as error:
-            translated = self._translate(error)
-            if translated is None:
-                raise
-            raise translated from error
+            self._fail(error)
         key, bound = entry[0], self._bound
         if bound is not None and (key < bound if self._reverse else key >= bound):
             self._finish()
@@ -95,10 +92,7 @@ class Cursor:
             if self._prove is not None:
                 self._note(chunk, count)
         except Exception as error:
-            translated = self._translate(error)
-            if translated is None:
-                raise
-            raise translated from error
+            self._fail(error)
         return chunk if self._bound is None else self._inside(chunk, self._bound)
 
     def _take_singly(self, count: int, bound: bytes) -> list[Entry]:
@@ -115,6 +109,13 @@ class Cursor:
         if self._prove is not None:
             self._note(chunk, count)
         return chunk
+
+    def _fail(self, error: Exception) -> NoReturn:
+        """Raise ``error``, or what it becomes if it is the engine's."""
+        translated = self._translate(error)
+        if translated is None:
+            raise error
+        raise translated from error
 
     def _note(self, chunk: list[Entry], count: int | None) -> None:
         """Remember the last key of ``chunk``, and where the engine's iterator has ended, have that proven."""

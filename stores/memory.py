@@ -57,9 +57,6 @@ class MemoryBackend(Backend):
         content = self._map
         keep = content.update
         self._cursors.detach()
-        if len(changes) == 1:
-            self._write_one(*changes.items())
-            return
         find, added = content.get, 0
         new: dict[bytes, bytes] = {}
         for key, value in changes.items():
@@ -74,25 +71,12 @@ class MemoryBackend(Backend):
             else:
                 added += len(value) - len(old)
                 _replace(content, key, value)
-        keep(new)
+        if len(new) > 1:
+            keep(new)
+        else:  # ``update`` is for many
+            for key, value in new.items():
+                content[key] = value
         self._bytes += added
-
-    def _write_one(self, change: tuple[bytes, bytes | None]) -> None:
-        key, value = change
-        content = self._map
-        old = content.get(key)
-        if value is None:
-            if old is not None:
-                del content[key]
-                self._bytes -= len(key) + len(old)
-        elif old is None:
-            added = len(key) + len(value)
-            content[key] = value
-            self._bytes += added
-        else:
-            added = len(value) - len(old)
-            _replace(content, key, value)
-            self._bytes += added
 
     def load(self, entries: Iterable[tuple[bytes, bytes]]) -> None:
         keep = self._map.update

@@ -101,7 +101,7 @@ def _calls(backend: Backend) -> dict[str, Callable[[Any, Path], object]]:
     return _CALLS | claimed
 
 
-def _open_below(directory: Path) -> list[str]:
+def open_below(directory: Path) -> list[str]:
     """The files below a directory that this process has open, where the system tells."""
     opened = []
     for descriptor in Path("/proc/self/fd").glob("*"):
@@ -332,7 +332,7 @@ class LifecycleSuite(Suite):
                 assert backend.get(b"a") == b"1"
                 next(backend.scan())
                 backend.flush()
-            assert _open_below(directory) == []
+            assert open_below(directory) == []
 
     @RELEASE
     def test_a_directory_can_be_opened_again_at_once_after_close(self, directory: Path) -> None:

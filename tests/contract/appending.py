@@ -8,7 +8,6 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from errno import EDQUOT, EFBIG, ENOSPC
 from fcntl import LOCK_EX, LOCK_NB, flock
 from pathlib import Path
 from shutil import copyfile
@@ -20,7 +19,16 @@ from sortedcontainers import SortedDict
 
 from millpond.errors import BackendError, BackendInUseError, CorruptStoreError, StoreError, StoreFullError
 from millpond.stores.backend import Backend, BackendSupplier, Changes, Entries
-from millpond.stores.engine import ClosedEngine, Cursor, Entry, ErrorTranslator, OpenCursors, make_directory, nothing
+from millpond.stores.engine import (
+    FULL,
+    ClosedEngine,
+    Cursor,
+    Entry,
+    ErrorTranslator,
+    OpenCursors,
+    make_directory,
+    nothing,
+)
 from millpond.stores.options import parse_options, parse_size
 
 NAME: Final = "entries.log"
@@ -45,7 +53,7 @@ class LogErrors(ErrorTranslator):
     def translated(self, error: BaseException) -> StoreError | None:
         if not isinstance(error, OSError):
             return None
-        if error.errno in {ENOSPC, EFBIG, EDQUOT}:
+        if error.errno in FULL:
             return StoreFullError(f"the log in {self._directory} has no room left ({error}); make room")
         return BackendError(f"the log in {self._directory} failed: {error}")
 
