@@ -8,7 +8,7 @@ business of ``measure`` and ``growth``.
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -138,8 +138,7 @@ class Contest:
                 if isinstance(contender, FlinkContender):
                     assert flink is not None, "chosen_contenders leaves them out without Flink"
                     return flink.measure(contender, skipped, counted)
-                ran = measure(running, place, work, contender, scale, skipped + counted)
-                return replace(ran, seconds=ran.seconds[skipped:])
+                return measure(running, place, work, contender, scale, skipped=skipped, counted=counted)
 
             yield Runs(run_first)
 

@@ -35,6 +35,8 @@ class Measured:
         seconds: of the micro-batches that count.
         memory: of Python workers.
         disk: bytes of durable state, zero for none.
+        processor: seconds that all processes spent on each query's micro-batches that count; None where that is not
+            known.
         streams: how jobs did that have no micro-batches, each time.
         failed: why contenders have failed.
     """
@@ -43,6 +45,7 @@ class Measured:
     seconds: dict[str, list[float]]
     memory: dict[str, WorkerMemory]
     disk: dict[str, int]
+    processor: dict[str, list[float | None]]
     streams: dict[str, list[Streamed]] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
 
@@ -73,7 +76,11 @@ def run(contest: Contest, spark: Callable[[], SparkSession], watch: Watch = lamb
     """
     names = list(contest.chosen)
     found = Measured(
-        contest, {name: [] for name in names}, dict.fromkeys(names, WorkerMemory()), dict.fromkeys(names, 0)
+        contest,
+        seconds={name: [] for name in names},
+        memory=dict.fromkeys(names, WorkerMemory()),
+        disk=dict.fromkeys(names, 0),
+        processor={name: [] for name in names},
     )
     with contest.hold(spark, WARM_UP + contest.batches) as runs:
         for number, names_of_round in enumerate(rounds(names, contest.repeat)):
@@ -86,6 +93,8 @@ def run(contest: Contest, spark: Callable[[], SparkSession], watch: Watch = lamb
                 found.seconds[name] += ran.seconds
                 found.memory[name] = found.memory[name].at_most(ran.memory)
                 found.disk[name] = max(found.disk[name], ran.disk)
+                if ran.seconds:
+                    found.processor[name].append(ran.processor)
                 if ran.stream is not None:
                     found.streams.setdefault(name, []).append(ran.stream)
     found.failed = runs.failed

@@ -187,8 +187,8 @@ def _in_turn(
     for turn in range(turns):
         for name in list(variants)[:: -1 if turn % 2 else 1]:
             job = partial(variants[name].job, backend, WARM_UP + batches)
-            ran = measure(spark, place, _READ, Contender(job), scale, WARM_UP + batches)
-            found[name] += ran.seconds[WARM_UP:]
+            ran = measure(spark, place, _READ, Contender(job), scale, skipped=WARM_UP, counted=batches)
+            found[name] += ran.seconds
     return found
 
 

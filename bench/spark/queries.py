@@ -10,9 +10,10 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -52,6 +53,8 @@ class Ran:
     Attributes:
         seconds: of each micro-batch that had rows, in order.
         memory: of its Python workers; zeros if it has none.
+        processor: seconds that all its processes spent on micro-batches that count, on all cores together; None if that
+            is not known.
         disk: bytes of durable state when it has ended, with what is kept of earlier micro-batches; zero if it has none,
             or it is not known.
         stream: what else there is to say if it has no micro-batches; ``seconds`` then has their mean.
@@ -59,6 +62,7 @@ class Ran:
 
     seconds: list[float]
     memory: WorkerMemory
+    processor: float | None = None
     stream: "Streamed | None" = None
     disk: int = 0
 
@@ -103,12 +107,29 @@ def session(cores: int, partitions: int | None = None) -> Iterator[SparkSession]
 
 
 def measure(
-    spark: SparkSession, place: Path, workload: Workload, contender: Contender, scale: Scale, batches: int
+    spark: SparkSession,
+    place: Path,
+    workload: Workload,
+    contender: Contender,
+    scale: Scale,
+    *,
+    skipped: int,
+    counted: int,
 ) -> Ran:
-    """Run the first ``batches`` micro-batches of the inputs in ``place``, and throw away what comes out."""
+    """Run micro-batches of the inputs in ``place``, and throw away what comes out.
+
+    Args:
+        spark: the session.
+        place: where the inputs are; the contender gets a directory of its own there.
+        workload: what is read.
+        contender: whose query it is.
+        scale: how much a micro-batch has.
+        skipped: how many micro-batches at the start do not count.
+        counted: how many others do.
+    """
     own = Path(tempfile.mkdtemp(prefix="contender-", dir=place))
     with workers_of_its_own(spark) as watch:
-        writer = writer_of(spark, place, workload, contender, scale, batches, own).format("noop")
+        writer = writer_of(spark, place, workload, contender, scale, skipped + counted, own).format("noop")
         watch.start()
         try:
             query = writer.start()
@@ -116,8 +137,16 @@ def measure(
         finally:
             memory = watch.stop()
     reports = [json.loads(progress.json) for progress in query.recentProgress]
-    seconds = [report["durationMs"]["triggerExecution"] / 1000 for report in reports if report["numInputRows"]]
-    return Ran(seconds, memory, disk=sum(bytes_below(own / kept) for kept in _STATE))
+    ran = [_from_to(report) for report in reports if report["numInputRows"]][skipped:]
+    processor = watch.spent.between(ran[0][0], ran[-1][1]) if ran else None
+    disk = sum(bytes_below(own / kept) for kept in _STATE)
+    return Ran([end - start for start, end in ran], memory, processor, disk=disk)
+
+
+def _from_to(report: Mapping[str, Any]) -> tuple[float, float]:
+    """When a micro-batch began and ended, in seconds since 1970."""
+    start = datetime.fromisoformat(report["timestamp"]).timestamp()
+    return start, start + report["durationMs"]["triggerExecution"] / 1000
 
 
 def writer_of(

@@ -29,7 +29,7 @@ def _query_table(workload: str, query: Mapping[str, Any], figures: Mapping[str, 
     settings, results = figures["settings"], [row for row in figures["results"] if row["workload"] == workload]
     per_second = {row["contender"]: row["throughput"]["median"] for row in results}
     peers = list(query["ratios"])
-    columns = ["rows/s", "least to most", "s/micro-batch", "worker MiB", "of its own", "state MiB"]
+    columns = ["rows/s", "least to most", "s/micro-batch", "CPU s/micro-batch", "worker MiB", "of its own", "state MiB"]
     table = _table(
         f"{workload}: {settings['rows']:,} rows per micro-batch, {settings['keys']:,} keys",
         [*columns, *(f"x {peer.replace('_', ' ')}" for peer in peers)],
@@ -40,9 +40,10 @@ def _query_table(workload: str, query: Mapping[str, Any], figures: Mapping[str, 
         name, rate = row["contender"], row["throughput"]
         spread = f"{rate['min']:,.0f} to {rate['max']:,.0f}"
         seconds = f"{query['seconds_per_batch'][name]:.2f}"
+        spent = "" if row["cpu_s"] is None else f"{row['cpu_s'] * settings['rows'] / row['operations']:.2f}"
         disk = "" if row["disk_bytes"] is None else f"{row['disk_bytes'] >> 20:,}"
         compared = [f"{rate['median'] / per_second[peer]:.2f}" for peer in peers]
-        table.add_row(name, f"{rate['median']:,.0f}", spread, seconds, *_memory(query, name), disk, *compared)
+        table.add_row(name, f"{rate['median']:,.0f}", spread, seconds, spent, *_memory(query, name), disk, *compared)
     return table
 
 

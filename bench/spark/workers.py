@@ -1,4 +1,6 @@
-"""The memory of Spark's Python workers while a query runs, read from ``/proc``, which only Linux has.
+"""What the processes of a query take while it runs: the memory of its Python workers, the processor time of all.
+
+Both are read from ``/proc``, which only Linux has.
 
 A query whose functions are made under ``workers_of_its_own`` gets fresh workers, marked by a variable of their
 environment. So nothing that an earlier query has left in a worker counts, and its processes are found without asking
@@ -6,6 +8,7 @@ whose children they are.
 """
 
 import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +18,8 @@ from typing import Final
 from uuid import uuid4
 
 from pyspark.sql import SparkSession
+
+from millpond.bench.spark.processor_time import Spent
 
 MARK: Final = "MILLPOND_BENCH_QUERY"
 PAUSE_SECONDS: Final = 0.5
@@ -42,10 +47,13 @@ class WorkerMemory:
 
 
 class WorkerWatch:
-    """Looks at the processes that carry ``mark`` until it is stopped.
+    """Looks at the processes that carry ``mark``, and at what all spend, until it is stopped.
 
     Args:
         mark: the value of ``MARK`` in the environment of the processes.
+
+    Attributes:
+        spent: processor time of this process, Spark's JVM and its workers, by seconds since 1970.
     """
 
     def __init__(self, mark: str) -> None:
@@ -53,9 +61,11 @@ class WorkerWatch:
         self._stop = Event()
         self._thread = Thread(target=self._watch, daemon=True)
         self._most = WorkerMemory()
+        self.spent = Spent()
 
     def start(self) -> None:
         """Begin."""
+        self.spent.look(time.time())
         self._thread.start()
 
     def stop(self) -> WorkerMemory:
@@ -70,6 +80,7 @@ class WorkerWatch:
         self._look()
 
     def _look(self) -> None:
+        self.spent.look(time.time())
         for process in _PROCESSES.glob("[0-9]*"):
             found = _memory(process, self._mark)
             if found is not None:

@@ -196,13 +196,16 @@ def test_readers_that_take_turns_see_their_rows_in_the_order_of_time(
 
 
 def test_the_time_of_a_micro_batch_is_what_more_rows_take_and_the_start_is_told_apart(
-    process: FlinkProcess, tmp_path: Path
+    process: FlinkProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     contender = WORKLOADS["count"].in_flink["flink_heap"]
     made = jobs(process, tmp_path, 6)
     assert made.measure(contender, 2, 0).seconds == []
+    spent = iter([1.0, 3.0, 10.0, 17.0])
+    monkeypatch.setattr(FlinkProcess, "processor_seconds", lambda _: next(spent))
     ran = made.measure(contender, 2, 4)
     assert ran.seconds == pytest.approx([0.5])  # 50 rows, 100 a second
+    assert ran.processor == (17 - 10) - (3 - 1)
     assert ran.stream is not None
     assert ran.stream.start_up == pytest.approx(10 + process.start_seconds)
     assert ran.stream.checkpoints == 5
@@ -312,6 +315,7 @@ def test_rates_with_the_start_up_stand_beside_those_without() -> None:
         seconds,
         dict.fromkeys(seconds, WorkerMemory()),
         dict.fromkeys(seconds, 0),
+        {"lmdb": [3.0], "flink_heap": [1.0, 1.5]},
         {"flink_heap": rounds},
     )
     whole = document_of([found])
@@ -321,6 +325,7 @@ def test_rates_with_the_start_up_stand_beside_those_without() -> None:
     assert "a checkpoint every 2 s" in flink["durability"]
     (result,) = (one for one in whole["results"] if one["contender"] == "flink_heap")
     assert (result["operations"], result["throughput"]["runs"]) == (2 * 4 * 1_000, [2_000.0, 2_000.0])
+    assert result["cpu_s"] == 2.5
     text = " ".join(shown.export_text().split())
     assert "Flink 2.3.0, Java 17: rows/s of a job that runs" in text
     assert "With a start-up of 8.0 s, flink_heap has 400 rows/s" in text

@@ -22,11 +22,12 @@ from typer.testing import CliRunner
 
 from millpond.bench.documents import parsed_document
 from millpond.bench.report import document
-from millpond.bench.spark import counting, growth, measure, tables
+from millpond.bench.spark import counting, growth, measure, processor_time, tables
 from millpond.bench.spark.contest import Contest, Runs, contests
 from millpond.bench.spark.document import document_of
 from millpond.bench.spark.inputs import growing_keys, write_inputs
 from millpond.bench.spark.measure import Measured
+from millpond.bench.spark.processor_time import processor_seconds
 from millpond.bench.spark.queries import Ran
 from millpond.bench.spark.shapes import Scale
 from millpond.bench.spark.workers import MARK, WorkerMemory, WorkerWatch
@@ -131,14 +132,16 @@ def test_the_tables_show_each_contender() -> None:
     memory = {"lmdb": WorkerMemory(200 << 20, 90 << 20), "spark_jvm": WorkerMemory()}
     contest = Contest("count", 10, 2, 1000, ["lmdb"], contenders=["lmdb", "spark_jvm"])
     seconds = {"lmdb": [0.5, 0.5], "spark_jvm": [0.2, 0.25, 0.5]}
-    measured = Measured(contest, seconds, memory, {"lmdb": 3 << 20, "spark_jvm": 0}, failed={"verbs": "no [luck]"})
+    disk = {"lmdb": 3 << 20, "spark_jvm": 0}
+    processor: dict[str, list[float | None]] = {"lmdb": [0.5, 1.0], "spark_jvm": [0.9, None]}
+    measured = Measured(contest, seconds, memory, disk, processor, failed={"verbs": "no [luck]"})
     tables.print_results(console, document_of([measured]))
     shared = {"workload": "count", "rows": 1000, "keys": 10, "worker_bytes": {"lmdb": asdict(memory["lmdb"])}}
     batch_seconds = {"lmdb": [1.0, 1.5], "spark_jvm": [1.0, 1.0]}
     tables.print_growth(console, {**shared, "batch_seconds": batch_seconds, "growth": {"lmdb": 1.5, "spark_jvm": 1.0}})
     lines = [line.replace(" ", "") for line in console.export_text().splitlines()]
-    assert "│lmdb│2,000│2,000to2,000│0.50│200│90│3│0.50│" in lines
-    assert "│spark_jvm│4,000│2,000to5,000│0.25││││1.00│" in lines
+    assert "│lmdb│2,000│2,000to2,000│0.50│0.75│200│90│3│0.50│" in lines
+    assert "│spark_jvm│4,000│2,000to5,000│0.25│││││1.00│" in lines
     assert any("│verbs" in line and "no[luck]" in line for line in lines)
     assert "│lmdb│2│1.00│1.50│1.50│200│90│" in lines
 
@@ -175,11 +178,12 @@ def test_several_workloads_share_what_is_asked_and_each_takes_the_contenders_tha
 def test_there_are_latencies_of_a_hundred_micro_batches_and_not_of_fewer(count: int, told: bool) -> None:
     contest = Contest("count", 10, count, 1000, ["lmdb"], contenders=["lmdb"])
     seconds = {"lmdb": [0.001 * (number + 1) for number in range(count)]}
-    measured = Measured(contest, seconds, {"lmdb": WorkerMemory()}, {"lmdb": 0})
+    measured = Measured(contest, seconds, {"lmdb": WorkerMemory()}, {"lmdb": 0}, {"lmdb": [2.5, 0.5]})
     (result,) = parsed_document(json.loads(json.dumps(document("spark", document_of([measured]))))).results
     assert bool(result.latency) is told
     assert not told or result.latency["p99"] == pytest.approx(99_000)
     assert len(result.throughput.runs) == count
+    assert result.cpu_s == 3.0
 
 
 def failing(fails: dict[str, int]) -> Any:
@@ -195,7 +199,7 @@ def failing(fails: dict[str, int]) -> Any:
             left[name] -= 1
             if left[name] < 0:
                 raise MillpondError(f"{name} ran aground\n=== Streaming Query ===\nof many lines")
-        return Ran([float(len(name))] * counted, WorkerMemory(1, 1))
+        return Ran([float(len(name))] * counted, WorkerMemory(1, 1), processor=2.0 * counted)
 
     @contextmanager
     def hold(self: Contest, spark: Any, batches: int, *, growing: bool = False) -> Iterator[Runs]:
@@ -222,6 +226,7 @@ def test_a_contender_that_fails_is_told_and_the_others_keep_their_figures(
     assert {one.contender: one.throughput.median for one in found.results} == {
         name: contest.rows / seconds for name, seconds in chosen.items()
     }
+    assert [one.cpu_s for one in found.results] == [8.0, 8.0]  # two micro-batches in each of two queries
     assert [(one.label, one.kind, one.distribution) for one in found.contenders] == [
         ("memory", "backend", "millpond"),
         ("lmdb", "backend", "millpond"),
@@ -395,3 +400,37 @@ def test_the_memory_of_marked_processes_is_seen_and_no_other() -> None:
         process.kill()
     assert 64 << 20 < mine.own <= mine.resident < 1 << 30
     assert other == WorkerMemory()
+
+
+BURNS = "import time\nwhile time.process_time() < 0.3: pass\n"
+"""What takes 0.3 seconds of the processor."""
+
+
+@contextmanager
+def done_and_waiting(program: str) -> Iterator[int]:
+    """A process that has done what the program says, and waits."""
+    command = [sys.executable, "-c", f"{program}print(flush=True); input()"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        yield process.pid
+        process.kill()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has /proc")
+def test_processor_time_is_that_of_all_that_came_from_a_process_also_of_what_is_gone() -> None:
+    with done_and_waiting(f"import subprocess, sys; subprocess.run([sys.executable, '-c', {BURNS!r}])\n") as parent:
+        assert 0.25 <= processor_seconds(parent) < 10  # the system counts in hundredths
+    with done_and_waiting(BURNS) as child:
+        assert processor_seconds(os.getpid()) >= processor_seconds(child) >= 0.25
+    assert processor_seconds(child) == 0
+
+
+def test_processor_time_between_two_looks_is_spent_evenly(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = iter([7.0, 8.0, 12.0])
+    monkeypatch.setattr(processor_time, "processor_seconds", lambda root: next(seconds) if root == os.getpid() else 0)
+    spent = processor_time.Spent()
+    for moment in (100.0, 100.5, 102.5):
+        spent.look(moment)
+    assert spent.between(100.25, 101.5) == pytest.approx(0.5 + 2.0)
+    assert spent.between(99.0, 200.0) == pytest.approx(5.0)

@@ -54,13 +54,17 @@ def test_contenders_that_only_move_rows_get_all_of_them(spark: SparkSession, tmp
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has /proc")
 def test_each_micro_batch_is_timed_and_the_memory_of_workers_is_seen(spark: SparkSession, tmp_path: Path) -> None:
     workload = WORKLOADS["count"]
-    write_inputs(tmp_path, workload.topics, SCALE, 2)
+    write_inputs(tmp_path, workload.topics, SCALE, 3)
     contenders = workload.contenders([BACKEND])
     in_python, in_jvm = (
-        measure(spark, tmp_path, workload, contenders[name], SCALE, 2) for name in ("map_in_arrow", "spark_jvm")
+        measure(spark, tmp_path, workload, contenders[name], SCALE, skipped=1, counted=2)
+        for name in ("map_in_arrow", "spark_jvm")
     )
     assert len(in_python.seconds) == len(in_jvm.seconds) == 2
     assert all(seconds > 0 for seconds in (*in_python.seconds, *in_jvm.seconds))
+    for ran in (in_python, in_jvm):
+        assert ran.processor is not None
+        assert 0 < ran.processor < 64 * sum(ran.seconds)
     assert in_python.memory.resident > in_python.memory.own > 10 << 20
     assert in_jvm.memory.resident == 0
     assert in_jvm.disk > in_python.disk == 0  # the one keeps counts in the checkpoint

@@ -54,10 +54,10 @@ class FlinkJobs:
         Raises:
             MillpondError: a job failed, or had too few rows for a difference.
         """
-        first = self._process.ask(self._job(contender, skipped))
+        first, spent_on_first = self._run(contender, skipped)
         if not counted:
             return Ran([], WorkerMemory())
-        both = self._process.ask(self._job(contender, skipped + counted))
+        both, spent_on_both = self._run(contender, skipped + counted)
         ran = [job["running_seconds"] for job in (first, both)]
         if None in ran or ran[0] >= ran[1]:
             raise ConfigurationError(
@@ -66,7 +66,14 @@ class FlinkJobs:
             )
         seconds = (ran[1] - ran[0]) / counted
         start_up = self._process.start_seconds + both["seconds"] - seconds * (skipped + counted)
-        return Ran([seconds], WorkerMemory(), Streamed(start_up, both["checkpoints"], self._process.versions))
+        streamed = Streamed(start_up, both["checkpoints"], self._process.versions)
+        return Ran([seconds], WorkerMemory(), max(0.0, spent_on_both - spent_on_first), streamed)
+
+    def _run(self, contender: FlinkContender, batches: int) -> tuple[dict[str, Any], float]:
+        """The answer of a job, and the seconds of the processor that it took."""
+        before = self._process.processor_seconds()
+        answer = self._process.ask(self._job(contender, batches))
+        return answer, self._process.processor_seconds() - before
 
     def answers(self, contender: FlinkContender, batches: int) -> list[Row]:
         """The rows that there are in the end, when all changes are done; times are milliseconds."""

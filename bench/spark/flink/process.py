@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
+from millpond.bench.spark.processor_time import processor_seconds
 from millpond.errors import ConfigurationError, MillpondError
 
 PACKAGE: Final = "apache-flink==2.3.0"
@@ -44,6 +45,10 @@ class FlinkProcess:
         except MillpondError as error:
             raise ConfigurationError(f"{error}\nIt needs Java and {PACKAGE}: {_how_to_make(interpreter)}") from None
         self.start_seconds = time.perf_counter() - started
+
+    def processor_seconds(self) -> float:
+        """What it has spent up to now, on all cores together."""
+        return processor_seconds(self._process.pid)
 
     def ask(self, job: Mapping[str, Any]) -> dict[str, Any]:
         """Run a job; ``runner`` says what comes back.
