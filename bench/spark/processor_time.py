@@ -1,53 +1,62 @@
 """The processor time of a process and of all that it has started, read from ``/proc``, which only Linux has.
 
-What a process has spent that is gone is in the figures of the one that has waited for it, so nothing gets lost when a
-worker ends between two looks.
+Spark's daemon does not wait for workers that end, so what they have spent is in no figure of their parents, and goes
+with them. So each process is looked at on its own, and what it had spent when it was seen last goes on counting.
 """
 
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
 _PROCESSES: Final = Path("/proc")
 _TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
-_PARENT: Final = 1
-_TIMES: Final = slice(11, 15)
-"""Where the fields are, counted from the one behind the name: user and system time, and those of ended children."""
 
 
-def processor_seconds(root: int) -> float:
-    """What the process ``root`` and all that came from it have spent up to now, on all cores together.
+class _Process(NamedTuple):
+    """A process: its number and that of its parent, when it began, and what it has spent, both in ticks."""
+
+    number: int
+    parent: int
+    began: int
+    spent: int
+
+
+class ProcessorTime:
+    """What a process and all that came from it have spent, as far as somebody has looked.
 
     Args:
-        root: the number of a process; zero seconds if there is none.
+        root: the number of the process.
     """
-    parents: dict[int, list[int]] = {}
-    spent: dict[int, int] = {}
-    for process, parent, ticks in _processes():
-        parents.setdefault(parent, []).append(process)
-        spent[process] = ticks
-    total, left = 0, [root]
-    while left:
-        process = left.pop()
-        total += spent.get(process, 0)
-        left += parents.get(process, ())
-    return total / _TICKS_PER_SECOND
+
+    def __init__(self, root: int) -> None:
+        self._root = root
+        self._spent: dict[tuple[int, int], int] = {}
+
+    def look(self) -> float:
+        """Seconds that they have spent up to now, on all cores together.
+
+        What a process spends between the last look at it and its end is lost, so look more often than they end.
+        """
+        for process in _family(self._root):
+            self._spent[process.number, process.began] = process.spent
+        return sum(self._spent.values()) / _TICKS_PER_SECOND
 
 
 class Spent:
     """Processor time of this process, and of all that came from it, at some moments."""
 
     def __init__(self) -> None:
+        self._time = ProcessorTime(os.getpid())
         self._moments: list[float] = []
         self._seconds: list[float] = []
 
     def look(self, moment: float) -> None:
         """Note down what it is now; ``moment`` is later than the one before."""
         self._moments.append(moment)
-        self._seconds.append(processor_seconds(os.getpid()))
+        self._seconds.append(self._time.look())
 
     def between(self, start: float, end: float) -> float:
         """Seconds that were spent from one moment to another; evenly, it is supposed, between two looks."""
@@ -55,12 +64,26 @@ class Spent:
         return float(after - before)
 
 
-def _processes() -> Iterator[tuple[int, int, int]]:
-    """Each process, its parent, and the ticks that it and the children that it has waited for have spent."""
-    for process in _PROCESSES.glob("[0-9]*"):
+def _family(root: int) -> Iterator[_Process]:
+    """The process, if there is one, and all that came from it."""
+    by_parent: dict[int, list[_Process]] = {}
+    left: list[_Process] = []
+    for process in _all():
+        by_parent.setdefault(process.parent, []).append(process)
+        if process.number == root:
+            left.append(process)
+    while left:
+        process = left.pop()
+        yield process
+        left += by_parent.get(process.number, ())
+
+
+def _all() -> Iterator[_Process]:
+    for directory in _PROCESSES.glob("[0-9]*"):
         try:
-            _, _, fields = (process / "stat").read_text(errors="replace").rpartition(")")
+            _, _, fields = (directory / "stat").read_text(errors="replace").rpartition(")")
         except OSError:
             continue  # it is gone
-        values = fields.split()
-        yield int(process.name), int(values[_PARENT]), sum(map(int, values[_TIMES]))
+        _, parent, *others = fields.split()
+        in_user, in_system, began = (int(others[place]) for place in (9, 10, 17))
+        yield _Process(int(directory.name), int(parent), began, in_user + in_system)

@@ -137,16 +137,16 @@ def measure(
         finally:
             memory = watch.stop()
     reports = [json.loads(progress.json) for progress in query.recentProgress]
-    ran = [_from_to(report) for report in reports if report["numInputRows"]][skipped:]
-    processor = watch.spent.between(ran[0][0], ran[-1][1]) if ran else None
+    ran = [_began_and_took(report) for report in reports if report["numInputRows"]][skipped:]
+    processor = watch.spent.between(ran[0][0], sum(ran[-1])) if ran else None
     disk = sum(bytes_below(own / kept) for kept in _STATE)
-    return Ran([end - start for start, end in ran], memory, processor, disk=disk)
+    return Ran([seconds for _, seconds in ran], memory, processor, disk=disk)
 
 
-def _from_to(report: Mapping[str, Any]) -> tuple[float, float]:
-    """When a micro-batch began and ended, in seconds since 1970."""
-    start = datetime.fromisoformat(report["timestamp"]).timestamp()
-    return start, start + report["durationMs"]["triggerExecution"] / 1000
+def _began_and_took(report: Mapping[str, Any]) -> tuple[float, float]:
+    """When a micro-batch began, in seconds since 1970, and how many seconds it took."""
+    began = datetime.fromisoformat(report["timestamp"]).timestamp()
+    return began, report["durationMs"]["triggerExecution"] / 1000
 
 
 def writer_of(

@@ -27,7 +27,7 @@ from millpond.bench.spark.contest import Contest, Runs, contests
 from millpond.bench.spark.document import document_of
 from millpond.bench.spark.inputs import growing_keys, write_inputs
 from millpond.bench.spark.measure import Measured
-from millpond.bench.spark.processor_time import processor_seconds
+from millpond.bench.spark.processor_time import ProcessorTime
 from millpond.bench.spark.queries import Ran
 from millpond.bench.spark.shapes import Scale
 from millpond.bench.spark.workers import MARK, WorkerMemory, WorkerWatch
@@ -402,33 +402,45 @@ def test_the_memory_of_marked_processes_is_seen_and_no_other() -> None:
     assert other == WorkerMemory()
 
 
-BURNS = "import time\nwhile time.process_time() < 0.3: pass\n"
-"""What takes 0.3 seconds of the processor."""
+BURNS = "import time\nwhile time.process_time() < 0.3: pass\nprint(flush=True); input()"
+"""A program that takes 0.3 seconds of the processor and waits."""
 
-
-@contextmanager
-def done_and_waiting(program: str) -> Iterator[int]:
-    """A process that has done what the program says, and waits."""
-    command = [sys.executable, "-c", f"{program}print(flush=True); input()"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
-        yield process.pid
-        process.kill()
+STARTS = f"""
+import signal, subprocess, sys
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+child = subprocess.Popen([sys.executable, "-c", {BURNS!r}], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+child.stdout.readline()
+print(flush=True); input()
+child.kill()
+child.wait()
+print(flush=True); input()
+"""
+"""A program that lets another one do that, waits, ends it, and waits. Nobody asks for what the other has spent."""
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has /proc")
 def test_processor_time_is_that_of_all_that_came_from_a_process_also_of_what_is_gone() -> None:
-    with done_and_waiting(f"import subprocess, sys; subprocess.run([sys.executable, '-c', {BURNS!r}])\n") as parent:
-        assert 0.25 <= processor_seconds(parent) < 10  # the system counts in hundredths
-    with done_and_waiting(BURNS) as child:
-        assert processor_seconds(os.getpid()) >= processor_seconds(child) >= 0.25
-    assert processor_seconds(child) == 0
+    command = [sys.executable, "-c", STARTS]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdout.readline()
+        of_both, of_us = ProcessorTime(process.pid), ProcessorTime(os.getpid())
+        with_the_child = of_both.look()
+        assert 0.25 <= with_the_child < 10  # the system counts in hundredths
+        assert of_us.look() >= with_the_child
+        process.stdin.write(b"\n")
+        process.stdin.flush()
+        process.stdout.readline()
+        assert of_both.look() >= with_the_child
+        assert ProcessorTime(process.pid).look() <= of_both.look() - 0.25
+        process.kill()
+    assert ProcessorTime(process.pid).look() == 0
 
 
 def test_processor_time_between_two_looks_is_spent_evenly(monkeypatch: pytest.MonkeyPatch) -> None:
     seconds = iter([7.0, 8.0, 12.0])
-    monkeypatch.setattr(processor_time, "processor_seconds", lambda root: next(seconds) if root == os.getpid() else 0)
+    monkeypatch.setattr(processor_time.ProcessorTime, "look", lambda self: next(seconds))
     spent = processor_time.Spent()
     for moment in (100.0, 100.5, 102.5):
         spent.look(moment)

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
-from millpond.bench.spark.processor_time import processor_seconds
+from millpond.bench.spark.processor_time import ProcessorTime
 from millpond.errors import ConfigurationError, MillpondError
 
 PACKAGE: Final = "apache-flink==2.3.0"
@@ -37,6 +37,7 @@ class FlinkProcess:
 
     def __init__(self, process: "subprocess.Popen[str]", interpreter: Path, log: Path) -> None:
         self._process = process
+        self._time = ProcessorTime(process.pid)
         self._interpreter = interpreter
         self._log = log
         started = time.perf_counter()
@@ -48,7 +49,7 @@ class FlinkProcess:
 
     def processor_seconds(self) -> float:
         """What it has spent up to now, on all cores together."""
-        return processor_seconds(self._process.pid)
+        return self._time.look()
 
     def ask(self, job: Mapping[str, Any]) -> dict[str, Any]:
         """Run a job; ``runner`` says what comes back.
