@@ -16,8 +16,7 @@ _UNITS = {"s": "s", "us": "µs", "mib": "MiB", "gib": "GiB"}
 _BEHIND = "---\nsearch:\n  boost: 0.2\n---"
 """Who searches finds the pages that explain a word before those that only have figures of it."""
 _KINDS = "by operation "
-_ABOUT = ("machine", "command", "what", "benchmark", "schema", "unit")
-_NO_COMMAND = "The file does not name its command: it is older than files that do."
+_ABOUT = ("machine", "command", "benchmark", "schema", "unit")
 
 
 def run_page(path: Path, plots: str | None = None) -> str:
@@ -27,23 +26,18 @@ def run_page(path: Path, plots: str | None = None) -> str:
         ValueError: the file has no figures of a benchmark in it.
     """
     figures = _load(path)
-    about = [
-        _BEHIND,
-        f"# {path.stem}",
-        str(figures.get("what", "")).capitalize(),
-        f"All figures: [{path.name}]({path.name}).",
-    ]
+    about = [_BEHIND, f"# {path.stem}", f"All figures: [{path.name}]({path.name})."]
     if plots is not None:
         figures = _without_series(figures)
         about.append(f"The same as plots, and as tables that can be printed: [{plots}]({plots}).")
-    command = f"```sh\n{figures['command']}\n```" if "command" in figures else _NO_COMMAND
+    command = f"```sh\n{figures['command']}\n```"
     settings = {name: value for name, value in _contents(figures) if not _is_nested(value)}
     settings |= {name: value for name, value in figures.get("settings", {}).items() if not _is_nested(value)}
     parts = [*about, command, f"Measured on {_machine(figures['machine'])}."]
     if settings:
         parts.append(_table([{"setting": _words(name), "value": _shown(value)} for name, value in settings.items()]))
     nested = {name: value for name, value in _contents(figures) if _is_nested(value) and name != "settings"}
-    return "\n\n".join([*filter(None, parts), *_sections(nested, 2)]) + "\n"
+    return "\n\n".join([*parts, *_sections(nested, 2)]) + "\n"
 
 
 def overview_page(paths: Iterable[Path]) -> str:
@@ -52,17 +46,20 @@ def overview_page(paths: Iterable[Path]) -> str:
     for path in paths:
         figures = _load(path)
         what = [figures[name] for name in ("benchmark", "workload") if isinstance(figures.get(name), str)]
-        numbers = {name: figures[name] for name in ("rows", "keys") if _is_number(figures.get(name))}
-        run = {"run": f"[{path.stem}](../{path.stem}.md)", "what": ", ".join(what) or figures["what"]}
+        asked = {**figures, **figures.get("settings", {})}
+        numbers = {name: asked[name] for name in ("rows", "keys") if _is_number(asked.get(name))}
+        run = {"run": f"[{path.stem}](../{path.stem}.md)", "what": ", ".join(what)}
         rows.append(run | numbers | {"processor": figures["machine"]["cpu"]})
     about = "Each file of figures, as tables. [Figures](../README.md) says what they mean."
     return f"# All runs\n\n{about}\n\n{_table(rows)}\n"
 
 
 def _load(path: Path) -> dict[str, Any]:
-    figures = json.loads(path.read_text())
-    if not isinstance(figures, dict) or "machine" not in figures:
-        raise ValueError(f"{path} is no file of figures: it does not say on which machine they were measured")
+    found = json.loads(path.read_text())
+    figures: dict[str, Any] = found if isinstance(found, dict) else {}
+    lacking = [part for part in ("benchmark", "command", "machine") if part not in figures]
+    if lacking:
+        raise ValueError(f"{path} is no file of figures: it does not say its {' and '.join(lacking)}")
     return figures
 
 

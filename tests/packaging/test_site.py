@@ -23,6 +23,7 @@ MACHINE = {
     "python": "3.11.7",
     "packages": {"lmdb": "3.0.0"},
 }
+ABOUT = {"benchmark": "made up", "command": "millpond bench made-up --json -", "machine": MACHINE}
 
 
 def test_all_that_pages_link_to_has_one_page_of_its_own() -> None:
@@ -103,7 +104,6 @@ def test_figures_are_shown_with_their_command_and_machine(tmp_path: Path) -> Non
     assert "```sh\nmillpond bench spark --rows 10\n```" in page
     assert "Measured on Abacus, 2 cores, 23.5 GiB, Linux 6, Python 3.11.7, lmdb 3.0.0." in page
     assert "| rows | 1,000,000 |" in page
-    assert "does not name its command" in _page_of(tmp_path, rows=1)
 
 
 def test_figures_of_the_same_contenders_make_one_table(tmp_path: Path) -> None:
@@ -143,14 +143,14 @@ def test_rows_within_rows_make_tables_of_their_own(tmp_path: Path) -> None:
 def test_series_over_time_are_left_to_the_page_of_plots_if_there_is_one(tmp_path: Path) -> None:
     path = tmp_path / "engines.json"
     row = {"contender": "lmdb", "throughput": {"median": 2, "runs": [1, 2, 3]}, "over_time": [[0.5, 7.5], [1, 8]]}
-    path.write_text(json.dumps({"benchmark": "engines", "schema": 2, "machine": MACHINE, "results": [row]}))
+    path.write_text(json.dumps({**ABOUT, "benchmark": "engines", "schema": 2, "results": [row]}))
     assert "| lmdb | 2 | 1, 2, 3 | 0.5, 7.5; 1, 8 |" in results.run_page(path)
     name = plots.plots_name(path)
     assert name == "engines-plots.html"
     page = results.run_page(path, name)
     assert "| lmdb | 2 | 1, 2, 3 |\n" in page
     assert "[engines-plots.html](engines-plots.html)" in page
-    path.write_text(json.dumps({"benchmark": "stores", "machine": MACHINE}))
+    path.write_text(json.dumps({**ABOUT, "benchmark": "stores"}))
     assert plots.plots_name(path) is None  # older than schema 2, without runs
 
 
@@ -162,13 +162,16 @@ def test_every_file_that_has_plots_makes_a_page_of_them() -> None:
 
 def _page_of(directory: Path, **figures: Any) -> str:
     path = directory / "run.json"
-    path.write_text(json.dumps({"benchmark": "made up", "machine": MACHINE, **figures}))
+    path.write_text(json.dumps({**ABOUT, **figures}))
     return results.run_page(path)
 
 
-def test_a_file_that_is_no_figures_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "other.json").write_text("{}")
-    with pytest.raises(ValueError, match=r"other\.json is no file of figures"):
+@pytest.mark.parametrize(
+    ("figures", "lacking"), [([], "benchmark and command and machine"), ({"benchmark": "a", "machine": {}}, "command")]
+)
+def test_figures_whose_command_or_machine_nobody_knows_are_refused(tmp_path: Path, figures: Any, lacking: str) -> None:
+    (tmp_path / "other.json").write_text(json.dumps(figures))
+    with pytest.raises(ValueError, match=rf"other\.json is no file of figures: it does not say its {lacking}$"):
         results.run_page(tmp_path / "other.json")
 
 
