@@ -11,7 +11,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from datetime import datetime
 from pathlib import Path
 from signal import SIGINT
 from subprocess import PIPE, Popen
@@ -25,6 +24,7 @@ from millpond.adapters.spark import Checkpoint, SparkStreams
 from millpond.adapters.spark.monitoring.measured import measured_in
 from millpond.bench.measure import bytes_below
 from millpond.bench.spark.inputs import events, read_inputs, write_inputs
+from millpond.bench.spark.queries import began_and_took
 from millpond.bench.spark.shapes import COUNTED, Inputs, Scale
 from millpond.bench.upgrade import WARM, Batch
 from millpond.errors import MillpondError
@@ -222,8 +222,7 @@ def ran_of(report: Mapping[str, Any], disk: int, snapshots: Sequence[float]) -> 
         disk: the bytes of local copies.
         snapshots: the moments when snapshots were written, in seconds since 1970.
     """
-    took = report["durationMs"]
-    start = datetime.fromisoformat(report["timestamp"]).timestamp()
-    end = start + took["triggerExecution"] / 1000
-    times = {"wall": took["triggerExecution"] / 1000, "add_batch": took["addBatch"] / 1000}
+    start, seconds = began_and_took(report)
+    end = start + seconds
+    times = {"wall": seconds, "add_batch": report["durationMs"]["addBatch"] / 1000}
     return Ran(report["batchId"], end, Batch(times, disk, any(start <= moment <= end for moment in snapshots)))

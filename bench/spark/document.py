@@ -68,16 +68,10 @@ def _result(found: Measured, name: str) -> dict[str, Any]:
         "operations": contest.rows * len(seconds) * (contest.batches if is_stream else 1),
         "throughput": {**rates, "median": contest.rows / found.per_batch[name]},
         "latency_us": None if is_stream else latency_of_many([round(one * 1e9) for one in seconds]),
-        "cpu_s": _together(found.processor[name]),
+        "cpu_s": found.processor[name] or None,
         "peak_rss_bytes": memory.resident or None,
         "disk_bytes": found.disk[name] or None,
     }
-
-
-def _together(seconds: Sequence[float | None]) -> float | None:
-    """Their sum; None if one of them is not known."""
-    known = [one for one in seconds if one is not None]
-    return sum(known) if len(known) == len(seconds) else None
 
 
 def _query(found: Measured) -> dict[str, Any]:

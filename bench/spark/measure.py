@@ -35,8 +35,7 @@ class Measured:
         seconds: of the micro-batches that count.
         memory: of Python workers.
         disk: bytes of durable state, zero for none.
-        processor: seconds that all processes spent on each query's micro-batches that count; None where that is not
-            known.
+        processor: seconds that all processes spent on the micro-batches that count, zero if that is not known.
         streams: how jobs did that have no micro-batches, each time.
         failed: why contenders have failed.
     """
@@ -45,7 +44,7 @@ class Measured:
     seconds: dict[str, list[float]]
     memory: dict[str, WorkerMemory]
     disk: dict[str, int]
-    processor: dict[str, list[float | None]]
+    processor: dict[str, float]
     streams: dict[str, list[Streamed]] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
 
@@ -80,7 +79,7 @@ def run(contest: Contest, spark: Callable[[], SparkSession], watch: Watch = lamb
         seconds={name: [] for name in names},
         memory=dict.fromkeys(names, WorkerMemory()),
         disk=dict.fromkeys(names, 0),
-        processor={name: [] for name in names},
+        processor=dict.fromkeys(names, 0.0),
     )
     with contest.hold(spark, WARM_UP + contest.batches) as runs:
         for number, names_of_round in enumerate(rounds(names, contest.repeat)):
@@ -93,8 +92,7 @@ def run(contest: Contest, spark: Callable[[], SparkSession], watch: Watch = lamb
                 found.seconds[name] += ran.seconds
                 found.memory[name] = found.memory[name].at_most(ran.memory)
                 found.disk[name] = max(found.disk[name], ran.disk)
-                if ran.seconds:
-                    found.processor[name].append(ran.processor)
+                found.processor[name] += ran.processor
                 if ran.stream is not None:
                     found.streams.setdefault(name, []).append(ran.stream)
     found.failed = runs.failed

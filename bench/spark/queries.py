@@ -53,8 +53,7 @@ class Ran:
     Attributes:
         seconds: of each micro-batch that had rows, in order.
         memory: of its Python workers; zeros if it has none.
-        processor: seconds that all its processes spent on micro-batches that count, on all cores together; None if that
-            is not known.
+        processor: seconds that all its processes spent in ``seconds``, on all cores together; zero if it is not known.
         disk: bytes of durable state when it has ended, with what is kept of earlier micro-batches; zero if it has none,
             or it is not known.
         stream: what else there is to say if it has no micro-batches; ``seconds`` then has their mean.
@@ -62,7 +61,7 @@ class Ran:
 
     seconds: list[float]
     memory: WorkerMemory
-    processor: float | None = None
+    processor: float = 0.0
     stream: "Streamed | None" = None
     disk: int = 0
 
@@ -137,13 +136,13 @@ def measure(
         finally:
             memory = watch.stop()
     reports = [json.loads(progress.json) for progress in query.recentProgress]
-    ran = [_began_and_took(report) for report in reports if report["numInputRows"]][skipped:]
-    processor = watch.spent.between(ran[0][0], sum(ran[-1])) if ran else None
+    ran = [began_and_took(report) for report in reports if report["numInputRows"]][skipped:]
+    processor = watch.spent.between(ran[0][0], sum(ran[-1])) if ran else 0.0
     disk = sum(bytes_below(own / kept) for kept in _STATE)
     return Ran([seconds for _, seconds in ran], memory, processor, disk=disk)
 
 
-def _began_and_took(report: Mapping[str, Any]) -> tuple[float, float]:
+def began_and_took(report: Mapping[str, Any]) -> tuple[float, float]:
     """When a micro-batch began, in seconds since 1970, and how many seconds it took."""
     began = datetime.fromisoformat(report["timestamp"]).timestamp()
     return began, report["durationMs"]["triggerExecution"] / 1000

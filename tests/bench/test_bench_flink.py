@@ -315,7 +315,7 @@ def test_rates_with_the_start_up_stand_beside_those_without() -> None:
         seconds,
         dict.fromkeys(seconds, WorkerMemory()),
         dict.fromkeys(seconds, 0),
-        {"lmdb": [3.0], "flink_heap": [1.0, 1.5]},
+        {"lmdb": 3.0, "flink_heap": 2.5},
         {"flink_heap": rounds},
     )
     whole = document_of([found])

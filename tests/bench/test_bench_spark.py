@@ -133,7 +133,7 @@ def test_the_tables_show_each_contender() -> None:
     contest = Contest("count", 10, 2, 1000, ["lmdb"], contenders=["lmdb", "spark_jvm"])
     seconds = {"lmdb": [0.5, 0.5], "spark_jvm": [0.2, 0.25, 0.5]}
     disk = {"lmdb": 3 << 20, "spark_jvm": 0}
-    processor: dict[str, list[float | None]] = {"lmdb": [0.5, 1.0], "spark_jvm": [0.9, None]}
+    processor = {"lmdb": 1.5, "spark_jvm": 0.0}
     measured = Measured(contest, seconds, memory, disk, processor, failed={"verbs": "no [luck]"})
     tables.print_results(console, document_of([measured]))
     shared = {"workload": "count", "rows": 1000, "keys": 10, "worker_bytes": {"lmdb": asdict(memory["lmdb"])}}
@@ -178,7 +178,7 @@ def test_several_workloads_share_what_is_asked_and_each_takes_the_contenders_tha
 def test_there_are_latencies_of_a_hundred_micro_batches_and_not_of_fewer(count: int, told: bool) -> None:
     contest = Contest("count", 10, count, 1000, ["lmdb"], contenders=["lmdb"])
     seconds = {"lmdb": [0.001 * (number + 1) for number in range(count)]}
-    measured = Measured(contest, seconds, {"lmdb": WorkerMemory()}, {"lmdb": 0}, {"lmdb": [2.5, 0.5]})
+    measured = Measured(contest, seconds, {"lmdb": WorkerMemory()}, {"lmdb": 0}, {"lmdb": 3.0})
     (result,) = parsed_document(json.loads(json.dumps(document("spark", document_of([measured]))))).results
     assert bool(result.latency) is told
     assert not told or result.latency["p99"] == pytest.approx(99_000)
