@@ -16,6 +16,9 @@ import redis
 
 NOT_INSTALLED = "These tests need redis-server, which was not found. On Debian or Ubuntu: apt-get install redis-server"
 
+MANY = 25_000
+"""More changes than one call to the server carries."""
+
 
 class RedisServer:
     """A server that keeps nothing on the disk unless ``options`` say so; it listens at a socket in ``directory``.

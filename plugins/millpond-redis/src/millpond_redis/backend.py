@@ -12,6 +12,7 @@ from typing import Any, Final
 from millpond.errors import CorruptStoreError, StoreError
 from millpond.stores.backend import Backend, Changes, Entries
 from millpond.stores.engine import ClosedEngine, Cursor, Entry, OpenCursors, nothing
+from millpond_redis.address import Address
 from millpond_redis.scripts import DELETE_RANGE, GET, GET_MANY, PAGE, SIZES, WRITE
 from millpond_redis.store import Store
 
@@ -25,9 +26,9 @@ _CALL_BYTES: Final = 8 * 2**20
 class RedisBackend(Backend):
     """The store of one directory. Use ``RedisSupplier`` to describe it."""
 
-    def __init__(self, directory: Path, url: str, timeout: float) -> None:
+    def __init__(self, directory: Path, address: Address, timeout: float) -> None:
         self._cursors = OpenCursors()
-        self._store: Any = Store(directory, url, timeout)
+        self._store: Any = Store(directory, address, timeout)
         self._where = self._store.errors.where
         self._translated = self._store.errors.translated
 

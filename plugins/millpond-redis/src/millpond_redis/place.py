@@ -12,13 +12,11 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Self
-from urllib.parse import unquote, urlsplit
 from uuid import UUID, uuid4
 
 from millpond.errors import BackendError, BackendInUseError, CorruptStoreError, StoreFullError
 from millpond.stores.engine import FULL, make_directory
-
-_PORT = 6379
+from millpond_redis.address import Address
 
 
 @dataclass(frozen=True)
@@ -38,16 +36,13 @@ class Record:
     flushed: int = 0
 
     @classmethod
-    def new(cls, url: str) -> Self:
-        """That of a new store on the server at ``url``."""
-        parts = urlsplit(url)
-        if parts.scheme == "unix":
-            return cls(str(uuid4()), unquote(parts.path), 0)
-        return cls(str(uuid4()), f"{parts.hostname}:{parts.port or _PORT}", int(parts.path.removeprefix("/") or 0))
+    def new(cls, address: Address) -> Self:
+        """That of a new store at ``address``."""
+        return cls(str(uuid4()), address.server, address.database)
 
-    def is_at(self, other: Self) -> bool:
-        """Whether both are in the same database, of a server of the same name."""
-        return (self.server, self.database) == (other.server, other.database)
+    def is_at(self, address: Address) -> bool:
+        """Whether the store is in that database, of a server of that name."""
+        return (self.server, self.database) == (address.server, address.database)
 
 
 class Place:
@@ -55,7 +50,7 @@ class Place:
 
     Args:
         directory: its path.
-        url: the server of its store, if it is new.
+        address: where its store is, if it is new.
 
     Attributes:
         record: what it knows of the store.
@@ -66,7 +61,7 @@ class Place:
         BackendError: a file of it cannot be read or written.
     """
 
-    def __init__(self, directory: Path, url: str) -> None:
+    def __init__(self, directory: Path, address: Address) -> None:
         self._directory = directory
         make_directory(directory)
         lock = directory / "lock"
@@ -74,7 +69,7 @@ class Place:
             self._lock = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
             self._hold()
-            self.record = record_of(directory) or Record.new(url)
+            self.record = record_of(directory) or Record.new(address)
             self._note(self.record)
         except BaseException:
             self.release()

@@ -22,6 +22,7 @@ from millpond.errors import (
 )
 from millpond.stores.engine import ErrorTranslator
 from millpond.stores.options import without_secrets
+from millpond_redis.address import Address
 from millpond_redis.scripts import FENCED, LOST
 
 NOT_REACHED = (redis.ConnectionError, redis.TimeoutError)
@@ -30,6 +31,9 @@ NOT_REACHED = (redis.ConnectionError, redis.TimeoutError)
 _BROKEN_OFF: Final = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
 """What becomes of a connection with TLS whose server ends."""
 
+_WANTS_A_CERTIFICATE: Final = {"TLSV13_ALERT_CERTIFICATE_REQUIRED", "SSLV3_ALERT_HANDSHAKE_FAILURE"}
+"""How TLS 1.3 and 1.2 tell that a client has to have a certificate."""
+
 _NOT_NOW: Final = ("MISCONF", "MASTERDOWN", "NOREPLICAS", "BUSY ")
 """How the errors begin with which a server refuses calls for a time, and has not carried them out."""
 
@@ -37,9 +41,10 @@ _NOT_NOW: Final = ("MISCONF", "MASTERDOWN", "NOREPLICAS", "BUSY ")
 class translate_errors(ErrorTranslator):
     """Within it, redis-py's exceptions become Millpond's, which name the server and ``directory``."""
 
-    def __init__(self, directory: Path, url: str) -> None:
+    def __init__(self, directory: Path, address: Address) -> None:
         super().__init__(directory)
-        self.where = f"Redis at {without_secrets(url)} with the store of {directory}"
+        self.where = f"Redis at {address.shown} with the store of {directory}"
+        self._if_it_lasts = f"if that lasts, see that it runs and takes connections {address.kind} there"
 
     def translated(self, error: BaseException) -> StoreError | None:
         if not isinstance(error, redis.RedisError):
@@ -67,11 +72,14 @@ class translate_errors(ErrorTranslator):
         if isinstance(why, ssl.SSLCertVerificationError):
             what_to_do = "name the file of its certificate in SSL_CERT_FILE, or correct the host in the URL"
             return BackendError(f"{self.where} has a certificate that is not trusted ({told}); {what_to_do}")
+        if isinstance(why, ssl.SSLError) and why.reason in _WANTS_A_CERTIFICATE:
+            what_to_do = "this backend has none; set the server's tls-auth-clients to no"
+            return BackendError(f"{self.where} wants a certificate of its clients ({told}); {what_to_do}")
         if isinstance(why, ssl.SSLError) and not isinstance(why, _BROKEN_OFF):
             return BackendError(f"{self.where} refuses TLS ({told}); see that its port is one for that")
         if isinstance(why, PermissionError):
             return BackendError(f"{self.where} may not be used by the user of this process ({told}); allow it")
-        return BackendUnavailableError(f"{self.where} cannot be reached now: {told}")
+        return BackendUnavailableError(f"{self.where} cannot be reached now: {told}; {self._if_it_lasts}")
 
     def lost(self, how: str) -> str:
         """The message where the server has not got what was written."""
@@ -84,16 +92,16 @@ def _told(error: redis.RedisError) -> str:
     return without_secrets(text.partition(" of pipeline caused error: ")[2] or text)
 
 
-def connected(url: str, timeout: float, database: int | None = None) -> Any:
+def connected(address: Address, timeout: float, database: int | None = None) -> Any:
     """A client for one thread at a time. It sends nothing twice by itself: only the caller knows what may be.
 
     Args:
-        url: where the server is.
+        address: where the server is.
         timeout: seconds that each call may take.
-        database: one of the server's databases instead of the one in ``url``.
+        database: one of the server's databases instead of the one in ``address``.
     """
     return redis.Redis.from_url(
-        url if database is None else f"{url}?db={database}",
+        address.url if database is None else f"{address.url}?db={database}",
         socket_timeout=timeout,
         socket_connect_timeout=timeout,
         retry=Retry(NoBackoff(), 0),

@@ -13,7 +13,8 @@ from uuid import uuid4
 import redis
 
 from millpond.errors import CorruptStoreError
-from millpond_redis.place import Place, Record
+from millpond_redis.address import Address
+from millpond_redis.place import Place
 from millpond_redis.scripts import CHECK, TAKE
 from millpond_redis.server import NOT_REACHED, connected, refuse_what_is_unsafe, translate_errors
 
@@ -33,28 +34,28 @@ class Store:
         CorruptStoreError: the server has lost what was flushed, or the rows are in another of its databases.
     """
 
-    def __init__(self, directory: Path, url: str, timeout: float) -> None:
-        self._errors = translate_errors(directory, url)
+    def __init__(self, directory: Path, address: Address, timeout: float) -> None:
+        self._errors = translate_errors(directory, address)
         self._opener, self._generation = str(uuid4()), 0
-        self._place = Place(directory, url)
+        self._place = Place(directory, address)
         self._keys = keys_of(self._place.record.store)
         self._client: Any = None
         self._scripts: dict[str, Any] = {}
         self._possible: set[int] = set()
-        was, now = self._place.record, Record.new(url)
+        was = self._place.record
         try:
-            if was.database != now.database:
+            if was.database != address.database:
                 raise CorruptStoreError(self._errors.lost(f"they are in the database {was.database} of the server"))
             with self._errors:
-                self._client = connected(url, timeout)
+                self._client = connected(address, timeout)
                 refuse_what_is_unsafe(self._client, self._errors.where)
-                self._writes = self._take(opened_by="", may_be_new=was.flushed == 0 and was.is_at(now))
+                self._writes = self._take(opened_by="", may_be_new=was.flushed == 0 and was.is_at(address))
             if self._writes < was.flushed:
                 raise CorruptStoreError(
                     self._errors.lost(f"it has had {self._writes} writes, but {was.flushed} were flushed")
                 )
-            if not was.is_at(now):
-                self._place.note_server(now.server)
+            if not was.is_at(address):
+                self._place.note_server(address.server)
         except BaseException:
             self._release()
             raise

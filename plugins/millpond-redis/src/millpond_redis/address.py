@@ -1,0 +1,88 @@
+"""Where a server is, as a URL says it: taken apart once, so that nobody else reads URLs."""
+
+import re
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from typing import Any, Final, Self
+from urllib.parse import SplitResult, unquote, urlsplit
+
+from millpond.stores.options import without_secrets
+
+FORM: Final = "redis://[user:password@]host[:port][/database], the same with rediss://, or unix://[user:password@]/path"
+"""What a URL has to be."""
+
+_HOST: Final = re.compile(r"[\w.-]+")
+_LONGEST_PATH: Final = 107
+"""Bytes of the path of a socket, which the system sets a limit to."""
+
+_PORT: Final = 6379
+_TLS: Final = "with TLS from clients without a certificate"
+
+
+@dataclass(frozen=True)
+class Address:
+    """A database of a server.
+
+    Attributes:
+        url: as redis-py takes it.
+        server: the server's host and port, or its socket, without users and passwords.
+        database: its number.
+    """
+
+    url: str = field(repr=False)
+    server: str
+    database: int
+
+    @classmethod
+    def of(cls, url: Any) -> Self:
+        """What ``url`` says.
+
+        Raises:
+            ValueError: it has not the ``FORM`` that messages ask for; redis-py would take many another one for the
+                first database of some server.
+        """
+        _require(isinstance(url, str))
+        parts = urlsplit(url)
+        _require(url.isprintable() and url.startswith(f"{parts.scheme}://") and not parts.query and not parts.fragment)
+        if parts.scheme == "unix":
+            return cls(url, _socket(parts), 0)
+        _require(parts.scheme in {"redis", "rediss"} and parts.port != 0)
+        return cls(url, f"{_host(parts)}:{parts.port or _PORT}", _database(parts))
+
+    @property
+    def shown(self) -> str:
+        """The URL without user and password."""
+        return without_secrets(self.url)
+
+    @property
+    def kind(self) -> str:
+        """How connections are made."""
+        return {"unix": "at a socket", "redis": "without TLS", "rediss": _TLS}[urlsplit(self.url).scheme]
+
+
+def _require(met: bool) -> None:
+    if not met:
+        raise ValueError(FORM)
+
+
+def _socket(parts: SplitResult) -> str:
+    path = unquote(parts.path)
+    _require(parts.hostname is None and path != "" and "\0" not in path and len(path.encode()) <= _LONGEST_PATH)
+    return path
+
+
+def _host(parts: SplitResult) -> str:
+    """A name, or an address, that a host may have wherever it is looked up."""
+    host = parts.hostname or ""
+    if ":" in host:
+        ip_address(unquote(host))
+    else:
+        _require(_HOST.fullmatch(host) is not None)
+        host.encode("idna")
+    return host
+
+
+def _database(parts: SplitResult) -> int:
+    number = parts.path.removeprefix("/")
+    _require(number == "" or (number.isascii() and number.isdigit()))
+    return int(number or 0)
