@@ -31,9 +31,10 @@ ARGS ?=
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-# A test that does not come to an end ends them all after 20 minutes, by its name and where it stood.
-PYTEST := $(BIN)/python -m pytest -q --max-worker-restart=0 -o faulthandler_timeout=1200 \
-	-o faulthandler_exit_on_timeout=true
+# A test that does not come to an end ends them all after 20 minutes, by its name and where it stood; pytest 8, which
+# .venv-oldest has, only tells where it stands.
+LIMITED := -q --max-worker-restart=0 -o faulthandler_timeout=1200 -o faulthandler_exit_on_timeout=true
+PYTEST := $(BIN)/python -m pytest $(LIMITED)
 
 OLDEST := .venv-oldest/bin/python
 OLDEST_TESTS := tests/contract/test_backends.py tests/stores tests/formats tests/durability/test_state.py \
@@ -56,10 +57,10 @@ test-long: java .venv/dev.stamp .venv/spark-classes.jsa
 	$(if $(ARGS),,$(PYTEST) -n 2 tests/golden --engine spark)
 
 test-exhaustive: java .venv/dev.stamp .venv/spark-classes.jsa
-	$(BIN)/python -m pytest -q -m exhaustive $(ARGS)
+	$(PYTEST) -m exhaustive $(ARGS)
 
 test-oldest: java .venv-oldest/stamp .venv-oldest/spark-classes.jsa
-	$(OLDEST) -m pytest -q -n 2 --dist loadgroup -m 'not slow and not long' $(OLDEST_TESTS) $(ARGS)
+	$(OLDEST) -m pytest $(LIMITED) -n 2 --dist loadgroup -m 'not slow and not long' $(OLDEST_TESTS) $(ARGS)
 
 test-plugins: java redis-server .venv/dev.stamp .venv/spark-classes.jsa
 	$(BIN)/python -m tests.plugins.environment .venv-plugins
@@ -72,7 +73,7 @@ test-kafka: java needs-mvn needs-javac .venv/dev.stamp .venv/spark-classes.jsa
 	$(PYTEST) -n0 $(wildcard tests/kafka/check_*.py) $(ARGS)
 
 test-delta: java needs-mvn .venv-oldest/stamp .venv-oldest/spark-classes.jsa
-	$(OLDEST) -m pytest -q -n0 tests/delta/check_tables.py $(ARGS)
+	$(OLDEST) -m pytest $(LIMITED) -n0 tests/delta/check_tables.py $(ARGS)
 
 soak: .venv/dev.stamp
 	MILLPOND_SOAK_SECONDS='$(SECONDS)' $(BIN)/python -m pytest -q -s tests/crash/test_soak.py -k soak_for $(ARGS)
