@@ -22,11 +22,11 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from millpond.adapters.spark import Checkpoint, SparkStreams
 from millpond.adapters.spark.monitoring.measured import measured_in
+from millpond.bench.durability.upgrade import WARM, Batch
 from millpond.bench.measure import bytes_below
 from millpond.bench.spark.inputs import events, read_inputs, write_inputs
 from millpond.bench.spark.queries import began_and_took
 from millpond.bench.spark.shapes import COUNTED, Inputs, Scale
-from millpond.bench.upgrade import WARM, Batch
 from millpond.errors import MillpondError
 from millpond.processors import Consumed, Materialized, Produced, StreamsBuilder, Topology
 from millpond.stores.durability.copies.upgrade_mode import UpgradeMode

@@ -25,7 +25,7 @@ from rich.table import Table
 
 from millpond.adapters.spark import SparkStreams, dataflow
 from millpond.adapters.spark.counters import without_reports
-from millpond.bench import overhead
+from millpond.bench.processors import overhead
 from millpond.bench.spark import topologies
 from millpond.bench.spark.contest import WARM_UP
 from millpond.bench.spark.inputs import events, write_inputs

@@ -17,13 +17,13 @@ from rich.table import Table
 
 from millpond.adapters.looking import Looking
 from millpond.adapters.looking.sizes import state_size
+from millpond.bench.durability.upgrade import WARM
 from millpond.bench.measure import bytes_below, seconds
 from millpond.bench.spark.counting import TIMESTAMPED, Feed, Query, Ran
 from millpond.bench.spark.growth import growth
 from millpond.bench.spark.looking import MISSING, look_up
 from millpond.bench.spark.queries import session
 from millpond.bench.spark.workers import workers_of_its_own
-from millpond.bench.upgrade import WARM
 from millpond.stores.registry import supplier
 
 FILLING: Final = 10

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from millpond.bench.durability.upgrade import WARM, Phase
 from millpond.bench.runs.asked import check_known
 from millpond.bench.spark.counting import CHECKED, PLAIN, TIMESTAMPED, Feed, Query, Ran
 from millpond.bench.spark.queries import session
-from millpond.bench.upgrade import WARM, Phase
 from millpond.processors import Topology
 from millpond.stores.durability.copies.upgrade_mode import UpgradeMode
 from millpond.stores.registry import supplier
@@ -32,7 +32,7 @@ UPGRADES: Final[Mapping[str, Upgrade]] = {
     "timestamped": Upgrade(PLAIN, TIMESTAMPED, "TIMESTAMPED"),
     "checksums": Upgrade(TIMESTAMPED, CHECKED, "CHECKED"),
 }
-"""As ``millpond.bench.upgrade`` has them."""
+"""As ``millpond.bench.durability.upgrade`` has them."""
 
 BATCHES: Final = 20
 """How many micro-batches each phase has, unless somebody says otherwise."""

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from millpond.stores.testing.backend import BackendSuite as BackendSuite
     from millpond.stores.testing.child import Child as Child
     from millpond.stores.testing.contract import ContractBroken as ContractBroken
-    from millpond.stores.testing.faults import Fault as Fault
-    from millpond.stores.testing.faults import FaultPlan as FaultPlan
-    from millpond.stores.testing.faults import FaultyClock as FaultyClock
-    from millpond.stores.testing.faults import InjectedFault as InjectedFault
-    from millpond.stores.testing.faults import Step as Step
-    from millpond.stores.testing.faulty_backend import FaultyBackend as FaultyBackend
-    from millpond.stores.testing.faulty_backend import FaultySupplier as FaultySupplier
-    from millpond.stores.testing.faulty_storage import FaultyStorage as FaultyStorage
+    from millpond.stores.testing.faults.backend import FaultyBackend as FaultyBackend
+    from millpond.stores.testing.faults.backend import FaultySupplier as FaultySupplier
+    from millpond.stores.testing.faults.plan import Fault as Fault
+    from millpond.stores.testing.faults.plan import FaultPlan as FaultPlan
+    from millpond.stores.testing.faults.plan import FaultyClock as FaultyClock
+    from millpond.stores.testing.faults.plan import InjectedFault as InjectedFault
+    from millpond.stores.testing.faults.plan import Step as Step
+    from millpond.stores.testing.faults.storage import FaultyStorage as FaultyStorage
     from millpond.stores.testing.features import Feature as Feature
     from millpond.stores.testing.oracle import Oracle as Oracle
     from millpond.stores.testing.stores import StoreSuite as StoreSuite
@@ -36,20 +36,32 @@ _HOMES = {
     "BackendSuite": "backend",
     "Child": "child",
     "ContractBroken": "contract",
-    "Fault": "faults",
-    "FaultPlan": "faults",
-    "FaultyBackend": "faulty_backend",
+    "Fault": "faults.plan",
+    "FaultPlan": "faults.plan",
+    "FaultyBackend": "faults.backend",
     "Feature": "features",
-    "FaultyClock": "faults",
-    "FaultyStorage": "faulty_storage",
-    "FaultySupplier": "faulty_backend",
-    "InjectedFault": "faults",
+    "FaultyClock": "faults.plan",
+    "FaultyStorage": "faults.storage",
+    "FaultySupplier": "faults.backend",
+    "InjectedFault": "faults.plan",
     "Oracle": "oracle",
-    "Step": "faults",
+    "Step": "faults.plan",
     "StoreSuite": "stores",
 }
 _WITH_ASSERTIONS = (
-    *("capabilities", "damage", "lifecycle", "machines", "places", "processes", "reads", "scans", "stores", "writes"),
+    *(
+        "capabilities",
+        "damage",
+        "lifecycle",
+        "machines",
+        "places",
+        "processes",
+        "reads",
+        "scans",
+        "stores",
+        "suppliers",
+        "writes",
+    ),
 )
 
 if "pytest" in sys.modules:

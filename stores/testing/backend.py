@@ -11,6 +11,7 @@ from millpond.stores.testing.places import PlaceSuite
 from millpond.stores.testing.processes import ProcessSuite
 from millpond.stores.testing.reads import ReadSuite
 from millpond.stores.testing.scans import ScanSuite
+from millpond.stores.testing.suppliers import SupplierSuite
 from millpond.stores.testing.writes import WriteSuite
 
 
@@ -21,6 +22,7 @@ class BackendSuite(
     DamageSuite,
     CapabilitySuite,
     LifecycleSuite,
+    SupplierSuite,
     PlaceSuite,
     ScanSuite,
     WriteSuite,

@@ -1,6 +1,5 @@
-"""The part of the suite about suppliers, opening, flushing and closing."""
+"""The part of the suite about opening, flushing and closing."""
 
-import pickle
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
@@ -12,7 +11,6 @@ from typing import Any, Final
 from millpond.errors import (
     BackendInUseError,
     BackendUnavailableError,
-    ConfigurationError,
     CorruptStoreError,
     StoreClosedError,
     StoreError,
@@ -25,35 +23,24 @@ from millpond.stores.backend import (
     SupportsGetMany,
     SupportsLast,
     SupportsLoad,
-    SupportsMemoryBudget,
     SupportsMemoryUse,
     SupportsSize,
     load,
 )
-from millpond.stores.directory import delete_local_copy
 from millpond.stores.testing.comparison import check_same
 from millpond.stores.testing.features import Feature
 from millpond.stores.testing.sentences import (
-    BAD_OPTION,
-    BAD_OPTION_NAMED,
     CLOSE_ENDS_SCANS,
     CLOSE_TWICE,
     CLOSED,
     DAMAGED,
-    DESTROY,
-    DESTROY_ALONE,
-    DESTROY_NOTHING,
     ENTRY_COUNT,
     FLUSH_IN_MEMORY,
-    FROM_OPTIONS,
-    GOES_ON,
     HAND_OVER,
     IN_USE,
     KEPT,
     NEW_IS_EMPTY,
     OPEN,
-    OTHER_BUDGET,
-    PICKLABLE,
     RELEASE,
     RENAMED,
     SEEN,
@@ -61,11 +48,9 @@ from millpond.stores.testing.sentences import (
     TRANSLATED,
     UNAVAILABLE,
     WHOLE,
-    WITH_BUDGET,
 )
-from millpond.stores.testing.suite import EDGE_KEYS, Suite, open_or_refusal
+from millpond.stores.testing.suite import EDGE_KEYS, Suite, error_of, open_or_refusal, raised
 
-_BUDGET: Final = 256 * 2**20
 _MANY: Final = 70_000
 """Changes of one write, more than 16 bits count."""
 _LARGE: Final = 2_500_000
@@ -111,71 +96,13 @@ def open_below(directory: Path) -> list[str]:
 
 
 class LifecycleSuite(Suite):
-    """Suppliers, opening, flushing and closing."""
-
-    def test_the_suite_opts_out_of_features_by_name_and_for_a_reason(self) -> None:
-        for feature, reason in self.opt_outs.items():
-            assert isinstance(feature, Feature), f"there is no feature {feature!r}, only {', '.join(map(str, Feature))}"
-            assert isinstance(reason, str), f"opt_outs[{feature!r}] must be the reason, in words"
-            assert reason.strip(), f"opt_outs[{feature!r}] must say why the backend does not have it"
+    """Opening, flushing and closing."""
 
     @OPEN
     def test_open_makes_a_directory_that_does_not_exist(self, directory: Path) -> None:
         with self.open(directory) as backend:
             backend.write({b"a": b"1"})
             assert directory.is_dir() or not self.supplier().persistent
-
-    @PICKLABLE
-    def test_a_supplier_survives_a_pickle(self, directory: Path) -> None:
-        supplier = pickle.loads(pickle.dumps(self.supplier()))
-        assert type(supplier) is type(self.supplier())
-        assert supplier.name == self.supplier().name
-        with supplier.open(directory) as backend:
-            backend.write({b"a": b"1"})
-            assert backend.get(b"a") == b"1"
-
-    @FROM_OPTIONS
-    def test_from_options_without_options_gives_a_supplier_that_opens(self, directory: Path) -> None:
-        supplier = type(self.supplier()).from_options({})
-        assert type(supplier) is type(self.supplier())
-        if Feature.DEFAULTS not in self.opt_outs:
-            with supplier.open(directory) as backend:
-                assert list(backend.scan()) == []
-
-    @WITH_BUDGET
-    def test_a_memory_budget_is_that_of_a_store_which_had_none_and_may_be_limited(self, directory: Path) -> None:
-        supplier = type(self.supplier()).from_options({})
-        if not isinstance(supplier, SupportsMemoryBudget):
-            return
-        value = b"1" if supplier.persistent else None
-        with supplier.open(directory) as backend:
-            backend.write({b"a": b"1"})
-            backend.flush()
-        within: Any = supplier.with_memory_budget(_BUDGET)
-        with pickle.loads(pickle.dumps(within)).open(directory) as backend:
-            assert backend.get(b"a") == value
-            with GOES_ON:
-                for size in (_BUDGET // 2, _BUDGET):
-                    within.limit_memory(size)
-                    backend.write({b"b": b"%d" % size})
-                    assert (backend.get(b"a"), backend.get(b"b")) == (value, b"%d" % size)
-
-    def test_a_supplier_has_one_memory_budget(self) -> None:
-        supplier = type(self.supplier()).from_options({})
-        if isinstance(supplier, SupportsMemoryBudget):
-            with WITH_BUDGET:
-                within: Any = supplier.with_memory_budget(_BUDGET)
-                within.with_memory_budget(_BUDGET)
-            with OTHER_BUDGET:
-                refusal = _raised(lambda: within.with_memory_budget(2 * _BUDGET))
-                assert isinstance(refusal, ConfigurationError), f"with_memory_budget raises {refusal!r}"
-
-    def test_an_unknown_option_is_refused_by_name(self) -> None:
-        with BAD_OPTION:
-            refusal = _raised(lambda: type(self.supplier()).from_options({"no_such_option": "1"}))
-            assert isinstance(refusal, ConfigurationError), f"from_options raises {refusal!r}"
-        with BAD_OPTION_NAMED:
-            assert "no_such_option" in str(refusal)
 
     def test_what_was_written_is_there_after_a_reopen(self, directory: Path) -> None:
         supplier = self.supplier()
@@ -230,40 +157,6 @@ class LifecycleSuite(Suite):
                 with self.open(place) as backend:
                     assert list(backend.scan()) == [(b"place", held)]
 
-    def test_destroy_deletes_what_a_store_has_outside_and_nothing_else(self, directory: Path) -> None:
-        supplier, other = self.supplier(), directory.with_name("other")
-        before = sorted(map(repr, self.outside()))
-        for place in (other, directory):
-            with self.open(place) as backend:
-                backend.write({b"place": place.name.encode()})
-                backend.flush()
-        with DESTROY:
-            delete_local_copy(supplier, directory)
-            with self.open(directory) as backend:
-                assert list(backend.scan()) == []
-            delete_local_copy(supplier, directory)
-        if supplier.persistent:
-            with DESTROY_ALONE, self.open(other) as backend:
-                assert list(backend.scan()) == [(b"place", b"other")]
-        with DESTROY:
-            delete_local_copy(supplier, other)
-            assert sorted(map(repr, self.outside())) == before, "something is left outside"
-
-    @DESTROY_NOTHING
-    def test_destroy_of_what_is_no_store_is_no_error(self, directory: Path, tmp_path: Path) -> None:
-        supplier = self.supplier()
-        supplier.destroy(directory)
-        empty, damaged = tmp_path / "empty", tmp_path / "damaged"
-        empty.mkdir()
-        supplier.destroy(empty)
-        self.open(damaged).close()
-        files = {path: path.read_bytes() for path in damaged.glob("**/*") if path.is_file()}
-        for path in files:
-            path.write_bytes(b"\xa5" * 100)
-        supplier.destroy(damaged)
-        for path, content in files.items():
-            path.write_bytes(content)
-
     @FLUSH_IN_MEMORY
     def test_flush_changes_nothing_that_is_seen(self, filled: Backend) -> None:
         before = list(filled.scan())
@@ -285,11 +178,11 @@ class LifecycleSuite(Suite):
             for name, call in _calls(backend).items():
                 if name.startswith("load"):
                     continue  # that takes an empty backend
-                error = in_another(partial(_raised, partial(call, backend, directory.with_name("copies"))))
+                error = in_another(partial(raised, partial(call, backend, directory.with_name("copies"))))
                 assert error is None, f"{name} raises {type(error).__name__}: {error}"
             left_open = in_another(backend.scan)
             in_another(backend.close)
-            assert in_another(lambda: _error_of(partial(list, left_open))) is StoreClosedError
+            assert in_another(lambda: error_of(partial(list, left_open))) is StoreClosedError
 
     @CLOSE_TWICE
     def test_closing_twice_is_no_error(self, directory: Path) -> None:
@@ -311,7 +204,7 @@ class LifecycleSuite(Suite):
         bound_now = {name: partial(call, backend, directory) for name, call in _calls(backend).items()}
         for name, call in (bound_now | bound_before).items():
             with CLOSED:
-                assert _error_of(call) is StoreClosedError, f"{name} does not"
+                assert error_of(call) is StoreClosedError, f"{name} does not"
 
     @CLOSE_ENDS_SCANS
     def test_scans_that_are_open_at_close_end_with_store_closed_error(self, directory: Path) -> None:
@@ -322,7 +215,7 @@ class LifecycleSuite(Suite):
         next(backwards)
         backend.close()
         for scan in (untouched, begun, backwards):
-            assert _error_of(partial(list, scan)) is StoreClosedError
+            assert error_of(partial(list, scan)) is StoreClosedError
 
     @RELEASE
     def test_no_file_stays_open(self, directory: Path) -> None:
@@ -373,7 +266,7 @@ class LifecycleSuite(Suite):
         for path in [path for path in directory.glob("**/*") if path.is_file()] if has_files else []:
             size = path.stat().st_size
             path.write_bytes(b"\xa5" * min(size, 8192) + path.read_bytes()[8192:])
-        assert _error_of(lambda: _read_all(supplier, directory)) is (CorruptStoreError if has_files else None)
+        assert error_of(lambda: _read_all(supplier, directory)) is (CorruptStoreError if has_files else None)
 
     @UNAVAILABLE
     def test_an_engine_that_cannot_be_reached_says_so_and_loses_nothing(self, directory: Path) -> None:
@@ -383,7 +276,7 @@ class LifecycleSuite(Suite):
         away = self.unreachable()
         if away is not None:
             with away:
-                error = _raised(lambda: self.supplier().open(directory).close())
+                error = raised(lambda: self.supplier().open(directory).close())
                 assert isinstance(error, BackendUnavailableError), f"open raises {error!r}"
         with self.open(directory) as backend:
             assert list(backend.scan()) == ([(b"a", b"1")] if self.supplier().persistent else [])
@@ -391,7 +284,7 @@ class LifecycleSuite(Suite):
     @TRANSLATED
     def test_a_directory_that_cannot_be_made_raises_no_exception_of_the_engine(self, tmp_path: Path) -> None:
         (tmp_path / "file").write_text("not a directory")
-        kind = _error_of(lambda: self.supplier().open(tmp_path / "file").close()) or StoreError
+        kind = error_of(lambda: self.supplier().open(tmp_path / "file").close()) or StoreError
         assert issubclass(kind, StoreError), f"open raises {kind.__name__}"
 
 
@@ -402,21 +295,6 @@ def _threads() -> Iterator[Callable[[Callable[[], Any]], Any]]:
         # All of them live until the end, because the system gives a thread the number of one that has ended.
         threads = cycle([stack.enter_context(ThreadPoolExecutor(1)) for _ in range(3)])
         yield lambda call: next(threads).submit(call).result()
-
-
-def _raised(call: Callable[[], object]) -> Exception | None:
-    """What ``call`` raises."""
-    try:
-        call()
-    except Exception as error:
-        return error
-    return None
-
-
-def _error_of(call: Callable[[], object]) -> type[Exception] | None:
-    """The type of what ``call`` raises."""
-    raised = _raised(call)
-    return None if raised is None else type(raised)
 
 
 def _read_all(supplier: BackendSupplier, directory: Path) -> None:

@@ -4,7 +4,7 @@ Rule of this module: it tests nothing.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import ClassVar
@@ -132,3 +132,18 @@ class Suite(ABC):
         """The backend under test with ``EDGE_KEYS``, each the value of itself in brackets."""
         backend.write({key: b"<" + key + b">" for key in reversed(EDGE_KEYS)})
         return backend
+
+
+def raised(call: Callable[[], object]) -> Exception | None:
+    """What ``call`` raises."""
+    try:
+        call()
+    except Exception as error:
+        return error
+    return None
+
+
+def error_of(call: Callable[[], object]) -> type[Exception] | None:
+    """The type of what ``call`` raises."""
+    error = raised(call)
+    return None if error is None else type(error)

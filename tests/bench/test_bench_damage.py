@@ -2,7 +2,10 @@
 
 from pathlib import Path
 
-from millpond.bench import damage
+from typer.testing import CliRunner
+
+from millpond.bench.durability import damage
+from millpond.cli import app
 
 
 def test_no_flip_is_silent(tmp_path: Path) -> None:
@@ -12,3 +15,9 @@ def test_no_flip_is_silent(tmp_path: Path) -> None:
     for row in figures["files"]:
         assert row["flips"] == sum(row.get(outcome, 0) for outcome in damage.OUTCOMES) > 0
         assert row.get("silent", 0) == 0
+
+
+def test_fewer_flips_than_none_are_refused() -> None:
+    refused = CliRunner().invoke(app, ["bench", "damage", "--flips", "-1"])
+    assert refused.exit_code == 2
+    assert "--flips" in refused.output

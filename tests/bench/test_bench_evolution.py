@@ -3,11 +3,13 @@
 import json
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
-from millpond.bench.evolution import Durable
+from millpond.bench.durability.evolution import Durable
 from millpond.bench.measure import cost
 from millpond.cli import app
+from millpond.errors import ConfigurationError
 
 
 def test_every_step_is_measured_and_all_rows_arrive(tmp_path: Path) -> None:
@@ -20,6 +22,13 @@ def test_every_step_is_measured_and_all_rows_arrive(tmp_path: Path) -> None:
     assert all(row["processor_s"] > 0 for row in figures["steps"])
     assert all(row["wall_s"] > 0 and row["written_bytes"] > 500 * 100 for row in figures["steps"])
     assert "3 -> 1" in result.output
+
+
+@pytest.mark.parametrize("way", ["", "4", "4,", "4,x", "4,0", "-4,2", "4.5,2", "4,9999999999"])
+def test_what_is_no_way_between_numbers_of_partitions_is_refused(way: str) -> None:
+    refused = CliRunner().invoke(app, ["bench", "evolution", "--partitions", way]).exception
+    assert isinstance(refused, ConfigurationError)
+    assert f"partitions are {way!r}, but must be numbers of them" in str(refused)
 
 
 def test_what_a_step_leaves_behind_is_deleted_and_what_it_wrote_is_not(tmp_path: Path) -> None:

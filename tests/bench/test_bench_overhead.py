@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from millpond.bench import overhead
+from millpond.bench.processors import overhead
 from millpond.bench.processors.cases import CASES
 from millpond.processors import Batch, TopologyDriver
 from millpond.stores.metrics import Metrics, StoreMetric

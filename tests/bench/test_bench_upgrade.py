@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from millpond.bench.upgrade import UPGRADES, Batch, Job, Phase, storage_in
+from millpond.bench.durability.upgrade import UPGRADES, Batch, Job, Phase, storage_in
 from millpond.cli import app
 from millpond.errors import ConfigurationError
 from millpond.stores.durability.parquet.reading import read_all_tables

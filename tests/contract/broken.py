@@ -16,6 +16,7 @@ from millpond.stores.testing.features import Feature
 from millpond.stores.testing.lifecycle import LifecycleSuite
 from millpond.stores.testing.reads import ReadSuite
 from millpond.stores.testing.scans import ScanSuite
+from millpond.stores.testing.suppliers import SupplierSuite
 from millpond.stores.testing.writes import WriteSuite
 from tests.contract.outside import OutsideBackend, OutsideSupplier, away
 
@@ -215,7 +216,7 @@ class OpensOnce(OutsideSupplier):
 
 
 def _suite(kind: type[Backend]) -> type:
-    class TestBroken(CapabilitySuite, LifecycleSuite, ScanSuite, WriteSuite, ReadSuite):
+    class TestBroken(CapabilitySuite, LifecycleSuite, SupplierSuite, ScanSuite, WriteSuite, ReadSuite):
         def supplier(self) -> BackendSupplier:
             return Opens(kind)
 
@@ -226,7 +227,7 @@ def _suite(kind: type[Backend]) -> type:
 def _supplier_suite(kind: type[OutsideSupplier]) -> type:
     service = TemporaryDirectory(prefix="service-")
 
-    class TestBroken(LifecycleSuite):
+    class TestBroken(LifecycleSuite, SupplierSuite):
         opt_outs: ClassVar = {Feature.FILES: "a directory has only the name of a store that is elsewhere"}
 
         def supplier(self) -> BackendSupplier:

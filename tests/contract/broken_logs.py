@@ -20,6 +20,7 @@ from millpond.stores.testing.lifecycle import LifecycleSuite
 from millpond.stores.testing.places import PlaceSuite
 from millpond.stores.testing.processes import ProcessSuite
 from millpond.stores.testing.reads import ReadSuite
+from millpond.stores.testing.suppliers import SupplierSuite
 from millpond.stores.testing.writes import WriteSuite
 from tests.contract.appending import _HEAD, NAME, Log, LogBackend, LogSupplier
 
@@ -311,7 +312,15 @@ SHOWN_BY_PROCESSES = (
 
 
 def _suite(kind: type[LogBackend]) -> type:
-    parts: tuple[type, ...] = (DamageSuite, CapabilitySuite, LifecycleSuite, PlaceSuite, WriteSuite, ReadSuite)
+    parts: tuple[type, ...] = (
+        DamageSuite,
+        CapabilitySuite,
+        LifecycleSuite,
+        SupplierSuite,
+        PlaceSuite,
+        WriteSuite,
+        ReadSuite,
+    )
     if kind in SHOWN_BY_PROCESSES:
         parts = (ProcessSuite,)
 

@@ -21,6 +21,7 @@ from millpond.stores.testing.lifecycle import LifecycleSuite
 from millpond.stores.testing.machines import MachineSuite
 from millpond.stores.testing.reads import ReadSuite
 from millpond.stores.testing.scans import ScanSuite
+from millpond.stores.testing.suppliers import SupplierSuite
 from millpond.stores.testing.writes import WriteSuite
 from millpond.stores.wrappers.checksums import Checksums, checksummed
 
@@ -43,19 +44,21 @@ class RocksDbWithChecksums(RocksDbSupplier):
         return Checksums(open_backend(RocksDbSupplier(), directory), "tested")
 
 
-class TestMemory(ReadSuite, ScanSuite, WriteSuite, LifecycleSuite, CapabilitySuite, MachineSuite, StoreSuite):
+class TestMemory(
+    ReadSuite, ScanSuite, WriteSuite, LifecycleSuite, SupplierSuite, CapabilitySuite, MachineSuite, StoreSuite
+):
     examples = 20
 
     def supplier(self) -> BackendSupplier:
         return WithChecksums()
 
 
-class TestLmdb(ReadSuite, ScanSuite, WriteSuite, LifecycleSuite, CapabilitySuite, MachineSuite):
+class TestLmdb(ReadSuite, ScanSuite, WriteSuite, LifecycleSuite, SupplierSuite, CapabilitySuite, MachineSuite):
     def supplier(self) -> BackendSupplier:
         return LmdbWithChecksums()
 
 
-class TestRocksDb(ReadSuite, ScanSuite, WriteSuite, LifecycleSuite, CapabilitySuite, MachineSuite):
+class TestRocksDb(ReadSuite, ScanSuite, WriteSuite, LifecycleSuite, SupplierSuite, CapabilitySuite, MachineSuite):
     examples = 10
 
     def supplier(self) -> BackendSupplier:

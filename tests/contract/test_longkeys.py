@@ -27,6 +27,7 @@ from millpond.stores.testing.machines import MachineSuite
 from millpond.stores.testing.oracle import Oracle
 from millpond.stores.testing.reads import ReadSuite
 from millpond.stores.testing.scans import ScanSuite
+from millpond.stores.testing.suppliers import SupplierSuite
 from millpond.stores.testing.writes import WriteSuite
 
 
@@ -71,7 +72,9 @@ class WrappedLmdbSupplier(LmdbSupplier):
         return LongKeys(super().open(directory))
 
 
-class TestLongKeysOfAllLengths(ReadSuite, ScanSuite, WriteSuite, LifecycleSuite, CapabilitySuite, MachineSuite):
+class TestLongKeysOfAllLengths(
+    ReadSuite, ScanSuite, WriteSuite, LifecycleSuite, SupplierSuite, CapabilitySuite, MachineSuite
+):
     """With a limit of two bytes almost every key of the kit is a long one."""
 
     examples = 80
@@ -80,7 +83,9 @@ class TestLongKeysOfAllLengths(ReadSuite, ScanSuite, WriteSuite, LifecycleSuite,
         return ShortKeysSupplier()
 
 
-class TestLongKeysOnLmdb(ReadSuite, ScanSuite, WriteSuite, LifecycleSuite, CapabilitySuite, MachineSuite):
+class TestLongKeysOnLmdb(
+    ReadSuite, ScanSuite, WriteSuite, LifecycleSuite, SupplierSuite, CapabilitySuite, MachineSuite
+):
     def supplier(self) -> BackendSupplier:
         return WrappedLmdbSupplier()
 

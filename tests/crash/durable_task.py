@@ -20,7 +20,7 @@ from millpond.stores.registry import supplier
 from millpond.stores.serdes import INT64, STRING
 from millpond.stores.specs import StoreKind, StoreSpec
 from millpond.stores.testing import Fault, FaultPlan, FaultyStorage, FaultySupplier, Step
-from millpond.stores.testing.faults import DEATH_STATUS
+from millpond.stores.testing.faults.plan import DEATH_STATUS
 from millpond.stores.typed.timestamped_keyvalue import TimestampedKeyValueStore
 
 SPECS = [

@@ -18,7 +18,7 @@ from millpond.stores.testing import (
     InjectedFault,
     Step,
 )
-from millpond.stores.testing.faults import POSSIBLE, fault_seed
+from millpond.stores.testing.faults.plan import POSSIBLE, fault_seed
 from tests.crash.durable_task import commit, content, expected, task
 
 

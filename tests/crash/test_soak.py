@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from millpond.stores.testing.faults import fault_seed
+from millpond.stores.testing.faults.plan import fault_seed
 from tests.crash.soak import BACKENDS, Query
 
 

@@ -38,7 +38,7 @@ from millpond.stores.registry import supplier
 from millpond.stores.serdes import INT64, STRING
 from millpond.stores.specs import StoreSpec
 from millpond.stores.testing import Fault, FaultPlan, FaultyStorage, FaultySupplier, Step
-from millpond.stores.testing.faults import POSSIBLE
+from millpond.stores.testing.faults.plan import POSSIBLE
 from tests.evolution.oracle import Record, Told
 from tests.evolution.seeds import seeds_of
 from tests.evolution.topologies import SINK, TOPIC, Variant

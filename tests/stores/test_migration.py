@@ -15,8 +15,8 @@ from millpond.stores.migration import older_versions, open_directory
 from millpond.stores.registry import supplier
 from millpond.stores.serdes import INT64, STRING
 from millpond.stores.specs import StoreKind, StoreSpec
-from millpond.stores.testing.faults import Fault, FaultPlan, Step
-from millpond.stores.testing.faulty_backend import FaultySupplier
+from millpond.stores.testing.faults.backend import FaultySupplier
+from millpond.stores.testing.faults.plan import Fault, FaultPlan, Step
 from millpond.stores.transaction import Transaction
 from millpond.stores.typed.timestamped_keyvalue import ValueAndTimestamp
 

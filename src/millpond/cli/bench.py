@@ -71,26 +71,30 @@ app.add_typer(bench_results.app)
 )
 def bench_restore(
     backend: Backends = None,
-    rows: Annotated[int, typer.Option(help="rows of a task")] = 400_000,
-    stores: Annotated[list[int] | None, typer.Option(help="in how many stores; may be repeated; 1, 2, 4")] = None,
-    latency: Annotated[float, typer.Option(metavar="MILLISECONDS", help="until the far storage answers")] = 20,
-    bandwidth: Annotated[float, typer.Option(metavar="MB/S", help="from the far storage to each reader")] = 100,
+    rows: Annotated[int, typer.Option(min=1, help="rows of a task")] = 400_000,
+    stores: Annotated[
+        list[int] | None, typer.Option(min=1, help="in how many stores; may be repeated; 1, 2, 4")
+    ] = None,
+    latency: Annotated[float, typer.Option(min=0, metavar="MILLISECONDS", help="until the far storage answers")] = 20,
+    bandwidth: Annotated[
+        float, typer.Option(min=0.001, metavar="MB/S", help="from the far storage to each reader")
+    ] = 100,
     repeat: Repeat = 5,
     directory: Directory = None,
     json: JsonFile = None,
 ) -> None:
     """Restoring all stores of a task from its durable files, nearby and far away."""
-    from millpond.bench import task_restore
+    from millpond.bench.durability import restore
 
-    figures = task_restore.run(
+    figures = restore.run(
         backend or ["memory", "lmdb", "rocksdb"],
         rows,
         stores or [1, 2, 4],
-        task_restore.Distance(latency / 1e3, bandwidth * 1e6),
+        restore.Distance(latency / 1e3, bandwidth * 1e6),
         rounds=repeat,
         directory=directory,
     )
-    report("restore", figures, task_restore.print_results, json=json, width=80)
+    report("restore", figures, restore.print_results, json=json, width=80)
 
 
 @app.command(
@@ -104,10 +108,9 @@ def bench_evolution(
     json: JsonFile = None,
 ) -> None:
     """Time and memory to carry durable state over to other numbers of partitions, beside copying it."""
-    from millpond.bench import evolution
+    from millpond.bench.durability import evolution
 
-    way = [int(number) for number in partitions.split(",")]
-    figures = evolution.run(keys, way, rounds=repeat, directory=directory)
+    figures = evolution.run(keys, evolution.parse_way(partitions), rounds=repeat, directory=directory)
     report("evolution", figures, evolution.print_results, json=json, width=80)
 
 
@@ -132,7 +135,7 @@ def bench_upgrade(
     json: JsonFile = None,
 ) -> None:
     """Micro-batches of a task before, while and after its local copy gets a new format, in each way there is."""
-    from millpond.bench import upgrade as upgrading
+    from millpond.bench.durability import upgrade as upgrading
 
     backends, upgrades = backend or ["memory", "lmdb", "rocksdb"], upgrade or list(upgrading.UPGRADES)
     if spark:
@@ -274,12 +277,12 @@ def bench_looking(
 )
 def bench_damage(
     backend: Annotated[list[str] | None, typer.Option(help="may be repeated; lmdb and rocksdb by default")] = None,
-    flips: Annotated[int, typer.Option(help="at most so many in each file; 0 flips every bit")] = 200,
+    flips: Annotated[int, typer.Option(min=0, help="at most so many in each file; 0 flips every bit")] = 200,
     directory: Directory = None,
     json: JsonFile = None,
 ) -> None:
     """What becomes of single-bit flips in every file of a small state: harmless, healed, refused or silent."""
-    from millpond.bench import damage
+    from millpond.bench.durability import damage
 
     figures = damage.run(backend or ["lmdb", "rocksdb"], flips, directory=directory)
     report("damage", figures, damage.print_results, json=json, width=110)

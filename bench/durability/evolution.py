@@ -22,6 +22,7 @@ from rich.table import Table
 
 from millpond.bench.measure import Cost, cost
 from millpond.bench.rows import VALUE_SIZE, key_of
+from millpond.errors import ConfigurationError
 from millpond.stores.columns.partitions import partitions_of
 from millpond.stores.durability.durable_file import FileKind, new_commit_id
 from millpond.stores.durability.manifest import Manifest
@@ -141,6 +142,22 @@ class Step(NamedTuple):
     name: str
     cost: Cost
     bytes: int
+
+
+def parse_way(text: str) -> list[int]:
+    """The numbers of partitions of a way, as the command line has them.
+
+    >>> parse_way("4,16,4")
+    [4, 16, 4]
+
+    Raises:
+        ConfigurationError: they are no numbers, or fewer than two.
+    """
+    numbers = text.split(",")
+    way = [int(number) for number in numbers if number.isdecimal() and len(number) < 10]
+    if len(way) < len(numbers) or len(way) < 2 or 0 in way:
+        raise ConfigurationError(f"partitions are {text!r}, but must be numbers of them, two at least, such as 4,16,4")
+    return way
 
 
 def run(

@@ -1,8 +1,8 @@
 """Faults on demand: what may fail, where, and a plan that says when.
 
 Rule of this module: it damages nothing itself. Whatever can fail asks its plan at each step, and does what the plan
-answers: ``FaultyBackend`` and ``FaultySupplier`` (``millpond.stores.testing.faulty_backend``), ``FaultyStorage``
-(``millpond.stores.testing.faulty_storage``) and ``FaultyClock``. A plan is a function of the steps alone, so that the
+answers: ``FaultyBackend`` and ``FaultySupplier`` (``millpond.stores.testing.faults.backend``), ``FaultyStorage``
+(``millpond.stores.testing.faults.storage``) and ``FaultyClock``. A plan is a function of the steps alone, so that the
 same steps meet the same faults.
 """
 

@@ -18,6 +18,7 @@ from rich.table import Table
 
 from millpond.bench.measure import without_gc
 from millpond.bench.rows import VALUE_SIZE, key_of
+from millpond.errors import ConfigurationError
 from millpond.stores.durability.manifest import Manifest
 from millpond.stores.durability.state import TaskState
 from millpond.stores.durability.storage import Storage
@@ -142,7 +143,12 @@ def run(
         distance: of the far storage.
         rounds: how often each is measured; the medians count.
         directory: where the files go; by default the temporary directory.
+
+    Raises:
+        ConfigurationError: there are too few rows for a delta of each store.
     """
+    if rows < _CHANGED * max(stores):
+        raise ConfigurationError(f"{rows} rows are too few for {max(stores)} stores; each needs {_CHANGED}")
     results: list[dict[str, Any]] = []
     for backend in backends:
         for count in stores:

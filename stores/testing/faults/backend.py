@@ -20,7 +20,14 @@ from millpond.stores.backend import (
     last_finder,
     load,
 )
-from millpond.stores.testing.faults import Fault, FaultPlan, InjectedAbsence, InjectedBackendFault, InjectedDamage, Step
+from millpond.stores.testing.faults.plan import (
+    Fault,
+    FaultPlan,
+    InjectedAbsence,
+    InjectedBackendFault,
+    InjectedDamage,
+    Step,
+)
 
 _ENTRIES_PER_STEP = 4
 
