@@ -21,7 +21,13 @@ _SHAPES = ("circle", "square", "diamond", "triangle-up", "cross", "triangle-down
 _DASHES = {"backend": [1, 0], "engine": [6, 3], "peer": [2, 2]}
 _WIDTH, _LEAST_HEIGHT, _ROW, _BAR_SHIFT, _NAME_SHIFT = 350, 180, 36, 6, -9
 _NAME_LENGTH = 30
-_STRETCHES, _MARKED = 25, 5
+_STRETCHES = 25
+_STRIP, _HEAD, _STRIP_ROW = 0.6, 0.8, 44
+"""What part of its row a strip takes, how far up in the row its name is, and how many pixels the row has."""
+
+_BESIDE = 0.7
+"""What part of the room between two percentiles the contenders share."""
+
 _ROOM = 1.06
 _PLAIN = "format(datum.value, ',.6~g')"
 _SHORT = f"datum.value >= 1000 ? format(datum.value, '~s') : {_PLAIN}"
@@ -112,7 +118,7 @@ def _bars(name: str, title: str, unit: str, looks: _Looks, rows: Sequence[Spec])
         length["scale"]["domainMax"] = 1
     marks: list[Spec] = [
         {"mark": {"type": "bar", "height": 9, "yOffset": _BAR_SHIFT}, "encoding": {"x": length, "description": _WORDS}},
-        *_names(looks),
+        *_names(looks, {}, _NAME_SHIFT),
     ]
     if all("low" in row for row in rows):
         ends = {"x": length | {"field": "low"}, "x2": {"field": "high"}, "color": {"value": "var(--text)"}}
@@ -124,13 +130,14 @@ def _bars(name: str, title: str, unit: str, looks: _Looks, rows: Sequence[Spec])
     )
 
 
-def _names(looks: _Looks) -> list[Spec]:
-    """Shape, name and figure of each contender, above its bar."""
-    text = {"type": "text", "baseline": "middle", "dy": _NAME_SHIFT}
-    point = {"type": "point", "filled": True, "size": 60, "opacity": 1, "xOffset": 6, "yOffset": _NAME_SHIFT}
-    uncolored = {"color": {"value": "var(--text)"}}
+def _names(looks: _Looks, place: Spec, shift: int) -> list[Spec]:
+    """Shape, name and figure of each contender, at a place from top to bottom, or ``shift`` pixels from there."""
+    text = {"type": "text", "baseline": "middle", "dy": shift}
+    point = {"type": "point", "filled": True, "size": 60, "opacity": 1, "xOffset": 6, "yOffset": shift}
+    at = {"y": place} if place else {}
+    uncolored = {**at, "color": {"value": "var(--text)"}}
     return [
-        {"mark": point, "encoding": {"x": {"value": 0}, "shape": looks.shape, "description": _NAME}},
+        {"mark": point, "encoding": {**at, "x": {"value": 0}, "shape": looks.shape, "description": _NAME}},
         {
             "mark": {**text, "align": "left", "dx": 16, "limit": _WIDTH - 130},
             "encoding": {"x": {"value": 0}, "text": {"field": "name"}, "description": _NAME, **uncolored},
@@ -143,44 +150,62 @@ def _names(looks: _Looks) -> list[Spec]:
 
 
 def _latencies(looks: _Looks, results: Sequence[Result]) -> Chart:
-    """A line for each contender, from the median to the slowest operation."""
+    """A line for each contender, from the median to the slowest operation, beside each other at each percentile."""
     rows, words = [], []
     for result in (one for one in results if one.latency):
         texts = {name: f"{PERCENTILES[name]} {shown(value)} µs" for name, value in result.latency.items()}
         words.append({"words": _of(result, ", ".join(texts.values()))})
+        beside = _BESIDE * ((looks.places[result.contender] + 0.5) / len(looks.places) - 0.5)
         rows += [
-            _point(result, PERCENTILES[name], value, texts[name]) for name, value in result.latency.items() if value > 0
+            _point(result, list(PERCENTILES).index(name) + beside, value, texts[name])
+            for name, value in result.latency.items()
+            if value > 0
         ]
-    percentiles = {"title": "percentile", "labelAngle": 0}
-    at = {"field": "at", "type": "ordinal", "sort": list(PERCENTILES.values()), "axis": percentiles}
-    axes = {"x": at, "y": _logarithmic("latency, µs", rows)}
-    return Chart("latency", "Latency", _lines(rows, axes, looks, "linear", _points(looks, 45)), _sentences(words))
+    names = list(PERCENTILES.values())
+    axis = {"title": "percentile", "values": list(range(len(names))), "labelExpr": f"{names}[datum.value]"}
+    at = {"field": "at", "type": "quantitative", "axis": {**axis, "grid": False}}
+    at["scale"] = {"domain": [-0.5, len(names) - 0.5], "nice": False}
+    axes = {"x": at, "y": _logarithmic("latency, µs", rows), "color": looks.color}
+    mark = {"type": "line", "strokeWidth": 1.5}
+    line = {"mark": mark, "encoding": {"strokeDash": looks.dash, "description": _NAME}}
+    plot = _plot(rows, _height(rows), axes, [line, _points(looks, 45)])
+    return Chart("latency", "Latency", plot, _sentences(words))
 
 
 def _over_time(looks: _Looks, results: Sequence[Result], rate: str) -> Chart:
-    """A line for each contender, over the time that it took: all lines are as long, or the slowest would hide all.
+    """A strip for each contender under its name, over the time that it took, from zero to the most that it reached.
 
-    Where a contender stands still, its line is at the bottom. Some stretches have its shape at their end, of each
-    contender others, so that no shape hides another's.
+    What shows is whether it keeps its speed; that of one beside that of another is in the bars.
     """
-    lines = {result.contender: list(_stretches(result.over_time)) for result in results}
-    bottom = min((done for line in lines.values() for _, done in line if done > 0), default=1) / 2
+    lines = {result.contender: list(_stretches(result.over_time)) for result in results if result.over_time}
     rows, words = [], []
-    for result in results:
-        line = lines[result.contender]
-        if line:
-            rates, end = [done for _, done in line], line[-1][0] or 1
-            every = min(_MARKED, len(line))
-            for step, (at, done) in enumerate([(0.0, rates[0]), *line]):
-                is_marked = step > 0 and step % every == looks.places[result.contender] % every
-                point = _point(result, 100 * at / end, max(done, bottom), f"{shown(done)} {rate}")
-                rows.append(point | {"marked": is_marked})
-            text = f"between {shown(min(rates))} and {shown(max(rates))} {rate} in {shown(end)} s"
-            words.append({"words": _of(result, text)})
-    axes = {"x": _measured("at", "share of the time taken, %", tickCount=5), "y": _logarithmic(rate, rows)}
-    marked = {"transform": [{"filter": "datum.marked"}], **_points(looks, 45)}
+    for strip, result in enumerate(result for result in results if result.contender in lines):
+        line, base = lines[result.contender], len(lines) - 1 - strip
+        rates, end = [done for _, done in line], line[-1][0] or 1
+        most = max(rates)
+        text = f"between {shown(min(rates))} and {shown(most)} {rate} in {shown(end)} s"
+        words.append({"words": _of(result, text)})
+        for at, done in [(0.0, rates[0]), *line]:
+            point = _point(result, 100 * at / end, base + _STRIP * done / (most or 1), text)
+            rows.append({**point, "base": base})
+        rows[-1] |= {"head": base + _HEAD, "name": looks.names[result.contender], "shown": shown(most)}
+    title = f"{rate}, each from 0 to its most"
+    height = {
+        "field": "value",
+        "type": "quantitative",
+        "scale": {"domain": [0, max(len(lines), 1)], "nice": False},
+        "axis": {"title": title, "values": []},
+    }
+    axes = {"x": _measured("at", "share of the time taken, %", grid=False, tickCount=5), "color": looks.color}
     # A rate is that of the stretch which ends there.
-    return Chart("time", "Throughput over time", _lines(rows, axes, looks, "step-before", marked), _sentences(words))
+    area = {"type": "area", "interpolate": "step-before", "fillOpacity": 0.3, "line": {"strokeWidth": 1}}
+    strips: Spec = {"mark": area, "encoding": {"y": height, "y2": {"field": "base"}, "description": _WORDS}}
+    heads = [
+        {**layer, "transform": [{"filter": "isValid(datum.head)"}]}
+        for layer in _names(looks, {**height, "field": "head"}, 0)
+    ]
+    plot = _plot(rows, _STRIP_ROW * len(lines), axes, [strips, *heads])
+    return Chart("time", "Throughput over time", plot, _sentences(words))
 
 
 def _stretches(points: Sequence[tuple[float, float]]) -> Iterator[tuple[float, float]]:
@@ -217,18 +242,12 @@ def _cost(name: str, title: str, what: str, rate: str, looks: _Looks, costs: Seq
     return Chart(name, title, _plot(rows, _height(rows), axes, [_points(looks, 90)]), _sentences(rows))
 
 
-def _point(result: Result, at: float | str, value: float, words: str) -> Spec:
+def _point(result: Result, at: float, value: float, words: str) -> Spec:
     return {"contender": result.contender, "at": at, "value": value, "words": _of(result, words)}
 
 
-def _lines(rows: Sequence[Spec], axes: Spec, looks: _Looks, interpolate: str, *more: Spec) -> Spec:
-    mark = {"type": "line", "strokeWidth": 1.5, "interpolate": interpolate}
-    line = {"mark": mark, "encoding": {"strokeDash": looks.dash, "description": _NAME}}
-    return _plot(rows, _height(rows), {**axes, "color": looks.color}, [line, *more])
-
-
 def _points(looks: _Looks, area: int) -> Spec:
-    mark = {"type": "point", "filled": True, "size": area, "opacity": 1}
+    mark = {"type": "point", "filled": True, "size": area, "opacity": 1, "stroke": "var(--panel)", "strokeWidth": 0.8}
     return {"mark": mark, "encoding": {"shape": looks.shape, "description": _WORDS}}
 
 

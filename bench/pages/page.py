@@ -16,10 +16,10 @@ from millpond.bench.pages.drawing import drawn, require_drawing
 from millpond.bench.pages.tables import Html, tag
 
 _KEY = (
-    "Each contender has one color and one shape, that before its name. In the plots, lines of backends of Millpond "
-    "are solid, those of an engine without Millpond dashed, those of peers dotted. Thin lines on bars are the range of "
-    "the runs. A line at the bottom of a plot over time is a standstill. A pointer that rests on a mark shows its "
-    "figures."
+    "Each contender has one color and one shape, that before its name. In the plots of latency, lines of backends of "
+    "Millpond are solid, those of an engine without Millpond dashed, those of peers dotted. Thin lines on bars are the "
+    "range of the runs. Where a strip over time is empty, the contender stood still. A pointer that rests on a mark "
+    "shows its figures."
 )
 
 

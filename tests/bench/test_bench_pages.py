@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from html.parser import HTMLParser
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -153,6 +154,7 @@ def test_axes_name_their_units_and_marks_their_figures(page: Page) -> None:
         "operations per second (log)",
         "latency, µs (log)",
         "share of the time taken, %",
+        "operations per second, each from 0 to its most",
         "on disk, MiB",
         "peak memory, MiB",
         "processor time per operation, µs",
@@ -175,34 +177,46 @@ def test_contenders_are_told_apart_without_colors(text: str) -> None:
     assert [len(set(names)) for names in shapes] == [len(LABELS)]
 
 
-def test_lines_over_time_have_the_shapes_of_their_contenders_each_at_other_places() -> None:
+def _spec(name: str, labels: Sequence[str], results: Sequence[Any]) -> dict[str, Any]:
+    """The plot of this name with a result of each contender."""
+    whole = parsed_document(document([contender(label, "peer") for label in labels], list(results)))
+    return next(chart for chart in charts.charts(whole.contenders, whole.results) if chart.name == name).spec
+
+
+def test_contenders_over_time_have_strips_of_their_own_each_from_zero_to_its_most() -> None:
     labels = [f"contender {number}" for number in range(12)]
-    line = [[float(second), 100.0] for second in range(1, 26)]
-    results = [result(label, "fillseq", over_time=line) for label in labels]
-    whole = parsed_document(document([contender(label, "peer") for label in labels], results))
-    over_time = next(chart for chart in charts.charts(whole.contenders, whole.results) if chart.name == "time").spec
-    marks = [layer for layer in over_time["layer"] if layer["mark"]["type"] == "point"]
-    assert [layer["transform"] for layer in marks] == [[{"filter": "datum.marked"}]]
-    looks = {
-        (color, shape)
-        for color, shape in zip(
-            over_time["encoding"]["color"]["scale"]["range"],
-            marks[0]["encoding"]["shape"]["scale"]["range"],
-            strict=True,
-        )
-    }
-    assert len(looks) == len(labels)
-    rows = over_time["data"]["values"]
-    places = [{row["at"] for row in rows if row["contender"] == label and row["marked"]} for label in labels[:5]]
-    assert all(len(found) == 5 for found in places)
-    assert len(set[float]().union(*places)) == 25
-    assert "contender 0: 100 operations per second" in {row["words"] for row in rows}
+    paces = [[[float(second), 10.0**number * (second % 3)] for second in range(1, 6)] for number in range(12)]
+    results = [result(label, "fillseq", over_time=pace) for label, pace in zip(labels, paces, strict=True)]
+    strips = _spec("time", labels, results)["data"]["values"]
+    heights = {label: [row["value"] - row["base"] for row in strips if row["contender"] == label] for label in labels}
+    assert all(height == pytest.approx(heights[labels[0]]) for height in heights.values())
+    assert min(heights[labels[0]]) == 0
+    tops = {label: max(row["value"] for row in strips if row["contender"] == label) for label in labels}
+    heads = {row["contender"]: (row["base"], row["head"], row["shown"]) for row in strips if "head" in row}
+    assert [heads[label][0] for label in labels] == list(range(11, -1, -1))
+    assert all(base < tops[label] < head < base + 1 for label, (base, head, _) in heads.items())
+    assert [figure for _, _, figure in heads.values()] == [shown(2 * 10.0**number) for number in range(12)]
+    assert "contender 0: between 0 and 2.00 operations per second in 5.00 s" in {row["words"] for row in strips}
 
 
-def test_a_line_of_one_stretch_has_its_shape_too() -> None:
-    whole = parsed_document(document(CONTENDERS, [result(label, "fillseq", over_time=[[2, 9]]) for label in LABELS]))
-    over_time = next(chart for chart in charts.charts(whole.contenders, whole.results) if chart.name == "time").spec
-    assert {row["contender"] for row in over_time["data"]["values"] if row["marked"]} == set(LABELS)
+def test_a_contender_that_only_stood_still_has_an_empty_strip() -> None:
+    strips = _spec("time", ["still"], [result("still", "fillseq", over_time=[[2, 0]])])["data"]["values"]
+    assert {row["value"] - row["base"] for row in strips} == {0}
+
+
+def test_contenders_as_slow_as_each_other_are_beside_each_other_at_every_percentile() -> None:
+    labels = [f"contender {number}" for number in range(12)]
+    latency = _spec("latency", labels, [result(label, "fillseq") for label in labels])
+    rows = latency["data"]["values"]
+    places = sorted(row["at"] for row in rows)
+    assert len(set(places)) == len(rows) == 5 * len(labels)
+    nearest = [{row["contender"] for row in rows if round(row["at"]) == percentile} for percentile in range(5)]
+    assert nearest == [set(labels)] * 5
+    marks = next(layer for layer in latency["layer"] if layer["mark"]["type"] == "point")
+    color, shape = (
+        encoding["scale"]["range"] for encoding in (latency["encoding"]["color"], marks["encoding"]["shape"])
+    )
+    assert len(set(zip(color, shape, strict=True))) == len(labels)
 
 
 @pytest.mark.parametrize("look", ["light", "dark"])
@@ -276,7 +290,7 @@ def test_long_names_in_tables_go_on_in_the_next_line(text: str, page: Page) -> N
 def test_a_page_of_nothing_says_so_and_a_page_of_failures_gives_their_reasons() -> None:
     assert "Nothing was measured." in results_page(parsed_document(document([], [])))
     failed = Page(results_page(parsed_document(document(CONTENDERS, [], [FAILURE]))))
-    assert not [text for text in failed.of("p") if "In the plots" in text]
+    assert not [text for text in failed.of("p") if "In the plots of latency" in text]
     assert "No contender has a result." in failed.of("p")
     assert FAILURE["reason"] in failed.of("td")
 
