@@ -1,7 +1,7 @@
 """The figures of the benchmark on Spark as tables."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from rich.console import Console
 from rich.table import Table
@@ -11,39 +11,49 @@ from millpond.bench.runs.tables import contenders_table, failures_table
 from millpond.bench.spark.growth import ends
 from millpond.stores.columns.column_changes import MOST_MERGED_BYTES
 
+_KEPT: Final = f"Of what a micro-batch changes in a store, a worker keeps {MOST_MERGED_BYTES >> 20:,} MiB as columns."
+
 
 def print_results(console: Console, figures: Mapping[str, Any]) -> None:
     """Who was measured, for each workload what came out, and what failed."""
     console.print(contenders_table(figures["contenders"], "what a micro-batch has kept"))
     for workload, query in figures["queries"].items():
-        console.print(_query_table(workload, query, figures))
+        results = [row for row in figures["results"] if row["workload"] == workload]
+        console.print(_query_table(workload, query, results, figures["settings"]))
+        if query["ratios"]:
+            console.print(_ratios_table(workload, results, list(query["ratios"])))
     if figures["failures"]:
         console.print(failures_table(figures["failures"]))
 
 
-def _query_table(workload: str, query: Mapping[str, Any], figures: Mapping[str, Any]) -> Table:
-    """One row per contender: rows per second, also in relation to each peer's, memory of a Python worker, and disk.
+def _query_table(
+    workload: str, query: Mapping[str, Any], results: Sequence[Mapping[str, Any]], settings: Mapping[str, Any]
+) -> Table:
+    """One row per contender: rows per second, what a micro-batch takes, memory of a Python worker, and disk.
 
     Flink's rates are those of a job that runs; what they are with its start-up stands below.
     """
-    settings, results = figures["settings"], [row for row in figures["results"] if row["workload"] == workload]
-    per_second = {row["contender"]: row["throughput"]["median"] for row in results}
-    peers = list(query["ratios"])
-    columns = ["rows/s", "least to most", "s/micro-batch", "CPU s/micro-batch", "worker MiB", "of its own", "state MiB"]
     table = _table(
         f"{workload}: {settings['rows']:,} rows per micro-batch, {settings['keys']:,} keys",
-        [*columns, *(f"x {peer.replace('_', ' ')}" for peer in peers)],
+        ["rows/s", "least to most", "s/micro-batch", "CPU s/micro-batch", "worker MiB", "of its own", "state MiB"],
     )
-    if "flink" in query:
-        table.caption = f"{table.caption}\n{_of_flink(query['flink'])}"
+    table.caption = f"{_KEPT}\n{_of_flink(query['flink'])}" if "flink" in query else _KEPT
     for row in results:
         name, rate = row["contender"], row["throughput"]
         spread = f"{rate['min']:,.0f} to {rate['max']:,.0f}"
         seconds = f"{query['seconds_per_batch'][name]:.2f}"
         spent = "" if row["cpu_s"] is None else f"{row['cpu_s'] * settings['rows'] / row['operations']:.2f}"
         disk = "" if row["disk_bytes"] is None else f"{row['disk_bytes'] >> 20:,}"
-        compared = [f"{rate['median'] / per_second[peer]:.2f}" for peer in peers]
-        table.add_row(name, f"{rate['median']:,.0f}", spread, seconds, spent, *_memory(query, name), disk, *compared)
+        table.add_row(name, f"{rate['median']:,.0f}", spread, seconds, spent, *_memory(query, name), disk)
+    return table
+
+
+def _ratios_table(workload: str, results: Sequence[Mapping[str, Any]], peers: Sequence[str]) -> Table:
+    """One row per contender: how many times as many rows per second it has as each peer."""
+    per_second = {row["contender"]: row["throughput"]["median"] for row in results}
+    table = _table(f"{workload}: times the rows/s of", peers)
+    for name, rate in per_second.items():
+        table.add_row(name, *(f"{rate / per_second[peer]:.2f}" for peer in peers))
     return table
 
 
@@ -53,6 +63,7 @@ def print_growth(console: Console, results: Mapping[str, Any]) -> None:
         f"{results['workload']}: growing to {results['keys']:,} keys, {results['rows']:,} rows per micro-batch",
         ["micro-batches", "first, s", "last, s", "last / first", "worker MiB", "of its own"],
     )
+    table.caption = _KEPT
     for name, seconds in results["batch_seconds"].items():
         first, last = (f"{end:.2f}" for end in ends(seconds))
         ratio = f"{results['growth'][name]:.2f}"
@@ -62,10 +73,9 @@ def print_growth(console: Console, results: Mapping[str, Any]) -> None:
         console.print(Text(f"{name} failed: {reason}", style="red"))
 
 
-def _table(title: str, columns: list[str]) -> Table:
-    merged = f"Of what a micro-batch changes in a store, a worker keeps {MOST_MERGED_BYTES >> 20:,} MiB as columns."
-    table = Table(title=title, caption=merged)
-    table.add_column("contender")
+def _table(title: str, columns: Sequence[str]) -> Table:
+    table = Table(title=title)
+    table.add_column("contender", no_wrap=True)
     for column in columns:
         table.add_column(column, justify="right")
     return table

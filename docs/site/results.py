@@ -91,7 +91,9 @@ def _part(value: Any, level: int) -> Iterator[str]:
     if _is_rows(value):
         yield from _tables(value)
     elif _is_by_name(value) or _is_series(value):
-        yield _by_name({"value": value})
+        yield _table(
+            {"name": name, **(part if isinstance(part, Mapping) else {"value": part})} for name, part in value.items()
+        )
     elif isinstance(value, Mapping):
         yield from _sections(value, min(level + 1, 6))
     else:

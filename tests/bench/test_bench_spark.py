@@ -140,8 +140,9 @@ def test_the_tables_show_each_contender() -> None:
     batch_seconds = {"lmdb": [1.0, 1.5], "spark_jvm": [1.0, 1.0]}
     tables.print_growth(console, {**shared, "batch_seconds": batch_seconds, "growth": {"lmdb": 1.5, "spark_jvm": 1.0}})
     lines = [line.replace(" ", "") for line in console.export_text().splitlines()]
-    assert "│lmdb│2,000│2,000to2,000│0.50│0.75│200│90│3│0.50│" in lines
-    assert "│spark_jvm│4,000│2,000to5,000│0.25│││││1.00│" in lines
+    assert "│lmdb│2,000│2,000to2,000│0.50│0.75│200│90│3│" in lines
+    assert "│spark_jvm│4,000│2,000to5,000│0.25│││││" in lines
+    assert {"│lmdb│0.50│", "│spark_jvm│1.00│"} <= set(lines)
     assert any("│verbs" in line and "no[luck]" in line for line in lines)
     assert "│lmdb│2│1.00│1.50│1.50│200│90│" in lines
 

@@ -114,7 +114,7 @@ def _measure(chosen: "Sequence[Contest]", json: Path | None, html: Path | None) 
     queries = sum(map(len, (turn for one in chosen for turn in measure.rounds(list(one.chosen), one.repeat))))
     with session_when_needed(chosen[0].cores) as spark, progress(Console(stderr=True), queries) as watch:
         figures = document_of([measure.run(one, spark, watch) for one in chosen])
-    report("spark", figures, tables.print_results, json=json, width=175, html=html)
+    report("spark", figures, tables.print_results, json=json, width=140, html=html)
     if figures["failures"]:
         raise typer.Exit(1)
 
