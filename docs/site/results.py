@@ -15,6 +15,8 @@ OVERVIEW = "runs/README.md"
 _UNITS = {"s": "s", "us": "µs", "mib": "MiB", "gib": "GiB"}
 _BEHIND = "---\nsearch:\n  boost: 0.2\n---"
 """Who searches finds the pages that explain a word before those that only have figures of it."""
+_LONGEST = 12
+"""The longest series of figures in a cell of a table."""
 _KINDS = "by operation "
 _ABOUT = ("machine", "command", "benchmark", "schema", "unit")
 
@@ -126,15 +128,24 @@ def _shared(parts: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 
 def _table(rows: Iterable[Mapping[str, Any]]) -> str:
+    """A row for each; series that are long stand below, under the name of their row."""
     flat = [dict(_flattened(row)) for row in rows]
-    columns = list(dict.fromkeys(name for row in flat for name, value in row.items() if value is not None))
+    named = list(dict.fromkeys(name for row in flat for name, value in row.items() if value is not None))
+    long = [name for name in named if any(_is_long(row.get(name)) for row in flat)]
+    columns = [name for name in named if name not in long]
     numeric = {name for name in columns if any(_is_number(row.get(name)) for row in flat)}
     lines = [
         "| " + " | ".join(_words(name) for name in columns) + " |",
         "|" + "|".join("--:" if name in numeric else "---" for name in columns) + "|",
         *("| " + " | ".join(_shown(row.get(name)) for name in columns) + " |" for row in flat),
     ]
-    return "\n".join(lines)
+    series = [
+        f"**{_shown(row[columns[0]])}, {_words(name)}:** {_shown(row[name])}"
+        for row in flat
+        for name in long
+        if row.get(name)
+    ]
+    return "\n\n".join(["\n".join(lines), *series])
 
 
 def _flattened(row: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -203,6 +214,11 @@ def _without_series(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {name: _without_series(part) for name, part in value.items() if not _is_points(part)}
     return [_without_series(part) for part in value] if isinstance(value, list) else value
+
+
+def _is_long(value: object) -> bool:
+    """Whether it is a series that no cell of a table has room for."""
+    return isinstance(value, list) and len(value) > _LONGEST
 
 
 def _is_points(value: object) -> bool:
