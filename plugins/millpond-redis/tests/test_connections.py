@@ -17,7 +17,7 @@ from millpond_redis.address import Address
 from millpond_redis.server import translate_errors
 from redis_servers import MANY, RedisServer, Wire, free_port
 
-from millpond.errors import BackendError, BackendUnavailableError
+from millpond.errors import BackendError, BackendUnavailableError, ConfigurationError
 from millpond.stores.backend import BackendSupplier
 
 CERTIFICATE = str(Path(__file__).with_name("localhost.pem"))
@@ -63,16 +63,28 @@ def test_a_certificate_that_is_not_trusted_is_no_server_that_is_away(
         assert "hunter" not in str(refusal)
 
 
-def test_a_server_that_wants_a_certificate_of_its_clients_says_so(
-    fresh: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("protocol", ["TLSv1.2", "TLSv1.3"])
+def test_a_server_that_wants_a_certificate_of_its_clients_says_so_and_takes_one(
+    fresh: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, protocol: str
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", CERTIFICATE)
-    for number, protocols in enumerate(("TLSv1.2", "TLSv1.3")):
-        (place := fresh / str(number)).mkdir()
-        with tls_server(place, "--tls-protocols", protocols) as port:
-            refusal = refusal_of(RedisSupplier(f"rediss://:hunter2@localhost:{port}"), tmp_path / str(number))
+    with tls_server(fresh, "--tls-protocols", protocol) as port:
+        url = f"rediss://:hunter2@localhost:{port}"
         # Which of the two depends on whether the server's reason comes before the end of the connection does.
-        assert re.search(r"wants a certificate of its clients .*tls-auth-clients|clients without a cert", str(refusal))
+        asked = r"wants a certificate of its clients .*option 'certificate'|clients without a certificate"
+        assert re.search(asked, str(refusal_of(RedisSupplier(url), tmp_path)))
+        with pickle.loads(pickle.dumps(RedisSupplier(url, certificate=CERTIFICATE))).open(tmp_path) as backend:
+            backend.write({b"a": b"1"})
+            assert backend.get(b"a") == b"1"
+        RedisSupplier(url, certificate=CERTIFICATE).destroy(tmp_path)
+
+
+def test_a_certificate_that_is_none_is_no_fault_of_the_server(tmp_path: Path) -> None:
+    (tmp_path / "no.pem").write_text("no certificate")
+    encrypted = Path(__file__).with_name("locked.pem")
+    for file in (tmp_path / "absent.pem", tmp_path / "no.pem", encrypted):
+        with pytest.raises(ConfigurationError, match=rf"the certificate {file} cannot be used .*must not be encrypted"):
+            RedisSupplier("rediss://host", certificate=str(file)).open(tmp_path / "store")
 
 
 def test_a_server_that_does_not_speak_tls_says_so(tmp_path: Path) -> None:

@@ -45,3 +45,12 @@ def test_a_url_that_may_be_one_of_redis_is_taken(url: str) -> None:
 def test_a_timeout_that_is_none_is_refused(timeout: str) -> None:
     with pytest.raises(ConfigurationError, match=r"'timeout' of the backend 'redis'.*must be a number of seconds"):
         supplier(f"redis://?timeout={timeout}")
+
+
+@pytest.mark.parametrize(
+    ("url", "certificate"),
+    [("redis://host", "client.pem"), ("unix:///socket", "client.pem"), ("rediss://host", 7), ("rediss://host", "")],
+)
+def test_a_certificate_that_no_server_is_shown_is_refused(url: str, certificate: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"'certificate' of the backend 'redis'.*if the server has TLS"):
+        RedisSupplier(url, certificate=certificate)

@@ -16,22 +16,23 @@ _LONGEST_PATH: Final = 107
 """Bytes of the path of a socket, which the system sets a limit to."""
 
 _PORT: Final = 6379
-_TLS: Final = "with TLS from clients without a certificate"
 
 
 @dataclass(frozen=True)
 class Address:
-    """A database of a server.
+    """A database of a server, and how it is reached.
 
     Attributes:
         url: as redis-py takes it.
         server: the server's host and port, or its socket, without users and passwords.
         database: its number.
+        certificate: the file of the certificate that a client shows, with its key, or None.
     """
 
     url: str = field(repr=False)
     server: str
     database: int
+    certificate: str | None = None
 
     @classmethod
     def of(cls, url: Any) -> Self:
@@ -55,9 +56,16 @@ class Address:
         return without_secrets(self.url)
 
     @property
+    def has_tls(self) -> bool:
+        """Whether the server has to speak TLS."""
+        return self.url.startswith("rediss://")
+
+    @property
     def kind(self) -> str:
         """How connections are made."""
-        return {"unix": "at a socket", "redis": "without TLS", "rediss": _TLS}[urlsplit(self.url).scheme]
+        if self.has_tls:
+            return f"with TLS from clients {'without a' if self.certificate is None else 'with this'} certificate"
+        return "at a socket" if self.url.startswith("unix://") else "without TLS"
 
 
 def _require(met: bool) -> None:

@@ -73,7 +73,7 @@ class translate_errors(ErrorTranslator):
             what_to_do = "name the file of its certificate in SSL_CERT_FILE, or correct the host in the URL"
             return BackendError(f"{self.where} has a certificate that is not trusted ({told}); {what_to_do}")
         if isinstance(why, ssl.SSLError) and why.reason in _WANTS_A_CERTIFICATE:
-            what_to_do = "this backend has none; set the server's tls-auth-clients to no"
+            what_to_do = "name the file of one that it trusts in the option 'certificate'"
             return BackendError(f"{self.where} wants a certificate of its clients ({told}); {what_to_do}")
         if isinstance(why, ssl.SSLError) and not isinstance(why, _BROKEN_OFF):
             return BackendError(f"{self.where} refuses TLS ({told}); see that its port is one for that")
@@ -99,14 +99,30 @@ def connected(address: Address, timeout: float, database: int | None = None) -> 
         address: where the server is.
         timeout: seconds that each call may take.
         database: one of the server's databases instead of the one in ``address``.
+
+    Raises:
+        ConfigurationError: the file of the certificate cannot be used.
     """
+    certificate = {} if address.certificate is None else {"ssl_certfile": _usable(address.certificate)}
     return redis.Redis.from_url(
         address.url if database is None else f"{address.url}?db={database}",
         socket_timeout=timeout,
         socket_connect_timeout=timeout,
         retry=Retry(NoBackoff(), 0),
         decode_responses=False,
+        **certificate,
     )
+
+
+def _usable(certificate: str) -> str:
+    """The path of a certificate, once it is known to be one: later, whatever is wrong with it looks like the server."""
+    try:
+        # A password that is wrong rather than none, or else the terminal would be asked for that of an encrypted key.
+        ssl.create_default_context().load_cert_chain(certificate, password="")
+    except OSError as error:
+        wanted = "see that this machine has it, with its key, which must not be encrypted"
+        raise ConfigurationError(f"the certificate {certificate} cannot be used ({error}); {wanted}") from error
+    return certificate
 
 
 def refuse_what_is_unsafe(client: Any, where: str) -> None:

@@ -3,7 +3,7 @@
 import logging
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar, Self
 
@@ -21,6 +21,10 @@ _log = logging.getLogger(__name__)
 _SECONDS = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 _LONGEST = 24 * 60 * 60
 _NUMBER = f"a number of seconds above 0, at most {_LONGEST}"
+_NO_CERTIFICATE = "none"
+_CERTIFICATE = (
+    f"{_NO_CERTIFICATE}, or the path of a file with a certificate and its key if the server has TLS (rediss://)"
+)
 
 
 def _parse_seconds(text: str) -> float:
@@ -39,28 +43,38 @@ def _is_address(url: object) -> bool:
 
 @dataclass(frozen=True)
 class RedisSupplier(BackendSupplier):
-    """Stores on the Redis server at ``url``, which has to answer each call within ``timeout`` seconds."""
+    """Stores on the Redis server at ``url``, which has to answer each call within ``timeout`` seconds.
+
+    A server that wants certificates of its clients is shown that in the file ``certificate``, which has its key, too.
+    """
 
     name: ClassVar[str] = "redis"
 
     url: str = field(default="redis://127.0.0.1:6379/0", repr=False)
     timeout: float = 30.0
+    certificate: str = _NO_CERTIFICATE
 
     def __post_init__(self) -> None:
         check_option(self.name, "url", self.url, _is_address(self.url), FORM)
         check_option(self.name, "timeout", self.timeout, type(self.timeout) in (int, float), _NUMBER)
         check_option(self.name, "timeout", self.timeout, 0 < self.timeout <= _LONGEST, _NUMBER)
+        is_path = isinstance(self.certificate, str) and self.certificate != ""
+        check_option(self.name, "certificate", self.certificate, is_path, _CERTIFICATE)
+        is_shown = self.certificate == _NO_CERTIFICATE or self._address.has_tls
+        check_option(self.name, "certificate", self.certificate, is_shown, _CERTIFICATE)
 
     def __repr__(self) -> str:
-        return f"RedisSupplier(url={self._address.shown!r}, timeout={self.timeout!r})"
+        rest = f"timeout={self.timeout!r}, certificate={self.certificate!r}"
+        return f"RedisSupplier(url={self._address.shown!r}, {rest})"
 
     @property
     def _address(self) -> Address:
-        return Address.of(self.url)
+        certificate = None if self.certificate == _NO_CERTIFICATE else self.certificate
+        return replace(Address.of(self.url), certificate=certificate)
 
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> Self:
-        return cls(**parse_options(cls.name, options, {"url": str, "timeout": _parse_seconds}))
+        return cls(**parse_options(cls.name, options, {"url": str, "timeout": _parse_seconds, "certificate": str}))
 
     def open(self, directory: Path) -> RedisBackend:
         return RedisBackend(directory, self._address, self.timeout)
