@@ -35,6 +35,13 @@ def test_every_command_has_one_to_three_examples_of_itself_and_a_page_to_read_ne
     assert all((REPOSITORY / page).exists() for page in pages)
 
 
+@pytest.mark.parametrize("name", COMMANDS)
+def test_lines_of_help_end_where_the_terminal_does(name: str) -> None:
+    said = CliRunner().invoke(app, [*name.split(), "--help"], env={"COLUMNS": "5000"}).stdout
+    paragraphs = [" ".join(part.split()) for part in (COMMANDS[name].callback.__doc__ or "").split("\n\n")]
+    assert [part for part in paragraphs if part not in [line.strip() for line in said.splitlines()]] == []
+
+
 @pytest.mark.parametrize("line", EXAMPLES)
 def test_the_parser_takes_every_example(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     words = shlex.split(line, comments=True)[1:]

@@ -36,7 +36,7 @@ from millpond.cli import (
     watching,
 )
 from millpond.cli.answers import AsJson, say_object
-from millpond.cli.teaching import lesson
+from millpond.cli.teaching import lesson, let_paragraphs_flow
 from millpond.errors import ConfigurationError
 
 BEGIN = "To begin with"
@@ -161,3 +161,6 @@ def demo(
         say_object(summary.to_dict())
     if not summary.right:
         raise typer.Exit(1)
+
+
+let_paragraphs_flow(app)

@@ -1,7 +1,26 @@
-"""What stands below the options in the help of a command: examples, exit codes, and what to read next.
+"""The help of a command: its text, and what stands below the options: examples, exit codes, and what to read next.
 
 Rule of this module: examples are command lines that the real parser takes; a test parses each.
 """
+
+import inspect
+
+import typer
+
+
+def let_paragraphs_flow(app: typer.Typer) -> None:
+    """Let lines of help end where the terminal does: of all paragraphs but the first, Typer keeps the ends of the code.
+
+    Args:
+        app: the whole command line; its groups and commands are done, too.
+    """
+    for told in (app.registered_callback, *app.registered_commands):
+        if told is not None and told.callback is not None:
+            paragraphs = (inspect.getdoc(told.callback) or "").split("\n\n")
+            told.help = "\n\n".join(paragraph.replace("\n", " ") for paragraph in paragraphs)
+    for group in app.registered_groups:
+        if group.typer_instance is not None:
+            let_paragraphs_flow(group.typer_instance)
 
 
 def lesson(*examples: str, codes: str = "", read: str) -> str:
