@@ -49,19 +49,8 @@ _HOMES = {
     "StoreSuite": "stores",
 }
 _WITH_ASSERTIONS = (
-    *(
-        "capabilities",
-        "damage",
-        "lifecycle",
-        "machines",
-        "places",
-        "processes",
-        "reads",
-        "scans",
-        "stores",
-        "suppliers",
-        "writes",
-    ),
+    *("capabilities", "damage", "lifecycle", "machines", "places", "processes"),
+    *("reads", "scans", "stores", "suppliers", "writes"),
 )
 
 if "pytest" in sys.modules:
