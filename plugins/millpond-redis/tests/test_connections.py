@@ -59,8 +59,6 @@ def test_a_certificate_that_is_not_trusted_is_no_server_that_is_away(
     for refusal, reason in ((untrusted, "self-signed certificate"), (of_another, "IP address mismatch")):
         assert type(refusal) is BackendError
         assert re.search(rf"certificate that is not trusted .*{reason}.*SSL_CERT_FILE", str(refusal))
-        assert "***@" in str(refusal)
-        assert "hunter" not in str(refusal)
 
 
 @pytest.mark.parametrize("protocol", ["TLSv1.2", "TLSv1.3"])
@@ -93,22 +91,25 @@ def test_a_server_that_does_not_speak_tls_says_so(tmp_path: Path) -> None:
     assert type(refusal) is BackendError
     assert re.search(r"refuses TLS .*see that its port is one for that", str(refusal))
     with socket.create_server(("127.0.0.1", 0)) as listening:  # as Redis does, until a line ends
-        silent = RedisSupplier(f"rediss://127.0.0.1:{listening.getsockname()[1]}", timeout=0.5)
-        with pytest.raises(BackendUnavailableError, match=r"if that lasts, see that it .*takes connections with TLS"):
-            silent.open(tmp_path)
+        silent = RedisSupplier(f"rediss://:hunter2@127.0.0.1:{listening.getsockname()[1]}", timeout=0.5)
+        refusal = refusal_of(silent, tmp_path)
+    assert type(refusal) is BackendUnavailableError
+    assert re.search(r"if that lasts, see that it .*takes connections with TLS", str(refusal))
 
 
 def test_a_server_that_speaks_tls_alone_says_so(fresh: Path, tmp_path: Path) -> None:
     with tls_server(fresh, "--tls-auth-clients", "no") as port:
-        plain = RedisSupplier(f"redis://:hunter2@localhost:{port}")
-        with pytest.raises(BackendUnavailableError, match=r"if that lasts, see that .*takes connections without TLS"):
-            plain.open(tmp_path)
+        refusal = refusal_of(RedisSupplier(f"redis://:hunter2@localhost:{port}"), tmp_path)
+    assert type(refusal) is BackendUnavailableError
+    assert re.search(r"if that lasts, see that .*takes connections without TLS", str(refusal))
 
 
 def refusal_of(supplier: BackendSupplier, directory: Path) -> BackendError:
-    """What opening a store raises."""
+    """What opening a store raises, which does not show the password."""
     with pytest.raises(BackendError) as refused:
         supplier.open(directory)
+    assert "***@" in str(refused.value)
+    assert "hunter" not in str(refused.value)
     return refused.value
 
 

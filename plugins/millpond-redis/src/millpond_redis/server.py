@@ -118,7 +118,7 @@ def _usable(certificate: str) -> str:
     """The path of a certificate, once it is known to be one: later, whatever is wrong with it looks like the server."""
     try:
         # A password that is wrong rather than none, or else the terminal would be asked for that of an encrypted key.
-        ssl.create_default_context().load_cert_chain(certificate, password="")
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(certificate, password="")
     except OSError as error:
         wanted = "see that this machine has it, with its key, which must not be encrypted"
         raise ConfigurationError(f"the certificate {certificate} cannot be used ({error}); {wanted}") from error
