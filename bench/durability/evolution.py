@@ -154,10 +154,9 @@ def parse_way(text: str) -> list[int]:
         ConfigurationError: they are no numbers, or fewer than two.
     """
     numbers = text.split(",")
-    way = [int(number) for number in numbers if number.isdecimal() and len(number) < 10]
-    if len(way) < len(numbers) or len(way) < 2 or 0 in way:
+    if len(numbers) < 2 or not all(number.isdecimal() and len(number) < 10 and int(number) for number in numbers):
         raise ConfigurationError(f"partitions are {text!r}, but must be numbers of them, two at least, such as 4,16,4")
-    return way
+    return list(map(int, numbers))
 
 
 def run(

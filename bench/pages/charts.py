@@ -118,7 +118,7 @@ def _bars(name: str, title: str, unit: str, looks: _Looks, rows: Sequence[Spec])
         length["scale"]["domainMax"] = 1
     marks: list[Spec] = [
         {"mark": {"type": "bar", "height": 9, "yOffset": _BAR_SHIFT}, "encoding": {"x": length, "description": _WORDS}},
-        *_names(looks, {}, _NAME_SHIFT),
+        *_names(looks, _NAME_SHIFT),
     ]
     if all("low" in row for row in rows):
         ends = {"x": length | {"field": "low"}, "x2": {"field": "high"}, "color": {"value": "var(--text)"}}
@@ -130,11 +130,10 @@ def _bars(name: str, title: str, unit: str, looks: _Looks, rows: Sequence[Spec])
     )
 
 
-def _names(looks: _Looks, place: Spec, shift: int) -> list[Spec]:
-    """Shape, name and figure of each contender, at a place from top to bottom, or ``shift`` pixels from there."""
+def _names(looks: _Looks, shift: int, **at: Spec) -> list[Spec]:
+    """Shape, name and figure of each contender, ``shift`` pixels below the place that ``at`` or the plot encodes."""
     text = {"type": "text", "baseline": "middle", "dy": shift}
     point = {"type": "point", "filled": True, "size": 60, "opacity": 1, "xOffset": 6, "yOffset": shift}
-    at = {"y": place} if place else {}
     uncolored = {**at, "color": {"value": "var(--text)"}}
     return [
         {"mark": point, "encoding": {**at, "x": {"value": 0}, "shape": looks.shape, "description": _NAME}},
@@ -152,19 +151,23 @@ def _names(looks: _Looks, place: Spec, shift: int) -> list[Spec]:
 def _latencies(looks: _Looks, results: Sequence[Result]) -> Chart:
     """A line for each contender, from the median to the slowest operation, beside each other at each percentile."""
     rows, words = [], []
+    places = {name: place for place, name in enumerate(PERCENTILES)}
     for result in (one for one in results if one.latency):
         texts = {name: f"{PERCENTILES[name]} {shown(value)} µs" for name, value in result.latency.items()}
         words.append({"words": _of(result, ", ".join(texts.values()))})
         beside = _BESIDE * ((looks.places[result.contender] + 0.5) / len(looks.places) - 0.5)
         rows += [
-            _point(result, list(PERCENTILES).index(name) + beside, value, texts[name])
+            _point(result, places[name] + beside, value, texts[name])
             for name, value in result.latency.items()
             if value > 0
         ]
-    names = list(PERCENTILES.values())
-    axis = {"title": "percentile", "values": list(range(len(names))), "labelExpr": f"{names}[datum.value]"}
-    at = {"field": "at", "type": "quantitative", "axis": {**axis, "grid": False}}
-    at["scale"] = {"domain": [-0.5, len(names) - 0.5], "nice": False}
+    names = f"{list(PERCENTILES.values())}[datum.value]"
+    at = {
+        "field": "at",
+        "type": "quantitative",
+        "scale": {"domain": [-0.5, len(places) - 0.5], "nice": False},
+        "axis": {"title": "percentile", "values": list(places.values()), "labelExpr": names, "grid": False},
+    }
     axes = {"x": at, "y": _logarithmic("latency, µs", rows), "color": looks.color}
     mark = {"type": "line", "strokeWidth": 1.5}
     line = {"mark": mark, "encoding": {"strokeDash": looks.dash, "description": _NAME}}
@@ -177,10 +180,10 @@ def _over_time(looks: _Looks, results: Sequence[Result], rate: str) -> Chart:
 
     What shows is whether it keeps its speed; that of one beside that of another is in the bars.
     """
-    lines = {result.contender: list(_stretches(result.over_time)) for result in results if result.over_time}
+    timed = [result for result in results if result.over_time]
     rows, words = [], []
-    for strip, result in enumerate(result for result in results if result.contender in lines):
-        line, base = lines[result.contender], len(lines) - 1 - strip
+    for base, result in zip(reversed(range(len(timed))), timed, strict=True):
+        line = list(_stretches(result.over_time))
         rates, end = [done for _, done in line], line[-1][0] or 1
         most = max(rates)
         text = f"between {shown(min(rates))} and {shown(most)} {rate} in {shown(end)} s"
@@ -193,7 +196,7 @@ def _over_time(looks: _Looks, results: Sequence[Result], rate: str) -> Chart:
     height = {
         "field": "value",
         "type": "quantitative",
-        "scale": {"domain": [0, max(len(lines), 1)], "nice": False},
+        "scale": {"domain": [0, max(len(timed), 1)], "nice": False},
         "axis": {"title": title, "values": []},
     }
     axes = {"x": _measured("at", "share of the time taken, %", grid=False, tickCount=5), "color": looks.color}
@@ -202,9 +205,9 @@ def _over_time(looks: _Looks, results: Sequence[Result], rate: str) -> Chart:
     strips: Spec = {"mark": area, "encoding": {"y": height, "y2": {"field": "base"}, "description": _WORDS}}
     heads = [
         {**layer, "transform": [{"filter": "isValid(datum.head)"}]}
-        for layer in _names(looks, {**height, "field": "head"}, 0)
+        for layer in _names(looks, 0, y={**height, "field": "head"})
     ]
-    plot = _plot(rows, _STRIP_ROW * len(lines), axes, [strips, *heads])
+    plot = _plot(rows, _STRIP_ROW * len(timed), axes, [strips, *heads])
     return Chart("time", "Throughput over time", plot, _sentences(words))
 
 
