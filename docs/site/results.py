@@ -140,7 +140,7 @@ def _table(rows: Iterable[Mapping[str, Any]]) -> str:
         *("| " + " | ".join(_shown(row.get(name)) for name in columns) + " |" for row in flat),
     ]
     series = [
-        f"**{_shown(row[columns[0]])}, {_words(name)}:** {_shown(row[name])}"
+        f"**{_shown(row[columns[0]])}, {_words(name)}**\n\n{_shown(row[name])}"
         for row in flat
         for name in long
         if row.get(name)
