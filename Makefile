@@ -67,7 +67,7 @@ test-plugins: java redis-server .venv/dev.stamp .venv/spark-classes.jsa
 	$(PYTEST) -n 2 --dist worksteal tests/plugins/check_plugins.py $(ARGS)
 
 test-flink: java .venv/dev.stamp .venv-flink/stamp
-	MILLPOND_FLINK_PYTHON='$(CURDIR)/$(FLINK)' $(BIN)/python -m pytest -q tests/spark/flink_answers.py $(ARGS)
+	MILLPOND_FLINK_PYTHON='$(CURDIR)/$(FLINK)' $(PYTEST) tests/spark/flink_answers.py $(ARGS)
 
 test-kafka: java needs-mvn needs-javac .venv/dev.stamp .venv/spark-classes.jsa
 	$(PYTEST) -n0 $(wildcard tests/kafka/check_*.py) $(ARGS)
