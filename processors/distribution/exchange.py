@@ -33,9 +33,10 @@ from millpond.processors.distribution.header_column import (
     headers_of,
     with_headers_column,
 )
+from millpond.processors.options.order import Order
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns, Records
-from millpond.processors.runtime.order.time_order import Regroup, merge_order, owners_of, reached_by_key, runs_of
+from millpond.processors.runtime.order.time_order import Regroup, owners_of, places_taken, reached_by_key, runs_of
 
 pc: Any = _compute
 
@@ -171,19 +172,20 @@ def gather(
     keep_order: Collection[int] = (),
     regroup: Regroup[int] | None = None,
     reached: Callable[[int], None] | None = None,
+    order: Order = Order.TIME,
 ) -> Iterator[Run]:
     """The records of one task in the order in which it must see them, in runs of a limited size.
 
     Each split of each input is a queue in arrival order; queues are ordered by input, then by split, which decides ties
-    in ``merge_order``. Once the inputs are complete, nothing can come later, and the records are in the order of time;
-    ties are decided in the same way, then by arrival.
+    (``millpond.processors.runtime.order.time_order``). Once the inputs are complete, nothing can come later, and the
+    records are in the order of time whatever ``order`` says.
 
     Args:
         blobs: all blobs of the task, in any order.
-        keep_order: inputs whose queues keep the order of each key even then: a record that is older than one of its
-            key before it comes right behind that.
+        keep_order: inputs whose queues keep the order of each key in the order of time.
         regroup: makes runs longer; they then have positions.
         reached: told the greatest timestamp of each input, before the first run.
+        order: which order that is.
 
     Raises:
         SerdeError: a blob is damaged.
@@ -199,15 +201,18 @@ def gather(
         tables.setdefault(input_, []).extend(parts)
     inputs = {i: _joined(i, parts) for i, parts in tables.items()}
     _tell(reached, inputs)
-    if queues and is_complete(placed):
-        times = [_times_to_go_by(queue, input_ in keep_order) for (input_, _), queue in queues.items()]
-        yield from _interleave(inputs, np.concatenate(times).argsort(kind="stable"), regroup)
-        return
-    if len(queues) < 2:
+    if is_complete(placed):
+        order = Order.TIME
+    kept = keep_order if order is Order.TIME else ()
+    places = places_taken([_times_to_go_by(queue, i in kept) for (i, _), queue in queues.items()], order)
+    if len(inputs) < 2:
         for input_, table in inputs.items():
-            yield from (Run(input_, window) for window in windows(table))
+            in_order = table if places is None else _taken(table, places)
+            yield from (Run(input_, window) for window in windows(in_order))
         return
-    yield from _interleave(inputs, merge_order(list(map(_timestamps, queues.values()))), regroup)
+    if places is None:
+        places = np.arange(sum(table.num_rows for table in inputs.values()))
+    yield from _interleave(inputs, places, regroup)
 
 
 def gather_partials(blobs: Iterable[Blob], reached: Callable[[int], None] | None = None) -> Iterator[Run]:
@@ -308,13 +313,18 @@ def _interleave(
         order, owners = order[positions], owners[positions]
     starts = accumulate(sizes, initial=0)
     cursors = [
-        _Cursor(input_, windows(table.take(pa.array(order[owners == place] - start))))
+        _Cursor(input_, windows(_taken(table, order[owners == place] - start)))
         for place, (start, (input_, table)) in enumerate(zip(starts, tables.items(), strict=False))
     ]
     counted = list(runs_of(owners))
     least = COLUMNS_FROM if len(owners) < COLUMNS_FROM * len(counted) else 1
     runs = (run for owner, count in counted for run in cursors[owner].take(count, least))
     yield from runs if positions is None else _placed(runs, positions)
+
+
+def _taken(table: pa.Table, places: npt.NDArray[np.int64]) -> pa.Table:
+    chosen: Any = pa.array(places)
+    return table.take(chosen)
 
 
 def _placed(runs: Iterable[Run], positions: npt.NDArray[np.int64]) -> Iterator[Run]:

@@ -8,6 +8,7 @@ from millpond.processors.dsl.wiring.graph import TopologyGraph
 from millpond.processors.dsl.wiring.stream import StreamHandle
 from millpond.processors.dsl.wiring.table import reordered, source_table
 from millpond.processors.options.materialized import Materialized
+from millpond.processors.options.order import Order
 from millpond.processors.options.records import Consumed
 from millpond.processors.options.serdes import SerdeLike
 from millpond.processors.runtime.nodes import SourceNode
@@ -26,6 +27,12 @@ class StreamsBuilder:
             written in (KIP-904: ``"3.4"`` or older sends changes one by one).
         optimize: keep the records of a stream that is joined with itself once instead of twice. This changes the
             stores, so a job must keep the setting it began with.
+        order: in which order a task takes the records of a micro-batch: that of event ``"time"``, or that of
+            ``"arrival"``, as Kafka Streams does within a Kafka partition. With the order of arrival, what is late and
+            what joins depends on how a micro-batch was packed into files and partitions.
+
+    Raises:
+        ConfigurationError: there is no such order.
     """
 
     def __init__(
@@ -35,9 +42,14 @@ class StreamsBuilder:
         value_serde: SerdeLike | None = "msgpack",
         upgrade_from: str | None = None,
         optimize: bool = False,
+        order: str | Order = Order.TIME,
     ) -> None:
         self._graph = TopologyGraph(
-            key_serde=key_serde, value_serde=value_serde, upgrade_from=upgrade_from, optimize=optimize
+            key_serde=key_serde,
+            value_serde=value_serde,
+            upgrade_from=upgrade_from,
+            optimize=optimize,
+            order=Order.of(order),
         )
 
     def stream(self, topic: str, consumed: Consumed | None = None) -> KStream:
@@ -87,7 +99,9 @@ class StreamsBuilder:
         >>> builder = StreamsBuilder(value_serde="string")
         >>> builder.table("prices", reorder_within=10).to("in-order")
         >>> with TopologyDriver(builder.build()) as driver:
-        ...     driver.pipe_all("prices", [("tea", "third", 30), ("tea", "second", 25), ("tea", "fourth", 45)])
+        ...     driver.pipe("prices", "tea", "third", 30)
+        ...     driver.pipe("prices", "tea", "second", 25)
+        ...     driver.pipe("prices", "tea", "fourth", 45)
         ...     [(value, timestamp) for _, value, timestamp in driver.read("in-order")]
         [('second', 25), ('third', 30)]
         """

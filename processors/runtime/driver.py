@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple, Self
 
 from millpond.errors import TopologyError
 from millpond.processors.options.on_error import OnError
+from millpond.processors.options.order import Order
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Records
 from millpond.processors.runtime.batches.headers import NO_HEADERS, as_headers
@@ -140,7 +141,7 @@ class TopologyDriver:
         timestamp: int,
         headers: Iterable[tuple[str, bytes | None]] = NO_HEADERS,
     ) -> None:
-        """Process one record of a source topic.
+        """Process one record of a source topic, and what it leads to as it arrives: just as Kafka Streams does.
 
         Args:
             topic: the topic.
@@ -152,10 +153,13 @@ class TopologyDriver:
             TypeError: a header is not such a pair.
         """
         carried = as_headers(headers)
-        self.pipe_batch(topic, Batch([key], [value], [timestamp], headers=[carried] if carried else None))
+        self._pipe({topic: Batch([key], [value], [timestamp], headers=[carried] if carried else None)}, Order.ARRIVAL)
 
     def pipe_all(self, topic: str, records: Iterable[tuple[Any, Any, int]]) -> None:
-        """Process records ``(key, value, timestamp)`` of one topic as one micro-batch; each may be a ``Record``."""
+        """Process records ``(key, value, timestamp)`` of one topic as one micro-batch; each may be a ``Record``.
+
+        They are taken in the order that the topology says (``StreamsBuilder(order=...)``): by default that of time.
+        """
         rows = list(records)
         if rows:
             headers = [getattr(row, "headers", NO_HEADERS) for row in rows]
@@ -171,20 +175,23 @@ class TopologyDriver:
         self.pipe_inputs({topic: batch})
 
     def pipe_inputs(self, inputs: Mapping[str, Records]) -> None:
-        """Process records of several topics, batches or columns, as one micro-batch, in the order of ``merge``.
+        """Process records of several topics, batches or columns, as one micro-batch, in the topology's order.
 
         Raises:
             TopologyError: the topology does not read one of the topics.
         """
+        self._pipe(inputs, self._topology.order)
+
+    def _pipe(self, inputs: Mapping[str, Records], order: Order) -> None:
         for topic in inputs:
             if topic not in self._topology.sources:
                 raise TopologyError(f"the topology reads {sorted(self._topology.sources)}, not {topic!r}")
-        self._micro_batch(inputs)
+        self._micro_batch(lambda tasks: tasks.run(inputs, order))
 
     def advance_wall_clock(self, milliseconds: int) -> None:
         """Advance the driver's clock, which starts at 0 and moves in no other way, and fire what is due."""
         self._wall_clock += milliseconds
-        self._micro_batch({}, lambda tasks: tasks.punctuate(self._wall_clock))
+        self._micro_batch(lambda tasks: tasks.punctuate(self._wall_clock))
 
     def complete(self) -> None:
         """Let everything come out that waits for later records, because the input is complete; one micro-batch.
@@ -204,7 +211,7 @@ class TopologyDriver:
         ...     waiting, driver.read("hourly")
         ([], [Record(key=Windowed(key='ann', start=0, end=3600000), value=1, timestamp=5)])
         """
-        self._micro_batch({}, LocalTasks.complete)
+        self._micro_batch(LocalTasks.complete)
 
     def read(self, topic: str) -> list[Record]:
         """The records written to a sink topic since the last read, in order.
@@ -280,14 +287,12 @@ class TopologyDriver:
     ) -> None:
         self.close()
 
-    def _micro_batch(self, inputs: Mapping[str, Records], then: Callable[[LocalTasks], None] | None = None) -> None:
-        """Process, do what is to be done then, flush and commit."""
+    def _micro_batch(self, process: Callable[[LocalTasks], None]) -> None:
+        """Process, flush and commit."""
         for task in self._local.tasks:
             task.metrics.clear()
         try:
-            self._local.run(inputs)
-            if then is not None:
-                then(self._local)
+            process(self._local)
             self._local.flush()
             for (index, _), store in self._stores.items():
                 with self._local.tasks[index].metrics.timed(StoreMetric.COMMIT_DURATION):

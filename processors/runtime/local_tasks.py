@@ -6,6 +6,7 @@ failure its tasks are where they were when it happened, so whoever rolls back ma
 
 from collections.abc import Mapping, Sequence
 
+from millpond.processors.options.order import Order
 from millpond.processors.runtime.batches.columns import Columns, Records, joined
 from millpond.processors.runtime.metrics import TaskMetric
 from millpond.processors.runtime.order.time_order import merge
@@ -49,11 +50,27 @@ class LocalTasks:
         self._pending: dict[str, list[Records]] = {topic: [] for topic in repartitions}
         self._outputs: dict[str, list[Records]] = {topic: [] for topic in topology.sinks}
 
-    def run(self, inputs: Mapping[str, Records]) -> None:
-        """Run tasks over the records of these topics until nothing waits for any of them."""
+    def run(self, inputs: Mapping[str, Records], order: Order = Order.ARRIVAL) -> None:
+        """Run tasks over the records of these topics until nothing waits for any of them.
+
+        What a record sends back to a task that it has passed comes before the next record.
+
+        Args:
+            inputs: the records, by topic.
+            order: in which order each task takes them.
+        """
+        if not self._loops:
+            self._run(inputs, order)
+            return
+        for topic, run in merge(inputs, order):
+            for row in run.to_batch().rows():
+                self._run({topic: row}, Order.ARRIVAL)
+        self._run({}, Order.ARRIVAL)
+
+    def _run(self, inputs: Mapping[str, Records], order: Order) -> None:
         while inputs or any(self._pending.values()):
             for task in self.tasks:
-                self._process(task, inputs)
+                self._process(task, inputs, order)
             inputs = {}
 
     def punctuate(self, wall_clock: int) -> None:
@@ -70,7 +87,7 @@ class LocalTasks:
         while not once or any(self._pending.values()):
             once = True
             for task in self.tasks:
-                self._process(task, {})
+                self._process(task, {}, Order.ARRIVAL)
                 with task.metrics.timed(TaskMetric.PROCESS_DURATION):
                     task.complete()
                 self._collect(task)
@@ -102,13 +119,13 @@ class LocalTasks:
             self.run({})
         return reached
 
-    def _process(self, task: Task, inputs: Mapping[str, Records]) -> None:
+    def _process(self, task: Task, inputs: Mapping[str, Records], order: Order) -> None:
         """Run a task over what waits for it."""
         waiting = self._waiting(task, inputs)
         with task.metrics.timed(TaskMetric.PROCESS_DURATION):
             for records in filter(len, waiting.values()):
                 task.reached(_latest(records))
-            for topic, run in merge(waiting, task.regroup):
+            for topic, run in merge(waiting, order, task.subtopology.derived_topics, task.regroup):
                 task.process(topic, run)
             task.settle()
         self._collect(task)

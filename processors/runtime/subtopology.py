@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from millpond.processors.options.order import Order
 from millpond.processors.runtime.nodes import Node, SinkNode, SourceNode
 from millpond.stores.specs import StoreSpec
 
@@ -22,6 +23,7 @@ class Subtopology:
         internal_topics: repartition topics of the whole topology.
         derived_topics: those of them whose records were made with the help of state, here or further up: of two records
             of a key, the later is the valid one, whatever their timestamps.
+        order: in which order a task takes the records of a micro-batch.
     """
 
     index: int
@@ -29,6 +31,7 @@ class Subtopology:
     stores: Mapping[str, StoreSpec]
     internal_topics: frozenset[str]
     derived_topics: frozenset[str] = frozenset()
+    order: Order = Order.TIME
 
     @cached_property
     def sources(self) -> dict[str, SourceNode]:
@@ -79,7 +82,10 @@ class Subtopology:
 
 
 def connected_parts(
-    nodes: Mapping[str, Node], stores: Mapping[str, StoreSpec], internal_topics: frozenset[str]
+    nodes: Mapping[str, Node],
+    stores: Mapping[str, StoreSpec],
+    internal_topics: frozenset[str],
+    order: Order = Order.TIME,
 ) -> list[Subtopology]:
     """The connected parts, in order of their first node. Each part that uses a global table holds all of it."""
     group = {name: name for name in nodes}
@@ -111,6 +117,7 @@ def connected_parts(
             members,
             {store: stores[store] for node in members.values() for store in node.stores},
             internal_topics,
+            order=order,
         )
         for index, members in enumerate(parts.values())
     ]

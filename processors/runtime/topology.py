@@ -8,6 +8,7 @@ from functools import cached_property
 from hashlib import blake2b
 
 from millpond.errors import TopologyError
+from millpond.processors.options.order import Order
 from millpond.processors.runtime.describe import as_mermaid, as_text
 from millpond.processors.runtime.nodes import Node, SinkNode, SourceNode
 from millpond.processors.runtime.subtopology import connected_parts, in_order
@@ -24,19 +25,26 @@ class Topology:
         subtopologies: the connected parts; what writes a repartition topic comes before what reads it.
         loops: the repartition topics for which that order is impossible: what a part writes comes back to it, because
             both ends of the path use the same store.
+        order: in which order tasks take the records of a micro-batch.
 
     Raises:
         TopologyError: a topic is both written and read.
     """
 
     def __init__(
-        self, nodes: Mapping[str, Node], stores: Mapping[str, StoreSpec], internal_topics: Iterable[str]
+        self,
+        nodes: Mapping[str, Node],
+        stores: Mapping[str, StoreSpec],
+        internal_topics: Iterable[str],
+        order: Order = Order.TIME,
     ) -> None:
         self.nodes = dict(nodes)
         self.stores = dict(stores)
         self.internal_topics = frozenset(internal_topics)
         _check_topics(self.nodes, self.internal_topics)
-        self.subtopologies, self.loops = in_order(connected_parts(self.nodes, self.stores, self.internal_topics))
+        self.order = order
+        parts = connected_parts(self.nodes, self.stores, self.internal_topics, order)
+        self.subtopologies, self.loops = in_order(parts)
 
     @cached_property
     def sources(self) -> dict[str, SourceNode]:

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from millpond.errors import TopologyError
+from millpond.processors.options.order import Order
 from millpond.processors.options.records import Consumed, Produced
 from millpond.processors.options.serdes import SerdeLike
 from millpond.processors.options.windows import Windows
@@ -33,6 +34,7 @@ class TopologyGraph:
         key_serde, value_serde: used wherever no other serde is known.
         upgrade_from: the release whose formats internal topics must still be written in; None for this one's.
         optimize: whether operators may share what they would otherwise keep twice.
+        order: in which order tasks take the records of a micro-batch.
 
     Attributes:
         windows: by node, the windows of the aggregations, for operators below that ask when a window closes.
@@ -49,11 +51,13 @@ class TopologyGraph:
         value_serde: SerdeLike | None = None,
         upgrade_from: str | None = None,
         optimize: bool = False,
+        order: Order = Order.TIME,
     ) -> None:
         self.key_serde = key_serde
         self.value_serde = value_serde
         self.upgrade_from = upgrade_from
         self.optimize = optimize
+        self._order = order
         self.windows: dict[str, Windows] = {}
         self.tables: dict[str, TableConfig] = {}
         self.nodes: dict[str, Node] = {}
@@ -164,4 +168,4 @@ class TopologyGraph:
 
     def build(self) -> Topology:
         """The finished topology, which later additions do not touch."""
-        return Topology(self.nodes, self.stores, self.internal_topics)
+        return Topology(self.nodes, self.stores, self.internal_topics, self._order)

@@ -1,11 +1,15 @@
-"""The order in which a task takes the records of several queues: as Kafka Streams picks them.
+"""The order in which a task takes the records of several queues: that of time, or as Kafka Streams picks them.
 
-Rule: the next record is always taken from the queue whose first waiting record has the smallest timestamp; among equals
-the queue named first wins, and no queue's own order changes. That is a stable sort of all records by the largest
-timestamp that their queue has shown so far, so a queue's out-of-order records follow the record they are late for.
+``Order.TIME`` is a stable sort of all records by their timestamps: among equals the queue named first wins, then what
+came first in it. Where the later of two records of a key is the valid one whatever their timestamps, each key's order
+is kept: a record that is older than one of its key before it comes right behind that.
+
+``Order.ARRIVAL`` always takes the next record from the queue whose first waiting record has the smallest timestamp.
+That is a stable sort by the largest timestamp that a queue has shown so far, so a queue's out-of-order records follow
+the record they are late for.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from types import NoneType
 from typing import Any, Final, TypeAlias, TypeVar
@@ -13,6 +17,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from millpond.processors.options.order import Order
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns, Records
 
@@ -30,11 +35,18 @@ Regroup: TypeAlias = Callable[
 """Gives inputs longer runs where that changes nothing; see ``LookupOrder.regroup``."""
 
 
-def merge(inputs: Mapping[str, _Run], regroup: Regroup[str] | None = None) -> Iterator[tuple[str, _Run]]:
+def merge(
+    inputs: Mapping[str, _Run],
+    order: Order = Order.ARRIVAL,
+    keep_order: Collection[str] = (),
+    regroup: Regroup[str] | None = None,
+) -> Iterator[tuple[str, _Run]]:
     """The records of several topics in processing order, as runs of consecutive records of one topic.
 
     Args:
         inputs: by topic, the waiting records of one partition in arrival order; the mapping's order decides ties.
+        order: which order that is.
+        keep_order: topics whose records keep the order of each key even in the order of time.
         regroup: makes runs longer; they then have positions.
 
     Yields:
@@ -47,41 +59,70 @@ def merge(inputs: Mapping[str, _Run], regroup: Regroup[str] | None = None) -> It
     [('trades', [10, 5]), ('quotes', [20, 30]), ('trades', [40])]
     """
     waiting = [(topic, run) for topic, run in inputs.items() if len(run)]
-    if len(waiting) < 2:
-        yield from waiting
-        return
     queues = [np.asarray(run.timestamps, np.int64) for _, run in waiting]
-    order = merge_order(queues)
-    owners = owners_of(order, [len(run) for _, run in waiting])
+    go_by = [
+        reached_by_key(times, _numbers_of_keys([one])) if one[0] in keep_order else times
+        for one, times in zip(waiting, queues, strict=True)
+    ]
+    places = places_taken(go_by, order)
+    if len(waiting) < 2:
+        yield from waiting if places is None else [(topic, run.taken(places)) for topic, run in waiting]
+        return
+    if places is None:
+        places = np.arange(sum(map(len, queues)))
+    owners = owners_of(places, [len(run) for _, run in waiting])
+    positions = None
     if regroup is not None:
-        topics = [topic for topic, _ in waiting]
-        times = np.concatenate(queues)[order]
-        longer = regroup(topics, owners, times, lambda: _numbers_of_keys(waiting)[order])
-        if longer is not None:
-            yield from _taken(waiting, order[longer], owners[longer], longer)
-            return
-    taken = [0] * len(waiting)
-    for i, count in runs_of(owners):
-        topic, run = waiting[i]
-        start = taken[i]
-        taken[i] = stop = start + count
-        yield topic, run if count == len(run) else run.slice(start, stop)
+        topics, times = [topic for topic, _ in waiting], np.concatenate(queues)[places]
+        positions = regroup(topics, owners, times, lambda: _numbers_of_keys(waiting)[places])
+        if positions is not None:
+            places, owners = places[positions], owners[positions]
+    yield from _taken(waiting, places, owners, positions)
 
 
 def _taken(
     waiting: Sequence[tuple[str, _Run]],
-    order: npt.NDArray[np.int64],
+    places: npt.NDArray[np.int64],
     owners: npt.NDArray[np.intp],
-    positions: npt.NDArray[np.int64],
+    positions: npt.NDArray[np.int64] | None,
 ) -> Iterator[tuple[str, _Run]]:
-    """Runs in a new order: which records, laid end to end, in which queues, and which positions they had."""
+    """Runs: which records, laid end to end, in which queues, and which positions they get, if any."""
     starts = list(accumulate((len(run) for _, run in waiting), initial=0))
     at = 0
     for i, count in runs_of(owners):
         topic, run = waiting[i]
         part = slice(at, at + count)
         at += count
-        yield topic, run.taken(order[part] - starts[i]).at(positions[part])
+        taken = part_of(run, places[part] - starts[i])
+        yield topic, taken if positions is None else taken.at(positions[part])
+
+
+def part_of(run: _Run, places: npt.NDArray[np.int64]) -> _Run:
+    """The records at some places; a slice where these follow each other."""
+    first, size = int(places[0]), len(places)
+    if (places == np.arange(first, first + size)).all():
+        return run if size == len(run) else run.slice(first, first + size)
+    return run.taken(places)
+
+
+def places_taken(queues: Sequence[npt.NDArray[np.int64]], order: Order) -> npt.NDArray[np.int64] | None:
+    """The order in which the records of several queues are taken, as positions in the queues laid end to end.
+
+    Args:
+        queues: the timestamps of each queue's records in arrival order; the queues' order decides ties.
+        order: which order that is.
+
+    Returns:
+        None if that is the order in which they lie.
+
+    >>> places_taken([np.array([10, 5, 40]), np.array([20, 30])], Order.TIME).tolist()
+    [1, 0, 3, 4, 2]
+    >>> places_taken([np.array([10, 10]), np.array([20, 30])], Order.TIME)
+    """
+    if order is Order.ARRIVAL:
+        return merge_order(queues) if len(queues) > 1 else None
+    times = np.concatenate(queues) if queues else np.empty(0, np.int64)
+    return None if (times[1:] >= times[:-1]).all() else times.argsort(kind="stable")
 
 
 def _numbers_of_keys(runs: Iterable[tuple[str, Records]]) -> npt.NDArray[np.int64]:
