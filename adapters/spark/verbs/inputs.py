@@ -16,6 +16,7 @@ from pyspark.sql import types as T
 from millpond.adapters.spark.rows.column_types import check_leaf_types, check_operations, leaf_types
 from millpond.adapters.spark.rows.names import did_you_mean, named
 from millpond.adapters.spark.rows.sink import arrow_schema
+from millpond.adapters.spark.verbs.bounds import without_bounds
 from millpond.adapters.spark.verbs.intervals import MONTHS, is_in_months, to_months, traveling
 from millpond.errors import ConfigurationError
 from millpond.processors.verbs.parts import CHANGE_COLUMNS
@@ -114,12 +115,13 @@ class RowInput:
         return F.struct(*columns) if columns else F.struct(F.lit(True).alias("present"))
 
     def field(self, name: str) -> T.StructField:
-        """The column of that name.
+        """The column of that name, without the bounds of its fields, which are no part of its type.
 
         Raises:
             ConfigurationError: there is none.
         """
-        return field_of(self.role, self.frame, name)
+        field = field_of(self.role, self.frame, name)
+        return T.StructField(name, without_bounds(field.dataType), field.nullable, field.metadata)
 
 
 def micros(role: str, frame: DataFrame, column: str | Column) -> Column:

@@ -5,10 +5,12 @@ Nothing is started.
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Final, Literal, TypeAlias
 
 from pyspark.sql import Column, DataFrame
 
+from millpond.adapters.spark.verbs.account import HISTORY, Allowance
 from millpond.adapters.spark.verbs.arguments import (
     On,
     chosen_join,
@@ -18,10 +20,18 @@ from millpond.adapters.spark.verbs.arguments import (
     join_windows,
     other_columns,
 )
+from millpond.adapters.spark.verbs.bounds import time_of
 from millpond.adapters.spark.verbs.inputs import RowInput, check_names
 from millpond.adapters.spark.verbs.made import MadeVerbs
 from millpond.adapters.spark.verbs.runner import ColumnChanges
 from millpond.adapters.spark.verbs.tolerance import Timed, within
+from millpond.adapters.spark.verbs.waiting import (
+    asof_allowances,
+    asof_join_account,
+    held_back,
+    stream_join_account,
+    table_join_account,
+)
 from millpond.errors import ConfigurationError
 from millpond.processors.options.joins import JoinType
 from millpond.processors.verbs.asof_join import asof_join
@@ -90,7 +100,12 @@ class JoinVerbs(MadeVerbs):
         inputs, rest = _row_inputs((left, left_time), (right, right_time), keys, join_type, right_op)
         run = self._runner.verb(name or f"asof_join-{'-'.join(keys)}", inputs, ColumnChanges(renamed or {}, dropped))
         packed = run.input(inputs[0], NullKeys.APART), run.input(inputs[1], NullKeys.DROPPED)
-        joined = self._result(run, asof_join(run.name, *packed, join_type, history=reach, grace=wait, columns=rest))
+        left_times, right_times = time_of(left, left_time, left.columns), time_of(right, right_time)
+        late, kept = asof_allowances(wait, reach, left_times, right_times)
+        hold = held_back(late)
+        reach = max(kept.total, hold or 0)
+        verb = asof_join(run.name, *packed, join_type, history=reach, grace=hold, columns=rest)
+        joined = self._result(run, verb, asof_join_account(run.name, join_type, late, kept, left_times))
         if most is None:
             return joined
         return within(joined, left_side, right_side, most, rest if join_type is JoinType.LEFT else ())
@@ -137,7 +152,11 @@ class JoinVerbs(MadeVerbs):
         run = self._runner.verb(name or f"stream_join-{'-'.join(keys)}", inputs, ColumnChanges(renamed or {}, dropped))
         packed = run.input(inputs[0], NullKeys.APART), run.input(inputs[1], NullKeys.APART)
         shared = keys if join_type is JoinType.OUTER else {}
-        return self._result(run, stream_join(run.name, *packed, join_type, windows, columns=rest, shared=shared))
+        left_times, right_times = time_of(left, left_time, left.columns), time_of(right, right_time, rest)
+        account = stream_join_account(run.name, join_type, windows, left_times, right_times)
+        waiting = replace(windows, grace=account.allowances[0].total)
+        verb = stream_join(run.name, *packed, join_type, waiting, columns=rest, shared=shared)
+        return self._result(run, verb, account)
 
     def table_join(
         self,
@@ -187,12 +206,12 @@ class JoinVerbs(MadeVerbs):
         run = self._runner.verb(
             name or f"table_join-{'-'.join(keys)}", (one, other), ColumnChanges(renamed or {}, dropped)
         )
-        reach = None if history is None else in_micros(history, "history")
+        late = max(time_of(left, left_time).bound, time_of(right, right_time).bound)
+        kept = None if history is None else Allowance(HISTORY, in_micros(history, "history"), late)
+        reach = None if kept is None else kept.total
         inputs = run.input(one), run.input(other)
-        return self._result(
-            run,
-            table_join(run.name, *inputs, join_type, history=reach, left_columns=left_rest, right_columns=right_rest),
-        )
+        verb = table_join(run.name, *inputs, join_type, history=reach, left_columns=left_rest, right_columns=right_rest)
+        return self._result(run, verb, table_join_account(run.name, join_type, kept, late))
 
 
 def _row_inputs(

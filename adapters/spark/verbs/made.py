@@ -12,6 +12,7 @@ from pyspark.sql import types as T
 
 from millpond.adapters.spark.evolution.warming import Warmth, warm_beside
 from millpond.adapters.spark.session import active_session
+from millpond.adapters.spark.verbs.account import Account, explained
 from millpond.adapters.spark.verbs.backfill import Backfill
 from millpond.adapters.spark.verbs.runner import VerbRun, VerbRunner
 from millpond.errors import ConfigurationError
@@ -29,6 +30,7 @@ class MadeVerbs:
     def __init__(self, runner: VerbRunner) -> None:
         self._runner = runner
         self._verbs: dict[str, tuple[VerbRun, Verb]] = {}
+        self._accounts: dict[str, Account] = {}
 
     def backfill(self, *, complete: DataFrame | None = None, results: str | None = None) -> Self:
         """The same Millpond for inputs that have an end; streaming queries then begin with the state that they leave.
@@ -56,6 +58,7 @@ class MadeVerbs:
         other = copy(self)
         other._runner = replace(self._runner, backfill=Backfill(complete, results))
         other._verbs = {}
+        other._accounts = {}
         return other
 
     def read_store(self, verb: str, store: str, checkpoint: str, *, batch_id: int | None = None) -> DataFrame:
@@ -76,6 +79,16 @@ class MadeVerbs:
             raise ConfigurationError(f"no verb of this Millpond is called {verb!r}, only {sorted(self._verbs)}")
         run, made = self._verbs[verb]
         return run.store(made, store, checkpoint, batch_id)
+
+    def explain(self) -> None:
+        """Print what each verb that this object has made knows of time, in the order of their making.
+
+        That is what it takes for the time, how late rows may be, what it adds to that for rows that the verbs before it
+        hold back, what a row waits for and how long it may take to come out, the bound of each time column of the
+        result, and what its state keeps. A bound says how much later than its time a row may come: the next verb adds
+        it to its own grace, history or lateness, if that column is its time.
+        """
+        print(explained(self._accounts.values()))
 
     def warm(self, checkpoint: str) -> Warmth:
         """Warm local copies in this job's ``local_dir`` beside a query that runs on another one, to restart it here.
@@ -109,6 +122,7 @@ class MadeVerbs:
         self,
         run: VerbRun,
         verb: Verb,
+        account: Account,
         *,
         value_serde: Serde[Any] | None = None,
         columns: T.StructType | None = None,
@@ -119,6 +133,9 @@ class MadeVerbs:
                 f"this Millpond has a verb called {run.name!r} already, and each has state of its own; give one of "
                 "them another name=..., or make a new Millpond for another run"
             )
-        rows = run.result(verb, value_serde=value_serde, columns=columns, ticks=ticks)
+        rows = run.result(verb, account.marks, value_serde=value_serde, columns=columns, ticks=ticks)
+        for made in (self._verbs, self._accounts):
+            made.pop(run.name, None)  # the last one of a name is the one that is shown, behind those before it
         self._verbs[run.name] = run, verb
+        self._accounts[run.name] = account
         return rows

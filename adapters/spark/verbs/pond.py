@@ -8,9 +8,11 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Literal
 
 from pyspark.sql import Column, DataFrame
+from pyspark.sql import types as T
 
 from millpond.adapters.spark.evolution.evolution import Evolution
 from millpond.adapters.spark.job import DEFAULT_MAX_AHEAD, Job
+from millpond.adapters.spark.verbs.account import HISTORY, LATENESS, Allowance
 from millpond.adapters.spark.verbs.arguments import (
     INPUT,
     aggregated_input,
@@ -20,10 +22,17 @@ from millpond.adapters.spark.verbs.arguments import (
     in_micros,
     other_columns,
 )
+from millpond.adapters.spark.verbs.bounds import time_of
 from millpond.adapters.spark.verbs.inputs import RowInput, check_names
 from millpond.adapters.spark.verbs.joins import JoinVerbs
 from millpond.adapters.spark.verbs.runner import ColumnChanges, VerbRunner
 from millpond.adapters.spark.verbs.sink import announced_columns
+from millpond.adapters.spark.verbs.waiting import (
+    aggregate_account,
+    apply_account,
+    extended,
+    latest_account,
+)
 from millpond.processors.options.on_error import OnError
 from millpond.processors.verbs.aggregate import WINDOW, AggregatedRows, Windows, aggregate
 from millpond.processors.verbs.aggregates import AggregateCall
@@ -44,6 +53,9 @@ class Millpond(JoinVerbs):
     default the verb and its columns, is what a restart finds its state by. Streaming DataFrames give a streaming
     DataFrame (append mode). Static ones are complete: they are processed in the order of time, from empty state, and
     whatever waits for a grace or a window comes out at the end. With ``backfill``, streams go on where static ones end.
+
+    The result of a verb may be the input of another one, which waits for what the first one holds back; ``explain``
+    says how long.
 
     Times are exact to the microsecond; a timestamp without a time zone counts as UTC. Durations are timedeltas, int
     milliseconds or Spark's text (``"5 minutes"``).
@@ -153,9 +165,9 @@ class Millpond(JoinVerbs):
         check_names([*keys, *rest], changes=True)
         source = RowInput(INPUT, rows, keys, rest, time, op)
         run = self._runner.verb(name or f"latest-{'-'.join(keys)}", (source,), ColumnChanges(renamed or {}, dropped))
-        return self._result(
-            run, latest(run.name, run.input(source), history=in_micros(history, "history"), columns=rest)
-        )
+        kept = Allowance(HISTORY, in_micros(history, "history"), time_of(rows, time).bound)
+        verb = latest(run.name, run.input(source), history=kept.total, columns=rest)
+        return self._result(run, verb, latest_account(run.name, kept))
 
     def aggregate(
         self,
@@ -193,11 +205,13 @@ class Millpond(JoinVerbs):
         arguments = {result: call.column for result, call in calls.items() if call.column is not None}
         source = aggregated_input(rows, keys, time, arguments)
         run = self._runner.verb(name or f"aggregate-{'-'.join(keys)}", (source,), ColumnChanges({}, ()))
+        late = time_of(source.frame, source.time).bound
         types = source.schema(source.values)
         bound = RowAggregate(calls, {name: types.field(name).type for name in source.values})
         packed = AggregatedRows(source.role, run.keys(source), NullKeys.EQUAL, bool(arguments))
-        verb = aggregate(run.name, packed, bound, window, final=final)
-        return self._result(run, verb, value_serde=bound.input_serde)
+        verb = aggregate(run.name, packed, bound, extended(window, late), final=final)
+        account = aggregate_account(run.name, window, late, final=final)
+        return self._result(run, verb, account, value_serde=bound.input_serde)
 
     def apply(
         self,
@@ -233,7 +247,9 @@ class Millpond(JoinVerbs):
                 also where no row comes, such as ``spark.readStream.format("rate").load()``.
 
         Returns:
-            What the processor returned, with the columns of ``schema``.
+            What the processor returned, with the columns of ``schema``. A timestamp in it is taken for the time of the
+            row or timer that brought it: if a verb behind this one takes an older one for its time, it needs a grace
+            for that.
         """
         keys = column_names(key)
         source = RowInput(INPUT, rows, keys, rows.columns, time)
@@ -241,6 +257,9 @@ class Millpond(JoinVerbs):
         columns, announced = announced_columns(label, schema, optional)
         run = self._runner.verb(label, (source,), ColumnChanges(renamed or {}, dropped))
         packed = run.input(source)
-        topology = apply_topology(run.name, processor, packed.keys, packed.rows, in_micros(lateness, "lateness"))
+        wait = Allowance(LATENESS, in_micros(lateness, "lateness"), time_of(rows, time).bound)
+        topology = apply_topology(run.name, processor, packed.keys, packed.rows, wait.total)
         verb = Verb(topology, {packed.topic: packed}, (announced,))
-        return self._result(run, verb, columns=columns, ticks=ticks)
+        times = [one.name for one in columns.fields if isinstance(one.dataType, T.TimestampType | T.TimestampNTZType)]
+        account = apply_account(run.name, type(processor).__name__, wait, times)
+        return self._result(run, verb, account, columns=columns, ticks=ticks)

@@ -24,7 +24,9 @@ from millpond.adapters.spark.rows.sink import arrow_schema
 from millpond.adapters.spark.rows.sink_blobs import to_columns
 from millpond.adapters.spark.session import check_workers
 from millpond.adapters.spark.ticks import check_ticks
+from millpond.adapters.spark.verbs.account import Path
 from millpond.adapters.spark.verbs.backfill import Backfill, check_storable, in_order_of_time, to_results
+from millpond.adapters.spark.verbs.bounds import marked
 from millpond.adapters.spark.verbs.inputs import RowInput, check_equal_keys, key_kinds, listed_key
 from millpond.adapters.spark.verbs.intervals import from_months, traveling
 from millpond.adapters.spark.verbs.sink import PartRows, row_sink
@@ -193,6 +195,7 @@ class VerbRun:
     def result(
         self,
         verb: Verb,
+        bounds: Mapping[Path, int],
         *,
         value_serde: Serde[Any] | None = None,
         columns: T.StructType | None = None,
@@ -202,6 +205,7 @@ class VerbRun:
 
         Args:
             verb: the verb.
+            bounds: of the result's time columns.
             value_serde: reads packed values; None if processors take them as bytes.
             columns: of the result, if the user has named them.
             ticks: a DataFrame any row of which wakes all tasks; None if only rows do.
@@ -219,11 +223,12 @@ class VerbRun:
         sink = row_sink(verb.name, traveling(columns), verb.parts)
         flow = Dataflow(plan, sources, [sink], self.handling, self.complete, f"millpond.{self.name}", ticks)
         if self.backfill is not None:
-            return self._backfilled(self.backfill, flow, columns)
+            return marked(self._backfilled(self.backfill, flow, columns), bounds)
         # Static DataFrames start from empty state, so whatever ran before under this name is none of their business.
         job = self.job if self.streaming else self.job.part(f"static-{plan.fingerprint.replace('/', '-')}")
         settings = job.settings(self.session, plan, TimeUnit.MICROSECOND, streaming=self.streaming)
-        return from_months(to_columns(flow.with_operators(settings), traveling(columns)), columns)
+        rows = to_columns(flow.with_operators(settings), traveling(columns))
+        return marked(from_months(rows, columns), bounds)
 
     def _backfilled(self, backfill: Backfill, flow: Dataflow, columns: T.StructType) -> DataFrame:
         """The rows that come out of the verb's backfill, or have come out of it before."""

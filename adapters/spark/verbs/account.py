@@ -1,0 +1,138 @@
+"""``Account``: what there is to say of a verb's time, as data, and the text that says it.
+
+Rule of this module: it knows neither Spark nor any verb. Lengths of time are in microseconds.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+Path: TypeAlias = tuple[str, ...]
+"""A column by its name, or a field of a struct by the names that lead to it."""
+
+GRACE: Final = "grace"
+HISTORY: Final = "history"
+LATENESS: Final = "lateness"
+
+_UNITS: Final[Mapping[str, int]] = {
+    "d": 86_400_000_000,
+    "h": 3_600_000_000,
+    "min": 60_000_000,
+    "s": 1_000_000,
+    "ms": 1_000,
+    "us": 1,
+}
+_NO_TIME: Final = "0 s"
+_WIDTH: Final = 11
+"""Of the column in front of what a line says."""
+
+
+@dataclass(frozen=True)
+class InputTime:
+    """The time of an input.
+
+    Attributes:
+        bound: how much later than its time a row may come.
+        path: where the result shows it; None if nowhere, or not as it was.
+    """
+
+    bound: int
+    path: Path | None = None
+
+
+@dataclass(frozen=True)
+class Allowance:
+    """A length of time that a verb was given, and what its inputs add to it.
+
+    Attributes:
+        what: the name of the argument.
+        own: what the user gave.
+        added: for rows that the verbs before this one hold back.
+    """
+
+    what: str
+    own: int
+    added: int
+
+    @property
+    def total(self) -> int:
+        """What the verb goes by."""
+        return self.own + self.added
+
+
+@dataclass(frozen=True)
+class Account:
+    """What there is to say of a verb's time.
+
+    Attributes:
+        name: the verb's.
+        kind: which verb it is.
+        clock: what it takes for the time.
+        allowances: how late rows may be, and how far back it remembers.
+        waits: what a row waits for.
+        longest: how much later than its time a row may come out, by that clock; None if there is no limit.
+        bounds: of the time columns of the result, how much later than their time a row may come, by the same clock;
+            None if a row of any age may.
+        keeps: what its state holds, and until when.
+    """
+
+    name: str
+    kind: str
+    clock: str
+    allowances: Sequence[Allowance]
+    waits: str
+    longest: int | None
+    bounds: Mapping[Path, int | None]
+    keeps: str
+
+    @property
+    def marks(self) -> dict[Path, int]:
+        """The bounds that tell the next verb something: what has none has the bound 0."""
+        return {path: bound for path, bound in self.bounds.items() if bound}
+
+    @property
+    def text(self) -> str:
+        """What ``explain`` shows of the verb."""
+        lines = [
+            ("clock", self.clock),
+            *((one.what, _sum(one)) for one in self.allowances),
+            ("waits", self.waits),
+            ("comes out", _comes_out(self.longest)),
+            *(("bound", f"{'.'.join(path)}: {_bound(bound)}") for path, bound in self.bounds.items()),
+            ("keeps", self.keeps),
+        ]
+        return "\n".join([f"{self.name} ({self.kind})", *(f"  {head:<{_WIDTH}}{tail}" for head, tail in lines)])
+
+
+def explained(accounts: Iterable[Account]) -> str:
+    """The text of all verbs, in their order."""
+    return "\n\n".join(account.text for account in accounts)
+
+
+def shown(length: int) -> str:
+    """A length of time as text.
+
+    >>> shown(5_400_000_000), shown(1_500), shown(0)
+    ('1 h 30 min', '1 ms 500 us', '0 s')
+    """
+    parts = []
+    for unit, size in _UNITS.items():
+        count, length = divmod(length, size)
+        if count:
+            parts.append(f"{count} {unit}")
+    return " ".join(parts) or _NO_TIME
+
+
+def _sum(allowance: Allowance) -> str:
+    own, added, total = map(shown, (allowance.own, allowance.added, allowance.total))
+    return f"{own} of its own + {added} for its inputs = {total}"
+
+
+def _comes_out(longest: int | None) -> str:
+    if longest is None:
+        return "when that has happened, however long it takes"
+    return f"at most {shown(longest)} after its time" if longest else "with the micro-batch that brings it"
+
+
+def _bound(bound: int | None) -> str:
+    return "none, it may be of any age" if bound is None else shown(bound)

@@ -1,0 +1,171 @@
+"""How long each verb waits, by what the user gave and by the bounds of its inputs, and the bounds of its result.
+
+Rule of this module: arithmetic and words. What one verb holds back, the next one waits for: a row is in time for it as
+long as it is not later than the bound of its input and what the user gave together. Lengths of time are in
+microseconds, but windows of aggregates have milliseconds, as the user wrote them.
+"""
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Final
+
+from millpond.adapters.spark.verbs.account import (
+    GRACE,
+    HISTORY,
+    Account,
+    Allowance,
+    InputTime,
+    Path,
+    shown,
+)
+from millpond.processors.options.join_windows import JoinWindows
+from millpond.processors.options.joins import JoinType
+from millpond.processors.options.windows import SessionWindows, SlidingWindows
+from millpond.processors.verbs.aggregate import WINDOW, Windows
+from millpond.processors.verbs.parts import CHANGE_TIME
+from millpond.processors.verbs.verb import MICROS
+
+_OF_INPUT: Final = "the newest time that earlier micro-batches have shown"
+_OF_BOTH: Final = "the newest time of left and right that earlier micro-batches have shown"
+_NOTHING: Final = "for nothing"
+
+
+def extended(windows: Windows | None, late: int) -> Windows | None:
+    """The windows with a grace for rows that come so much later."""
+    return windows if windows is None or not late else replace(windows, grace=windows.grace + _in_millis(late))
+
+
+def aggregate_account(name: str, windows: Windows | None, late: int, *, final: bool) -> Account:
+    """Of an aggregate with windows as the user wrote them, or without, whose rows come so much later."""
+    if windows is None:
+        keeps = "a result for each key, for ever: it grows with the number of keys"
+        return Account(name, "aggregate, updates", _OF_INPUT, [], _NOTHING, 0, {(CHANGE_TIME,): late}, keeps)
+    grace = Allowance(GRACE, windows.grace * MICROS, _in_millis(late) * MICROS)
+    sessions = isinstance(windows, SessionWindows)
+    length = _length(windows) * MICROS
+    window: dict[Path, int | None] = {
+        (WINDOW, "start"): None if sessions else length + grace.total,
+        (WINDOW, "end"): grace.total,
+    }
+    if not final:
+        waits, longest = _NOTHING, 0
+        window[CHANGE_TIME,] = length + grace.total
+    elif sessions:
+        waits = f"for the end of its session: {shown(length)} without a row, and the grace"
+    else:
+        waits, longest = "for the end of its window, and the grace", length + grace.total
+    return Account(
+        name,
+        f"aggregate, {'final' if final else 'updates'}",
+        _OF_INPUT,
+        [grace],
+        waits,
+        None if final and sessions else longest,
+        window,
+        "each window until it and its grace are over",
+    )
+
+
+def stream_join_account(
+    name: str, join_type: JoinType, windows: JoinWindows, left: InputTime, right: InputTime
+) -> Account:
+    """Of a join of streams, with its windows as the user wrote them, in microseconds."""
+    grace = Allowance(GRACE, windows.grace, max(left.bound, right.bound))
+    bounds = [max(0, windows.after) + grace.total, max(0, windows.before) + grace.total]
+    kept = {JoinType.LEFT: "left row", JoinType.OUTER: "row"}.get(join_type)
+    return Account(
+        name,
+        f"stream_join, {join_type.value}",
+        _OF_BOTH,
+        [grace],
+        "each row for its match" if kept is None else f"a {kept} without a match, until its window and grace are over",
+        max(bounds) if join_type is JoinType.OUTER else bounds[0],
+        {time.path: bound for time, bound in zip((left, right), bounds, strict=True) if time.path is not None},
+        "the rows of both sides until their windows and graces are over",
+    )
+
+
+def asof_allowances(
+    grace: int | None, history: int, left: InputTime, right: InputTime
+) -> tuple[Allowance | None, Allowance]:
+    """Grace and history of an as-of join; no grace if the user gave none and no right row is held back."""
+    waits = grace is not None or right.bound > 0
+    return (
+        Allowance(GRACE, grace or 0, right.bound) if waits else None,
+        Allowance(HISTORY, history, left.bound + right.bound),
+    )
+
+
+def held_back(grace: Allowance | None) -> int | None:
+    """How long an as-of join holds left rows back; None if it joins them at once.
+
+    Of right rows that are held back, some come at the very end of their bound. A left row goes as soon as its grace has
+    passed, so it is held for a moment longer.
+    """
+    return None if grace is None else grace.total + (1 if grace.added else 0)
+
+
+def asof_join_account(
+    name: str, join_type: JoinType, grace: Allowance | None, history: Allowance, left: InputTime
+) -> Account:
+    """Of an as-of join."""
+    wait = 0 if grace is None else grace.total
+    clock = "for versions, the newest time of right that earlier micro-batches have shown"
+    return Account(
+        name,
+        f"asof_join, {join_type.value}",
+        clock if grace is None else f"for the grace, the newest time of left; {clock}",
+        [history] if grace is None else [grace, history],
+        _NOTHING if grace is None else "each left row for right rows that are late, until its grace is over",
+        wait,
+        {} if left.path is None else {left.path: max(left.bound, wait)},
+        "versions of the right side for the history, and the latest one of each key for ever: it grows with the number "
+        "of keys that are not deleted",
+    )
+
+
+def latest_account(name: str, history: Allowance) -> Account:
+    """Of a table of the latest rows."""
+    keeps = "older rows and deletes for the history, and the latest row of each key for ever, until it is deleted"
+    return Account(name, "latest", _OF_INPUT, [history], _NOTHING, 0, {(CHANGE_TIME,): history.added}, keeps)
+
+
+def table_join_account(name: str, join_type: JoinType, history: Allowance | None, late: int) -> Account:
+    """Of a join of tables, whose changes come so much later."""
+    older = "" if history is None else "older rows and deletes for the history, and "
+    return Account(
+        name,
+        f"table_join, {join_type.value}",
+        "none: changes apply as they arrive" if history is None else "of each side, " + _OF_INPUT,
+        [] if history is None else [history],
+        _NOTHING,
+        0,
+        {(CHANGE_TIME,): late},
+        f"{older}the latest row of each key of both sides for ever, until it is deleted",
+    )
+
+
+def apply_account(name: str, processor: str, lateness: Allowance, times: Collection[str]) -> Account:
+    """Of a processor of the user's own, whose results have these time columns."""
+    return Account(
+        name,
+        f"apply, {processor}",
+        _OF_INPUT,
+        [lateness],
+        "each row for older ones, until its lateness is over; timers likewise, for their time",
+        lateness.total,
+        {(column,): lateness.total for column in times},
+        "what the processor keeps in context.state for ever, until it deletes it, and timers until they fire",
+    )
+
+
+def _length(windows: Windows) -> int:
+    """How long a window is, or the least time that a session waits for its next row."""
+    if isinstance(windows, SessionWindows):
+        return windows.gap
+    return windows.difference if isinstance(windows, SlidingWindows) else windows.size
+
+
+def _in_millis(late: int) -> int:
+    """At least as much, in whole milliseconds."""
+    return -(-late // MICROS)

@@ -1,0 +1,267 @@
+"""Chains of verbs add up: what one verb holds back is not late for the next one."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from millpond.adapters.spark import Millpond
+from millpond.adapters.spark.verbs.bounds import BOUND
+from millpond.processors import SessionWindows, TimeWindows
+from millpond.processors.verbs import KeyContext, KeyedProcessor, aggregates
+
+pytestmark = pytest.mark.spark
+
+MINUTE = 60_000_000
+START = datetime(2024, 1, 1, 10)
+ORDERS = "id int, shop string, sold timestamp"
+PAYMENTS = "id int, paid timestamp"
+
+Row = tuple[Any, ...]
+
+
+class Feed:
+    """Streams whose micro-batches are given, and what a chain of verbs makes of them."""
+
+    def __init__(self, spark: SparkSession, directory: Path) -> None:
+        self._spark = spark
+        self._directory = directory
+
+    def pond(self, **options: Any) -> Millpond:
+        return Millpond(
+            application_id="chain", state_dir=f"{self._directory}/state", partitions=1, backend="memory", **options
+        )
+
+    def static(self, columns: str, rows: Iterable[Row]) -> DataFrame:
+        return self._spark.createDataFrame(list(rows), columns)
+
+    def stream(self, name: str, columns: str, batches: Sequence[Sequence[Row]]) -> DataFrame:
+        place = f"{self._directory}/{name}"
+        for rows in batches:
+            self.static(columns, rows).coalesce(1).write.mode("append").parquet(place)
+        reader = self._spark.readStream.schema(columns).option("maxFilesPerTrigger", 1)
+        return reader.parquet(place)
+
+    def run(self, rows: DataFrame) -> list[Row]:
+        """What comes out, micro-batch by micro-batch."""
+        found: list[Row] = []
+        writer = rows.writeStream.foreachBatch(lambda batch, _: found.extend(map(tuple, batch.collect())))
+        writer = writer.option("checkpointLocation", f"{self._directory}/checkpoint").trigger(availableNow=True)
+        writer.start().awaitTermination()
+        return found
+
+
+@pytest.fixture
+def feed(spark: SparkSession, tmp_path: Path) -> Feed:
+    return Feed(spark, tmp_path)
+
+
+def at(minute: float) -> datetime:
+    return START + timedelta(minutes=minute)
+
+
+def orders(*minutes: Sequence[float]) -> list[list[Row]]:
+    """Orders by micro-batch; the first order has the number 1."""
+    batches: list[list[Row]] = []
+    for batch in minutes:
+        first = 1 + sum(map(len, batches))
+        batches.append([(first + n, "a", at(minute)) for n, minute in enumerate(batch)])
+    return batches
+
+
+def held_back(feed: Feed, pond: Millpond) -> DataFrame:
+    """A left join of orders with payments. The first order has none, so it comes out 15 minutes after its time."""
+    sales = feed.stream("orders", ORDERS, orders([0, 0], [8], [16], [60]))
+    payments = feed.stream("payments", PAYMENTS, [[(2, at(2))], [(3, at(8))], [(4, at(16))], [(5, at(60))]])
+    return pond.stream_join(
+        sales, payments, on="id", left_time="sold", right_time="paid", after="10 minutes", grace="5 minutes", how="left"
+    )
+
+
+def bounds(rows: DataFrame) -> dict[str, int]:
+    """The bounds of all columns, and of the fields of windows, in minutes."""
+    found = {field.name: field.metadata for field in rows.schema.fields}
+    if "window" in rows.columns:
+        found |= {f"window.{field.name}": field.metadata for field in rows.select("window.*").schema.fields}
+    return {name: metadata[BOUND] / MINUTE for name, metadata in found.items() if BOUND in metadata}
+
+
+def changed(rows: DataFrame) -> DataFrame:
+    return rows.select("sold", "shop", "id").where("id > 0").alias("r").withColumnRenamed("sold", "ts").drop("id")
+
+
+@pytest.mark.parametrize(("between", "time"), [(None, "sold"), (changed, "ts")])
+def test_a_row_that_a_join_has_held_back_is_in_time_for_the_aggregate_behind_it(
+    feed: Feed, between: Callable[[DataFrame], DataFrame] | None, time: str
+) -> None:
+    pond = feed.pond()
+    joined = held_back(feed, pond)
+    counts = pond.aggregate(
+        joined if between is None else between(joined), {"orders": aggregates.count()}, by="shop", time=time,
+        window=TimeWindows("5 minutes"), emit="final",
+    )  # fmt: skip
+    assert feed.run(counts.select("window.start", "orders")) == [(at(0), 2), (at(5), 1), (at(15), 1)]
+
+
+def test_a_bound_goes_with_the_column_and_not_with_what_is_computed_of_it(feed: Feed) -> None:
+    joined = held_back(feed, feed.pond())
+
+    def bound(rows: DataFrame, time: Any) -> float:
+        again = feed.pond().aggregate(
+            rows, {"n": aggregates.count()}, by="shop", time=time, window=TimeWindows("1 minute")
+        )
+        return bounds(again).get("window.end", 0)
+
+    assert bound(joined, joined["sold"]) == 15
+    assert bound(joined.alias("j").withColumn("n", F.lit(1)), F.col("j.sold")) == 15
+    assert bound(joined.select("shop", F.struct(F.col("sold").alias("at")).alias("o")), F.col("o.at")) == 15
+    assert bound(joined.select("shop", "paid").unionByName(joined.select("shop", "paid")), "paid") == 5
+    assert bound(joined, F.col("sold") + F.expr("interval 1 second")) == 0
+
+
+def test_windows_of_windows_lose_nothing_over_many_micro_batches(feed: Feed) -> None:
+    random = Random(1)
+    minutes = [[max(n - random.choice([0, 3, 6]), 0) for n in range(6 * b, 6 * b + 6)] for b in range(5)]
+    batches = orders(*minutes, [200], [300])
+    pond, again = feed.pond(), []
+    for emit in ("final", "updates"):
+        first = pond.aggregate(
+            feed.stream(emit, ORDERS, batches), {"n": aggregates.count()}, by="shop", time="sold", name=emit,
+            window=TimeWindows("4 minutes", advance="2 minutes", grace="9 minutes"), emit=emit,
+        )  # fmt: skip
+        second = pond.aggregate(
+            first, {"ends": aggregates.collect(F.col("window.end"))}, by="shop", time=F.col("window.end"),
+            window=TimeWindows("2 minutes"), emit="final", name=f"{emit} again",
+        )  # fmt: skip
+        again.append(second.select(F.lit(emit), F.explode("ends")))
+    found = feed.run(again[0].union(again[1]))
+    touched = [{at(minute - minute % 2 + later) for minute in batch for later in (2, 4)} for batch in minutes]
+    ends = {emit: sorted(end for name, end in found if name == emit and end < at(150)) for emit in ("final", "updates")}
+    assert ends["final"] == sorted(set().union(*touched))
+    assert ends["updates"] == sorted(end for batch in touched for end in batch)
+
+
+class InOrder(KeyedProcessor):
+    """Hands on what it sees."""
+
+    def process(self, key: Any, row: dict[str, Any], context: KeyContext) -> Iterable[Mapping[str, Any]]:
+        yield {"shop": key, "id": row["id"], "seen": context.time}
+
+
+def seen(pond: Millpond, rows: DataFrame) -> DataFrame:
+    return pond.apply(
+        rows, InOrder(), key="shop", time="sold", schema="shop string, id int, seen timestamp", lateness="1 minute"
+    )
+
+
+def test_a_processor_sees_what_a_join_has_held_back_in_the_order_of_time(feed: Feed) -> None:
+    pond = feed.pond()
+    rows = seen(pond, held_back(feed, pond))
+    found = feed.run(rows)
+    assert sorted(found[:2]) == [("a", 1, at(0)), ("a", 2, at(0))]
+    assert found[2:] == [("a", 3, at(8)), ("a", 4, at(16))]
+    assert bounds(rows) == {"seen": 16}
+
+
+def test_an_asof_join_waits_for_a_right_side_that_closes_its_windows_first(feed: Feed) -> None:
+    pond = feed.pond()
+    visits = feed.stream("visits", ORDERS, orders([0, 1], [6], [10], [9, 14], [30], [60]))
+    sales = feed.stream("sales", ORDERS, orders([0], [4, 6, 5], [10, 4], [13, 12, 14, 8], [30], [60]))
+    sessions = pond.aggregate(
+        visits, {"visits": aggregates.count()}, by="shop", time="sold", emit="final",
+        window=SessionWindows("3 minutes", grace="2 minutes"),
+    )  # fmt: skip
+    rows = pond.asof_join(
+        sales, sessions, on="shop", left_time="sold", right_time=F.col("window.end"), history="1 hour", how="left"
+    )
+    found = feed.run(rows.select("sold", "visits"))
+    # The sessions end at 4, 13 and 17. The first comes out when a time later than 6 is known, so an order at 4 waits.
+    two, three = [4, 4, 5, 6, 8, 10, 12], [13, 14]
+    assert sorted(found) == [(at(0), None), *((at(n), 2) for n in two), *((at(n), 3) for n in three), (at(30), 1)]
+    assert bounds(rows) == {"sold": 2}, "the window of the right side, which is of any age, has no bound"
+
+
+def test_bounds_are_the_same_on_streams_static_frames_and_in_a_backfill(feed: Feed) -> None:
+    def counted(pond: Millpond, sales: DataFrame) -> DataFrame:
+        return pond.aggregate(
+            sales, {"n": aggregates.count()}, by="shop", time="sold", window=TimeWindows("4 minutes", grace="3 minutes")
+        )
+
+    def joined(pond: Millpond, sales: DataFrame, counts: DataFrame) -> DataFrame:
+        return pond.stream_join(
+            counts, sales, on="shop", left_time=counts["window"]["end"], right_time=F.col("SOLD"), how="outer",
+            before="1 minute", after="2 minutes",
+        )  # fmt: skip
+
+    batches = orders([0], [1])
+    sales = feed.static(ORDERS, [row for batch in batches for row in batch])
+    pond = feed.pond()
+    ponds = [feed.pond(), pond.backfill(), pond.backfill(), pond]
+    for verbs, rows in zip(ponds, [sales, sales, sales, feed.stream("in", ORDERS, batches)], strict=True):
+        counts = counted(verbs, rows)
+        assert bounds(counts) == {"change_time": 7, "window.start": 7, "window.end": 3}
+        pairs = joined(verbs, rows, counts.drop("op", "sequence"))
+        assert bounds(pairs) == {"window.end": 5, "sold": 4}, "what is not the time of a side has no bound any more"
+    assert pairs.columns == ["shop", "window", "n", "change_time", "id", "sold"]
+
+
+def test_tables_remember_what_the_verbs_before_them_hold_back(feed: Feed) -> None:
+    pond = feed.pond()
+    sold = held_back(feed, pond)
+    newest = pond.latest(sold, key="id", time="sold", history="1 hour")
+    assert bounds(newest) == {"change_time": 15}
+    others = feed.stream("others", PAYMENTS, [[]])
+    changes = newest.withColumnRenamed("change_time", "changed").drop("sequence", "paid", "sold")
+    table = pond.table_join(
+        changes, others, on="id", left_time="changed", right_time="paid", left_op="op", history="1 hour"
+    )
+    assert bounds(table) == {"change_time": 15}
+
+
+EXPLAINED = """\
+stream_join-id (stream_join, left)
+  clock      the newest time of left and right that earlier micro-batches have shown
+  grace      5 min of its own + 0 s for its inputs = 5 min
+  waits      a left row without a match, until its window and grace are over
+  comes out  at most 15 min after its time
+  bound      sold: 15 min
+  bound      paid: 5 min
+  keeps      the rows of both sides until their windows and graces are over
+
+aggregate-shop (aggregate, final)
+  clock      the newest time that earlier micro-batches have shown
+  grace      0 s of its own + 15 min for its inputs = 15 min
+  waits      for the end of its window, and the grace
+  comes out  at most 20 min after its time
+  bound      window.start: 20 min
+  bound      window.end: 15 min
+  keeps      each window until it and its grace are over
+
+InOrder-shop (apply, InOrder)
+  clock      the newest time that earlier micro-batches have shown
+  lateness   1 min of its own + 15 min for its inputs = 16 min
+  waits      each row for older ones, until its lateness is over; timers likewise, for their time
+  comes out  at most 16 min after its time
+  bound      seen: 16 min
+  keeps      what the processor keeps in context.state for ever, until it deletes it, and timers until they fire
+"""
+
+
+def test_explain_tells_of_each_verb_what_it_adds_for_those_before_it(
+    feed: Feed, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pond = feed.pond()
+    rows = held_back(feed, pond)
+    pond.aggregate(
+        rows, {"orders": aggregates.count()}, by="shop", time="sold", window=TimeWindows("5 minutes"), emit="final"
+    )
+    seen(pond, rows)
+    pond.explain()
+    assert capsys.readouterr().out == EXPLAINED
+    pond.backfill().explain()
+    assert capsys.readouterr().out == "\n"
