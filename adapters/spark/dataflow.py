@@ -47,6 +47,8 @@ class Dataflow:
         completion: a DataFrame any row of which says that the inputs are complete; None if nothing ever does.
         metrics: the first part of the names of the query's metrics.
         ticks: a DataFrame any row of which wakes all tasks; None if only what comes to them does.
+        one_clock: whether all tasks of a sub-topology have one stream time, that of all its input; otherwise each has
+            that of its own records, as a partition of Kafka Streams has.
     """
 
     plan: Plan
@@ -56,6 +58,7 @@ class Dataflow:
     completion: DataFrame | None = None
     metrics: str = "millpond"
     ticks: DataFrame | None = None
+    one_clock: bool = False
 
     def without_operators(self) -> DataFrame:
         """The only sink's rows, if everything happens on the map side."""
@@ -124,7 +127,7 @@ class Dataflow:
             # Of partial aggregates, none could be left out because of a single row.
             fails = self.handling.on_error is OnError.FAIL
             combining = of_input(plan, source.topic, source.usable_decoder) if fails else None
-            send = SendToTasks(source, route, self.handling, combining)
+            send = SendToTasks(source, route, self.handling, combining, tells_time=self.one_clock)
         blobs = frame.mapInArrow(send, counting_ddl(EXCHANGE_DDL))
         level = min(map(plan.entry_level, plan.all_readers(source.topic)))
         return level, self._observed(blobs, source.topic, SKIP_REASONS)

@@ -6,9 +6,10 @@ between micro-batches.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as _compute
 from pyspark.taskcontext import TaskContext
 
 from millpond.adapters.spark.counters import report_row, without_report
@@ -34,15 +35,32 @@ from millpond.processors.runtime.subtopology import Subtopology
 from millpond.processors.runtime.task import Task
 from millpond.stores.metrics import Metrics
 
+pc: Any = _compute
+
 _CHUNK_BYTES: Final = 8 << 20
 
 
 class SendToTasks:
-    """Sends the records of one source topic to the tasks that read it, combined if there is a ``combining``."""
+    """Sends the records of one source topic to the tasks that read it.
+
+    Args:
+        source: how the records are read.
+        route: leads to the tasks.
+        handling: what happens to unusable records.
+        combining: makes partial aggregates of them; None if they travel as they are.
+        tells_time: whether all tasks are told the greatest timestamp, also those that get no record.
+    """
 
     def __init__(
-        self, source: TopicSource, route: Route, handling: ErrorHandling, combining: Combining | None = None
+        self,
+        source: TopicSource,
+        route: Route,
+        handling: ErrorHandling,
+        combining: Combining | None = None,
+        *,
+        tells_time: bool = False,
     ) -> None:
+        self._tells_time = tells_time
         self._source = source
         self._route = route
         self._combining = combining
@@ -59,18 +77,22 @@ class SendToTasks:
         box = self._handling.box(f"{self._source.topic}-{split}")
         reader = self._source.reader(split, box.bury)
         metrics = Metrics()
+        latest: list[int] = []
         for chunk in _chunks(batches):
             metrics.add(TaskMetric.RECORDS_IN, chunk.num_rows)
-            sent = self._sent(chunk, reader, writer, metrics)
+            usable = reader.usable(chunk)
+            latest += [pc.max(usable["timestamp"]).as_py()] if usable.num_rows else []
+            sent = self._sent(usable, reader, writer, metrics)
             yield from metrics.timed_each(TaskMetric.PROCESS_DURATION, sent)
+        if latest and self._tells_time:
+            yield from _blob_rows(self._route.tell_time(max(latest), split))
         box.write()
         yield from _reported(EXCHANGE_SCHEMA, reader.skipped, metrics)
 
     def _sent(
-        self, chunk: pa.Table, reader: SplitReader, writer: BlobWriter, metrics: Metrics
+        self, usable: pa.Table, reader: SplitReader, writer: BlobWriter, metrics: Metrics
     ) -> Iterator[pa.RecordBatch]:
-        """The records of some rows as rows of blobs."""
-        usable = reader.usable(chunk)
+        """The records of usable rows as rows of blobs."""
         for sent, partial in [Sent(usable)] if self._combining is None else self._combining.split(usable):
             records, keys = reader.packed(sent, partial=partial)
             metrics.add(TaskMetric.RECORDS_OUT, records.num_rows)

@@ -16,13 +16,12 @@ from millpond.processors.aggregations.aggregate import AggregateSetup
 from millpond.processors.aggregations.closing import Closing, Window
 from millpond.processors.aggregations.column_fold import ColumnFold, MergingFold
 from millpond.processors.aggregations.session_fold import SessionFold
-from millpond.processors.aggregations.window_fold import WindowFold
+from millpond.processors.aggregations.window_fold import Integers, WindowFold
 from millpond.processors.aggregations.windowed_processor import NEVER, Change, Closes, WindowedProcessor
 from millpond.processors.options.windowed_serdes import SessionWindowedSerde
 from millpond.processors.options.windows import EmitStrategy, SessionWindows
 from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
 from millpond.processors.runtime.batches.headers import Headers
-from millpond.processors.runtime.counters import CounterName
 from millpond.stores.columns.column_serdes import ColumnSerde
 from millpond.stores.typed.windows.windowed import Windowed
 
@@ -89,25 +88,27 @@ class SessionAggregate(WindowedProcessor):
     def fold(self, batch: Batch) -> Batch:
         ids = self._slots(batch.keys)
         self._touched = self._read(batch, ids)
-        self._newest, late = self.newest(), 0
+        self._newest, late_at = self.newest(), []
         self._out = BatchBuilder(olds=self._config.send_olds)
         self._closing = closing = self.load_closing(max(batch.timestamps)) if self._final else None
         closed = self._closed
         touched, fold_record = self._touched, self._fold_record
         # As in Kafka Streams, updates that go out at once have no headers.
         headers = repeat(None) if self._forwards else batch.headers_of_each
-        for id_, value, timestamp, carried in zip(ids, batch.values, batch.timestamps, headers, strict=False):
+        rows = zip(ids, batch.values, batch.timestamps, headers, strict=False)
+        for place, (id_, value, timestamp, carried) in enumerate(rows):
             self._out.current = carried
             if timestamp > self._stream_time:
                 self._stream_time = timestamp
                 if closing is not None:
                     self._emit_closed(closing)
             if not fold_record(touched[id_], value, timestamp):
-                late += 1
+                late_at.append(place)
         self._write()
         if closing is not None:
             self.note_changes(closing, closed, self._changes())
-        self.context.count(CounterName.DROPPED_LATE, late)
+        # One that is behind, but met a session that is open, is not late.
+        self._late, self._late_at = len(late_at), late_at
         return self._out.build()
 
     def _read(self, batch: Batch, ids: list[Any]) -> dict[Any, KeySessions]:
@@ -197,6 +198,13 @@ class SessionAggregate(WindowedProcessor):
                     out.current = sessions.headers.get(span)
                     out.add(_new(Windowed, (key, *span)), value, span[1], before)
         self._store.put_many(keys, spans, values)
+
+    @property
+    def grace(self) -> int:
+        return self._windows.grace
+
+    def short_by(self, times: Integers, reached: Integers) -> Integers:
+        return reached - self._delay - times
 
     def column_fold(self, fold: ColumnFold, keys: ColumnSerde, values: ColumnSerde) -> WindowFold | None:
         if not isinstance(fold, MergingFold):

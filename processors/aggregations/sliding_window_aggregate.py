@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 
 from millpond.processors.aggregations.aggregate import AggregateSetup
 from millpond.processors.aggregations.closing import Closing, Window
+from millpond.processors.aggregations.window_fold import Integers
 from millpond.processors.aggregations.windowed_processor import NEVER, Change, Closes, WindowedProcessor
 from millpond.processors.options.windowed_serdes import TimeWindowedSerde
 from millpond.processors.options.windows import EmitStrategy, SlidingWindows
 from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
 from millpond.processors.runtime.batches.headers import Headers
-from millpond.processors.runtime.counters import CounterName
 from millpond.stores.typed.windows.windowed import Windowed
 
 
@@ -117,7 +117,6 @@ class SlidingWindowAggregate(WindowedProcessor):
         self._write()
         if self._closing is not None:
             self.note_changes(self._closing, closed, self._changes())
-        self.context.count(CounterName.DROPPED_LATE, self._late)
         return self._out.build()
 
     def _read(self, batch: Batch, ids: list[Any]) -> dict[Any, KeyWindows]:
@@ -268,6 +267,14 @@ class SlidingWindowAggregate(WindowedProcessor):
                     self._out.add(self._windowed(windows, start), state.value, timestamp, before)
         if rows:
             self._store.put_many(*map(list, zip(*rows, strict=True)))
+
+    @property
+    def grace(self) -> int:
+        return self._grace
+
+    def short_by(self, times: Integers, reached: Integers) -> Integers:
+        # The first of its windows to close is the one that ends with it.
+        return reached - self._grace - times
 
     def closes(self) -> Closes:
         return Closes(self._store.fetch_all, self._difference + self._grace + 1, self._difference)

@@ -135,15 +135,19 @@ class TimeWindowFold(WindowFold):
 
 def _placed(windows: TimeWindows, times: Integers) -> tuple[Integers, Integers]:
     """Each record once for every window that holds it: the record's place, and the window's start."""
-    size, advance = windows.size, windows.advance
-    beyond = times % advance
-    lasts = times - beyond
-    firsts = lasts - (size - 1 - beyond) // advance * advance
-    firsts = np.where(times >= 0, np.maximum(firsts, 0), firsts)
+    advance = windows.advance
+    lasts, firsts = times - times % advance, first_starts(windows, times)
     counts = (lasts - firsts) // advance + 1
     records = np.arange(len(times)).repeat(counts)
     within = np.arange(len(records)) - (np.cumsum(counts) - counts)[records]
     return records, firsts[records] + within * advance
+
+
+def first_starts(windows: TimeWindows, times: Integers) -> Integers:
+    """The start of the first window that holds each of these times."""
+    beyond = times % windows.advance
+    firsts: Integers = times - beyond - (windows.size - 1 - beyond) // windows.advance * windows.advance
+    return np.where(times >= 0, np.maximum(firsts, 0), firsts)
 
 
 def _slots(keys: Any, starts: Integers) -> _Slots:

@@ -13,14 +13,13 @@ from millpond.processors.aggregations.aggregate import AggregateSetup
 from millpond.processors.aggregations.closing import Closing, Window
 from millpond.processors.aggregations.column_fold import ColumnFold
 from millpond.processors.aggregations.fold import Fold
-from millpond.processors.aggregations.time_window_fold import TimeWindowFold
-from millpond.processors.aggregations.window_fold import WindowFold
+from millpond.processors.aggregations.time_window_fold import TimeWindowFold, first_starts
+from millpond.processors.aggregations.window_fold import Integers, WindowFold
 from millpond.processors.aggregations.windowed_processor import Closes, WindowedProcessor
 from millpond.processors.options.windowed_serdes import TimeWindowedSerde
 from millpond.processors.options.windows import EmitStrategy, TimeWindows
 from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
 from millpond.processors.runtime.batches.headers import Headers
-from millpond.processors.runtime.counters import CounterName
 from millpond.stores.columns.column_serdes import ColumnSerde
 from millpond.stores.typed.windows.windowed import Windowed
 
@@ -86,7 +85,6 @@ class WindowedAggregate(WindowedProcessor):
                 for (slot, key), was in zip(slots.items(), before, strict=True)
             )
             self.note_changes(closing, closed, changes)
-        self.context.count(CounterName.DROPPED_LATE, self._late)
         return updates
 
     def _place(self, batch: Batch) -> _Placed:
@@ -160,6 +158,13 @@ class WindowedAggregate(WindowedProcessor):
     def _fold_part(self, states: dict[Slot, Any], placed: _Placed, start: int, stop: int | None) -> None:
         part = placed.part(start, stop)
         self._folding.silently(states, part.slots, part.keys, part.values, part.timestamps)
+
+    @property
+    def grace(self) -> int:
+        return self._windows.grace
+
+    def short_by(self, times: Integers, reached: Integers) -> Integers:
+        return reached - self._closes.reach - first_starts(self._windows, times) + 1
 
     def column_fold(self, fold: ColumnFold, keys: ColumnSerde, values: ColumnSerde) -> WindowFold:
         return TimeWindowFold(self._windows, fold, self._store, keys, values)

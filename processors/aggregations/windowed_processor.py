@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from millpond.processors.aggregations.aggregate import AggregateSetup, columns_without_nulls, without_nulls
@@ -30,10 +31,10 @@ from millpond.processors.aggregations.closing import Closing, Window
 from millpond.processors.aggregations.column_fold import ColumnFold
 from millpond.processors.aggregations.completion import COMPLETION, Completion
 from millpond.processors.aggregations.fold import copier, slotter
-from millpond.processors.aggregations.window_fold import Standing, WindowFold
+from millpond.processors.aggregations.window_fold import Integers, Standing, WindowFold, reached_since
 from millpond.processors.options.windows import EmitStrategy
 from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
-from millpond.processors.runtime.batches.columns import Columns
+from millpond.processors.runtime.batches.columns import Columns, Records
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.kept_time import STREAM_TIME, KeptTime, stream_time_of
 from millpond.processors.runtime.processor import Processor, ProcessorContext
@@ -115,6 +116,8 @@ class WindowedProcessor(Processor):
         self._windowed_serde = key_serde
         assert setup.spec.retention is not None
         self._retention = setup.spec.retention
+        self._late = 0
+        self._late_at: list[int] | None = None
 
     def init(self, context: ProcessorContext) -> None:
         super().init(context)
@@ -177,8 +180,9 @@ class WindowedProcessor(Processor):
         if folded is None:
             self._fold_parts(fold.cut(columns, self._stream_time), fold)
             return
+        self._late, self._late_at = folded.late, None
+        self._note_late(columns, self._stream_time)
         self._stream_time, self._waiting = folded.stream_time, folded.waiting
-        self.context.count(CounterName.DROPPED_LATE, folded.late)
         self._updates.send_columns(folded.results)
 
     def _fold_parts(self, parts: list[Columns], fold: WindowFold) -> None:
@@ -190,19 +194,69 @@ class WindowedProcessor(Processor):
 
     def _fold(self, batch: Batch) -> None:
         stream_time, changed = self._stream_time, self._completion.memory()
+        self._late_at = None
         try:
             updates = self.fold(batch)
         except Exception:  # a user's code may raise anything
             self._stream_time = stream_time
             self._completion.restore(changed)
             raise
+        self._note_late(batch, stream_time)
         self._updates.send(updates)
+
+    def _note_late(self, records: Records, stream_time: int) -> None:
+        """Count the records that the last fold left out, once for each window, and tell of them.
+
+        Args:
+            records: those that were folded in.
+            stream_time: what it was before the first of them.
+        """
+        if self._late:
+            times = np.asarray(records.timestamps, np.int64)
+            reached = reached_since(stream_time, times)
+            short = self.short_by(times, reached)
+            late = short > 0
+            if self._late_at is not None:
+                late = np.isin(np.arange(len(times)), self._late_at)
+            self.context.count(CounterName.DROPPED_LATE, self._late)
+            self.context.tell_late(CounterName.DROPPED_LATE, records, late, reached, short, self.grace)
+
+    def advance(self, time: int) -> None:
+        if time > self._stream_time:
+            if self._final:
+                closing = self.load_closing(time)
+                self._send_closed(closing, closing.last)
+            self._stream_time = time
+        super().advance(time)
+
+    def _send_closed(self, closing: Closing, last: int) -> None:
+        """Forward the results of windows that no record changes any more, up to the time ``last``."""
+        out = BatchBuilder(olds=self._config.send_olds)
+        for window in closing.due(last):
+            self.emit(out, window, closing.stored[window[:3]])
+        self._waiting -= len(closing.stored)
+        self._updates.send(out.build())
 
     @abstractmethod
     def fold(self, batch: Batch) -> Batch:
         """Fold in records, all with keys and values, write the store, and return the updates or final results.
 
-        If it raises, it has neither written nor counted anything.
+        It sets ``_late`` to how many are late, each for every window, and, where ``short_by`` does not say which,
+        ``_late_at`` to their places. If it raises, it has written nothing.
+        """
+
+    @property
+    @abstractmethod
+    def grace(self) -> int:
+        """How long after its end a window takes records."""
+
+    @abstractmethod
+    def short_by(self, times: Integers, reached: Integers) -> Integers:
+        """By how much the grace was too short for late records; 0 or less for those in time.
+
+        Args:
+            times: their timestamps.
+            reached: stream time at each.
         """
 
     def flush(self) -> None:
@@ -222,13 +276,10 @@ class WindowedProcessor(Processor):
             return
         # Windows begin after stream time where a partition that was ahead has become one with others.
         closing = self.load_closing(MAX_TIME)
-        out, last = BatchBuilder(olds=self._config.send_olds), self._stream_time
-        for window in closing.due(closing.last):
-            self.emit(out, window, closing.stored[window[:3]])
-            last = max(last, window.end if self._closes.by_end else window.start)
-        self._completion.let_out_all(last)
-        self._waiting -= len(closing.stored)
-        self._updates.send(out.build())
+        place = 2 if self._closes.by_end else 1
+        last = max((window[place] for window in closing.stored), default=self._stream_time)
+        self._send_closed(closing, closing.last)
+        self._completion.let_out_all(max(last, self._stream_time))
 
     def load_closing(self, newest: int) -> Closing:
         """The windows of the store that close by the time that stream time is ``newest``, and have not come out."""

@@ -3,7 +3,8 @@
 Rule of this module: it moves columns and knows nothing of serdes or processors. The layout of a row in transit::
 
     task     int     the number of the task that the records are for
-    input    int     which of the sub-topology's source topics, by position, or COMPLETE, TICK, or as partials_of says
+    input    int     which of the sub-topology's source topics, by position, or COMPLETE, TICK, TIME, or as partials_of
+                     says
     split    int     the part of the input, or the task's partition, that sent it
     chunk    int     its place among the blobs of that split
     records  binary  an Arrow IPC stream of the columns key, value, timestamp (int64, milliseconds), and, if one of
@@ -11,9 +12,10 @@ Rule of this module: it moves columns and knows nothing of serdes or processors.
 
 So the order in which a split's records arrived survives a shuffle that keeps no order. A blob whose input is COMPLETE
 has no records (empty bytes): it tells the task that its inputs are complete. Neither has one whose input is TICK: it
-is there so that the task runs. A blob may hold partial aggregates in place of the records of an input
-(``millpond.processors.runtime.batches.partials``), which have no order. What is for the task ``MANIFESTS`` is the text
-of a manifest (UTF-8), on its way to the end of the chain of operators.
+is there so that the task runs. One whose input is TIME tells how far an input has come in time, wherever its records
+went: ``chunk`` says which input, and ``records`` is the time (8 bytes, signed, big-endian). A blob may hold partial
+aggregates in place of the records of an input (``millpond.processors.runtime.batches.partials``), which have no order.
+What is for the task ``MANIFESTS`` is the text of a manifest (UTF-8), on its way to the end of the chain of operators.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -52,6 +54,9 @@ COMPLETE: Final = -1
 
 TICK: Final = -(1 << 31)
 """Takes the place of the input in a blob that brings nothing, so that its task runs and sees what time it is."""
+
+TIME: Final = TICK + 1
+"""Takes the place of the input in a blob that tells the greatest timestamp of an input's records in one split."""
 
 MANIFESTS: Final = -1
 """Takes the place of the task in a blob with a task's manifest: no task has that number."""
@@ -122,6 +127,25 @@ def signal_blobs(signal: int, tasks: Iterable[int]) -> list[Blob]:
         tasks: the numbers of the tasks, those of all stages: operators pass on what is for the tasks of others.
     """
     return [Blob(task, signal, 0, 0, b"") for task in tasks]
+
+
+def time_blobs(time: int, input_: int, split: int, tasks: Iterable[int]) -> list[Blob]:
+    """The blobs that tell tasks the greatest timestamp of the records of an input in a split."""
+    return [Blob(task, TIME, split, input_, time.to_bytes(8, signed=True)) for task in tasks]
+
+
+def told_times(blobs: Iterable[Blob]) -> dict[int, int]:
+    """The greatest timestamp of each input in all its splits, as far as blobs tell it.
+
+    >>> told_times([*time_blobs(5, 0, 0, [7]), *time_blobs(-3, 1, 0, [7]), *time_blobs(9, 0, 1, [7])])
+    {0: 9, 1: -3}
+    """
+    times: dict[int, int] = {}
+    for blob in blobs:
+        if blob.input == TIME:
+            time = int.from_bytes(blob.records, signed=True)
+            times[blob.chunk] = max(time, times.get(blob.chunk, time))
+    return dict(sorted(times.items()))
 
 
 def manifest_blob(subtopology: int, partition: int, text: str) -> Blob:
@@ -223,7 +247,7 @@ def gather_partials(blobs: Iterable[Blob], reached: Callable[[int], None] | None
     """
     tables: dict[int, list[pa.Table]] = {}
     for blob in sorted(blobs, key=_position):
-        if TICK < blob.input < COMPLETE:
+        if TIME < blob.input < COMPLETE:
             tables.setdefault(partials_of(blob.input), []).append(_records(blob))
     inputs = {i: _joined(i, parts) for i, parts in tables.items()}
     _tell(reached, inputs)

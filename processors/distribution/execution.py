@@ -12,7 +12,14 @@ from typing import Any, Self
 import pyarrow as pa
 
 from millpond.errors import RecordError, SerdeError
-from millpond.processors.distribution.exchange import WINDOW_ROWS, Blob, gather, gather_partials, is_complete
+from millpond.processors.distribution.exchange import (
+    WINDOW_ROWS,
+    Blob,
+    gather,
+    gather_partials,
+    is_complete,
+    told_times,
+)
 from millpond.processors.options.records import Consumed
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns, Records, joined
@@ -159,7 +166,8 @@ def run_blobs(task: Task, blobs: Iterable[Blob], decoders: Mapping[str, Decoder]
 
     Args:
         task: the task, its stores open.
-        blobs: all its blobs, in any order. If one tells that the inputs are complete, everything that waits comes out.
+        blobs: all its blobs, in any order. If they tell how far inputs have come in time, the task comes as far after
+            its last record. If one tells that the inputs are complete, everything that waits comes out.
         decoders: how the records of each topic are read.
         wall_clock: the time of the micro-batch, int milliseconds; what is due by then fires after all records.
 
@@ -194,6 +202,8 @@ def _processed(
         if waiting >= WINDOW_ROWS:
             waiting = 0
             yield Outputs.of(task)
+    for input_, time in told_times(arrived).items():
+        task.advance(topics[input_], time)
     task.punctuate(wall_clock)
     if is_complete(arrived):
         task.complete()

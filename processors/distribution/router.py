@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millpond.processors.distribution.combining import Combining, Sent, of_repartition_topic
-from millpond.processors.distribution.exchange import Blob, BlobWriter, partials_of
+from millpond.processors.distribution.exchange import Blob, BlobWriter, partials_of, time_blobs
 from millpond.processors.distribution.execution import Outputs
 from millpond.processors.distribution.header_column import HEADERS, header_column, without_empty_headers
 from millpond.processors.distribution.plan import Plan
@@ -37,6 +37,10 @@ class Route:
             if part.sources[topic].broadcast
             for task in _tasks(plan, part, numbers)
         ]
+
+    def tell_time(self, time: int, split: int) -> list[Blob]:
+        """What tells all tasks that read the topic the greatest timestamp of its records in a split."""
+        return time_blobs(time, self._input, split, self._tasks)
 
     def send(self, records: pa.Table, keys: Any, writer: BlobWriter, *, partial: bool = False) -> Iterator[Blob]:
         """The records as blobs.

@@ -1,6 +1,6 @@
 """``JoinWindows``: which records of two streams belong together, and for how long they wait for each other."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self
 
 from millpond.errors import TopologyError
@@ -19,6 +19,9 @@ class JoinWindows:
         eager: whether a left or outer join emits a record without a partner at once, joined with None (the "suggested"
             tables of KIP-77). Otherwise such a record comes out once, when its window and grace have passed, and only
             if no partner has come.
+        drop_late: whether a record whose window and grace have passed is dropped and counted, on either side.
+            Otherwise, as in Kafka Streams, it joins what is still there of the other side, which may be nothing, and
+            nobody counts it.
 
     Attributes:
         before, after, grace: the same, in milliseconds.
@@ -34,18 +37,28 @@ class JoinWindows:
     after: int
     grace: int
     eager: bool
+    drop_late: bool = field(repr=False)
 
-    def __init__(self, before: Duration = 0, after: Duration = 0, grace: Duration = 0, *, eager: bool = False) -> None:
+    def __init__(
+        self,
+        before: Duration = 0,
+        after: Duration = 0,
+        grace: Duration = 0,
+        *,
+        eager: bool = False,
+        drop_late: bool = False,
+    ) -> None:
         for name, length in (("before", before), ("after", after), ("grace", grace)):
             object.__setattr__(self, name, to_millis(length, f"{name} of JoinWindows"))
         object.__setattr__(self, "eager", eager)
+        object.__setattr__(self, "drop_late", drop_late)
         if self.size < 0:
             raise TopologyError(f"{self} ends before it begins: before + after must not be negative")
         if self.grace < 0:
             raise TopologyError(f"{self}: the grace must not be negative")
 
     @classmethod
-    def of(cls, difference: Duration, *, grace: Duration = 0, eager: bool = False) -> Self:
+    def of(cls, difference: Duration, *, grace: Duration = 0, eager: bool = False, drop_late: bool = False) -> Self:
         """Join records whose times differ by ``difference`` or less.
 
         Raises:
@@ -53,7 +66,7 @@ class JoinWindows:
         """
         if to_millis(difference, "time difference of JoinWindows") < 0:
             raise TopologyError(f"the time difference of JoinWindows must not be negative, but is {difference}")
-        return cls(difference, difference, grace, eager=eager)
+        return cls(difference, difference, grace, eager=eager, drop_late=drop_late)
 
     @property
     def size(self) -> int:

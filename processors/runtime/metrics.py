@@ -22,6 +22,9 @@ class TaskMetric(StrEnum):
     STREAM_LAG = "stream.lag"
     """By how many microseconds that is behind the wall clock; negative if it is ahead."""
 
+    LATENESS = "lateness.largest"
+    """By how many microseconds the latest of the records that were left out for their time was behind stream time."""
+
     TASK_DURATION = "task.duration"
     """The time from the first to the last step of a task, with the exchange of rows with Spark."""
 

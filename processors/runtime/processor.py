@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final, NoReturn, TypeVar
 
+import numpy as np
+
 from millpond.errors import TopologyError
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns, Records
@@ -18,6 +20,8 @@ from millpond.processors.runtime.batches.partials import Combiner
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.failures import FailurePolicy, Place, failure, is_of_record
 from millpond.processors.runtime.kept_time import KeptTime
+from millpond.processors.runtime.late import Booleans, Integers, KeepLate, LateRecords, chosen
+from millpond.processors.runtime.metrics import TaskMetric
 from millpond.processors.runtime.punctuation import PUNCTUATION, Punctuation, PunctuationType, Punctuator, Scheduler
 from millpond.stores.metrics import Metrics
 from millpond.stores.times import Duration, to_millis
@@ -58,6 +62,7 @@ class ProcessorContext:
         shared: dict[str, Any],
         gathers: bool,
         metrics: Metrics,
+        keep_late: KeepLate | None,
     ) -> None:
         self.node = node
         self.task_id = task_id
@@ -73,6 +78,7 @@ class ProcessorContext:
         self._shared = shared
         self.gathers = gathers
         self.metrics = metrics
+        self._keep_late = keep_late
 
     def _connect(self, children: Sequence[tuple[str, "Processor"]]) -> None:
         self._by_name = {name: child.process for name, child in children}
@@ -139,6 +145,11 @@ class ProcessorContext:
                 except Exception as error:  # a user's code may raise anything
                     owner = self._column_owners[process]
                     owner.context.recover(owner, columns.to_batch(), error)
+
+    def advance(self, time: int) -> None:
+        """Tell all children that the time of their input is ``time``, without a record."""
+        for owner in self._column_owners.values():
+            owner.advance(time)
 
     def forward_to(self, child: str, batch: Batch) -> None:
         """Pass records only to the child called ``child``.
@@ -308,6 +319,27 @@ class ProcessorContext:
         if amount:
             self.counters[f"{self.node}:{what}"] += amount
 
+    def tell_late(
+        self, reason: CounterName, records: Records, late: Booleans, reached: Integers, short: Integers, allowed: int
+    ) -> None:
+        """Tell that records were left out for their time, beside counting them.
+
+        Args:
+            reason: what they were counted as.
+            records: records.
+            late: which of them are meant.
+            reached: the time that this processor had reached at each of the records.
+            short: by how much its grace, lateness or history was too short for each.
+            allowed: that grace, lateness or history.
+        """
+        if not late.any():
+            return
+        left_out, reached = chosen(records, late), reached[late]
+        behind = int((reached - np.asarray(left_out.timestamps, np.int64)).max())
+        self.metrics.put(TaskMetric.LATENESS, max(behind, self.metrics.figures.get(TaskMetric.LATENESS, 0)))
+        if self._keep_late is not None:
+            self._keep_late(LateRecords(self._place, reason, left_out, reached, short[late], allowed))
+
     def level(self, what: str, read: Callable[[], int]) -> None:
         """Show how much there is of something, beside what is counted; called in ``init``.
 
@@ -394,6 +426,14 @@ class Processor(ABC):
     def process_partials(self, records: Records) -> None:
         """Process partial aggregates, which its ``combiner`` has made; ``records`` are never empty."""
         raise TopologyError(f"{type(self).__name__} takes no partial aggregates")
+
+    def advance(self, time: int) -> None:
+        """Learn that the time of the input is ``time``: forward what waits for it, then tell the children.
+
+        An override is for a processor that has a stream time of its own; it does what a record of that time would do
+        for the others, and calls this one last.
+        """
+        self.context.advance(time)
 
     def settle(self) -> None:
         """Process what was kept, if ``context.gathers``: nothing that comes before it is still on its way."""

@@ -10,6 +10,7 @@ from millpond.errors import TopologyError
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns, Records
 from millpond.processors.runtime.failures import FailurePolicy
+from millpond.processors.runtime.late import KeepLate
 from millpond.processors.runtime.metrics import TaskMetric
 from millpond.processors.runtime.nodes import Node, ProcessorNode, SinkNode, SourceNode
 from millpond.processors.runtime.order.gate import Gate
@@ -66,6 +67,7 @@ class Task:
         wall_clock: the wall-clock time as it begins, int milliseconds; ``punctuate`` advances it.
         policy: what happens to records for which a user's function fails; by default they fail the task.
         reset: the moment to which the times in the stores are set back first; None for none.
+        keep_late: takes the records that are left out for their time; None if they are only counted.
 
     Attributes:
         task_id: ``<sub-topology>_<partition>``.
@@ -81,6 +83,7 @@ class Task:
         wall_clock: int = 0,
         policy: FailurePolicy | None = None,
         reset: StreamTimeReset | None = None,
+        keep_late: KeepLate | None = None,
     ) -> None:
         self.subtopology = subtopology
         self.task_id = f"{subtopology.index}_{partition}"
@@ -92,6 +95,7 @@ class Task:
         fresh = reset is not None and reset.apply(self.task_id, stores, self._counts)
         self._scheduler = Scheduler(wall_clock, reset.limit if reset is not None and fresh else None)
         self._policy = policy or FailurePolicy()
+        self._keep_late = keep_late
         self._stream_time = -1
         self._outputs: dict[str, list[Records]] = {topic: [] for topic in subtopology.sinks}
         self._processors = {name: self._make(node) for name, node in subtopology.nodes.items()}
@@ -138,6 +142,7 @@ class Task:
             self._shared,
             node.name in self._gathering,
             self.metrics,
+            self._keep_late,
         )
 
     def _gate(self, edges: Sequence[Edge]) -> Gate:
@@ -236,6 +241,16 @@ class Task:
             gate.release()
         for name in self._gathering:
             self._processors[name].settle()
+
+    def advance(self, topic: str, time: int) -> None:
+        """Let everything come out that waits for the time of a source topic to be ``time``, without a record.
+
+        A driver that knows how far all tasks have come tells it after all records of a micro-batch. Then what is late
+        in the next one, and what comes out of it, does not depend on which records went to which task.
+        """
+        self.reached(time)
+        self.settle()
+        self._sources[topic].advance(time)
 
     def punctuate(self, wall_clock: int) -> None:
         """Fire what is due at ``wall_clock``, int milliseconds."""

@@ -49,6 +49,10 @@ class StreamStreamJoin(Processor):
     def settle(self) -> None:
         self._join.process_kept(self.context)
 
+    def advance(self, time: int) -> None:
+        self._join.advance(time, self.context)
+        super().advance(time)
+
     def complete(self) -> None:
         # The side that comes first lets the records of both go. Both sides have all that is going to come by then,
         # because a topology holds a join's inputs before the join.

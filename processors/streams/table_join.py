@@ -6,12 +6,16 @@ keeps it, and both count it.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
+
+import numpy as np
 
 from millpond.processors.options.joins import JoinType, Side
 from millpond.processors.runtime.batches.batch import Batch
+from millpond.processors.runtime.batches.columns import Records
 from millpond.processors.runtime.counters import CounterName
+from millpond.processors.runtime.late import Booleans, Integers
 from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.tables.time_ordered_buffer import BufferSpec, TimeOrderedBuffer
 from millpond.processors.tables.value_getters import ValueGetterFactory
@@ -72,6 +76,11 @@ class StreamTableJoin(Processor):
         self.context.count(CounterName.DROPPED_NULL, dropped)
         self.context.attempt(self._join, kept)
 
+    def advance(self, time: int) -> None:
+        if self._buffer is not None:
+            self.context.attempt(self._join, self._buffer.advance(time))
+        super().advance(time)
+
     def complete(self) -> None:
         if self._buffer is not None:
             self.context.attempt(self._join, self._buffer.drain())
@@ -80,7 +89,8 @@ class StreamTableJoin(Processor):
         """Join usable records whose time has come."""
         if not len(kept):
             return
-        found, missed = self._look_up(kept)
+        looked_up, (found, nothing) = kept, self._look_up(kept)
+        missed = self._missed(nothing, kept.timestamps)
         joiner = self._joiner
         if not self._left:
             matched = [entry is not None for entry in found]
@@ -89,7 +99,7 @@ class StreamTableJoin(Processor):
             joiner(key, value, None if entry is None else entry.value)
             for key, value, entry in zip(kept.keys, kept.values, found, strict=True)
         ]
-        self._count_beyond_history(missed)
+        self._note_missed(looked_up, missed)
         self.context.forward(kept.with_values(joined))
 
     def _usable(self, batch: Batch) -> Batch:
@@ -107,30 +117,41 @@ class StreamTableJoin(Processor):
         """The keys to look up."""
         return batch.keys if self._selector is None else list(map(self._selector, batch.keys, batch.values))
 
-    def _look_up(self, batch: Batch) -> tuple[list[Any], int]:
-        """What the table has for each record, and for how many of them it lies beyond the history."""
+    def _look_up(self, batch: Batch) -> tuple[list[Any], list[bool]]:
+        """What the table has for each record, and which were looked up and found nothing."""
         wanted = self._lookup_keys(batch)
         if None not in wanted:
-            return self._get(wanted, batch.timestamps)
+            found = self._get(wanted, batch.timestamps)
+            return found, [entry is None for entry in found]
         present = [i for i, key in enumerate(wanted) if key is not None]
-        found, missed = self._get([wanted[i] for i in present], [batch.timestamps[i] for i in present])
-        entries = iter(found)
-        return [None if key is None else next(entries) for key in wanted], missed
+        entries = iter(self._get([wanted[i] for i in present], [batch.timestamps[i] for i in present]))
+        found = [None if key is None else next(entries) for key in wanted]
+        return found, [entry is None and key is not None for entry, key in zip(found, wanted, strict=True)]
 
-    def _get(self, keys: list[Any], timestamps: list[int]) -> tuple[list[Any], int]:
+    def _get(self, keys: list[Any], timestamps: list[int]) -> list[Any]:
         if not self._getter.versioned:
-            return self._getter.get_many(keys), 0
-        found = self._getter.get_many_as_of(keys, timestamps)
-        horizon = self._getter.horizon()
-        if horizon is None or not timestamps or min(timestamps) >= horizon:
-            return found, 0
-        return found, sum(
-            entry is None and timestamp < horizon for entry, timestamp in zip(found, timestamps, strict=True)
-        )
+            return self._getter.get_many(keys)
+        return self._getter.get_many_as_of(keys, timestamps)
 
-    def _count_beyond_history(self, missed: int) -> None:
-        self.context.count(CounterName.BEYOND_HISTORY_RETENTION, missed)
-        if missed and not self._warned:
+    def _missed(self, nothing: Sequence[bool] | Booleans, timestamps: Sequence[int] | Integers) -> Booleans | None:
+        """Which records found ``nothing`` and lie beyond the table's history; None if none do."""
+        horizon = self._getter.horizon() if self._getter.versioned else None
+        if horizon is None or not len(timestamps) or np.min(timestamps) >= horizon:
+            return None
+        return np.asarray(nothing, np.bool_) & (np.asarray(timestamps, np.int64) < horizon)
+
+    def _note_missed(self, records: Records, missed: Booleans | None) -> None:
+        """Count and tell of the records that were looked up beyond the history."""
+        horizon = self._getter.horizon()
+        if missed is None or horizon is None or not missed.any():
+            return
+        reason, allowed = CounterName.BEYOND_HISTORY_RETENTION, self._getter.history_retention()
+        self.context.count(reason, int(np.count_nonzero(missed)))
+        times = np.asarray(records.timestamps, np.int64)
+        self.context.tell_late(
+            reason, records, missed, np.full(len(times), horizon + allowed), horizon - times, allowed
+        )
+        if not self._warned:
             self._warned = True
             _log.warning(
                 "%s looked up times before the table's history retention and found nothing; such records are counted "

@@ -7,13 +7,12 @@ columns, of the types that Arrow finds for them.
 
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Array, Columns, as_column, spread, valid
 from millpond.processors.runtime.counters import CounterName
+from millpond.processors.runtime.late import Booleans
 from millpond.processors.streams.table_join import StreamTableJoin
 
 
@@ -31,40 +30,33 @@ class VectorizedStreamTableJoin(StreamTableJoin):
         kept = columns.present(keys=not self._left, values=True)
         if len(kept):
             joined, missed = self._joined(kept)
-            self._count_beyond_history(missed)
+            self._note_missed(kept, missed)
             self.context.forward_columns(joined)
         self.context.count(CounterName.DROPPED_NULL, len(columns) - len(kept))
 
-    def _joined(self, kept: Columns) -> tuple[Columns, int]:
-        """The results, and for how many records the look-up lies beyond the history."""
-        found, missed = self._look_up_columns(kept)
+    def _joined(self, kept: Columns) -> tuple[Columns, Booleans | None]:
+        """The results, and which records were looked up beyond the history."""
+        found = self._look_up_columns(kept)
+        missed = self._missed(~valid(found) & valid(kept.keys), kept.timestamps) if found.null_count else None
         if not self._left and found.null_count:
             kept, found = kept.select(valid(found)), found.drop_null()
         if not len(kept):
             return kept, missed
         return kept.with_values(as_column(self._joiner(kept.keys, kept.values, found), len(kept))), missed
 
-    def _look_up_columns(self, kept: Columns) -> tuple[Array, int]:
-        """What the table has for each record, and for how many of them it lies beyond the history."""
+    def _look_up_columns(self, kept: Columns) -> Array:
+        """What the table has for each record."""
         keyed = kept.present()
-        keys, times = keyed.keys, keyed.timestamps
-        found = self._getter.get_columns(keys, times)
+        found = self._getter.get_columns(keyed.keys, keyed.timestamps)
         if found is None:
-            entries, missed = self._look_up(kept.to_batch())
-            return self._values(entries), missed
-        missed = self._beyond_history(found, times)
-        return spread(found, valid(kept.keys)), missed
-
-    def _beyond_history(self, found: Array, times: npt.NDArray[np.int64]) -> int:
-        horizon = self._getter.horizon() if self._getter.versioned else None
-        if horizon is None or not found.null_count:
-            return 0
-        return int(np.count_nonzero(~valid(found) & (times < horizon)))
+            return self._values(self._look_up(kept.to_batch())[0])
+        return spread(found, valid(kept.keys))
 
     def _join(self, kept: Batch) -> None:
         if not len(kept):
             return
-        entries, missed = self._look_up(kept)
+        looked_up, (entries, nothing) = kept, self._look_up(kept)
+        missed = self._missed(nothing, kept.timestamps)
         if not self._left:
             kept = kept.select([entry is not None for entry in entries])
             entries = [entry for entry in entries if entry is not None]
@@ -72,7 +64,7 @@ class VectorizedStreamTableJoin(StreamTableJoin):
         if len(kept):
             joined = self._joiner(pa.array(kept.keys), pa.array(kept.values), self._values(entries))
             results = as_column(joined, len(kept)).to_pylist()
-        self._count_beyond_history(missed)
+        self._note_missed(looked_up, missed)
         self.context.forward(kept.with_values(results))
 
     def _values(self, entries: list[Any]) -> Array:

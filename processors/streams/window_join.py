@@ -23,9 +23,11 @@ from millpond.processors.options.joins import JoinType, Side
 from millpond.processors.runtime.batches.batch import Batch, BatchBuilder, concatenate
 from millpond.processors.runtime.batches.columns import Records
 from millpond.processors.runtime.counters import CounterName
+from millpond.processors.runtime.late import chosen
 from millpond.processors.runtime.processor import ProcessorContext
 from millpond.processors.streams.record_keys import EncodedKey, encoded_keys
 from millpond.processors.streams.unpaired_records import Waiting, WaitingRecords
+from millpond.stores.times import MIN_TIME
 from millpond.stores.typed.windows.window import WindowStore
 from millpond.stores.typed.windows.window_batch import WindowBatch
 
@@ -53,6 +55,10 @@ class StreamStreamJoinPlan:
         before, after = self.windows.before, self.windows.after
         return (before, after) if side is Side.LEFT else (after, before)
 
+    def late_after(self, side: Side) -> int:
+        """How far stream time may be past a record of ``side`` for it to be joined, if late ones are dropped."""
+        return max(self.reach(side)[1], 0) + self.windows.grace
+
 
 class _JoinedSide:
     """One side of the join: what its records need, and its store with what the others want of it."""
@@ -68,6 +74,7 @@ class _JoinedSide:
         self.back, self.ahead = plan.reach(side)
         self.closes_after = self.ahead + plan.windows.grace
         self.emits_unmatched = plan.join_type.keeps(side)
+        self.late_after = plan.late_after(side)
         self.serialize = store.value_serde.serialize
         joiner = plan.joiner
         self.join = joiner if side is Side.LEFT else lambda key, value, other: joiner(key, other, value)
@@ -90,6 +97,8 @@ class WindowJoin:
             joined.other = self._sides[side.other]
         self._key_serde = stores[Side.LEFT].key_serde
         self._waiting = waiting
+        self._drop_late = plan.windows.drop_late
+        self._grace = plan.windows.grace
         self._kept: list[tuple[Side, Records]] = []
 
     @classmethod
@@ -116,8 +125,52 @@ class WindowJoin:
     def process_kept(self, context: ProcessorContext) -> None:
         """Forward the results of the records that were kept, in the order of their positions, or else as they came."""
         kept, self._kept = self._kept, []
+        if kept and self._drop_late:
+            kept = self._in_time(kept)
         if kept:
             self._join_kept(kept, context)
+
+    def advance(self, time: int, context: ProcessorContext) -> None:
+        """Let stream time be ``time``, if it is not later, and forward the results of records whose time is over."""
+        if self._waiting is not None and time > self._waiting.rows.stream_time:
+            out = BatchBuilder()
+            self._waiting.begin(time)
+            self._emit(out, self._waiting.advance(time), context)
+            self._waiting.end()
+            context.forward(out.build())
+        for one in self._sides.values():
+            one.store.observe(time)
+
+    @property
+    def _stream_time(self) -> int:
+        """The greatest time of either side, of a record or told."""
+        observed = [one.store.observed_stream_time for one in self._sides.values()]
+        known = [time for time in observed if time is not None]
+        return max(*known, MIN_TIME, MIN_TIME if self._waiting is None else self._waiting.rows.stream_time)
+
+    def _in_time(self, kept: Sequence[tuple[Side, Records]]) -> list[tuple[Side, Records]]:
+        """The records that are not late; the others are counted."""
+        times = [np.asarray(run.timestamps, np.int64) for _, run in kept]
+        closes = [own + self._sides[side].late_after for own, (side, _) in zip(times, kept, strict=True)]
+        stream_time = self._stream_time
+        if min(int(own.min()) for own in closes) >= max(stream_time, *(int(own.max()) for own in times)):
+            return list(kept)
+        reached = np.concatenate(times)
+        order = np.arange(len(reached))
+        if len(kept) > 1:
+            order = np.concatenate([np.asarray(run.positions, np.int64) for _, run in kept]).argsort(kind="stable")
+        reached[order] = np.maximum(np.maximum.accumulate(reached[order]), stream_time)
+        left, start = [], 0
+        for (side, run), own in zip(kept, closes, strict=True):
+            here = reached[start : start + len(run)]
+            start += len(run)
+            late = own < here
+            context = self._sides[side].context
+            context.count(CounterName.DROPPED_LATE, int(np.count_nonzero(late)))
+            context.tell_late(CounterName.DROPPED_LATE, run, late, here, here - own, self._grace)
+            if not late.all():
+                left.append((side, chosen(run, ~late) if late.any() else run))
+        return left
 
     def drain(self, context: ProcessorContext) -> None:
         """Forward the results of all records that wait for a partner; ``context`` leaves out those that fail."""

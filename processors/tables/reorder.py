@@ -30,5 +30,9 @@ class TableReorder(Processor):
         self.context.count(CounterName.PASSED_LATE, late)
         self.context.forward(released)
 
+    def advance(self, time: int) -> None:
+        self.context.forward(self._buffer.advance(time))
+        super().advance(time)
+
     def complete(self) -> None:
         self.context.forward(self._buffer.drain())

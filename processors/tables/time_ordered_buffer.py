@@ -147,6 +147,17 @@ class TimeOrderedBuffer:
             raise
         return passage.out.build(), late
 
+    def advance(self, time: int) -> Batch:
+        """Let stream time be ``time``, if it is not later; returns the records that leave, in order."""
+        if self._time is not None and time <= self._time:
+            return BatchBuilder().build()
+        self._time = time
+        with self._store.scan() as stored:
+            passage = _Passage(self, stored)
+            passage.release(time - self._grace)
+        self._save(passage)
+        return passage.out.build()
+
     def _take_in(self, passage: "_Passage", batch: Batch) -> int:
         """Let records into the buffer, and out what is due; returns how many were late."""
         late = 0
@@ -164,7 +175,7 @@ class TimeOrderedBuffer:
 
     @property
     def stream_time(self) -> int | None:
-        """The greatest timestamp of the records that were buffered; None before the first."""
+        """The greatest timestamp of the records that were buffered, or what it was told; None before the first."""
         return self._time
 
     def drain(self) -> Batch:

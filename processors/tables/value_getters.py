@@ -81,6 +81,10 @@ class ValueGetter(ABC):
         """The time before which as-of lookups may find nothing although there was a value; None if they never do."""
         return None
 
+    def history_retention(self) -> int:
+        """How far that is behind the newest time that the table has seen."""
+        return 0
+
 
 @dataclass(frozen=True)
 class ValueGetterFactory:
@@ -138,6 +142,9 @@ class StoreGetter(ValueGetter):
 
     def horizon(self) -> int | None:
         return self._store.horizon if isinstance(self._store, VersionedKeyValueStore) else None
+
+    def history_retention(self) -> int:
+        return self._store.history_retention if isinstance(self._store, VersionedKeyValueStore) else 0
 
 
 def store_getter(store: str) -> ValueGetterFactory:

@@ -63,6 +63,9 @@ class OperationGetter(ValueGetter):
     def horizon(self) -> int | None:
         return self._parent.horizon()
 
+    def history_retention(self) -> int:
+        return self._parent.history_retention()
+
 
 def readable(read: Callable[..., Found], context: ProcessorContext) -> Callable[..., Found]:
     """``read``, which finds nothing where it fails, if records that fail are left out; they were counted before."""

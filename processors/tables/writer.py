@@ -7,14 +7,16 @@ import numpy as np
 import numpy.typing as npt
 
 from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
-from millpond.processors.runtime.batches.columns import Array, Columns
+from millpond.processors.runtime.batches.columns import Array, Columns, Records
 from millpond.processors.runtime.counters import CounterName
+from millpond.processors.runtime.late import Booleans
 from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.tables.config import TableConfig
 from millpond.processors.tables.table_columns import table_columns, values_before
 from millpond.processors.tables.table_store import TableStore
 from millpond.processors.tables.update_cache import UpdateForwarder
 from millpond.stores.serdes import PLAIN_KEYS
+from millpond.stores.times import MIN_TIME
 from millpond.stores.typed.timestamped_keyvalue import TimestampedKeyValueStore
 from millpond.stores.typed.versions.versioned import NOT_PUT, VALID_TO_UNDEFINED, VersionedKeyValueStore
 
@@ -38,6 +40,7 @@ class TableWriter:
         self._plain_keys = store.key_serde in PLAIN_KEYS
         self._columns = table_columns(store)
         self._updates = UpdateForwarder(context, store.key_serde, caching=config.caching)
+        self._reached = MIN_TIME
 
     def write(self, batch: Batch, *, drop_repeated_tombstones: bool = False) -> None:
         """Put and forward updates; their old values are those that they carry, or else those in the store.
@@ -46,6 +49,7 @@ class TableWriter:
         """
         if not len(batch):
             return
+        self._begin()
         if self._timestamped is not None and (not self._send_olds or batch.olds is not None):
             self._timestamped.put_many(batch.keys, batch.values, batch.timestamps)
             olds = batch.olds if self._send_olds else None
@@ -66,6 +70,7 @@ class TableWriter:
         if table is None or not len(columns) or not table.takes(columns.keys.type, columns.values.type):
             self.write(columns.to_batch())
             return
+        self._begin()
         if not self._send_olds or columns.olds is not None:
             ends = table.put(columns.keys, columns.values, columns.timestamps)
             olds = columns.olds if self._send_olds else None
@@ -76,6 +81,11 @@ class TableWriter:
             numbers = encoded.indices.to_numpy().astype(np.int64)
             olds = values_before(numbers, current, table.own(columns.values), ends == VALID_TO_UNDEFINED)
         self._updates.send_columns(self._put_columns(columns, olds, ends))
+
+    def advance(self, time: int) -> None:
+        """Let a store with a history forget as of ``time``."""
+        if self._versioned is not None:
+            self._versioned.observe(time)
 
     def flush(self) -> None:
         """Forward what the cache held back."""
@@ -107,7 +117,7 @@ class TableWriter:
 
     def _put(self, batch: Batch, olds: list[Any] | None, ends: list[int]) -> Batch:
         """The updates that a versioned store has put, given what it returned for each."""
-        self._context.count(CounterName.DROPPED_EXPIRED, ends.count(NOT_PUT))
+        self._note_expired(batch, [end == NOT_PUT for end in ends])
         ends_open = [end == VALID_TO_UNDEFINED for end in ends]
         latest = None if all(ends_open) else ends_open
         return _updates(batch, olds, latest).select([end != NOT_PUT for end in ends])
@@ -115,7 +125,7 @@ class TableWriter:
     def _put_columns(self, columns: Columns, olds: Array | None, ends: npt.NDArray[np.int64]) -> Columns:
         """``_put`` for columns."""
         put, latest = ends != NOT_PUT, ends == VALID_TO_UNDEFINED
-        self._context.count(CounterName.DROPPED_EXPIRED, len(put) - int(np.count_nonzero(put)))
+        self._note_expired(columns, ~put)
         written = Columns(
             columns.keys,
             columns.values,
@@ -129,7 +139,7 @@ class TableWriter:
     def _write_each(self, batch: Batch, drop_repeated_tombstones: bool) -> Batch:
         table, send_olds = self._table, self._send_olds
         out = BatchBuilder(olds=send_olds, positions=batch.positions is not None)
-        expired = 0
+        expired = [False] * len(batch)
         rows = zip(batch.keys, batch.values, batch.timestamps, batch.headers_of_each, strict=True)
         for i, (key, value, timestamp, out.current) in enumerate(rows):
             try:
@@ -141,11 +151,26 @@ class TableWriter:
                 self._context.leave_out(error, key, value, timestamp, headers=out.current)
                 continue
             if valid_to == NOT_PUT:
-                expired += 1
+                expired[i] = True
                 continue
             out.add(key, value, timestamp, old, valid_to == VALID_TO_UNDEFINED, batch.position_at(i))
-        self._context.count(CounterName.DROPPED_EXPIRED, expired)
+        self._note_expired(batch, expired)
         return out.build()
+
+    def _begin(self) -> None:
+        """Note up to which time the store has come before updates are put."""
+        observed = None if self._versioned is None else self._versioned.observed_stream_time
+        self._reached = MIN_TIME if observed is None else observed
+
+    def _note_expired(self, records: Records, expired: Sequence[bool] | Booleans) -> None:
+        """Count and tell of the updates that the store has refused."""
+        late = np.asarray(expired, np.bool_)
+        if self._versioned is None or not late.any():
+            return
+        self._context.count(CounterName.DROPPED_EXPIRED, int(np.count_nonzero(late)))
+        times = np.asarray(records.timestamps, np.int64)
+        reached, allowed = np.maximum(np.maximum.accumulate(times), self._reached), self._versioned.grace
+        self._context.tell_late(CounterName.DROPPED_EXPIRED, records, late, reached, reached - times - allowed, allowed)
 
     def _latest_values(self, store: _Kept, keys: Sequence[Any]) -> dict[Any, Any]:
         distinct = list(dict.fromkeys(keys))
@@ -182,6 +207,9 @@ class _Forwarder:
     def write_columns(self, columns: Columns) -> None:
         self._context.forward_columns(columns)
 
+    def advance(self, time: int) -> None:
+        """Nothing is kept that could be forgotten."""
+
     def flush(self) -> None:
         """Nothing is held back."""
 
@@ -200,6 +228,10 @@ class TableProcessor(Processor):
         super().init(context)
         stored = self._config.store is not None
         self._output = TableWriter(context, self._config) if stored else _Forwarder(context)
+
+    def advance(self, time: int) -> None:
+        self._output.advance(time)
+        super().advance(time)
 
     def flush(self) -> None:
         self._output.flush()

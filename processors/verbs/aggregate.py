@@ -114,7 +114,7 @@ def aggregate(name: str, rows: AggregatedRows, calls: RowAggregate, windows: Win
     keys = Keys(rows.keys) if windows is None else WindowedKeys(rows.keys, _beyond(windows))
     parts = (keys, Results(calls)) if final else (keys, Results(calls), ChangeColumns())
     stores = {"aggregate": (keys, Results(calls), Times(CHANGE_TIME))}
-    return Verb(builder.build(), {rows.topic: rows}, parts, stores)
+    return Verb(builder.build(), {rows.topic: rows}, parts, stores, follows_time=windows is not None)
 
 
 def _aggregated(

@@ -1,11 +1,11 @@
 """``apply``: runs a ``KeyedProcessor`` over packed rows, in the order of event time.
 
-Stream time is the greatest time of the records of a task. A record waits until stream time is the lateness past its own
-time; then it is *due*, and so are all records of its key that are not later, because what comes after that is late: it
-is dropped and counted. A timer for a time waits until stream time is more than the lateness past it, because records of
-that very time still count: "paid within 30 minutes" includes the last moment. So due records and due timers have one
-order, time by time and at equal times records first, and the order of what a key sees does not depend on when it
-became due.
+Stream time is the greatest time of the records of a task, or of all tasks where the driver tells it. A record waits
+until stream time is the lateness past its own time; then it is *due*, and so are all records of its key that are not
+later, because what comes after that is late: it is dropped and counted. A timer for a time waits until stream time is
+more than the lateness past it, because records of that very time still count: "paid within 30 minutes" includes the
+last moment. So due records and due timers have one order, time by time and at equal times records first, and the order
+of what a key sees does not depend on when it became due.
 
 Rule of this module: it puts records and timers in order and hands them to the rule; what the rule sees of them is
 written in ``keyed_processor``. Times are in microseconds.
@@ -13,8 +13,9 @@ written in ``keyed_processor``. Times are in microseconds.
 
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from itertools import accumulate, islice
 from typing import Any, Final
+
+import numpy as np
 
 from millpond.errors import ConfigurationError, RecordError
 from millpond.processors.dsl.builder import StreamsBuilder
@@ -150,12 +151,17 @@ class Apply(Processor):
         context.at_wall_clock(self._punctuate)
 
     def process(self, batch: Batch) -> None:
-        in_time = self._in_time(batch)
-        self.context.count(CounterName.DROPPED_LATE, len(batch) - len(in_time))
-        released, _ = self._buffer.pass_through(in_time)
+        released, _ = self._buffer.pass_through(self._in_time(batch))
         if self._buffer.stream_time is not None:
             self._advance(self._buffer.stream_time - self._spec.lateness)
             self._run(released, self._watermark)
+
+    def advance(self, time: int) -> None:
+        released = self._buffer.advance(time)
+        assert self._buffer.stream_time is not None
+        self._advance(self._buffer.stream_time - self._spec.lateness)
+        self._run(released, self._watermark)
+        super().advance(time)
 
     def complete(self) -> None:
         """Process all that waits, and fire all event-time timers, also those that are set meanwhile.
@@ -170,11 +176,18 @@ class Apply(Processor):
         self._rule.close()
 
     def _in_time(self, batch: Batch) -> Batch:
-        """The records that are not late."""
+        """The records that are not late; the others are counted."""
         time, lateness, watermark = self._buffer.stream_time, self._spec.lateness, self._watermark
-        seen = accumulate(batch.timestamps, max, initial=MIN_TIME if time is None else time)
-        bounds = (max(newest - lateness, watermark) for newest in islice(seen, len(batch)))
-        return batch.select([own >= bound for own, bound in zip(batch.timestamps, bounds, strict=True)])
+        times = np.asarray(batch.timestamps, np.int64)
+        reached = np.maximum(np.maximum.accumulate(times), MIN_TIME if time is None else time)
+        bounds = np.maximum(reached, MIN_TIME + lateness) - lateness
+        bounds = np.maximum(bounds, watermark)
+        late = times < bounds
+        if not late.any():
+            return batch
+        self.context.count(CounterName.DROPPED_LATE, int(np.count_nonzero(late)))
+        self.context.tell_late(CounterName.DROPPED_LATE, batch, late, reached, bounds - times, lateness)
+        return batch.select((~late).tolist())
 
     def _advance(self, watermark: int) -> None:
         """From now on no record of an earlier time than ``watermark`` is processed, whatever the lateness becomes."""

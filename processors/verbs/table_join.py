@@ -49,7 +49,8 @@ def table_join(
         left.topic: (Keys(left.keys), Rows(left.rows, left_columns, left.foreign is not None), Times(CHANGE_TIME)),
         right.topic: (Keys(right.keys), Rows(right.rows, right_columns), Times(CHANGE_TIME)),
     }
-    return Verb(builder.build(), inputs, (Keys(left.keys), rows, ChangeColumns()), stores)
+    parts = Keys(left.keys), rows, ChangeColumns()
+    return Verb(builder.build(), inputs, parts, stores, follows_time=history is not None)
 
 
 def _joined_by_foreign_key(one: KTable, other: KTable, join_type: JoinType) -> KTable:

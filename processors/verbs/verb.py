@@ -149,12 +149,14 @@ class Verb:
         inputs: by topic.
         parts: the result's columns, from left to right.
         stores: by name, the columns of the stores that show what the verb knows.
+        follows_time: whether what comes out, or is late, depends on how far its inputs have come in time.
     """
 
     topology: Topology
     inputs: Mapping[str, Input]
     parts: Sequence[Part]
     stores: Mapping[str, Sequence[Part]] = field(default_factory=dict)
+    follows_time: bool = True
 
     @property
     def name(self) -> str:

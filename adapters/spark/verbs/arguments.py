@@ -157,7 +157,7 @@ def join_windows(
     if within is not None:
         if before is not None or after is not None:
             raise ConfigurationError("give either within=..., or before=... and after=...")
-        return JoinWindows.of(in_micros(within, "within"), grace=wait)
+        return JoinWindows.of(in_micros(within, "within"), grace=wait, drop_late=True)
     if before is None and after is None:
         raise ConfigurationError("a join of streams needs a window: within='10 minutes', or before=... and after=...")
-    return JoinWindows(to_micros(before or 0, "before"), to_micros(after or 0, "after"), wait)
+    return JoinWindows(to_micros(before or 0, "before"), to_micros(after or 0, "after"), wait, drop_late=True)

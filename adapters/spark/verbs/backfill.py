@@ -1,18 +1,17 @@
 """``Backfill``: a run of verbs over inputs that have an end, with whose state those on streams begin.
 
-Rule of this module: it knows what a user says of such a run, in which order rows come to it, and what its results are
-in files, which hold columns of Spark's types, and manifests beside them. When it runs, and what makes it count, is up
-to ``millpond.adapters.spark.evolution.backfill``.
+Rule of this module: it knows what a user says of such a run, and what its results are in files, which hold columns of
+Spark's types, and manifests beside them. When it runs, and what makes it count, is up to
+``millpond.adapters.spark.evolution.backfill``.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from posixpath import join
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from millpond.adapters.spark.operator import MANIFEST_COLUMN
@@ -20,8 +19,6 @@ from millpond.adapters.spark.rows.column_types import check_leaf_types
 from millpond.adapters.spark.rows.sink import arrow_schema
 from millpond.adapters.spark.verbs.intervals import from_months, traveling
 from millpond.errors import ConfigurationError
-
-_ARRIVAL: Final = "arrival"
 
 
 @dataclass(frozen=True)
@@ -75,15 +72,6 @@ class UnpackBesideManifests:
         *fields, last = self.schema
         columns = columns or [pa.nulls(number, field.type) for field in fields]
         return pa.RecordBatch.from_arrays([*columns, pa.array([manifest] * number, last.type)], schema=self.schema)
-
-
-def in_order_of_time(rows: DataFrame) -> DataFrame:
-    """The prepared rows of an input, so that tasks get them in the order of time, in whichever files they were.
-
-    Each split comes in that order, and tasks merge splits by time. Rows of equal time keep their order.
-    """
-    arrived = rows.withColumn(_ARRIVAL, F.monotonically_increasing_id())
-    return arrived.sortWithinPartitions("timestamp", _ARRIVAL).drop(_ARRIVAL)
 
 
 def check_storable(name: str, columns: T.StructType) -> None:

@@ -25,7 +25,7 @@ from millpond.adapters.spark.rows.sink_blobs import to_columns
 from millpond.adapters.spark.session import check_workers
 from millpond.adapters.spark.ticks import check_ticks
 from millpond.adapters.spark.verbs.account import Path
-from millpond.adapters.spark.verbs.backfill import Backfill, check_storable, in_order_of_time, to_results
+from millpond.adapters.spark.verbs.backfill import Backfill, check_storable, to_results
 from millpond.adapters.spark.verbs.bounds import marked
 from millpond.adapters.spark.verbs.inputs import RowInput, check_equal_keys, key_kinds, listed_key
 from millpond.adapters.spark.verbs.intervals import from_months, traveling
@@ -219,9 +219,10 @@ class VerbRun:
         plan = self.job.plan(self.session, verb.topology, verb.name)
         check_ticks(ticks, plan, streaming=self.streaming)
         columns = columns or self._columns(verb.schema)
-        sources = {rows.role: (self._prepared(rows), self._source(rows, verb, value_serde)) for rows in self.inputs}
+        sources = {rows.role: (rows.selected(), self._source(rows, verb, value_serde)) for rows in self.inputs}
         sink = row_sink(verb.name, traveling(columns), verb.parts)
-        flow = Dataflow(plan, sources, [sink], self.handling, self.complete, f"millpond.{self.name}", ticks)
+        metrics = f"millpond.{self.name}"
+        flow = Dataflow(plan, sources, [sink], self.handling, self.complete, metrics, ticks, verb.follows_time)
         if self.backfill is not None:
             return marked(self._backfilled(self.backfill, flow, columns), bounds)
         # Static DataFrames start from empty state, so whatever ran before under this name is none of their business.
@@ -268,9 +269,6 @@ class VerbRun:
             ConfigurationError: the job has no ``local_dir``, or a backend is unknown.
         """
         return self.job.warmed(self.session, self.job.plan(self.session, verb.topology, verb.name))
-
-    def _prepared(self, rows: RowInput) -> DataFrame:
-        return rows.selected() if self.backfill is None else in_order_of_time(rows.selected())
 
     def _source(self, rows: RowInput, verb: Verb, value_serde: Serde[Any] | None) -> RowSource:
         key, time, op = ", ".join(rows.keys), _shown(rows.time), _shown(rows.op)

@@ -152,8 +152,11 @@ def _specs(
 def _retention(windows: JoinWindows) -> int:
     """How long a record is kept for the other side, in milliseconds; a store shows only younger records.
 
-    If the window does not include a record's own time, even records in order are apart by up to its far end.
+    If the window does not include a record's own time, even records in order are apart by up to its far end. Where late
+    records are dropped, all others meet whatever of the other side was in time.
     """
+    if windows.drop_late:
+        return max(windows.size, windows.before, windows.after) + windows.grace + 1
     apart = max(windows.before, windows.after) if min(windows.before, windows.after) < 0 else 0
     return max(windows.size + windows.grace, apart + 1)
 

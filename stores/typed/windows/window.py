@@ -170,6 +170,10 @@ class ReadOnlyWindowStore(SegmentedStore[K, V]):
 class WritableWindowStore(ReadOnlyWindowStore[K, V], WritableStore[K, V]):
     """What the writing halves of plain and timestamped window stores share."""
 
+    def observe(self, time: int) -> None:
+        """Move the observed stream time to ``time``, if that is later."""
+        self._segments.advance(time)
+
     def flush(self) -> None:
         if self._sequence != self._saved_sequence:
             self.put_metadata(SEQUENCE_NAME, _SEQUENCE.pack(self._sequence))
