@@ -59,6 +59,7 @@ class Aggregation:
         tally: ``tally(aggregate, n)`` folds in n values at once, if only their number matters.
         columns: does the same for whole columns, if that can be done.
         combiner: makes partial aggregates of records that have not reached their task, if they may be combined there.
+        commutes: whether the values of one key and time may be folded in in any order.
     """
 
     update: Update
@@ -67,6 +68,7 @@ class Aggregation:
     tally: Callable[[Any, int], Any] | None = None
     columns: ColumnFold | None = None
     combiner: Combiner | None = None
+    commutes: bool = False
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,7 @@ def counting() -> Aggregation:
         tally=int.__add__,
         columns=ColumnCount(),
         combiner=CountCombiner(),
+        commutes=True,
     )
 
 
@@ -129,6 +132,7 @@ class Aggregate(Processor):
         self._column_fold = aggregation.columns
         self._merging_fold = aggregation.columns if isinstance(aggregation.columns, MergingFold) else None
         self._combiner = aggregation.combiner
+        self.commutes = aggregation.commutes
         self._folding = Fold(aggregation.initializer, aggregation.update, self._copy, aggregation.tally)
         self._merging = Fold(aggregation.initializer, aggregation.merger or aggregation.update, self._copy)
 

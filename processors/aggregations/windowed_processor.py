@@ -105,6 +105,7 @@ class WindowedProcessor(Processor):
 
     def __init__(self, setup: AggregateSetup, emit: EmitStrategy, key_serde: Serde[Any]) -> None:
         self._setup = setup
+        self.commutes = setup.aggregation.commutes
         self._config = setup.config
         self._update = setup.aggregation.update
         self._initializer = setup.aggregation.initializer

@@ -8,7 +8,8 @@ Rule of this module: it moves columns and knows nothing of serdes or processors.
     split    int     the part of the input, or the task's partition, that sent it
     chunk    int     its place among the blobs of that split
     records  binary  an Arrow IPC stream of the columns key, value, timestamp (int64, milliseconds), and, if one of
-                     the records has headers, headers: a list of structs of key (string) and value (binary)
+                     the records has headers, headers: a list of structs of key (string) and value (binary), or, if
+                     records of one key and time come in order, place (int64)
 
 So the order in which a split's records arrived survives a shuffle that keeps no order. A blob whose input is COMPLETE
 has no records (empty bytes): it tells the task that its inputs are complete. Neither has one whose input is TICK: it
@@ -19,6 +20,7 @@ What is for the task ``MANIFESTS`` is the text of a manifest (UTF-8), on its way
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
@@ -38,11 +40,16 @@ from millpond.processors.distribution.header_column import (
 from millpond.processors.options.order import Order
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns, Records
+from millpond.processors.runtime.order.ties import without_ties
 from millpond.processors.runtime.order.time_order import Regroup, owners_of, places_taken, reached_by_key, runs_of
 
 pc: Any = _compute
 
+PLACE: Final = "place"
+"""The column, beside those of records, that decides among those of one key and time in place of their values."""
+
 _COLUMNS: Final = ["key", "value", "timestamp"]
+_PLACED_COLUMNS: Final = [*_COLUMNS, PLACE]
 _HEADED_COLUMNS: Final = [*_COLUMNS, HEADERS]
 _NUMBERS: Any = [(name, pa.int32()) for name in ("task", "input", "split", "chunk")]
 EXCHANGE_SCHEMA: Final[pa.Schema] = pa.schema([*_NUMBERS, ("records", pa.binary())])
@@ -197,10 +204,11 @@ def gather(
     regroup: Regroup[int] | None = None,
     reached: Callable[[int], None] | None = None,
     order: Order = Order.TIME,
+    ties: Collection[int] = (),
 ) -> Iterator[Run]:
     """The records of one task in the order in which it must see them, in runs of a limited size.
 
-    Each split of each input is a queue in arrival order; queues are ordered by input, then by split, which decides ties
+    Each split of each input is a queue in arrival order; queues are ordered by input, then by split
     (``millpond.processors.runtime.order.time_order``). Once the inputs are complete, nothing can come later, and the
     records are in the order of time whatever ``order`` says.
 
@@ -210,6 +218,8 @@ def gather(
         regroup: makes runs longer; they then have positions.
         reached: told the greatest timestamp of each input, before the first run.
         order: which order that is.
+        ties: inputs of which, in the order of time, records of one key and time go by their values
+            (``millpond.processors.runtime.order.ties``); those of the others come by split.
 
     Raises:
         SerdeError: a blob is damaged.
@@ -229,6 +239,9 @@ def gather(
         order = Order.TIME
     kept = keep_order if order is Order.TIME else ()
     places = places_taken([_times_to_go_by(queue, i in kept) for (i, _), queue in queues.items()], order)
+    numbers = cache(lambda: _numbers_of_keys(inputs.values()))
+    if order is Order.TIME:
+        places = _settled(inputs, places, [i for i in ties if i not in keep_order], numbers)
     if len(inputs) < 2:
         for input_, table in inputs.items():
             in_order = table if places is None else _taken(table, places)
@@ -236,7 +249,32 @@ def gather(
         return
     if places is None:
         places = np.arange(sum(table.num_rows for table in inputs.values()))
-    yield from _interleave(inputs, places, regroup)
+    yield from _interleave(inputs, places, numbers, regroup)
+
+
+def _settled(
+    inputs: Mapping[int, pa.Table],
+    places: npt.NDArray[np.int64] | None,
+    ties: Collection[int],
+    numbers: Callable[[], npt.NDArray[np.int64]],
+) -> npt.NDArray[np.int64] | None:
+    """The order of records with those of one key and time by their values, of some inputs; None for as they lie."""
+    sizes = [table.num_rows for table in inputs.values()]
+    starts = list(accumulate(sizes, initial=0))
+    owners = None if places is None or len(sizes) < 2 else owners_of(places, sizes)
+    for place, (input_, table) in enumerate(inputs.items()):
+        if input_ not in ties:
+            continue
+        start, stop = starts[place], starts[place + 1]
+        slots: Any = slice(start, stop) if owners is None else owners == place
+        rows = np.arange(stop - start) if places is None else places[slots] - start
+        times = table.column("timestamp").to_numpy()[rows]
+        by = table.column(PLACE if PLACE in table.column_names else "value")
+        settled = without_ties(rows, times, lambda: numbers()[start:stop], by)  # noqa: B023
+        if settled is not rows:
+            places = np.arange(starts[-1]) if places is None else places
+            places[slots] = settled + start
+    return places
 
 
 def gather_partials(blobs: Iterable[Blob], reached: Callable[[int], None] | None = None) -> Iterator[Run]:
@@ -266,7 +304,7 @@ def _records(blob: Blob) -> pa.Table:
     try:
         records = pa.ipc.open_stream(pa.py_buffer(blob.records)).read_all()
         records.validate(full=True)
-        named = records.column_names in (_COLUMNS, _HEADED_COLUMNS)
+        named = records.column_names in (_COLUMNS, _HEADED_COLUMNS, _PLACED_COLUMNS)
         if not named or records.schema.field("timestamp").type != pa.int64():
             raise pa.ArrowInvalid(f"its columns are {records.schema}")
         if HEADERS in records.column_names:
@@ -324,7 +362,10 @@ def _numbers_of_keys(tables: Iterable[pa.Table]) -> npt.NDArray[np.int64]:
 
 
 def _interleave(
-    tables: dict[int, pa.Table], order: npt.NDArray[np.int64], regroup: Regroup[int] | None
+    tables: dict[int, pa.Table],
+    order: npt.NDArray[np.int64],
+    numbers: Callable[[], npt.NDArray[np.int64]],
+    regroup: Regroup[int] | None,
 ) -> Iterator[Run]:
     """Each input's records in their merged order, cut wherever another input has to come between."""
     sizes = [table.num_rows for table in tables.values()]
@@ -332,7 +373,7 @@ def _interleave(
     positions = None
     if regroup is not None:
         times = _timestamps(tables.values())[order]
-        positions = regroup(list(tables), owners, times, lambda: _numbers_of_keys(tables.values())[order])
+        positions = regroup(list(tables), owners, times, lambda: numbers()[order])
     if positions is not None:
         order, owners = order[positions], owners[positions]
     starts = accumulate(sizes, initial=0)

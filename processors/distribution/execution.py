@@ -193,7 +193,8 @@ def _processed(
         decoder = replace(decoders[topic], value_serde=task.partials_serde(topic))
         task.process_partials(topic, decoder.decode(run.records))
     waiting = 0
-    for run in gather(arrived, derived, _regrouped(task, topics), task.reached, task.subtopology.order):
+    ties = [i for i, topic in enumerate(topics) if task.minds_ties(topic)]
+    for run in gather(arrived, derived, _regrouped(task, topics), task.reached, task.subtopology.order, ties):
         topic = topics[run.input]
         task.process(topic, decoders[topic].decode(run.records))
         waiting += len(run.records)

@@ -371,6 +371,9 @@ class Processor(ABC):
     one; and with its position.
     """
 
+    commutes: bool = False
+    """Whether records of one key and time may come in any order: what it makes of them is the same."""
+
     at_flush: bool = False
     """Whether ``process`` only holds records back: it forwards nothing and touches no store before ``flush``."""
 
@@ -383,7 +386,7 @@ class Processor(ABC):
     looks_up: Mapping[str, bool] = {}
     """The stores that it only reads, each record's key for each record; true where it reads as of the timestamp.
 
-    These five are set by the end of ``init``. Whoever runs a task may then take its inputs in longer runs
+    These six are set by the end of ``init``. Whoever runs a task may then take its inputs in longer runs
     (``millpond.processors.runtime.order.lookup_order``).
     """
 

@@ -209,6 +209,10 @@ class Task:
         else:
             source.process(records)
 
+    def minds_ties(self, topic: str) -> bool:
+        """Whether it makes a difference which of two records of a source topic, of one key and time, comes first."""
+        return not all(self._processors[child].commutes for child in self.subtopology.sources[topic].children)
+
     def partials_serde(self, topic: str) -> Serde[Any] | None:
         """How partial aggregates of the records of a source topic travel."""
         combiner = self._reader(topic).combiner

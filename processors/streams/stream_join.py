@@ -22,6 +22,7 @@ class StreamStreamJoin(Processor):
     """
 
     gathers = True
+    commutes = True
 
     def __init__(self, plan: StreamStreamJoinPlan, side: Side, *, vectorized: bool = False) -> None:
         self._plan = plan

@@ -38,6 +38,7 @@ class StreamTableJoin(Processor):
     """
 
     repeatable = True
+    commutes = True
 
     def __init__(
         self,

@@ -17,6 +17,7 @@ from millpond.processors.verbs.parts import CHANGE_TIME, ChangeColumns, Keys, Ti
 from millpond.processors.verbs.row_aggregate import RowAggregate
 from millpond.processors.verbs.row_fold import rows_type
 from millpond.processors.verbs.verb import MICROS, Input, Part, Verb, flattened
+from millpond.stores.keys import pack_time
 from millpond.stores.rows.physical import check_text, normalized, plain_leaves, to_physical
 from millpond.stores.rows.row_columns import PackedRowType
 from millpond.stores.rows.tuple_keys import KeyCodec
@@ -43,15 +44,22 @@ class AggregatedRows(Input):
 
     def packed(self, rows: pa.Table) -> Any:
         arguments = flattened(rows["value"]).columns if self.arguments else []
-        fields = rows_type([normalized(column.type) for column in arguments])
+        fields = rows_type([normalized(column.type) for column in arguments]) if self.order is None else None
         if fields is None:
             pack = msgpack.Packer().pack
-            values = [rows["timestamp"].to_pylist(), *map(to_physical, arguments)]
+            values = [self._moments(rows), *map(to_physical, arguments)]
             return pa.array(list(map(pack, zip(*values, strict=True))), pa.binary())
         columns = [plain_leaves(column.combine_chunks()) for column in (rows["timestamp"], *arguments)]
         for column in columns:
             check_text(column)
         return PackedRowType.of(pa.StructArray.from_arrays(columns, fields=list(fields)))
+
+    def _moments(self, rows: pa.Table) -> list[Any]:
+        """The time of each row; with an order, bytes that compare as time and order do."""
+        times: list[Any] = rows["timestamp"].to_pylist()
+        if self.order is None:
+            return times
+        return list(map(bytes.__add__, map(pack_time, times), self.order.pack(flattened(rows["order"]))))
 
 
 @dataclass(frozen=True)

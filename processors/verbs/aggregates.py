@@ -14,6 +14,9 @@ FINEST_ERROR: Final = 0.0008
 """The smallest relative error that a sketch can be asked for; it takes 2 MB a group."""
 
 
+_BY_TIME: Final = ("first", "last", "collect")
+
+
 @dataclass(frozen=True, eq=False)
 class AggregateCall:
     """An aggregate function and what it is applied to. Calls are never compared: columns may overload ``==``.
@@ -27,6 +30,11 @@ class AggregateCall:
     function: str
     column: object | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def by_time(self) -> bool:
+        """Whether the result goes by the times of rows, and, at equal times, by their order."""
+        return self.function in _BY_TIME
 
     def __str__(self) -> str:
         return f"{self.function}({'' if self.column is None else self.column})"
@@ -69,7 +77,7 @@ def max(column: object) -> AggregateCall:
 
 
 def first(column: object, *, ignore_nulls: bool = False) -> AggregateCall:
-    """The value of the earliest row by *event time*; of rows at the same time, that which arrived first.
+    """The value of the earliest row by *event time*; of rows at the same time, the first by ``order``.
 
     Spark's ``first`` goes by arrival, which depends on how rows are spread over files and tasks.
     """
@@ -77,12 +85,12 @@ def first(column: object, *, ignore_nulls: bool = False) -> AggregateCall:
 
 
 def last(column: object, *, ignore_nulls: bool = False) -> AggregateCall:
-    """The value of the latest row by *event time*; of rows at the same time, that which arrived last."""
+    """The value of the latest row by *event time*; of rows at the same time, the last by ``order``."""
     return AggregateCall("last", column, {"ignore_nulls": ignore_nulls})
 
 
 def collect(column: object) -> AggregateCall:
-    """A list of the values that are not null, by event time, then by arrival; never null.
+    """A list of the values that are not null, by event time, then by ``order``; never null.
 
     The whole list is read and written with each micro-batch that touches it, so it suits groups that stay small.
     """

@@ -28,6 +28,7 @@ from millpond.processors.runtime.topology import Topology
 from millpond.processors.tables.time_ordered_buffer import BufferSpec, TimeOrderedBuffer
 from millpond.processors.verbs.key_timers import WATERMARK, KeyTimers, TimerClock, keyed_timers_spec
 from millpond.processors.verbs.keyed_processor import KeyedProcessor, TaskScope
+from millpond.processors.verbs.ordered_rows import order_and_row
 from millpond.processors.verbs.python_values import check_readable, python_keys, python_rows
 from millpond.processors.verbs.rule_run import RuleRun
 from millpond.stores.rows.packing import RowCodec
@@ -52,6 +53,7 @@ class ApplySpec:
         keys, rows: how keys and rows are unpacked.
         lateness: how long records wait for older ones, in microseconds.
         backend: the name or URL of the stores' backend; None for the job's own.
+        ordered: whether rows have an order in front, which decides among those of one key and time.
 
     Raises:
         ConfigurationError: ``processor`` is no rule, or cannot be copied; a row has no form in Python; the lateness is
@@ -64,6 +66,7 @@ class ApplySpec:
     rows: RowCodec
     lateness: int
     backend: str | None = None
+    ordered: bool = False
 
     def __post_init__(self) -> None:
         where = f"apply {self.name!r}"
@@ -105,7 +108,14 @@ class ApplySpec:
 
 
 def apply_topology(
-    name: str, processor: KeyedProcessor, keys: KeyCodec, rows: RowCodec, lateness: int, backend: str | None = None
+    name: str,
+    processor: KeyedProcessor,
+    keys: KeyCodec,
+    rows: RowCodec,
+    lateness: int,
+    backend: str | None = None,
+    *,
+    ordered: bool = False,
 ) -> Topology:
     """The topology that runs a rule on the topic ``input`` and writes its results to the topic ``name``.
 
@@ -118,11 +128,12 @@ def apply_topology(
         keys, rows: how keys and rows are unpacked.
         lateness: how long records wait for older ones, in microseconds.
         backend: the name or URL of the stores' backend; None for the job's own.
+        ordered: whether rows have an order in front.
 
     Raises:
         ConfigurationError: as for ``ApplySpec``.
     """
-    spec = ApplySpec(name, processor, keys, rows, lateness, backend)
+    spec = ApplySpec(name, processor, keys, rows, lateness, backend, ordered)
     builder = StreamsBuilder(key_serde=BYTES, value_serde=MSGPACK)
     rows_in = builder.stream(SOURCE, Consumed(BYTES, BYTES))
     results = rows_in.process(spec.operator, stores=spec.stores, name=name, keeps_key=True, value_serde=MSGPACK)
@@ -186,7 +197,7 @@ class Apply(Processor):
         if not late.any():
             return batch
         self.context.count(CounterName.DROPPED_LATE, int(np.count_nonzero(late)))
-        self.context.tell_late(CounterName.DROPPED_LATE, batch, late, reached, bounds - times, lateness)
+        self.context.tell_late(CounterName.DROPPED_LATE, self._plain(batch), late, reached, bounds - times, lateness)
         return batch.select((~late).tolist())
 
     def _advance(self, watermark: int) -> None:
@@ -204,7 +215,7 @@ class Apply(Processor):
             last: whether no record will follow.
         """
         run = self._new_run({*records.keys, *self._event.load(before)})
-        records, rows = self._readable(records)
+        records, rows = self._readable(self._in_order(records))
         for key, row, time in zip(records.keys, rows, records.timestamps, strict=True):
             run.fire(self._event, time)
             run.record(key, row, time)
@@ -212,6 +223,19 @@ class Apply(Processor):
         run.fire(self._event, before)
         self._scope.input_complete = False
         self._finish(run)
+
+    def _in_order(self, records: Batch) -> Batch:
+        """Records that are due, those of one key and time by their orders, without these."""
+        if not self._spec.ordered:
+            return records
+        places = zip(records.timestamps, records.keys, records.values, range(len(records)), strict=True)
+        return self._plain(records.taken([place for *_, place in sorted(places)]))
+
+    def _plain(self, records: Batch) -> Batch:
+        """The records without their orders."""
+        if not self._spec.ordered:
+            return records
+        return records.with_values([order_and_row(value)[1] for value in records.values])
 
     def _readable(self, records: Batch) -> tuple[Batch, list[dict[str, Any]]]:
         """The records with rows that Python can hold, and these rows."""

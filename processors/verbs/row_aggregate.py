@@ -129,6 +129,7 @@ class RowAggregate:
     Args:
         calls: by the name of the result's column, in the order of the columns.
         types: by the same names, the types of the columns that the calls are applied to; ``count()`` has none.
+        ordered: whether rows have, in place of their time, bytes that compare as their times and orders do.
 
     Raises:
         ConfigurationError: there are no calls, a type is missing or too many, or a function does not take it.
@@ -141,19 +142,23 @@ class RowAggregate:
     [{'orders': 2, 'mean': 3.5}, {'orders': None, 'mean': None}]
     """
 
-    def __init__(self, calls: Mapping[str, AggregateCall], types: Mapping[str, pa.DataType]) -> None:
+    def __init__(
+        self, calls: Mapping[str, AggregateCall], types: Mapping[str, pa.DataType], *, ordered: bool = False
+    ) -> None:
         _check(calls, types)
         self._labels = [f"{name!r}, {call}" for name, call in calls.items()]
         bound = {name: normalized(types[name], name) if name in types else pa.null() for name in calls}
         self._functions = [bind(call, name, bound[name]) for name, call in calls.items()]
         self._initial = [function.initial for function in self._functions]
+        self._commutes = not any(call.by_time for call in calls.values())
         places = _places(calls)
         self._adds = [(number, places[number], function.add) for number, function in enumerate(self._functions)]
         states = "; ".join(state_name(call, bound[name]) for name, call in calls.items())
-        rows = rows_type([bound[name] for name, call in calls.items() if call.column is not None])
+        arguments = [bound[name] for name, call in calls.items() if call.column is not None]
+        rows = None if ordered else rows_type(arguments)
         self._columnar = [] if rows is None else _columnar(self._functions)
         columns = _states_type(self._columnar)
-        name = f"aggregate-state-{STATE_VERSION}: {states}"
+        name = f"aggregate-state-{STATE_VERSION}: {'ordered; ' if ordered else ''}{states}"
         self.state_serde: Serde[list[Any]] = StateSerde(name, len(calls), columns)
         self.input_serde: Serde[tuple[Any, ...]] = InputSerde(rows)
         self._combiner = combiner_of_rows(calls, self._functions, bound, self.state_serde)
@@ -166,7 +171,14 @@ class RowAggregate:
     def aggregation(self) -> Aggregation:
         """The aggregation of each key, or of each key and window."""
         fold, combiner = self._column_fold, self._combiner
-        return Aggregation(self.aggregator, self.initializer, self.merger, columns=fold, combiner=combiner)
+        return Aggregation(
+            self.aggregator,
+            self.initializer,
+            self.merger,
+            columns=fold,
+            combiner=combiner,
+            commutes=self._commutes,
+        )
 
     def initializer(self) -> list[Any]:
         """The states before any row."""
@@ -177,7 +189,8 @@ class RowAggregate:
 
         Args:
             key: of the row; for errors.
-            value: the row's event time in microseconds, then one physical value for each call that has a column.
+            value: the row's event time in microseconds, or bytes if rows are ordered, then one physical value for each
+                call that has a column.
             state: the states of all calls.
 
         Raises:

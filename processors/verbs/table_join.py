@@ -8,6 +8,7 @@ from millpond.processors.options.joins import JoinType
 from millpond.processors.options.materialized import Materialized
 from millpond.processors.verbs.foreign_keyed import foreign_key_of
 from millpond.processors.verbs.parts import CHANGE_TIME, ChangeColumns, JoinedRows, Keys, Rows, Times, pair
+from millpond.processors.verbs.sequenced import sequenced_table
 from millpond.processors.verbs.verb import PackedRows, Verb
 from millpond.stores.serdes import BYTES, MSGPACK
 
@@ -33,7 +34,7 @@ def table_join(
         left_columns, right_columns: the columns of either side in the result, besides those of the key.
     """
     builder = StreamsBuilder(key_serde=BYTES, value_serde=BYTES)
-    one, other = _table(builder, left.topic, history), _table(builder, right.topic, history)
+    one, other = _table(builder, left, history), _table(builder, right, history)
     if left.foreign is not None:
         joined = _joined_by_foreign_key(one, other, join_type)
     elif join_type is JoinType.OUTER:
@@ -68,6 +69,8 @@ def _is_complete(key: bytes, joined: tuple[bytes, bytes | None]) -> bool:
     return joined[1] is not None
 
 
-def _table(builder: StreamsBuilder, topic: str, history: int | None) -> KTable:
-    store = Materialized(topic) if history is None else Materialized.versioned(topic, history_retention=history)
-    return builder.table(topic, materialized=store)
+def _table(builder: StreamsBuilder, rows: PackedRows, history: int | None) -> KTable:
+    if history is None:
+        return builder.table(rows.topic, materialized=Materialized(rows.topic))
+    kept = Materialized.versioned(rows.topic, history_retention=history)
+    return sequenced_table(builder, rows.topic, kept, history, ordered=rows.order is not None)

@@ -19,6 +19,7 @@ from millpond.processors.runtime.batches.columns import Columns, Records
 from millpond.processors.runtime.topology import Topology
 from millpond.processors.verbs.change_feed import Change
 from millpond.processors.verbs.foreign_keyed import with_foreign_keys
+from millpond.processors.verbs.ordered_rows import with_order
 from millpond.stores.rows.packing import RowCodec
 from millpond.stores.rows.tuple_keys import KeyCodec, null_rows
 
@@ -53,11 +54,17 @@ class Input(ABC):
         topic: the topic of the topology.
         keys: how keys are packed.
         null_keys: what happens to rows with a null in their key.
+        order: how the column ``order`` (a struct) is packed, which decides among rows of one key and time; None if
+            there is none, and their values decide.
+        in_order: whether rows of one key and time come in the order in which they count, as those of a change feed that
+            a verb has made.
     """
 
     topic: str
     keys: KeyCodec
     null_keys: NullKeys
+    order: KeyCodec | None = field(default=None, kw_only=True)
+    in_order: bool = field(default=False, kw_only=True)
 
     def keys_of(self, rows: pa.Table) -> list[bytes]:
         """The packed keys."""
@@ -101,6 +108,12 @@ class PackedRows(Input):
 
     rows: RowCodec
     foreign: KeyCodec | None = None
+
+    def values_of(self, rows: pa.Table, changes: Sequence[Change | None] | None = None) -> Any:
+        values = super().values_of(rows, changes)
+        if self.order is None:
+            return values
+        return pa.array(with_order(self.order.pack(flattened(rows["order"])), values.to_pylist()), pa.binary())
 
     def packed(self, rows: pa.Table) -> Any:
         values = self.rows.pack(flattened(rows["value"]))

@@ -16,6 +16,7 @@ from millpond.processors.options.join_windows import JoinWindows
 from millpond.processors.options.joins import JoinType
 from millpond.processors.verbs.aggregate import Windows
 from millpond.processors.verbs.aggregates import AggregateCall
+from millpond.processors.verbs.parts import SEQUENCE
 from millpond.stores.times import Duration, to_micros
 
 On: TypeAlias = str | Sequence[str] | Mapping[str, str]
@@ -57,20 +58,27 @@ def emits_final(emit: str, window: Windows | None) -> bool:
 
 
 def aggregated_input(
-    rows: DataFrame, keys: Sequence[str], time: str | Column, arguments: Mapping[str, Any]
+    rows: DataFrame,
+    keys: Sequence[str],
+    time: str | Column,
+    arguments: Mapping[str, Any],
+    order: str | Column | None,
 ) -> RowInput:
     """Key, time and the arguments of the calls, as Spark evaluates them; arguments have the names of the results.
 
     Raises:
         ConfigurationError: a column is missing, or of a type that cannot be aggregated.
     """
-    moment = "time"
+    moment, decides = "time", "order"
     while moment in (*keys, *arguments):
         moment += "_"
+    while decides in (*keys, *arguments):
+        decides += "_"
     selected = rows.select(
         *(_column(rows, key) for key in keys),
         _column(rows, time).alias(moment),
         *(_column(rows, column).alias(name) for name, column in arguments.items()),
+        *([] if order is None else [_column(rows, order).alias(decides)]),
     )
     for column in selected.schema.fields:
         if column.name in arguments and is_in_months(column.dataType):
@@ -78,7 +86,7 @@ def aggregated_input(
                 f"the argument of {column.name!r} is of type {column.dataType.simpleString()}, which cannot be "
                 "aggregated; give an int of months"
             )
-    return RowInput(INPUT, selected, keys, list(arguments), moment)
+    return RowInput(INPUT, selected, keys, list(arguments), moment, order=None if order is None else decides)
 
 
 def _column(rows: DataFrame, column: str | Column) -> Column:
@@ -133,8 +141,14 @@ def column_pairs(on: On) -> dict[str, str]:
     return dict(zip(column_names(list(on)), on.values(), strict=True))
 
 
-def other_columns(role: str, frame: DataFrame, keys: Collection[str], op: str | Column | None = None) -> list[str]:
-    """The columns that belong neither to the key nor to the change feed.
+def other_columns(
+    role: str,
+    frame: DataFrame,
+    keys: Collection[str],
+    op: str | Column | None = None,
+    order: str | Column | None = None,
+) -> list[str]:
+    """The columns that belong neither to the key nor to the change feed; ``sequence`` does if it is the order.
 
     Raises:
         ConfigurationError: a column of the key is missing.
@@ -142,6 +156,8 @@ def other_columns(role: str, frame: DataFrame, keys: Collection[str], op: str | 
     for key in keys:
         field_of(role, frame, key)
     apart = {*keys, op} if isinstance(op, str) else {*keys}
+    if isinstance(order, str) and order == SEQUENCE:
+        apart.add(SEQUENCE)
     return [column for column in frame.columns if column not in apart]
 
 

@@ -18,9 +18,13 @@ from pyspark.sql import types as T
 
 from millpond.adapters.spark.rows.names import named
 from millpond.adapters.spark.verbs.account import InputTime, Path
+from millpond.processors.verbs.parts import CHANGE_TIME
 
 BOUND: Final = "millpond.bound"
 """The key of the metadata."""
+
+FEED: Final = "millpond.feed"
+"""The key of metadata that the time of a verb's change feed has: its rows come in the order in which they count."""
 
 
 def time_of(frame: DataFrame, time: str | Column, result: Collection[str] = ()) -> InputTime:
@@ -46,6 +50,11 @@ def marked(rows: DataFrame, bounds: Mapping[Path, int]) -> DataFrame:
     return rows.select(*(_marked(named(field.name), field, bounds) for field in rows.schema.fields))
 
 
+def is_feed(frame: DataFrame, time: str | Column) -> bool:
+    """Whether the time of an input is that of a change feed that a verb has made."""
+    return FEED in frame.select(named(time) if isinstance(time, str) else time).schema.fields[0].metadata
+
+
 def without_bounds(type_: T.DataType) -> T.DataType:
     """The type without the bounds of its fields: other rows have others."""
     if isinstance(type_, T.StructType):
@@ -62,7 +71,7 @@ def _bound(field: T.StructField) -> int:
 
 
 def _without_bound(field: T.StructField) -> T.StructField:
-    rest = {key: value for key, value in field.metadata.items() if key != BOUND}
+    rest = {key: value for key, value in field.metadata.items() if key not in (BOUND, FEED)}
     return T.StructField(field.name, without_bounds(field.dataType), field.nullable, rest)
 
 
@@ -70,7 +79,8 @@ def _marked(column: Column, field: T.StructField, bounds: Mapping[Path, int]) ->
     """A column with its bound, and those of its fields; ``bounds`` are those of its struct, or of the rows."""
     own = {path[1:]: bound for path, bound in bounds.items() if path[0] == field.name}
     if () in own:
-        return column.alias(field.name, metadata={**field.metadata, BOUND: own[()]})
+        feed = {FEED: True} if field.name == CHANGE_TIME else {}
+        return column.alias(field.name, metadata={**field.metadata, **feed, BOUND: own[()]})
     if own and isinstance(field.dataType, T.StructType):
         fields = [_marked(column.getField(inner.name), inner, own) for inner in field.dataType.fields]
         column = F.when(column.isNotNull(), F.struct(*fields))

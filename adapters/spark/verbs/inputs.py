@@ -5,7 +5,7 @@ converted that could come out as another value.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -21,6 +21,9 @@ from millpond.adapters.spark.verbs.intervals import MONTHS, is_in_months, to_mon
 from millpond.errors import ConfigurationError
 from millpond.processors.verbs.parts import CHANGE_COLUMNS
 from millpond.stores.rows.physical import normalized
+
+ORDER: Final = "order"
+"""The column, of prepared rows, that decides among those of one key and time."""
 
 _DAY: Final = 86_400_000_000
 """Microseconds in a day."""
@@ -41,6 +44,7 @@ class RowInput:
         time: the column with the time of a row, or an expression.
         op: the column with what a row of a change feed does, or an expression; None if all rows are upserts.
         foreign: the names of the columns of the foreign key.
+        order: the column, or an expression, which decides among rows of one key and time; None if nothing does.
     """
 
     role: str
@@ -50,6 +54,7 @@ class RowInput:
     time: str | Column
     op: str | Column | None = None
     foreign: Sequence[str] = ()
+    order: str | Column | None = None
 
     @property
     def carried(self) -> Sequence[str]:
@@ -57,7 +62,7 @@ class RowInput:
         return [*self.keys, *self.values]
 
     def selected(self) -> DataFrame:
-        """The columns ``key``, ``value``, ``foreign`` (structs), ``timestamp`` (long, microseconds) and ``op``.
+        """The columns ``key``, ``value``, ``foreign``, ``order`` (structs), ``timestamp`` (long, microseconds), ``op``.
 
         Raises:
             ConfigurationError: the time is of a type that says no point in time, or the operation is not a string.
@@ -72,12 +77,14 @@ class RowInput:
         if self.op is not None:
             check_operations(f"the operations of {self.role!r}", _type(self.role, self.frame, self.op))
             columns.append(_column(self.op).alias("op"))
+        if self.order is not None:
+            columns.append(F.struct(_column(self.order).alias(ORDER)).alias(ORDER))
         return self.frame.select(*columns)
 
     def without_null_keys(self) -> "RowInput":
         """The same without rows that have a null in their key."""
         keyed = self.frame.dropna("any", subset=list(self.keys))
-        return RowInput(self.role, keyed, self.keys, self.values, self.time, self.op, self.foreign)
+        return replace(self, frame=keyed)
 
     def schema(self, names: Sequence[str]) -> pa.Schema:
         """Some of the columns as they are packed.
@@ -108,6 +115,16 @@ class RowInput:
                         "as F.lower(column), and cast it to string collate UTF8_BINARY"
                     )
         return self.schema(names)
+
+    def order_schema(self) -> pa.Schema:
+        """The column ``order`` as it is packed.
+
+        Raises:
+            ConfigurationError: it is of a type that has no order.
+        """
+        assert self.order is not None
+        ordered = self.frame.select(_column(self.order).alias(ORDER))
+        return RowInput(self.role, ordered, [ORDER], [], ORDER).key_schema([ORDER])
 
     def _struct(self, names: Sequence[str]) -> Column:
         # A struct of no columns has no form in Arrow's way to Python.

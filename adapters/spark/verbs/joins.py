@@ -62,6 +62,7 @@ class JoinVerbs(MadeVerbs):
         how: Literal["inner", "left"] = "inner",
         grace: Duration | None = None,
         tolerance: Duration | None = None,
+        right_order: str | Column | None = None,
         right_op: str | Column | None = None,
         name: str | None = None,
         renamed: Mapping[str, str] | None = None,
@@ -78,6 +79,7 @@ class JoinVerbs(MadeVerbs):
             how: ``"inner"``, or ``"left"`` to keep left rows without a match.
             grace: how long a left row waits for late right rows, in event time; by default it is joined at once.
             tolerance: how much older than the left row a match may be; by default as old as the history reaches.
+            right_order: what decides among right rows of one key and time, as ``order`` in ``latest``.
             right_op: the column that says which right rows are deletes, as in a change feed.
             name: of the verb; by default made of ``asof_join`` and the columns.
             renamed, dropped: columns of the inputs that had another name, or were there, in an earlier run.
@@ -97,7 +99,7 @@ class JoinVerbs(MadeVerbs):
         if most is not None:
             left_side, right_side = Timed.of(_LEFT, left, left_time), Timed.of(_RIGHT, right, right_time)
             left, right = left_side.frame, right_side.frame
-        inputs, rest = _row_inputs((left, left_time), (right, right_time), keys, join_type, right_op)
+        inputs, rest = _row_inputs((left, left_time), (right, right_time), keys, join_type, right_op, right_order)
         run = self._runner.verb(name or f"asof_join-{'-'.join(keys)}", inputs, ColumnChanges(renamed or {}, dropped))
         packed = run.input(inputs[0], NullKeys.APART), run.input(inputs[1], NullKeys.DROPPED)
         left_times, right_times = time_of(left, left_time, left.columns), time_of(right, right_time)
@@ -167,6 +169,8 @@ class JoinVerbs(MadeVerbs):
         left_time: str | Column,
         right_time: str | Column,
         left_key: str | Sequence[str] | None = None,
+        left_order: str | Column | None = None,
+        right_order: str | Column | None = None,
         left_op: str | Column | None = None,
         right_op: str | Column | None = None,
         how: Literal["inner", "left", "outer"] = "inner",
@@ -182,6 +186,8 @@ class JoinVerbs(MadeVerbs):
             on: the columns that must be equal. They are the right side's key, and the left side's, too, unless
             left_key: the left side's key is other columns: then ``on`` is a foreign key, of which there may be many.
             left_time, right_time: the columns (or expressions) with the times of the changes.
+            left_order, right_order: what decides among changes of one key and time, as ``order`` in ``latest``; for
+                this the sides need a ``history``.
             left_op, right_op: the columns that say which rows are deletes; without one, none are. Understood are
                 upsert, insert, update, delete, c, r, u, d, +I, +U, -U, -D, update_preimage and update_postimage.
             how: ``"inner"``, ``"left"``, or, by key, ``"outer"``.
@@ -198,11 +204,17 @@ class JoinVerbs(MadeVerbs):
         primary = list(keys) if left_key is None else column_names(left_key)
         foreign = [] if primary == list(keys) else list(keys)
         join_type = chosen_join(how, *((JoinType.INNER, JoinType.LEFT) if foreign else JoinType))
-        left_rest = other_columns(_LEFT, left, primary, left_op)
-        right_rest = other_columns(_RIGHT, right, keys.values(), right_op)
+        if history is None and (left_order is not None or right_order is not None):
+            given = "left_order" if left_order is not None else "right_order"
+            raise ConfigurationError(
+                f"{given} is given, but without a history changes apply as they arrive; give history=..., for how long "
+                "a change may come after another one of its time"
+            )
+        left_rest = other_columns(_LEFT, left, primary, left_op, left_order)
+        right_rest = other_columns(_RIGHT, right, keys.values(), right_op, right_order)
         check_names([*primary, *left_rest, *right_rest], changes=True)
-        one = RowInput(_LEFT, left, primary, left_rest, left_time, left_op, foreign)
-        other = RowInput(_RIGHT, right, list(keys.values()), right_rest, right_time, right_op)
+        one = RowInput(_LEFT, left, primary, left_rest, left_time, left_op, foreign, left_order)
+        other = RowInput(_RIGHT, right, list(keys.values()), right_rest, right_time, right_op, order=right_order)
         run = self._runner.verb(
             name or f"table_join-{'-'.join(keys)}", (one, other), ColumnChanges(renamed or {}, dropped)
         )
@@ -220,6 +232,7 @@ def _row_inputs(
     keys: Mapping[str, str],
     join_type: JoinType,
     right_op: str | Column | None = None,
+    right_order: str | Column | None = None,
 ) -> tuple[tuple[RowInput, RowInput], list[str]]:
     """The inputs of a join whose left rows come out as they are, without rows that neither match nor are kept.
 
@@ -231,11 +244,11 @@ def _row_inputs(
     """
     frame, time = right
     theirs = list(keys.values())
-    rest = other_columns(_RIGHT, frame, theirs, right_op)
+    rest = other_columns(_RIGHT, frame, theirs, right_op, right_order)
     check_names([*left[0].columns, *rest], changes=False)
     outer = join_type is JoinType.OUTER
     one = RowInput(_LEFT, left[0], list(keys), left[0].columns, left[1])
-    other = RowInput(_RIGHT, frame, theirs, frame.columns if outer else rest, time, right_op)
+    other = RowInput(_RIGHT, frame, theirs, frame.columns if outer else rest, time, right_op, order=right_order)
     if join_type is JoinType.INNER:
         one = one.without_null_keys()
     return (one, other if outer else other.without_null_keys()), rest

@@ -22,7 +22,7 @@ from millpond.adapters.spark.verbs.arguments import (
     in_micros,
     other_columns,
 )
-from millpond.adapters.spark.verbs.bounds import time_of
+from millpond.adapters.spark.verbs.bounds import is_feed, time_of
 from millpond.adapters.spark.verbs.inputs import RowInput, check_names
 from millpond.adapters.spark.verbs.joins import JoinVerbs
 from millpond.adapters.spark.verbs.runner import ColumnChanges, VerbRunner
@@ -141,6 +141,7 @@ class Millpond(JoinVerbs):
         key: str | Sequence[str],
         time: str | Column,
         history: Duration,
+        order: str | Column | None = None,
         op: str | Column | None = None,
         name: str | None = None,
         renamed: Mapping[str, str] | None = None,
@@ -153,6 +154,9 @@ class Millpond(JoinVerbs):
             key: the columns of the key.
             time: the column (or expression) with the time of the change.
             history: how long deletes are remembered, and how late a row may be; one that is later is dropped.
+            order: what decides among rows of one key and time, the greatest last, also where they come in different
+                micro-batches: a column or an expression, such as an offset or a struct of several. Without it a later
+                micro-batch does, and within one micro-batch the greater row, column by column.
             op: the column that says which rows are deletes, as in ``table_join``; without one, none are.
             name: of the verb; by default made of ``latest`` and the columns.
             renamed, dropped: columns of the input that had another name, or were there, in an earlier run.
@@ -161,9 +165,9 @@ class Millpond(JoinVerbs):
             A change feed: the key, the other columns, ``op``, ``sequence`` and ``change_time``.
         """
         keys = column_names(key)
-        rest = other_columns(INPUT, rows, keys, op)
+        rest = other_columns(INPUT, rows, keys, op, order)
         check_names([*keys, *rest], changes=True)
-        source = RowInput(INPUT, rows, keys, rest, time, op)
+        source = RowInput(INPUT, rows, keys, rest, time, op, order=order)
         run = self._runner.verb(name or f"latest-{'-'.join(keys)}", (source,), ColumnChanges(renamed or {}, dropped))
         kept = Allowance(HISTORY, in_micros(history, "history"), time_of(rows, time).bound)
         verb = latest(run.name, run.input(source), history=kept.total, columns=rest)
@@ -176,6 +180,7 @@ class Millpond(JoinVerbs):
         *,
         by: str | Sequence[str],
         time: str | Column,
+        order: str | Column | None = None,
         window: Windows | None = None,
         emit: Literal["updates", "final"] = "updates",
         name: str | None = None,
@@ -188,6 +193,8 @@ class Millpond(JoinVerbs):
                 ``millpond.processors.verbs.aggregates``.
             by: the columns of the key; null is a key like any other.
             time: the column (or expression) with the time of a row.
+            order: what decides for ``first``, ``last`` and ``collect`` among rows of one key and time, as in
+                ``latest``; other functions have no use for it.
             window: ``TimeWindows``, ``SlidingWindows`` or ``SessionWindows``, each with its grace; later rows are
                 dropped and counted.
             emit: ``"updates"`` for each key's last result of every micro-batch that changes it, or ``"final"`` for a
@@ -203,12 +210,21 @@ class Millpond(JoinVerbs):
         keys = column_names(by)
         check_names([*keys, *([WINDOW] if window is not None else []), *calls], changes=not final)
         arguments = {result: call.column for result, call in calls.items() if call.column is not None}
-        source = aggregated_input(rows, keys, time, arguments)
+        # Where no call goes by time, nothing depends on the order.
+        order = order if any(call.by_time for call in calls.values()) else None
+        source = aggregated_input(rows, keys, time, arguments, order)
         run = self._runner.verb(name or f"aggregate-{'-'.join(keys)}", (source,), ColumnChanges({}, ()))
         late = time_of(source.frame, source.time).bound
         types = source.schema(source.values)
-        bound = RowAggregate(calls, {name: types.field(name).type for name in source.values})
-        packed = AggregatedRows(source.role, run.keys(source), NullKeys.EQUAL, bool(arguments))
+        bound = RowAggregate(calls, {name: types.field(name).type for name in source.values}, ordered=order is not None)
+        packed = AggregatedRows(
+            source.role,
+            run.keys(source),
+            NullKeys.EQUAL,
+            bool(arguments),
+            order=run.order(source),
+            in_order=is_feed(source.frame, source.time),
+        )
         verb = aggregate(run.name, packed, bound, extended(window, late), final=final)
         account = aggregate_account(run.name, window, late, final=final)
         return self._result(run, verb, account, value_serde=bound.input_serde)
@@ -222,6 +238,7 @@ class Millpond(JoinVerbs):
         time: str | Column,
         schema: str,
         lateness: Duration,
+        order: str | Column | None = None,
         optional: Collection[str] = (),
         name: str | None = None,
         renamed: Mapping[str, str] | None = None,
@@ -240,6 +257,7 @@ class Millpond(JoinVerbs):
             time: the column (or expression) with the time of a row.
             schema: the columns of the results, as Spark DDL.
             lateness: how late a row may be, and so how long each waits; a later one is dropped and counted.
+            order: in which order the rows of one key and time come, as in ``latest``.
             optional: the columns that not every result has, as in ``Produced``.
             name: of the verb; by default made of the processor's class and the columns.
             renamed, dropped: columns of the input that had another name, or were there, in an earlier run.
@@ -252,13 +270,14 @@ class Millpond(JoinVerbs):
             for that.
         """
         keys = column_names(key)
-        source = RowInput(INPUT, rows, keys, rows.columns, time)
+        source = RowInput(INPUT, rows, keys, rows.columns, time, order=order)
         label = name or f"{type(processor).__name__}-{'-'.join(keys)}"
         columns, announced = announced_columns(label, schema, optional)
         run = self._runner.verb(label, (source,), ColumnChanges(renamed or {}, dropped))
         packed = run.input(source)
         wait = Allowance(LATENESS, in_micros(lateness, "lateness"), time_of(rows, time).bound)
-        topology = apply_topology(run.name, processor, packed.keys, packed.rows, wait.total)
+        ordered = order is not None
+        topology = apply_topology(run.name, processor, packed.keys, packed.rows, wait.total, ordered=ordered)
         verb = Verb(topology, {packed.topic: packed}, (announced,))
         times = [one.name for one in columns.fields if isinstance(one.dataType, T.TimestampType | T.TimestampNTZType)]
         account = apply_account(run.name, type(processor).__name__, wait, times)

@@ -26,7 +26,7 @@ from millpond.adapters.spark.session import check_workers
 from millpond.adapters.spark.ticks import check_ticks
 from millpond.adapters.spark.verbs.account import Path
 from millpond.adapters.spark.verbs.backfill import Backfill, check_storable, to_results
-from millpond.adapters.spark.verbs.bounds import marked
+from millpond.adapters.spark.verbs.bounds import is_feed, marked
 from millpond.adapters.spark.verbs.inputs import RowInput, check_equal_keys, key_kinds, listed_key
 from millpond.adapters.spark.verbs.intervals import from_months, traveling
 from millpond.adapters.spark.verbs.sink import PartRows, row_sink
@@ -158,19 +158,30 @@ class VerbRun:
         Raises:
             StateConflictError: the state has keys of other types.
         """
-        keys = rows.key_schema(rows.keys)
+        return self._fixed(rows.role, "key", rows.key_schema(rows.keys))
+
+    def order(self, rows: RowInput) -> KeyCodec | None:
+        """How what decides among rows of one key and time is packed, if there is such a column.
+
+        Raises:
+            StateConflictError: the state has orders of another type.
+        """
+        return None if rows.order is None else self._fixed(rows.role, "order", rows.order_schema())
+
+    def _fixed(self, role: str, what: str, columns: pa.Schema) -> KeyCodec:
+        """The codec of columns whose types stay what they are as long as the state."""
         if not self.kept:
-            return KeyCodec(keys)
+            return KeyCodec(columns)
         storage, place = self.job.storage, self.job.application_id
-        before = kept_schemas(storage, place, f"{rows.role}-key")
+        before = kept_schemas(storage, place, f"{role}-{what}")
         if before is None:
-            evolve_schemas(storage, place, f"{rows.role}-key", keys, {}, ())
-        elif key_kinds(before.current) != key_kinds(keys):
+            evolve_schemas(storage, place, f"{role}-{what}", columns, {}, ())
+        elif key_kinds(before.current) != key_kinds(columns):
             raise StateConflictError(
-                f"the key of {rows.role!r} is ({listed_key(keys)}), but the state of {place!r} has keys of "
+                f"the {what} of {role!r} is ({listed_key(columns)}), but the state of {place!r} has {what}s of "
                 f"({listed_key(before.current)}); cast the columns, or give the verb another name and a new checkpoint"
             )
-        return KeyCodec(keys)
+        return KeyCodec(columns)
 
     def input(self, rows: RowInput, null_keys: NullKeys = NullKeys.REFUSED) -> PackedRows:
         """How the rows of one of the inputs are packed; their schema is kept with the state.
@@ -181,7 +192,8 @@ class VerbRun:
         keys, schema = self.keys(rows), rows.schema(rows.values)
         schemas = self._evolved(rows.role, schema) if self.kept else Schemas.first(schema)
         foreign = KeyCodec(rows.key_schema(rows.foreign)) if rows.foreign else None
-        return PackedRows(rows.role, keys, null_keys, RowCodec(schemas), foreign)
+        order, in_order = self.order(rows), is_feed(rows.frame, rows.time)
+        return PackedRows(rows.role, keys, null_keys, RowCodec(schemas), foreign, order=order, in_order=in_order)
 
     def _evolved(self, role: str, schema: pa.Schema) -> Schemas:
         """The history of the schemas of an input's rows in the state, with ``schema`` as the newest."""

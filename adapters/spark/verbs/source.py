@@ -7,11 +7,13 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from millpond.adapters.spark.rows.changes import changing
 from millpond.adapters.spark.rows.event_times import EventTimes
 from millpond.adapters.spark.rows.unusable import REMEDY, Bury, Unusable
+from millpond.processors.distribution.exchange import PLACE
 from millpond.processors.distribution.execution import Decoder
 from millpond.processors.options.on_error import OnError
 from millpond.processors.runtime.counters import CounterName
@@ -66,6 +68,7 @@ class RowReader:
     def __init__(self, source: RowSource, split: int, bury: Bury | None = None) -> None:
         self._source = source
         self._unusable = Unusable(source.topic, source.on_error, split, bury)
+        self._packed = 0
 
     @property
     def skipped(self) -> Counter[str]:
@@ -96,4 +99,9 @@ class RowReader:
         keys: Any = pa.array(input_.keys_of(table), pa.binary())
         values = table["value"] if partial else input_.values_of(table, changes)
         columns: list[Any] = [keys, values, table["timestamp"].combine_chunks()]
-        return pa.table(columns, names=["key", "value", "timestamp"]), keys
+        packed = pa.table(columns, names=["key", "value", "timestamp"])
+        if input_.in_order and not partial:
+            numbers: Any = pa.array(np.arange(self._packed, self._packed + packed.num_rows))
+            self._packed += packed.num_rows
+            packed = packed.append_column(PLACE, numbers)
+        return packed, keys

@@ -99,10 +99,10 @@ def asof_allowances(
 def held_back(grace: Allowance | None) -> int | None:
     """How long an as-of join holds left rows back; None if it joins them at once.
 
-    Of right rows that are held back, some come at the very end of their bound. A left row goes as soon as its grace has
-    passed, so it is held for a moment longer.
+    A left row goes as soon as the time that it is held for has passed, and a right row may be late by all of the grace.
+    So it is held for a moment longer.
     """
-    return None if grace is None else grace.total + (1 if grace.added else 0)
+    return None if grace is None else grace.total + 1
 
 
 def asof_join_account(

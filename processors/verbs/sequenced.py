@@ -1,0 +1,79 @@
+"""Versioned tables of rows that have an order (``order=`` of a verb): of one key and time the greatest counts.
+
+A table keeps no order beside its versions, since one that is deleted has no place for it. So the order of each key and
+time is kept apart, as long as the table admits versions of that time.
+"""
+
+from functools import partial
+from typing import Any
+
+from millpond.processors.dsl.builder import StreamsBuilder
+from millpond.processors.dsl.streams_and_tables import KTable
+from millpond.processors.options.materialized import Materialized
+from millpond.processors.runtime.batches.batch import Batch
+from millpond.processors.runtime.counters import CounterName
+from millpond.processors.runtime.processor import Processor, ProcessorContext
+from millpond.processors.verbs.ordered_rows import order_and_row
+from millpond.stores.serdes import BYTES
+from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.typed.windows.window import WindowStore
+
+
+def sequenced_table(
+    builder: StreamsBuilder, topic: str, materialized: Materialized, history: int, *, ordered: bool
+) -> KTable:
+    """A versioned table of the rows of a topic; of those of one key and time the one with the greatest order, if any.
+
+    Args:
+        builder: of the topology.
+        topic: the topic.
+        materialized: how the table is kept.
+        history: how long it admits versions, in microseconds.
+        ordered: whether rows have an order in front.
+    """
+    if not ordered:
+        return builder.table(topic, materialized=materialized)
+    name = f"{topic}-order"
+    spec = StoreSpec(name, StoreKind.WINDOW, BYTES, BYTES, retention=history + 1, window_size=1)
+    made = partial(Sequenced, name)
+    rows = builder.stream(topic).process(made, stores=[spec], name=name, keeps_key=True, value_serde=BYTES)
+    return rows.to_table(materialized)
+
+
+class Sequenced(Processor):
+    """Passes a row on unless one of its key and time, with a greater order, has come before.
+
+    Args:
+        store: the name of the store of orders, by key and time.
+    """
+
+    def __init__(self, store: str) -> None:
+        self._name = store
+
+    def init(self, context: ProcessorContext) -> None:
+        super().init(context)
+        self._store: WindowStore[bytes, bytes] = context.store(self._name)
+
+    def process(self, batch: Batch) -> None:
+        places = list(zip(batch.keys, batch.timestamps, strict=True))
+        distinct = dict.fromkeys(places)
+        keys, times = [key for key, _ in distinct], [time for _, time in distinct]
+        orders: dict[Any, bytes | None] = dict(zip(distinct, self._store.fetch_many(keys, times), strict=True))
+        kept, rows = [], []
+        for place, value in zip(places, batch.values, strict=True):
+            order, row = order_and_row(value)
+            before = orders[place]
+            kept.append(before is None or order >= before)
+            if kept[-1]:
+                orders[place] = order
+            rows.append(row)
+        for (key, time), order_now in orders.items():
+            assert order_now is not None
+            self._store.put(key, order_now, time)
+        self.context.count(CounterName.DROPPED_OUT_OF_ORDER, kept.count(False))
+        passed = Batch(batch.keys, rows, batch.timestamps, positions=batch.positions)
+        self.context.forward(passed.select(kept))
+
+    def advance(self, time: int) -> None:
+        self._store.observe(time)
+        super().advance(time)
