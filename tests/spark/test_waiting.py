@@ -115,7 +115,7 @@ def test_a_join_of_streams_waits_for_the_later_side(
         (None, LATE, EARLY, None, 70, 10),
         (None, EARLY, LATE, 10 * MINUTE + 1, 70, 10),
         (3 * MINUTE, LATE, LATE, 13 * MINUTE + 1, 80, 13),
-        (3 * MINUTE, LATE, EARLY, 3 * MINUTE, 70, 10),
+        (3 * MINUTE, LATE, EARLY, 3 * MINUTE + 1, 70, 10),
     ],
 )
 def test_an_asof_join_waits_for_right_rows_that_are_held_back_and_remembers_as_much_longer(
