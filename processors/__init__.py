@@ -16,6 +16,7 @@ from millpond.processors.options.join_windows import JoinWindows
 from millpond.processors.options.joins import Joined, StreamJoined
 from millpond.processors.options.materialized import Materialized
 from millpond.processors.options.on_error import OnError
+from millpond.processors.options.order import Order
 from millpond.processors.options.records import Consumed, Grouped, Produced, Repartitioned
 from millpond.processors.options.suppressed import Suppressed
 from millpond.processors.options.windowed_serdes import SessionWindowedSerde, TimeWindowedSerde
@@ -53,6 +54,7 @@ __all__ = [
     "KTable",
     "Materialized",
     "OnError",
+    "Order",
     "Processor",
     "ProcessorContext",
     "Produced",

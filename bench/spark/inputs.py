@@ -96,6 +96,7 @@ def write_inputs(
     batches: int,
     *,
     growing: bool = False,
+    shuffled: bool = False,
     first: int = 0,
     seed: int = 1,
 ) -> None:
@@ -108,6 +109,7 @@ def write_inputs(
         batches: how many micro-batches.
         growing: each micro-batch brings equally many new keys, so that the last one completes them. Otherwise all are
             there from the first on.
+        shuffled: whether the rows of a micro-batch are in no order; otherwise they are in that of their times.
         first: the number of the first one; those before have been written.
         seed: of all chance.
 
@@ -122,7 +124,7 @@ def write_inputs(
         rows = rng.permutation(scale.rows)
         ends = np.round(np.cumsum([topic.share for topic in topics]) * scale.rows).astype(int)
         for topic, chosen in zip(topics, np.split(rows, ends[:-1]), strict=True):
-            own = np.sort(chosen)
+            own = chosen if shuffled else np.sort(chosen)
             columns = {**topic.draw(keys[own], rng), "at": pa.array((number + 1) * scale.rows + own)}
             _write_micro_batch(place / topic.name, number, pa.table(columns), scale.files)
 

@@ -13,6 +13,7 @@ from millpond.processors import (
     KStream,
     KTable,
     Materialized,
+    Order,
     Produced,
     SessionWindows,
     StreamsBuilder,
@@ -23,17 +24,17 @@ from millpond.processors import (
 pc: Any = _compute
 
 
-def count(scale: Scale, *, headers: bool = False) -> Topology:
+def count(scale: Scale, *, headers: bool = False, order: Order = Order.TIME) -> Topology:
     """Events per key; as in Spark's update mode, one row per key and micro-batch comes out."""
-    builder = StreamsBuilder()
+    builder = StreamsBuilder(order=order)
     counts = _events(builder, headers=headers).group_by_key().count(Materialized("counts").with_caching())
     counts.to("out", Produced(schema=_carrying(COUNTED, headers)))
     return builder.build()
 
 
-def temporal_join(scale: Scale) -> Topology:
+def temporal_join(scale: Scale, *, order: Order = Order.TIME) -> Topology:
     """Each event with its key's rate as of the event's time."""
-    builder = StreamsBuilder()
+    builder = StreamsBuilder(order=order)
     joined = _events(builder).left_join(_versioned_rates(builder), _joined_columns, vectorized=True)
     joined.to("out", Produced(schema=JOINED))
     return builder.build()
@@ -70,9 +71,9 @@ def stream_join_left(scale: Scale) -> Topology:
     return builder.build()
 
 
-def window(scale: Scale) -> Topology:
+def window(scale: Scale, *, order: Order = Order.TIME) -> Topology:
     """Events per key and tumbling window, once the window is closed."""
-    builder = StreamsBuilder()
+    builder = StreamsBuilder(order=order)
     windowed = _events(builder).group_by_key().windowed_by(TimeWindows(scale.window))
     windowed.emit_strategy(EmitStrategy.ON_WINDOW_CLOSE).count().to("out", Produced(schema=COUNTED_IN_WINDOW))
     return builder.build()

@@ -238,6 +238,37 @@ def bench_overhead(
     report("overhead", figures, overhead.print_results, json=json, width=110)
 
 
+@app.command("order", epilog=lesson("millpond bench order --rows 100000 --json order.json", read="bench/README.md"))
+def bench_order(
+    backend: Annotated[str, typer.Option(help="the backend of the stores")] = "lmdb",
+    rows: Annotated[int, typer.Option(min=1, help="rows of a micro-batch")] = 1_000_000,
+    keys: Annotated[int, typer.Option(min=1, help="distinct keys")] = 200_000,
+    batches: Annotated[int, typer.Option(min=1, help="micro-batches of each query that are measured")] = 6,
+    cores: Annotated[int, typer.Option(min=1, help="Spark cores")] = 2,
+    seed: Seed = 1,
+    repeat: Repeat = 2,
+    directory: Directory = None,
+    json: JsonFile = None,
+) -> None:
+    """What it costs to take the rows of a micro-batch in the order of time."""
+    from rich.console import Console
+
+    with benchmark_extra():
+        from millpond.bench.spark import order
+    figures = order.run(
+        backend,
+        rows=rows,
+        keys=keys,
+        batches=batches,
+        repeat=repeat,
+        cores=cores,
+        seed=seed,
+        directory=directory,
+        console=Console(stderr=True),
+    )
+    report("order", figures, order.print_results, json=json, width=110)
+
+
 @app.command("looking", epilog=lesson("millpond bench looking --backend lmdb --keys 100000", read="bench/README.md"))
 def bench_looking(
     backend: Annotated[str, typer.Option(help="the backend of the store")] = "lmdb",
