@@ -30,7 +30,7 @@ QUERIES: Final[Mapping[str, tuple[Callable[..., Topology], Sequence[Topic]]]] = 
     "window": (topologies.window, (events(),)),
     "temporal-join": (topologies.temporal_join, (events(0.5), rates(0.5))),
 }
-"""What runs, and on which rows. What a count takes is brought together before it reaches its tasks, and is not sorted."""
+"""What runs, and on which rows. A count's are brought together before they reach their tasks, and are not sorted."""
 
 
 @dataclass(frozen=True)
