@@ -74,7 +74,9 @@ class KTable(TableOperators):
         >>> prices = builder.table("prices", materialized=Materialized.versioned(history_retention=60_000))
         >>> prices.to_stream(changes_only=True).to("changes")
         >>> with TopologyDriver(builder.build()) as driver:
-        ...     driver.pipe_all("prices", [("tea", "3.10", 20), ("tea", "2.90", 10), ("tea", "3.10", 30)])
+        ...     driver.pipe("prices", "tea", "3.10", 20)
+        ...     driver.pipe("prices", "tea", "2.90", 10)
+        ...     driver.pipe("prices", "tea", "3.10", 30)
         ...     driver.read("changes")
         [Record(key='tea', value='3.10', timestamp=20)]
         """
@@ -164,7 +166,9 @@ class KGroupedStream:
         >>> builder = StreamsBuilder()
         >>> builder.stream("in").group_by_key().windowed_by(TimeWindows(10, grace=5)).count().to("out")
         >>> with TopologyDriver(builder.build()) as driver:
-        ...     driver.pipe_all("in", [("a", "x", 1), ("a", "y", 12), ("a", "z", 9)])
+        ...     driver.pipe("in", "a", "x", 1)
+        ...     driver.pipe("in", "a", "y", 12)
+        ...     driver.pipe("in", "a", "z", 9)
         ...     for record in driver.read("out"):
         ...         print(*record)
         Windowed(key='a', start=0, end=10) 1 1
