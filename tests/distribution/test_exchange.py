@@ -19,6 +19,7 @@ from millpond.processors.distribution.exchange import (
     signal_blobs,
     to_record_batch,
 )
+from millpond.processors.options.order import Order
 
 Queues = dict[tuple[int, int], list[int]]
 
@@ -32,7 +33,7 @@ def _table(first: int, timestamps: list[int], keys: list[Any] | None = None) -> 
 
 
 def _expected(queues: Queues) -> list[tuple[int, str, int]]:
-    """A literal reading of the rule, each split being a queue of its own."""
+    """A literal reading of the rule of the order of arrival, each split being a queue of its own."""
     waiting = {place: list(enumerate(times)) for place, times in sorted(queues.items())}
     taken = []
     while any(waiting.values()):
@@ -49,7 +50,7 @@ QUEUES = st.dictionaries(
 
 @settings(deadline=None)
 @given(QUEUES, st.integers(1, 5), st.randoms(use_true_random=False))
-def test_records_come_in_the_order_of_the_merge_whatever_the_shuffle_did(
+def test_in_the_order_of_arrival_records_come_as_the_merge_takes_them_whatever_the_shuffle_did(
     queues: Queues, cut: int, shuffle: random.Random
 ) -> None:
     blobs: list[Blob] = []
@@ -58,7 +59,7 @@ def test_records_come_in_the_order_of_the_merge_whatever_the_shuffle_did(
         for start in range(0, len(times), cut):
             blobs += writer.cut(_table(start, times[start : start + cut]), 0, input_)
     shuffle.shuffle(blobs)
-    runs = list(gather(blobs))
+    runs = list(gather(blobs, keep_order={1}, order=Order.ARRIVAL))
     batches = [(run.input, run.records.to_batch()) for run in runs]
     taken = [(i, key, time) for i, run in batches for key, time in zip(run.keys, run.timestamps, strict=True)]
     assert taken == _expected({(input_, split * 10 + input_): times for (input_, split), times in queues.items()})
@@ -66,8 +67,8 @@ def test_records_come_in_the_order_of_the_merge_whatever_the_shuffle_did(
 
 
 def _shuffled(queues: Queues, cut: int, shuffle: random.Random, keys: dict[tuple[int, int], list[Any]]) -> list[Blob]:
-    """Blobs of at most ``cut`` records, and two that tell of completion; equal splits of different inputs may meet."""
-    blobs = signal_blobs(COMPLETE, [0, 0])
+    """Blobs of at most ``cut`` records; equal splits of different inputs may meet."""
+    blobs = list[Blob]()
     for (input_, split), times in queues.items():
         writer = BlobWriter(split)
         for start in range(0, len(times), cut):
@@ -82,13 +83,27 @@ def columns_of(run: Run) -> tuple[list[Any], list[Any], list[int]]:
     return batch.keys, batch.values, batch.timestamps
 
 
-def _taken(blobs: list[Blob], keep_order: set[int]) -> list[tuple[int, Any, str, int]]:
-    return [(run.input, *record) for run in gather(blobs, keep_order) for record in zip(*columns_of(run), strict=True)]
+def _taken(blobs: list[Blob], keep_order: set[int], order: Order) -> list[tuple[int, Any, str, int]]:
+    runs = gather(blobs, keep_order, order=order)
+    return [(run.input, *record) for run in runs for record in zip(*columns_of(run), strict=True)]
+
+
+ORDERED_BY_TIME = [(Order.TIME, False), (Order.TIME, True), (Order.ARRIVAL, True)]
+"""Orders, and whether the inputs are complete, that lead to the order of time."""
+
+
+def _told(blobs: list[Blob], complete: bool, shuffle: random.Random) -> list[Blob]:
+    """The blobs, and with ``complete`` two that tell of completion somewhere among them."""
+    told = blobs + signal_blobs(COMPLETE, [0, 0] if complete else [])
+    shuffle.shuffle(told)
+    return told
 
 
 @settings(deadline=None)
 @given(QUEUES, st.integers(1, 5), st.randoms(use_true_random=False))
-def test_records_of_complete_inputs_come_in_the_order_of_time(queues: Queues, cut: int, shuffle: random.Random) -> None:
+def test_in_the_order_of_time_and_once_inputs_are_complete_records_come_sorted_by_it(
+    queues: Queues, cut: int, shuffle: random.Random
+) -> None:
     keys: dict[tuple[int, int], list[Any]] = {place: [f"s{place[1]}"] * len(times) for place, times in queues.items()}
     in_order = [
         (place[0], f"s{place[1]}", f"k{i}", time)
@@ -96,7 +111,9 @@ def test_records_of_complete_inputs_come_in_the_order_of_time(queues: Queues, cu
         for i, time in enumerate(times)
     ]
     expected = sorted(in_order, key=lambda record: record[3])
-    assert _taken(_shuffled(queues, cut, shuffle, keys), set()) == expected
+    blobs = _shuffled(queues, cut, shuffle, keys)
+    for order, complete in ORDERED_BY_TIME:
+        assert _taken(_told(blobs, complete, shuffle), set(), order) == expected
 
 
 @settings(deadline=None)
@@ -110,7 +127,9 @@ def test_inputs_that_keep_their_order_do_so_key_by_key(queues: Queues, cut: int,
             reached[key] = max(time, reached.get(key, 0))
             expected.append((time if place[0] == 0 else reached[key], (place[0], key, f"k{i}", time)))
     expected.sort(key=lambda entry: entry[0])
-    assert _taken(_shuffled(queues, cut, shuffle, keys), {1, 2}) == [record for _, record in expected]
+    blobs = _shuffled(queues, cut, shuffle, keys)
+    for order, complete in ORDERED_BY_TIME:
+        assert _taken(_told(blobs, complete, shuffle), {1, 2}, order) == [record for _, record in expected]
 
 
 def test_blobs_that_tell_of_completion_have_no_records_and_travel_like_others() -> None:

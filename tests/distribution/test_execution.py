@@ -32,6 +32,7 @@ from millpond.processors.distribution.exchange import COMPLETE, TICK, Blob, Blob
 from millpond.processors.distribution.execution import Decoder, Outputs, run_blobs, run_split
 from millpond.processors.distribution.plan import Plan, make_plan
 from millpond.processors.distribution.router import Route, Router, TaskNumbers
+from millpond.processors.options.order import Order
 from millpond.processors.runtime.batches.columns import Columns
 from millpond.processors.runtime.order import lookup_order
 from millpond.processors.runtime.order.time_order import merge
@@ -267,8 +268,9 @@ def test_a_tick_runs_tasks_to_which_no_record_has_ever_come() -> None:
     assert changed == [1, 0, 1, 0, 1]
 
 
-def test_what_state_has_made_keeps_its_order_within_each_key() -> None:
-    builder = StreamsBuilder(key_serde="string", value_serde="string")
+@pytest.mark.parametrize(("order", "complete"), [(Order.TIME, False), (Order.TIME, True), (Order.ARRIVAL, True)])
+def test_what_state_has_made_keeps_its_order_within_each_key(order: Order, complete: bool) -> None:
+    builder = StreamsBuilder(key_serde="string", value_serde="string", order=order)
     pairs = builder.table("left").join(builder.table("right"), lambda left, right: left + right)
     moved = pairs.to_stream().select_key(lambda key, value: "all")
     moved.repartition(Repartitioned("string", "string", name="moved")).to_table().to_stream().to("pairs")
@@ -278,7 +280,8 @@ def test_what_state_has_made_keeps_its_order_within_each_key() -> None:
     run_stages(plan, numbers, sent_to_tasks(plan, numbers, "right", [[("k", "1", 30)]]), stores)
     blobs = sent_to_tasks(plan, numbers, "left", [[("k", "a", 5)]])
     blobs += sent_to_tasks(plan, numbers, "right", [[("k", "2", 10)]])
-    results = run_stages(plan, numbers, blobs + signal_blobs(COMPLETE, numbers.values()), stores)
+    signals = signal_blobs(COMPLETE, numbers.values()) if complete else []
+    results = run_stages(plan, numbers, blobs + signals, stores)
     assert all_records(results, "pairs") == [("all", "a1", 30), ("all", "a2", 10)]
 
 
@@ -288,24 +291,28 @@ def test_topics_are_derived_if_state_took_part_in_what_they_carry() -> None:
     assert words.derived_topics == counts.derived_topics == updates.derived_topics == counts.sinks.keys()
 
 
-def joined_tables() -> Topology:
-    builder = StreamsBuilder()
+def joined_tables(order: Order) -> Topology:
+    builder = StreamsBuilder(order=order)
     left, right = (builder.table(topic, TEXT, Materialized(topic)) for topic in ("left", "right"))
     left.outer_join(right, lambda one, other: f"{one}/{other}").to("out", Produced("string", "string"))
     return builder.build()
 
 
+@pytest.mark.parametrize("order", Order)
 def test_inputs_in_longer_runs_give_the_same_in_windows_and_sections_of_any_size(
-    monkeypatch: pytest.MonkeyPatch,
+    order: Order, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made, plan = joined_tables(), make_plan(joined_tables(), "out", 1)
+    made = joined_tables(order)
+    plan = make_plan(made, "out", 1)
     ((part,),) = plan.stages
     rng = random.Random(3)
     inputs: dict[str, Records] = {
-        topic: [(rng.choice("abcdefgh"), str(at), at + rng.randrange(9)) for at in range(200)] for topic in part.sources
+        topic: [(rng.choice("abcdefgh"), f"{at:03}", at + rng.randrange(9)) for at in range(200)]
+        for topic in part.sources
     }
+    batches = {topic: Batch(*map(list, zip(*some, strict=True))) for topic, some in inputs.items()}
     with TopologyDriver(made) as driver:
-        for topic, run in merge({topic: Batch(*map(list, zip(*some, strict=True))) for topic, some in inputs.items()}):
+        for topic, run in merge(batches, order):
             for row in run.to_batch().rows():
                 driver.pipe_batch(topic, row)
         expected = [tuple(record) for record in driver.read("out")]

@@ -103,7 +103,7 @@ class Own(Processor):
 
 @cache
 def _topology(names: tuple[tuple[str, str], ...], moved: bool, stamped: bool, versioned: bool) -> Topology:
-    stores, builder = dict(names), StreamsBuilder()
+    stores, builder = dict(names), StreamsBuilder(order="arrival")
     clicks = builder.stream(TOPIC, Consumed("string", "int64"))
     if moved:
         clicks = clicks.repartition(Repartitioned("string", "int64"))

@@ -1,10 +1,10 @@
 """What a topology gives in several partitions: one ``TopologyDriver`` for each task, and repartition topics between.
 
 Rule of this module: it follows what the documentation says of micro-batches and partitions, with none of the code that
-distributed drivers share. A record goes to the partition of its key's CRC-32. A task gets what all tasks before it sent
-in one micro-batch, with the records of one topic in the order of the largest timestamp that their sender has shown so
-far, and ties in the order of senders. What keeps no state and reads the user's topics runs before there are partitions,
-one topic after the other.
+distributed drivers share, for topologies that take records in the order of arrival. A record goes to the partition of
+its key's CRC-32. A task gets what all tasks before it sent in one micro-batch, with the records of one topic in the
+order of the largest timestamp that their sender has shown so far, and ties in the order of senders. What keeps no state
+and reads the user's topics runs before there are partitions, one topic after the other.
 """
 
 from collections import defaultdict
@@ -47,7 +47,7 @@ class PartitionedDriver:
         self._drivers: dict[tuple[int, int], TopologyDriver] = {}
         for part in topology.subtopologies:
             for partition in range(1 if self._before_partitions(part) else partitions):
-                alone = Topology(part.nodes, part.stores, ())
+                alone = Topology(part.nodes, part.stores, (), self._topology.order)
                 driver = TopologyDriver(alone, on_error=on_error)
                 self._drivers[part.index, partition] = self._open.enter_context(driver)
 

@@ -38,14 +38,14 @@ def drive(
     restart_every: int | None = None,
     upgrade_from: str | None = None,
 ) -> list[Record]:
-    """What comes out of ``build`` for ``records``, in micro-batches of ``size``.
+    """What comes out of ``build`` for ``records``, in micro-batches of ``size`` whose records are taken as they come.
 
     With ``restart_every`` the driver is closed after so many records and another one opened on the same directory.
     """
     step = restart_every or len(records)
     output: list[Record] = []
     for begin in range(0, len(records), step):
-        builder = StreamsBuilder(upgrade_from=upgrade_from)
+        builder = StreamsBuilder(upgrade_from=upgrade_from, order="arrival")
         build(builder).to("out")
         with TopologyDriver(builder.build(), backend=backend, local_dir=local_dir) as driver:
             for start in range(begin, min(begin + step, len(records)), size):

@@ -26,6 +26,7 @@ from millpond.processors import (
     TimeWindows,
     Topology,
 )
+from millpond.processors.options.order import Order
 from millpond.stores.serdes import STRING
 from millpond.stores.specs import StoreKind, StoreSpec
 
@@ -61,10 +62,10 @@ class LastSeen(RecordProcessor):
 
 
 class RandomTopology:
-    """What the steps so far have made."""
+    """What the steps so far have made; unless said otherwise, its tasks take records in the order of arrival."""
 
-    def __init__(self) -> None:
-        self.builder = StreamsBuilder(key_serde="string", value_serde="string")
+    def __init__(self, order: Order = Order.ARRIVAL) -> None:
+        self.builder = StreamsBuilder(key_serde="string", value_serde="string", order=order)
         self.streams: list[KStream] = [self.builder.stream("stream-0"), self.builder.stream("stream-1")]
         self.tables: list[KTable] = [
             self.builder.table("table-0"),

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millpond.processors import Batch, Columns, Consumed, Materialized, Produced, StreamsBuilder, Topology
+from millpond.processors.options.order import Order
 from millpond.processors.runtime.driver import TopologyDriver
 from millpond.processors.runtime.repartition_topic import Repartition
 from millpond.processors.tables.foreign_key import subscribing
@@ -67,8 +68,10 @@ def descriptions(keys: Any, orders: Any, customers: Any) -> Any:
     return pc.if_else(pc.equal(items, 2), None, texts)
 
 
-def topology(how: str, serde_of_orders: str, *, vectorized: bool, versioned: bool = False) -> Topology:
-    builder = StreamsBuilder(key_serde="string", value_serde="string")
+def topology(
+    how: str, serde_of_orders: str, order: Order = Order.TIME, *, vectorized: bool, versioned: bool = False
+) -> Topology:
+    builder = StreamsBuilder(key_serde="string", value_serde="string", order=order)
     stored, named = (
         Materialized.versioned(name, history_retention=50) if versioned else Materialized(name)
         for name in ("orders", "customers")
@@ -137,13 +140,13 @@ def inputs() -> st.SearchStrategy[list[dict[str, list[Record]]]]:
 
 
 @settings(deadline=None, max_examples=20)
-@given(st.sampled_from(["inner", "left"]), st.booleans(), inputs())
+@given(st.sampled_from(["inner", "left"]), st.sampled_from(Order), st.booleans(), inputs())
 def test_a_join_of_columns_is_the_join_of_their_rows(
-    how: str, versioned: bool, batches: list[dict[str, list[Record]]]
+    how: str, order: Order, versioned: bool, batches: list[dict[str, list[Record]]]
 ) -> None:
-    by_row = topology(how, ORDER, vectorized=False, versioned=versioned)
+    by_row = topology(how, ORDER, order, vectorized=False, versioned=versioned)
     expected = run(by_row, batches, "memory", columns=False)
-    whole = topology(how, ORDER, vectorized=True, versioned=versioned)
+    whole = topology(how, ORDER, order, vectorized=True, versioned=versioned)
     assert run(whole, batches, "memory", columns=True) == expected
     assert run(whole, batches, "memory", columns=False) == expected
     with mock.patch.object(subscribing, "COLUMNS_FROM", 1):

@@ -26,6 +26,7 @@ from millpond.processors import (
     Topology,
     TopologyDriver,
 )
+from millpond.processors.options.order import Order
 from millpond.processors.runtime.batches.headers import as_headers, headers_from_bytes, headers_to_bytes
 from tests.processors.driving import text_topology
 from tests.processors.random_topologies import OPERATORS, programs
@@ -230,6 +231,10 @@ def _run(topology: Topology, history: History, *, one_by_one: bool = False) -> d
         return {topic: driver.read(topic) for topic in topology.sinks}
 
 
+def _without_headers(found: dict[str, list[Record]]) -> dict[str, Any]:
+    return {topic: list(map(tuple, records)) for topic, records in found.items()}
+
+
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.one_of(programs(sorted(OPERATORS), most=4), programs(sorted(OPERATORS), most=2)), random_histories())
 def test_headers_change_nothing_else_and_go_the_same_way_in_batches(program: Any, history: History) -> None:
@@ -238,7 +243,9 @@ def test_headers_change_nothing_else_and_go_the_same_way_in_batches(program: Any
     headed = _with_headers(history)
     at_once = _run(topology, headed)
     assert at_once == _run(topology, headed, one_by_one=True)
-    assert {topic: list(map(tuple, records)) for topic, records in at_once.items()} == _run(topology, history)
+    assert _without_headers(at_once) == _run(topology, history)
+    in_time = build(program, Order.TIME)
+    assert _without_headers(_run(in_time, headed)) == _run(in_time, history)
 
 
 @pytest.mark.parametrize("bad", ["trace", ("trace",), (b"trace", b"x"), ("trace", "x")])

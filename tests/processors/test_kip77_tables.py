@@ -175,7 +175,8 @@ def test_a_stream_finds_any_key_of_a_global_table() -> None:
     shown = visits.left_join(countries, _joiner, selector=lambda key, value: value[-2:] or None)
     shown.to("out", Produced(value_serde="string"))
     with TopologyDriver(builder.build()) as driver:
-        driver.pipe_all("countries", [("de", "Germany", 1), ("nl", "Netherlands", 2), ("de", "Deutschland", 0)])
+        driver.pipe_all("countries", [("de", "Germany", 1), ("nl", "Netherlands", 2)])
+        driver.pipe_all("countries", [("de", "Deutschland", 0)])
         driver.pipe_all("visits", [("ada", "1 de", 3), (None, "2 nl", 4), ("eva", "3 fr", 5), ("leo", "", 6)])
         results = [("ada", "1 de-Deutschland", 3), (None, "2 nl-Netherlands", 4), ("eva", "3 fr-null", 5)]
         # A record with a key of its own that names nothing to look up is dropped.

@@ -29,7 +29,7 @@ def _versioned(name: str | None = None, retention: int = 1000) -> Materialized:
 
 
 def _builder() -> StreamsBuilder:
-    return StreamsBuilder(value_serde="string")
+    return StreamsBuilder(value_serde="string", order="arrival")
 
 
 def _joiner(left: Any, right: Any) -> str:

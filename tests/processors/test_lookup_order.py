@@ -22,6 +22,7 @@ from millpond.processors import (
     Topology,
     TopologyDriver,
 )
+from millpond.processors.options.order import Order
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.order.time_order import merge
 from millpond.processors.runtime.task import Task
@@ -220,8 +221,8 @@ AS_BEFORE: Mapping[str, Callable[[StreamsBuilder], None]] = {
 }
 
 
-def topology(build: Callable[[StreamsBuilder], None]) -> Topology:
-    builder = StreamsBuilder(key_serde="string", value_serde=MSGPACK)
+def topology(build: Callable[[StreamsBuilder], None], order: Order = Order.ARRIVAL) -> Topology:
+    builder = StreamsBuilder(key_serde="string", value_serde=MSGPACK, order=order)
     build(builder)
     return builder.build()
 
@@ -241,7 +242,7 @@ def one_by_one(made: Topology, inputs: Iterable[dict[str, Batch]], **options: An
     with TopologyDriver(made, **options) as driver:
         for micro_batch in inputs:
             in_order = {topic: micro_batch[topic] for topic in made.sources if topic in micro_batch}
-            for topic, run in merge(in_order):
+            for topic, run in merge(in_order, made.order):
                 for row in run.to_batch().rows():
                     driver.pipe_batch(topic, row)
         return results(made, driver)
@@ -260,9 +261,10 @@ def micro_batches(topics: Iterable[str]) -> st.SearchStrategy[list[dict[str, Rec
     )
 
 
+@pytest.mark.parametrize("order", Order)
 @pytest.mark.parametrize("name", sorted({*REGROUPED, *AS_BEFORE} - {"cached"}))
-def test_the_answers_are_those_of_the_records_one_by_one(name: str) -> None:
-    made = topology({**REGROUPED, **AS_BEFORE}[name])
+def test_the_answers_are_those_of_the_records_one_by_one(name: str, order: Order) -> None:
+    made = topology({**REGROUPED, **AS_BEFORE}[name], order)
 
     @settings(max_examples=40, deadline=None)
     @given(micro_batches(made.sources))
@@ -278,7 +280,7 @@ def runs(made: Topology, inputs: Mapping[str, Records]) -> list[tuple[str, int]]
     (part,) = made.subtopologies
     task = Task(part, {name: spec.open(Transaction(MemoryBackend())) for name, spec in part.stores.items()})
     in_order = {topic: batch for topic in part.sources for name, batch in batches(inputs).items() if name == topic}
-    return [(topic, len(run)) for topic, run in merge(in_order, task.regroup)]
+    return [(topic, len(run)) for topic, run in merge(in_order, made.order, part.derived_topics, task.regroup)]
 
 
 ALTERNATING: dict[str, Records] = {
@@ -327,6 +329,7 @@ def test_a_wave_ends_for_a_key_with_what_a_lookup_before_it_must_not_see() -> No
     assert runs(topology(one_join(None)), inputs) == [("table", 3), ("events", 4), ("table", 2)]
     late: dict[str, Records] = {**inputs, "table": [("a", 1, 1), ("b", 2, 3), ("b", 3, 1), ("b", 4, 9)]}
     assert runs(topology(one_join(1000)), late) == [("table", 2), ("events", 4), ("table", 2)]
+    assert runs(topology(one_join(1000), Order.TIME), late) == [("table", 4), ("events", 4)]
 
 
 def test_what_would_take_history_away_comes_in_its_turn() -> None:
@@ -390,12 +393,13 @@ def failing_stream(builder: StreamsBuilder) -> None:
     stream(builder).map_values(lambda value: 6 // value).left_join(table(builder), odd_pair).to("out")
 
 
+@pytest.mark.parametrize("order", Order)
 @pytest.mark.parametrize("build", [failing_tables, failing_stream])
 @pytest.mark.parametrize("policy", ["skip", "dead-letter"])
 def test_a_record_for_which_a_function_fails_is_left_out_wherever_it_comes(
-    build: Callable[[StreamsBuilder], None], policy: str
+    build: Callable[[StreamsBuilder], None], policy: str, order: Order
 ) -> None:
-    made = topology(build)
+    made = topology(build, order)
 
     @settings(max_examples=30, deadline=None)
     @given(micro_batches(made.sources))

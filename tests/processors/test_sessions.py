@@ -101,7 +101,7 @@ def test_an_aggregate_that_becomes_none_deletes_its_session_and_the_next_record_
 
 
 def test_a_session_that_ended_before_gap_and_grace_is_late_and_counted() -> None:
-    builder = StreamsBuilder()
+    builder = StreamsBuilder(order="arrival")
     counted(SESSIONS)(builder).to("out")
     with TopologyDriver(builder.build()) as driver:
         driver.pipe_all("in", [("k", "x", 100), ("k", "just in time", 75), ("k", "late", 74)])

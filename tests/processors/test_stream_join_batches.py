@@ -23,6 +23,7 @@ from millpond.processors import (
     Topology,
     TopologyDriver,
 )
+from millpond.processors.options.order import Order
 from millpond.processors.runtime.nodes import ProcessorNode
 from millpond.processors.runtime.order.gathering import gathering_nodes
 from millpond.processors.runtime.order.time_order import merge
@@ -67,21 +68,21 @@ def pair(left: str | None, right: str | None) -> str:
     return f"{left}-{right}"
 
 
-def two_topics(windows: JoinWindows, kind: str) -> Topology:
+def two_topics(windows: JoinWindows, kind: str, order: Order = Order.ARRIVAL) -> Topology:
     # What waits has to be readable, or else the task fails.
     serde = Picky(reads=kind != "inner")
-    builder = StreamsBuilder(key_serde=serde, value_serde=serde)
+    builder = StreamsBuilder(key_serde=serde, value_serde=serde, order=order)
     joined = StreamJoined(name="pairs", key_serde=serde, value_serde=serde, other_value_serde=serde)
     left, right = builder.stream("left"), builder.stream("right")
     JOINS[kind](left, right, pair, joined, windows=windows).to("out", Produced("string", "string"))
     return builder.build()
 
 
-def with_itself(windows: JoinWindows, kind: str) -> Topology:
+def with_itself(windows: JoinWindows, kind: str, order: Order = Order.ARRIVAL) -> Topology:
     """A stream with a part of itself; the paths to the two sides fork and meet more than once."""
     # What waits has to be readable, or else the task fails.
     serde = Picky(reads=kind != "inner")
-    builder = StreamsBuilder(key_serde=serde, value_serde=serde)
+    builder = StreamsBuilder(key_serde=serde, value_serde=serde, order=order)
     joined = StreamJoined(name="pairs", key_serde=serde, value_serde=serde, other_value_serde=serde)
     stream = builder.stream("left").merge(builder.stream("right"))
     parts = stream.split().branch(lambda key, value: "x" in (value or "")).default_branch()
@@ -91,17 +92,21 @@ def with_itself(windows: JoinWindows, kind: str) -> Topology:
     return builder.build()
 
 
-def with_itself_once(windows: JoinWindows, kind: str) -> Topology:
+def with_itself_once(windows: JoinWindows, kind: str, order: Order = Order.ARRIVAL) -> Topology:
     # What waits has to be readable, or else the task fails.
     serde = Picky(reads=kind != "inner")
-    builder = StreamsBuilder(key_serde=serde, value_serde=serde, optimize=True)
+    builder = StreamsBuilder(key_serde=serde, value_serde=serde, optimize=True, order=order)
     stream = builder.stream("left").merge(builder.stream("right"))
     joined = StreamJoined(name="pairs", key_serde=serde, value_serde=serde)
     stream.join(stream, pair, joined, windows=windows).to("out", Produced("string", "string"))
     return builder.build()
 
 
-BUILDS = {"two topics": two_topics, "with itself": with_itself, "with itself, one store": with_itself_once}
+BUILDS: Mapping[str, Callable[[JoinWindows, str, Order], Topology]] = {
+    "two topics": two_topics,
+    "with itself": with_itself,
+    "with itself, one store": with_itself_once,
+}
 
 
 def micro_batches() -> st.SearchStrategy[list[MicroBatch]]:
@@ -126,9 +131,9 @@ def micro_batches() -> st.SearchStrategy[list[MicroBatch]]:
     )
 
 
-def one_by_one(inputs: MicroBatch) -> Iterator[MicroBatch]:
+def one_by_one(inputs: MicroBatch, order: Order = Order.ARRIVAL) -> Iterator[MicroBatch]:
     in_order: MicroBatch = {topic: inputs[topic] for topic in ("left", "right") if topic in inputs}
-    for topic, run in merge(in_order):
+    for topic, run in merge(in_order, order):
         for row in run.to_batch().rows():
             yield {topic: row}
 
@@ -168,19 +173,25 @@ windows_of_all_shapes = st.builds(
 
 @settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
-    st.sampled_from(list(BUILDS)), st.sampled_from(list(JOINS)), windows_of_all_shapes, micro_batches(), st.booleans()
+    st.sampled_from(list(BUILDS)),
+    st.sampled_from(list(JOINS)),
+    windows_of_all_shapes,
+    micro_batches(),
+    st.booleans(),
+    st.sampled_from(Order),
 )
 def test_a_micro_batch_gives_what_its_records_give_one_by_one(
-    build: str, kind: str, windows: JoinWindows, inputs: list[MicroBatch], complete: bool
+    build: str, kind: str, windows: JoinWindows, inputs: list[MicroBatch], complete: bool, order: Order
 ) -> None:
-    topology = BUILDS[build](windows, kind)
-    singly = [row for micro_batch in inputs for row in one_by_one(micro_batch)]
+    topology = BUILDS[build](windows, kind, order)
+    singly = [row for micro_batch in inputs for row in one_by_one(micro_batch, order)]
     assert outcome(topology, inputs, complete) == outcome(topology, singly, complete)
 
 
+@pytest.mark.parametrize("order", Order)
 @pytest.mark.parametrize("backend", ["lmdb", "rocksdb"])
-def test_so_it_does_across_restarts(backend: str, tmp_path: Path) -> None:
-    topology = two_topics(JoinWindows(before=900, after=300, grace=100), "outer")
+def test_so_it_does_across_restarts(backend: str, order: Order, tmp_path: Path) -> None:
+    topology = two_topics(JoinWindows(before=900, after=300, grace=100), "outer", order)
     inputs: list[MicroBatch] = []
     for start in range(0, 3000, 1000):
         times = range(start, start + 1000, 9)
@@ -194,7 +205,7 @@ def test_so_it_does_across_restarts(backend: str, tmp_path: Path) -> None:
             came += driver.read("out")
     with TopologyDriver(topology) as driver:
         for micro_batch in inputs:
-            for row in one_by_one(micro_batch):
+            for row in one_by_one(micro_batch, order):
                 driver.pipe_inputs(row)
         expected = driver.read("out")
     assert came == expected
@@ -258,7 +269,7 @@ def test_inputs_that_meet_in_a_join_alone_are_one_run_each() -> None:
     (part,) = two_topics(JoinWindows.of(10), "outer").subtopologies
     task = Task(part, {name: spec.open(Transaction(MemoryBackend())) for name, spec in part.stores.items()})
     inputs = {topic: Batch(["a"] * 50, ["k"] * 50, list(range(at, 100, 2))) for at, topic in enumerate(part.sources)}
-    assert [(topic, len(run)) for topic, run in merge(inputs, task.regroup)] == [("left", 50), ("right", 50)]
+    assert [(topic, len(run)) for topic, run in merge(inputs, regroup=task.regroup)] == [("left", 50), ("right", 50)]
 
 
 def gathers(build: Callable[[KStream, KStream, StreamsBuilder], None]) -> set[str]:

@@ -25,6 +25,7 @@ from millpond.processors import (
     Topology,
     TopologyDriver,
 )
+from millpond.processors.options.order import Order
 from millpond.processors.runtime.batches.columns import Columns, Records
 from millpond.processors.streams import vectorized_window_join
 from millpond.processors.streams.window_join import WindowJoin
@@ -52,23 +53,23 @@ def pairs(keys: Any, lefts: Any, rights: Any) -> Any:
     return pa.array(list(map(pair, *columns)), pa.string())
 
 
-def two_topics(windows: JoinWindows, kind: str, *, vectorized: bool) -> Topology:
-    builder = StreamsBuilder(key_serde="string", value_serde="string")
+def two_topics(windows: JoinWindows, kind: str, order: Order = Order.ARRIVAL, *, vectorized: bool) -> Topology:
+    builder = StreamsBuilder(key_serde="string", value_serde="string", order=order)
     left, right = builder.stream("left"), builder.stream("right")
     return built(builder, left, right, windows, kind, vectorized=vectorized)
 
 
-def with_itself(windows: JoinWindows, kind: str, *, vectorized: bool) -> Topology:
+def with_itself(windows: JoinWindows, kind: str, order: Order = Order.ARRIVAL, *, vectorized: bool) -> Topology:
     """Records of one position come to both sides."""
-    builder = StreamsBuilder(key_serde="string", value_serde="string")
+    builder = StreamsBuilder(key_serde="string", value_serde="string", order=order)
     stream = builder.stream("left").merge(builder.stream("right"))
     right = stream.filter(lambda keys, values: pc.match_substring(values.cast("string"), "k"), vectorized=True)
     return built(builder, stream, right, windows, kind, vectorized=vectorized)
 
 
-def below_a_processor(windows: JoinWindows, kind: str, *, vectorized: bool) -> Topology:
+def below_a_processor(windows: JoinWindows, kind: str, order: Order = Order.ARRIVAL, *, vectorized: bool) -> Topology:
     """The graph does not let the join gather its records."""
-    builder = StreamsBuilder(key_serde="string", value_serde="string")
+    builder = StreamsBuilder(key_serde="string", value_serde="string", order=order)
     left = builder.stream("left").flat_map_values(lambda value: [value, value])
     return built(builder, left, builder.stream("right"), windows, kind, vectorized=vectorized)
 
@@ -97,15 +98,20 @@ def as_columns(inputs: MicroBatch) -> Iterator[tuple[str, Records]]:
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
-    st.sampled_from(list(BUILDS)), st.sampled_from(list(JOINS)), windows_of_all_shapes, micro_batches(), st.booleans()
+    st.sampled_from(list(BUILDS)),
+    st.sampled_from(list(JOINS)),
+    windows_of_all_shapes,
+    micro_batches(),
+    st.booleans(),
+    st.sampled_from(Order),
 )
 def test_a_joiner_of_columns_gives_what_one_of_objects_gives_record_by_record(
-    build: str, kind: str, windows: JoinWindows, inputs: list[MicroBatch], complete: bool
+    build: str, kind: str, windows: JoinWindows, inputs: list[MicroBatch], complete: bool, order: Order
 ) -> None:
-    singly = [row for micro_batch in inputs for row in one_by_one(micro_batch)]
-    expected = outcome(BUILDS[build](windows, kind, vectorized=False), singly, complete)
+    singly = [row for micro_batch in inputs for row in one_by_one(micro_batch, order)]
+    expected = outcome(BUILDS[build](windows, kind, order, vectorized=False), singly, complete)
     with mock.patch.object(vectorized_window_join, "COLUMNS_FROM", 1):
-        assert outcome(BUILDS[build](windows, kind, vectorized=True), inputs, complete) == expected
+        assert outcome(BUILDS[build](windows, kind, order, vectorized=True), inputs, complete) == expected
 
 
 def long_inputs() -> list[MicroBatch]:

@@ -1,6 +1,7 @@
 """The three options beyond Kafka Streams, each against an oracle that knows all records and tries them by brute force.
 
-Every history is random: few keys, many equal and out-of-order times, tombstones. The batches are random too.
+Every history is random: few keys, many equal and out-of-order times, tombstones. The batches are random too, and their
+records are taken in the order of arrival.
 """
 
 import random
@@ -34,6 +35,10 @@ class Arrival(NamedTuple):
     key: str
     value: str | None
     timestamp: int
+
+
+def _builder() -> StreamsBuilder:
+    return StreamsBuilder(value_serde="string", order="arrival")
 
 
 def _history(seed: int, topics: Sequence[str], *, tombstones: bool = True) -> list[Arrival]:
@@ -77,7 +82,7 @@ class TestCompleteHistoryOfTableTableJoins:
 
     @staticmethod
     def _topology(kind: str, mapped: bool, stored: bool, retention: int) -> Topology:
-        builder = StreamsBuilder(value_serde="string")
+        builder = _builder()
         a, b = (builder.table(t, materialized=Materialized.versioned(history_retention=retention)) for t in "ab")
         if mapped:
             b = b.filter(lambda key, value: not value.endswith("3")).map_values(str.upper)
@@ -180,7 +185,7 @@ class TestGraceOfTableSources:
         for seed in range(100 if restart else HISTORIES):
             grace = seed % 9
             arrivals = _history(seed, ["t"])
-            builder = StreamsBuilder(value_serde="string")
+            builder = _builder()
             builder.table("t", materialized=Materialized("table"), reorder_within=grace).to("out")
             topology = builder.build()
             output: list[Any] = []
@@ -199,7 +204,7 @@ class TestGraceOfTableSources:
     def test_a_long_enough_grace_makes_an_unversioned_table_as_right_as_a_versioned_one(self) -> None:
         for seed in range(HISTORIES // 3):
             arrivals = [*_history(seed, ["t"]), *(Arrival("t", key, f"end-{key}", 1000) for key in (*KEYS, "z"))]
-            builder = StreamsBuilder(value_serde="string")
+            builder = _builder()
             builder.table("t", materialized=Materialized("table"), reorder_within=LAST_TIME).to("out")
             with TopologyDriver(builder.build()) as driver:
                 _pipe(driver, seed, arrivals)
@@ -216,7 +221,7 @@ class TestGraceOfStreamTableJoins:
         for seed in range(HISTORIES // 2):
             grace = seed % 9
             arrivals = _history(seed, "st")
-            builder = StreamsBuilder(value_serde="string")
+            builder = _builder()
             table = builder.table("t", materialized=Materialized.versioned(history_retention=1000))
             stream = builder.stream("s")
             join = stream.left_join if left else stream.join
@@ -241,7 +246,7 @@ class TestGraceOfStreamTableJoins:
         return expected
 
     def test_a_record_without_a_key_waits_like_any_other(self) -> None:
-        builder = StreamsBuilder(value_serde="string")
+        builder = _builder()
         table = builder.table("t", materialized=Materialized.versioned(history_retention=1000))
         joined = builder.stream("s").left_join(table, lambda own, found: f"{own}-{found}", Joined(grace=10))
         joined.to("out", Produced(None, "string"))
@@ -250,7 +255,7 @@ class TestGraceOfStreamTableJoins:
             assert driver.read("out") == [("a", "two-None", 3), (None, "one-None", 5)]
 
     def test_records_wait_in_the_form_of_their_own_serdes(self) -> None:
-        builder = StreamsBuilder(value_serde="string")
+        builder = _builder()
         table = builder.table("t", materialized=Materialized.versioned(history_retention=1000))
         numbers = builder.stream("s", Consumed("string", "int64"))
         numbers.join(table, lambda own, found: f"{own + 1}-{found}", Joined(grace=10)).to(
@@ -263,7 +268,7 @@ class TestGraceOfStreamTableJoins:
             assert driver.read("out") == [("a", "42-late", 5)]
 
     def test_a_late_record_is_joined_at_once_and_counted(self) -> None:
-        builder = StreamsBuilder(value_serde="string")
+        builder = _builder()
         table = builder.table("t", materialized=Materialized.versioned(history_retention=1000))
         joined = builder.stream("s").left_join(table, lambda own, found: f"{own}-{found}", Joined(grace=10))
         joined.to("out", Produced(None, "string"))
@@ -273,7 +278,7 @@ class TestGraceOfStreamTableJoins:
             assert [n for what, n in driver.counters.items() if what.endswith(":passed-late")] == [1]
 
     def test_a_grace_needs_a_versioned_table_with_enough_history(self) -> None:
-        builder = StreamsBuilder(value_serde="string")
+        builder = _builder()
         stream = builder.stream("s")
         with pytest.raises(TopologyError, match="not versioned"):
             stream.join(builder.table("plain"), max, Joined(grace=10))
@@ -286,7 +291,7 @@ class TestGraceOfStreamTableJoins:
 
 @pytest.mark.parametrize("materialized", [Materialized("kept"), Materialized.versioned("kept", history_retention=100)])
 def test_only_changes_come_out_of_a_table_that_is_asked_for_them(materialized: Materialized) -> None:
-    builder = StreamsBuilder(value_serde="string")
+    builder = _builder()
     table = builder.table("in", materialized=materialized).filter(lambda key, value: value != "hidden")
     table.to_stream(changes_only=True).to("out")
     with TopologyDriver(builder.build()) as driver:
@@ -295,7 +300,7 @@ def test_only_changes_come_out_of_a_table_that_is_asked_for_them(materialized: M
 
 
 def test_what_comes_too_late_to_be_the_latest_is_no_change_of_a_versioned_table() -> None:
-    builder = StreamsBuilder(value_serde="string")
+    builder = _builder()
     table = builder.table("in", materialized=Materialized.versioned(history_retention=100))
     table.to_stream(changes_only=True).to("out")
     with TopologyDriver(builder.build()) as driver:

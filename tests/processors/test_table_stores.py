@@ -59,7 +59,7 @@ def test_one_table_may_live_on_a_backend_of_its_own(backend: str) -> None:
 
 
 def _piped(records: list[tuple[str, Any, int]], whole: bool, needs_olds: bool) -> tuple[Any, ...]:
-    builder = StreamsBuilder(value_serde="string")
+    builder = StreamsBuilder(value_serde="string", order="arrival")
     options = Materialized.versioned("rates", history_retention=100, grace=50, value_serde="string")
     table = builder.table("in", materialized=options)
     if needs_olds:

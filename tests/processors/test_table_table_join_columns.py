@@ -25,6 +25,7 @@ from millpond.processors import (
 )
 from millpond.processors.distribution import exchange
 from millpond.processors.options.on_error import OnError
+from millpond.processors.options.order import Order
 from millpond.processors.runtime.batches.columns import Columns
 from millpond.processors.runtime.failures import FailurePolicy
 from millpond.stores.columns.column_changes import ColumnChanges
@@ -55,10 +56,16 @@ def kept(name: str, history: int | None, value_serde: str) -> Materialized:
 
 
 def joined(
-    how: str, histories: tuple[int | None, int | None], result: str, *, vectorized: bool, key_serde: str = "string"
+    how: str,
+    histories: tuple[int | None, int | None],
+    result: str,
+    order: Order = Order.TIME,
+    *,
+    vectorized: bool,
+    key_serde: str = "string",
 ) -> Topology:
     """A join of the topics ``table`` and ``in``; ``result`` is what becomes of it."""
-    builder = StreamsBuilder(key_serde=key_serde)
+    builder = StreamsBuilder(key_serde=key_serde, order=order)
     consumed = Consumed(key_serde, "int64")
     left, right = (
         builder.table(topic, consumed, kept(topic, history, "int64"))
@@ -90,10 +97,19 @@ RESULTS = st.sampled_from(["plain", "stored", "versioned", "changes", "mapped", 
 @pytest.mark.parametrize("backend", ["memory", "lmdb", "rocksdb"])
 def test_a_join_of_columns_is_the_join_of_their_updates(backend: str) -> None:
     @settings(deadline=None, max_examples=60 if backend == "memory" else 10)
-    @given(st.sampled_from(sorted(JOINS)), HISTORIES, RESULTS, micro_batches(["", "a", "b\0", None]))
-    def check(how: str, histories: tuple[int | None, int | None], result: str, batches: list[MicroBatch]) -> None:
-        expected = run(joined(how, histories, result, vectorized=False), backend, batches, pa.string(), whole=False)
-        topology = joined(how, histories, result, vectorized=True)
+    @given(
+        st.sampled_from(sorted(JOINS)),
+        HISTORIES,
+        RESULTS,
+        st.sampled_from(Order),
+        micro_batches(["", "a", "b\0", None]),
+    )
+    def check(
+        how: str, histories: tuple[int | None, int | None], result: str, order: Order, batches: list[MicroBatch]
+    ) -> None:
+        by_update = joined(how, histories, result, order, vectorized=False)
+        expected = run(by_update, backend, batches, pa.string(), whole=False)
+        topology = joined(how, histories, result, order, vectorized=True)
         with (
             mock.patch.object(exchange, "COLUMNS_FROM", 1),
             mock.patch("millpond.stores.typed.versions.version_puts._SHORTEST", 1),
@@ -104,12 +120,14 @@ def test_a_join_of_columns_is_the_join_of_their_updates(backend: str) -> None:
 
 
 @settings(deadline=None, max_examples=20)
-@given(st.sampled_from(sorted(JOINS)), micro_batches(["a", "b", None]))
-def test_updates_that_are_objects_are_joined_as_those_of_columns(how: str, batches: list[MicroBatch]) -> None:
+@given(st.sampled_from(sorted(JOINS)), st.sampled_from(Order), micro_batches(["a", "b", None]))
+def test_updates_that_are_objects_are_joined_as_those_of_columns(
+    how: str, order: Order, batches: list[MicroBatch]
+) -> None:
     """Keys of msgpack have no columns, so tables are read and written as objects; the joiner takes columns."""
     expected, found = (
         run(
-            joined(how, (None, 8), "stored", vectorized=vectorized, key_serde="msgpack"),
+            joined(how, (None, 8), "stored", order, vectorized=vectorized, key_serde="msgpack"),
             "memory",
             batches,
             pa.string(),

@@ -92,7 +92,7 @@ def test_fixed_windows_do_what_the_oracle_does(seed: int, windows: TimeWindows) 
 @pytest.mark.parametrize("seed", range(8))
 def test_late_records_are_counted_once_for_each_window_that_they_miss(seed: int) -> None:
     records = random_records(seed, 150)
-    builder = StreamsBuilder()
+    builder = StreamsBuilder(order="arrival")
     counted(HOPPING)(builder).to("out")
     with TopologyDriver(builder.build()) as driver:
         driver.pipe_all("in", [record[1:] for record in records])
@@ -242,7 +242,7 @@ def test_a_micro_batch_that_fails_moves_neither_windows_nor_stream_time(kind: st
         table = windowed(builder, KINDS[kind], final).aggregate(str, add, Materialized(value_serde="string"))
         return table.suppress(Suppressed.until_time_limit(10))
 
-    builder = StreamsBuilder()
+    builder = StreamsBuilder(order="arrival")
     build(builder).to("out")
     records = random_records(4, 100)
     with TopologyDriver(builder.build()) as driver:

@@ -230,16 +230,27 @@ def test_records_wait_for_the_lateness_and_no_longer() -> None:
 
 def test_a_record_that_is_later_than_the_lateness_is_dropped_and_counted() -> None:
     with TopologyDriver(topology(Obedient())) as driver:
-        driver.pipe_all("input", packed([Arrival("a", 20), Arrival("a", 9, "set"), Arrival("a", 10)]))
+        driver.pipe_all("input", packed([Arrival("a", 20)]))
+        driver.pipe_all("input", packed([Arrival("a", 9, "set"), Arrival("a", 10)]))
         driver.pipe_all("input", packed([Arrival("a", 8), Arrival("b", 9)]))
         driver.complete()
         assert by_key(driver.read("out")) == {"a": Oracle().run([Arrival("a", 10), Arrival("a", 20)])}
         assert driver.counters == {f"out:{CounterName.DROPPED_LATE}": 3, WAITING: 0}
 
 
+def test_no_record_is_late_by_what_its_own_micro_batch_shows() -> None:
+    arrivals = [Arrival("a", 20), Arrival("a", 9, "set"), Arrival("b", 35), Arrival("a", 8)]
+    with TopologyDriver(topology(Obedient())) as driver:
+        driver.pipe_all("input", packed(arrivals))
+        driver.complete()
+        assert by_key(driver.read("out")) == expected(arrivals)
+        assert driver.counters == {WAITING: 0}
+
+
 def test_without_lateness_records_come_in_order_or_are_late() -> None:
     with TopologyDriver(topology(Obedient(), lateness=0)) as driver:
-        driver.pipe_all("input", packed([Arrival("a", 20), Arrival("a", 20), Arrival("b", 19), Arrival("b", 21)]))
+        driver.pipe_all("input", packed([Arrival("a", 20), Arrival("a", 20)]))
+        driver.pipe_all("input", packed([Arrival("b", 19), Arrival("b", 21)]))
         assert [record.timestamp for record in driver.read("out")] == [20, 20, 21]
         assert driver.counters == {f"out:{CounterName.DROPPED_LATE}": 1, WAITING: 0}
 
