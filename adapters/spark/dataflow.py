@@ -5,7 +5,7 @@ sinks and where state lives.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, reduce
 from typing import cast
 
@@ -33,6 +33,7 @@ from millpond.processors.distribution.router import Route, Router
 from millpond.processors.options.on_error import OnError
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.subtopology import Subtopology
+from millpond.processors.verbs.verb import Input
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,7 @@ class Dataflow:
         ticks: a DataFrame any row of which wakes all tasks; None if only what comes to them does.
         one_clock: whether all tasks of a sub-topology have one stream time, that of all its input; otherwise each has
             that of its own records, as a partition of Kafka Streams has.
+        rows: of a verb, how the rows of each input are packed, to show those that are late.
     """
 
     plan: Plan
@@ -59,6 +61,7 @@ class Dataflow:
     metrics: str = "millpond"
     ticks: DataFrame | None = None
     one_clock: bool = False
+    rows: Mapping[str, Input] = field(default_factory=dict)
 
     def without_operators(self) -> DataFrame:
         """The only sink's rows, if everything happens on the map side."""
@@ -152,6 +155,7 @@ class Dataflow:
                 settings,
                 self.handling,
                 backfill,
+                self.rows,
             )
             for parts, sink in zip(plan.stages, columns, strict=True)
         ]

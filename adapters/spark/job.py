@@ -15,6 +15,7 @@ from millpond.adapters.spark.evolution.evolution import Evolution, generation_of
 from millpond.adapters.spark.evolution.upgrade import Upgrade
 from millpond.adapters.spark.evolution.warm_query import WarmQuery
 from millpond.adapters.spark.rows.dead_letters import ErrorHandling, read_dead_letters
+from millpond.adapters.spark.rows.late_rows import read_late_rows
 from millpond.adapters.spark.session import active_session, check_operator, default_partitions, start_coordinator
 from millpond.adapters.spark.worker import StateSettings
 from millpond.errors import ConfigurationError
@@ -156,6 +157,15 @@ class Job:
         """
         session = active_session("reading dead letters")
         return read_dead_letters(session, self.storage, self.application_id, name)
+
+    def late_rows(self, name: str | None) -> DataFrame:
+        """The late rows of the sink or verb ``name``, or of all.
+
+        Raises:
+            ConfigurationError: no session is active.
+            DurabilityError: the storage failed.
+        """
+        return read_late_rows(active_session("reading late rows"), self.storage, self.application_id, name)
 
     def plan(self, session: SparkSession, topology: Topology, sink: str | None) -> Plan:
         """The plan for one sink, with as many partitions as the user says, or its state has, or the session calls for.

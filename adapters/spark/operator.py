@@ -19,6 +19,7 @@ from pyspark.sql.streaming.stateful_processor import ValueState
 from millpond.adapters.looking.kept_manifest import STATE_VERSION, kept_manifest
 from millpond.adapters.spark.counters import report_row, without_report
 from millpond.adapters.spark.rows.dead_letters import ErrorHandling
+from millpond.adapters.spark.rows.late_rows import LateBox
 from millpond.adapters.spark.rows.sink import SinkColumns, SinkRows
 from millpond.adapters.spark.rows.sink_blobs import SinkBlobs
 from millpond.adapters.spark.worker import StateSettings, current_batch, short_errors, task_state, tune_worker
@@ -36,6 +37,7 @@ from millpond.processors.distribution.router import Router
 from millpond.processors.runtime.metrics import TaskMetric
 from millpond.processors.runtime.subtopology import Subtopology
 from millpond.processors.runtime.task import Task
+from millpond.processors.verbs.verb import Input
 from millpond.stores.metrics import Stopwatch
 
 WALL_CLOCK_COLUMN: Final = "wall_clock"
@@ -66,6 +68,7 @@ class Stage:
         settings: where state lives.
         handling: what happens to records for which a user's function fails.
         backfill: whether manifests come out as rows.
+        rows: of a verb, how the rows of each input are packed.
     """
 
     plan: Plan
@@ -77,6 +80,7 @@ class Stage:
     settings: StateSettings
     handling: ErrorHandling
     backfill: bool = False
+    rows: Mapping[str, Input] = field(default_factory=dict)
 
     @property
     def schema(self) -> pa.Schema:
@@ -192,8 +196,16 @@ class Operator:
         """Everything that comes out of the task, in tables of a good size; at the end ``report`` is about it."""
         stage = self._stage
         box = stage.handling.box(f"task-{part.index}_{partition}")
-        reset = stage.settings.reset
-        task = Task(part, stores, partition, wall_clock=wall_clock, policy=box.policy, reset=reset)
+        late = LateBox(stage.handling, part, f"{part.index}_{partition}", stage.rows)
+        task = Task(
+            part,
+            stores,
+            partition,
+            wall_clock=wall_clock,
+            policy=box.policy,
+            reset=stage.settings.reset,
+            keep_late=late.keep,
+        )
         router = Router(stage.plan, task.subtopology, stage.group_keys)
         writer = BlobWriter(partition)
         number = stage.group_keys[part.index, partition]
@@ -206,6 +218,7 @@ class Operator:
             else:
                 yield from (_filled(table, stage.schema) for table in rows.to_tables(outputs))
         box.write()
+        late.write()
         task.measure_time(time.time_ns() // 1_000, stage.handling.unit)
         report.counts, report.metrics = task.counters, task.metrics.figures
 

@@ -108,3 +108,22 @@ class StateAccess:
             DurabilityError: the storage failed.
         """
         return self._job.dead_letters(name)
+
+    def late_rows(self, name: str | None = None) -> DataFrame:
+        """The records that were left out for their time, or whose look-up was too late to find anything.
+
+        The columns are ``seen_at`` (timestamp), ``application``, ``name`` (of the sink), ``input`` (the topics that the
+        operator reads), ``operator``, ``task``, ``query``, ``batch_id`` (bigint), ``reason`` (a counter), ``key`` and
+        ``row`` (text), ``time`` (the record's), ``clock`` (how far stream time was), ``late_by`` (by how much that is
+        later), ``short_by`` (by how much the grace or history was too short), ``needed`` (how long would have been
+        enough), ``key_bytes`` and ``value_bytes`` (where the record has bytes). Lengths are intervals. The query may be
+        running: the DataFrame has the files of when it is made.
+
+        Args:
+            name: of a sink; by default all.
+
+        Raises:
+            ConfigurationError: no session is active.
+            DurabilityError: the storage failed.
+        """
+        return self._job.late_rows(name)

@@ -171,6 +171,9 @@ class Task:
             wall_clock: the wall-clock time, in microseconds.
             unit: what the records' timestamps count.
         """
+        lateness = self.metrics.figures.get(TaskMetric.LATENESS)
+        if lateness is not None:
+            self.metrics.put(TaskMetric.LATENESS, lateness * int(unit))
         observed = [getattr(store, "observed_stream_time", None) for store in self._stores.values()]
         known = [time for time in (self._latest, *observed) if time is not None]
         if known:

@@ -147,7 +147,7 @@ class StreamTableJoin(Processor):
         if missed is None or horizon is None or not missed.any():
             return
         reason, allowed = CounterName.BEYOND_HISTORY_RETENTION, self._getter.history_retention()
-        self.context.count(reason, int(np.count_nonzero(missed)))
+        self.context.count(CounterName.BEYOND_HISTORY_RETENTION, int(np.count_nonzero(missed)))
         times = np.asarray(records.timestamps, np.int64)
         self.context.tell_late(
             reason, records, missed, np.full(len(times), horizon + allowed), horizon - times, allowed

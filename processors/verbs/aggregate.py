@@ -1,5 +1,6 @@
 """``aggregate``: columns aggregated by key, or by key and window; updates come out, or final results only."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -37,10 +38,14 @@ class AggregatedRows(Input):
     """Rows that are folded into an aggregate: of each, its time and the columns of the calls.
 
     Attributes:
-        arguments: whether any call has a column; without one, the column ``value`` is of no interest.
+        arguments: the results of the calls that have a column, each as the column ``value`` has it.
     """
 
-    arguments: bool
+    arguments: Sequence[str]
+
+    def row_of(self, value: Any) -> Mapping[str, Any]:
+        # Its time, or that and an order, comes first.
+        return dict(zip(self.arguments, value[1:], strict=True))
 
     def packed(self, rows: pa.Table) -> Any:
         arguments = flattened(rows["value"]).columns if self.arguments else []

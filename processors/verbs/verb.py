@@ -18,7 +18,7 @@ from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns, Records
 from millpond.processors.runtime.topology import Topology
 from millpond.processors.verbs.change_feed import Change
-from millpond.processors.verbs.foreign_keyed import with_foreign_keys
+from millpond.processors.verbs.foreign_keyed import with_foreign_keys, without_foreign_key
 from millpond.processors.verbs.ordered_rows import with_order
 from millpond.stores.rows.packing import RowCodec
 from millpond.stores.rows.tuple_keys import KeyCodec, null_rows
@@ -93,6 +93,10 @@ class Input(ABC):
         return self.packed(rows.filter(mask)).take(pa.array(kept.cumsum() - 1, mask=~kept))
 
     @abstractmethod
+    def row_of(self, value: Any) -> Mapping[str, Any]:
+        """The columns of a row, by name, from its value as processors see it."""
+
+    @abstractmethod
     def packed(self, rows: pa.Table) -> Any:
         """The packed value of each row, an Arrow array: of bytes, or of what becomes such bytes as an object."""
 
@@ -114,6 +118,11 @@ class PackedRows(Input):
         if self.order is None:
             return values
         return pa.array(with_order(self.order.pack(flattened(rows["order"])), values.to_pylist()), pa.binary())
+
+    def row_of(self, value: Any) -> Mapping[str, Any]:
+        row = value if self.foreign is None else without_foreign_key(value)
+        (columns,) = self.rows.unpack([row]).to_pylist()
+        return dict(columns)
 
     def packed(self, rows: pa.Table) -> Any:
         values = self.rows.pack(flattened(rows["value"]))

@@ -51,7 +51,8 @@ def hourly_rows() -> Iterator[list[dict[str, Any]]]:
 def hours(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with a file of each hour; the largest, which Spark packs first, is the last."""
     directory = tmp_path_factory.mktemp("hours")
-    schema = pa.schema([("id", pa.int32()), ("k", pa.string()), ("ts", pa.timestamp("us", "UTC"))])
+    fields: Any = [("id", pa.int32()), ("k", pa.string()), ("ts", pa.timestamp("us", "UTC"))]
+    schema = pa.schema(fields)
     for hour, rows in enumerate(hourly_rows()):
         pq.write_table(pa.Table.from_pylist(rows, schema), directory / f"{hour}.parquet")
     return directory
@@ -108,7 +109,7 @@ def test_files_of_one_hour_each_in_one_micro_batch_lose_no_row(
     found, query = finished(VERBS[verb](pond, rows), tmp_path)
     assert len(query.recentProgress) == 1
     assert sum(row.n for row in found) if verb == "aggregate" else len(found) == TOTAL
-    late = re.findall(r"(?:late|expired|retention)=(\d+)", str(query.lastProgress["observedMetrics"]))
+    late = re.findall(r"(?:late|expired|retention)=(\d+)", str(query.recentProgress[-1]["observedMetrics"]))
     assert set(late) <= {"0"}
 
 
@@ -128,7 +129,7 @@ def files(spark: SparkSession, directory: Path, name: str, rows: list[list[tuple
             }
             for row in some
         ]
-        kinds = {"timestamp": pa.timestamp("us", "UTC"), "int": pa.int32(), "string": pa.string()}
+        kinds: dict[str, Any] = {"timestamp": pa.timestamp("us", "UTC"), "int": pa.int32(), "string": pa.string()}
         table = pa.Table.from_pylist(made, pa.schema([(name, kinds[type_]) for name, type_ in typed]))
         (directory / name).mkdir(exist_ok=True)
         pq.write_table(table.select(names), directory / name / f"{number}.parquet")
@@ -147,7 +148,8 @@ def test_rows_of_a_micro_batch_are_taken_by_time_over_both_sides(spark: SparkSes
 
 @pytest.mark.parametrize("partitions", [2, 4])
 def test_a_chain_loses_nothing_whatever_the_partitions(spark: SparkSession, tmp_path: Path, partitions: int) -> None:
-    schema = pa.schema([("id", pa.int32()), ("ts", pa.timestamp("us", "UTC"))])
+    fields: Any = [("id", pa.int32()), ("ts", pa.timestamp("us", "UTC"))]
+    schema = pa.schema(fields)
     rows = [{"id": number, "ts": START + timedelta(seconds=number)} for number in range(4_000)]
     (tmp_path / "in").mkdir()
     pq.write_table(pa.Table.from_pylist(rows, schema), tmp_path / "in" / "rows.parquet")

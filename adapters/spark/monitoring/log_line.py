@@ -24,8 +24,9 @@ def log_line(query: str, batch: int, measured: Sequence[Measured]) -> str:
     """What happened in a micro-batch, by input and operator; times are sums over tasks.
 
     >>> tasks = [{"records.in": 5, "records.out": 2, "process.duration": 1500, "stream.lag": 3_200_000}]
+    >>> tasks[0] |= {"lateness.largest": 60_000_000}
     >>> log_line("counts", 7, [Measured("shop", "operator.0", tasks, [{"count:dropped-late": 1}])])
-    'query counts, batch 7: operator.0: 5 in, 2 out, 1 dropped, 1 late, lag 3.2 s, process 1.5 ms'
+    'query counts, batch 7: operator.0: 5 in, 2 out, 1 dropped, 1 late, latest by 60.0 s, lag 3.2 s, process 1.5 ms'
     """
     parts = "; ".join(f"{one.operator}: {', '.join(_parts(one))}" for one in measured if one.tasks)
     return f"query {query}, batch {batch}: {parts or 'no records'}"
@@ -37,6 +38,9 @@ def _parts(one: Measured) -> Iterator[str]:
     for word, counted in (("dropped", one.dropped), ("late", one.late), ("waiting", one.waiting)):
         if any(counted.values()):
             yield f"{sum(counted.values())} {word}"
+    lateness = one.figure(TaskMetric.LATENESS)
+    if lateness is not None:
+        yield f"latest by {lateness / 1_000_000:.1f} s"
     lag = one.figure(TaskMetric.STREAM_LAG)
     if lag is not None:
         yield f"lag {lag / 1_000_000:.1f} s"

@@ -23,6 +23,7 @@ _DROPPED: Final = "dropped-"
 _COMBINED: Final[Mapping[str, Callable[[Iterable[int]], int]]] = {
     TaskMetric.STREAM_TIME: min,
     TaskMetric.STREAM_LAG: max,
+    TaskMetric.LATENESS: max,
 }
 
 

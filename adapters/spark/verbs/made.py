@@ -118,6 +118,23 @@ class MadeVerbs:
         """
         return self._runner.job.dead_letters(name)
 
+    def late_rows(self, name: str | None = None) -> DataFrame:
+        """The rows that were left out for their time, or whose look-up was too late to find anything.
+
+        The columns are those of ``SparkStreams.late_rows``. Here ``input`` is ``left``, ``right`` or ``input``, and
+        ``key`` and ``row`` are JSON of the columns, which ``F.from_json`` reads; a row of ``aggregate`` has the
+        arguments of its calls. What a verb adds for its inputs is contained in ``needed``: to take such a row, make
+        what the verb was given longer by ``short_by``.
+
+        Args:
+            name: of a verb; by default all.
+
+        Raises:
+            ConfigurationError: no session is active.
+            DurabilityError: the storage failed.
+        """
+        return self._runner.job.late_rows(name)
+
     def _result(
         self,
         run: VerbRun,

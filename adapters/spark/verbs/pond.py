@@ -221,7 +221,7 @@ class Millpond(JoinVerbs):
             source.role,
             run.keys(source),
             NullKeys.EQUAL,
-            bool(arguments),
+            list(arguments),
             order=run.order(source),
             in_order=is_feed(source.frame, source.time),
         )

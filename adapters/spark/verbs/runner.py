@@ -234,7 +234,9 @@ class VerbRun:
         sources = {rows.role: (rows.selected(), self._source(rows, verb, value_serde)) for rows in self.inputs}
         sink = row_sink(verb.name, traveling(columns), verb.parts)
         metrics = f"millpond.{self.name}"
-        flow = Dataflow(plan, sources, [sink], self.handling, self.complete, metrics, ticks, verb.follows_time)
+        flow = Dataflow(
+            plan, sources, [sink], self.handling, self.complete, metrics, ticks, verb.follows_time, verb.inputs
+        )
         if self.backfill is not None:
             return marked(self._backfilled(self.backfill, flow, columns), bounds)
         # Static DataFrames start from empty state, so whatever ran before under this name is none of their business.

@@ -35,7 +35,7 @@ def an_aggregated_input(
     role: str, keys: Mapping[str, pa.DataType], values: Mapping[str, pa.DataType]
 ) -> AggregatedRows:
     """An input whose rows bring ``values`` to an aggregate."""
-    return AggregatedRows(role, KeyCodec(pa.schema(list(keys.items()))), NullKeys.EQUAL, bool(values))
+    return AggregatedRows(role, KeyCodec(pa.schema(list(keys.items()))), NullKeys.EQUAL, list(values))
 
 
 def records(one: Input, rows: Rows, time: str, serde: Serde[Any] | None = None) -> Batch:

@@ -45,7 +45,7 @@ def a_verb(calls: Sequence[AggregateCall], type_: pa.DataType) -> tuple[Verb, Ro
     """The aggregate of rows and of one column."""
     named = {"rows": f.count(), **{f"c{number}": call for number, call in enumerate(calls)}}
     row = RowAggregate(named, {name: type_ for name in named if name != "rows"})
-    rows = AggregatedRows("input", KEYS, NullKeys.EQUAL, True)
+    rows = AggregatedRows("input", KEYS, NullKeys.EQUAL, ["v"])
     return aggregate("out", rows, row, None, final=False), row
 
 
@@ -55,7 +55,7 @@ def as_columns(rows: Rows, calls: int, type_: pa.DataType) -> Columns:
     column = pa.array(values, type_)
     value = pa.StructArray.from_arrays([column] * calls, names=[str(number) for number in range(calls)])
     given = pa.table({"key": pa.array([{"key": key} for key in keys]), "value": value, "timestamp": pa.array(times)})
-    one = AggregatedRows("input", KEYS, NullKeys.EQUAL, True)
+    one = AggregatedRows("input", KEYS, NullKeys.EQUAL, ["v"])
     return Columns(pa.array(one.keys_of(given), pa.binary()), one.values_of(given), np.array(times))
 
 

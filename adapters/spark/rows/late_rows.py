@@ -1,0 +1,155 @@
+"""Late rows: what a job left out for its time, with how late it was, and which grace would have taken it.
+
+Rule of this module: it knows what such a row looks like; ``left_out`` knows the files. Times and lengths are in
+microseconds in the files.
+"""
+
+import json
+import time
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+from pyspark.sql import DataFrame, SparkSession
+
+from millpond.adapters.spark.rows.dead_letters import ErrorHandling, micros_or_none
+from millpond.adapters.spark.rows.left_out import Kind, LeftOut, read_left_out
+from millpond.errors import MillpondError
+from millpond.processors.runtime.late import LateRecords
+from millpond.processors.runtime.nodes import SourceNode
+from millpond.processors.runtime.subtopology import Subtopology
+from millpond.processors.verbs.verb import Input
+from millpond.stores.durability.storage import Storage
+from millpond.stores.text import shown_text
+
+LATE_ROWS: Final = Kind(
+    "late-rows",
+    "late rows",
+    "seen_at timestamp, application string, name string, input string, operator string, task string, query string, "
+    "batch_id bigint, reason string, key string, row string, time timestamp, clock timestamp, late_by bigint, "
+    "short_by bigint, needed bigint, key_bytes binary, value_bytes binary",
+)
+"""In files; as a DataFrame ``late_by``, ``short_by`` and ``needed`` are intervals."""
+
+_LENGTHS: Final = ("late_by", "short_by", "needed")
+
+
+class LateBox:
+    """The late rows of one task in one micro-batch.
+
+    Args:
+        handling: whose they are.
+        part: the task's sub-topology.
+        task_id: the task's.
+        inputs: of a verb, by topic: reads packed keys and rows.
+    """
+
+    def __init__(self, handling: ErrorHandling, part: Subtopology, task_id: str, inputs: Mapping[str, Input]) -> None:
+        self._handling = handling
+        self._part = part
+        self._task_id = task_id
+        self._inputs = inputs
+        self._told: list[LateRecords] = []
+
+    def keep(self, late: LateRecords) -> None:
+        """Take late records; an operator tells of them when it has left them out."""
+        self._told.append(late)
+
+    def write(self) -> None:
+        """Write the rows, if there are any; called when all records have been processed.
+
+        Raises:
+            DurabilityError: the storage failed.
+        """
+        if not self._told:
+            return
+        handling = self._handling
+        where = f"task-{self._task_id}"
+        file = LeftOut(LATE_ROWS, handling.storage, handling.application_id, handling.name, handling.run, where)
+        for late in self._told:
+            for row in self._rows(late):
+                file.add({**row, "query": file.query, "batch_id": file.batch_id})
+        file.write()
+
+    def _rows(self, late: LateRecords) -> list[dict[str, Any]]:
+        handling, unit = self._handling, self._handling.unit
+        batch, topic = late.records.to_batch(), self._topic_of(late.place.operator)
+        keys, rows = self._shown(topic, batch.keys, batch.values)
+        made = []
+        behind = late.reached - np.asarray(batch.timestamps, np.int64)
+        numbers = zip(batch.timestamps, late.reached.tolist(), behind.tolist(), late.short.tolist(), strict=True)
+        for place, (timestamp, reached, late_by, short_by) in enumerate(numbers):
+            key, value = batch.keys[place], batch.values[place]
+            made.append(
+                {
+                    "seen_at": time.time_ns() // 1_000,
+                    "application": handling.application_id,
+                    "name": handling.name,
+                    "input": topic,
+                    "operator": late.place.operator,
+                    "task": late.place.task_id,
+                    "reason": late.reason.value,
+                    "key": keys[place],
+                    "row": rows[place],
+                    "time": micros_or_none(timestamp, unit),
+                    "clock": micros_or_none(reached, unit),
+                    "late_by": late_by * int(unit),
+                    "short_by": short_by * int(unit),
+                    "needed": (late.allowed + short_by) * int(unit),
+                    "key_bytes": key if isinstance(key, bytes) else None,
+                    "value_bytes": value if isinstance(value, bytes) else None,
+                }
+            )
+        return made
+
+    def _topic_of(self, operator: str) -> str:
+        """The source topics, mostly one, whose records an operator gets."""
+        waiting, topics = [operator], []
+        while waiting:
+            node = self._part.nodes[waiting.pop()]
+            if isinstance(node, SourceNode):
+                topics.append(node.topic)
+            waiting.extend(node.parents)
+        return ", ".join(topics)
+
+    def _shown(self, topic: str, keys: Sequence[Any], values: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """Keys and rows as texts: JSON where a verb knows their columns."""
+        known = self._inputs.get(topic)
+        if known is None:
+            return list(map(shown_text, keys)), list(map(shown_text, values))
+        pairs = [_read(known, key, value) for key, value in zip(keys, values, strict=True)]
+        return [_json(key) for key, _ in pairs], [_json(row) for _, row in pairs]
+
+
+def _read(known: Input, key: Any, value: Any) -> tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]:
+    try:
+        (columns,) = known.keys.unpack([key]).to_pylist()
+    except MillpondError:
+        columns = None  # A key with a null, which has something behind it.
+    return columns, None if value is None else known.row_of(value)
+
+
+def _json(columns: Mapping[str, Any] | None) -> str | None:
+    return None if columns is None else json.dumps(columns, default=_text, ensure_ascii=False)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bytes):
+        return b64encode(value).decode()
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+def read_late_rows(session: SparkSession, storage: Storage, application_id: str, name: str | None) -> DataFrame:
+    """The late rows of a job, or of one of its sinks or verbs.
+
+    Raises:
+        DurabilityError: the storage failed.
+    """
+    rows = read_left_out(session, LATE_ROWS, storage, application_id, name)
+    return rows.selectExpr(
+        *(
+            f"timestamp_micros({column}) - timestamp_micros(0) as {column}" if column in _LENGTHS else column
+            for column in rows.columns
+        )
+    )
