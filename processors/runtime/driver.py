@@ -158,7 +158,8 @@ class TopologyDriver:
     def pipe_all(self, topic: str, records: Iterable[tuple[Any, Any, int]]) -> None:
         """Process records ``(key, value, timestamp)`` of one topic as one micro-batch; each may be a ``Record``.
 
-        They are taken in the order that the topology says (``StreamsBuilder(order=...)``): by default that of time.
+        They are taken in the order that the topology says (``StreamsBuilder(order=...)``): by default that of time,
+        and at equal times as they are given here.
         """
         rows = list(records)
         if rows:
