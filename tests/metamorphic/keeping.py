@@ -1,0 +1,161 @@
+"""What tasks keep from micro-batch to micro-batch: over backends alone, or with durable files and manifests.
+
+Whoever dies has not committed: over backends alone nothing of a micro-batch is left; with durable files those tasks
+that had run have written theirs, and whoever comes next begins with the manifests of the micro-batch before.
+"""
+
+import shutil
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+from millpond.processors.distribution.plan import Plan
+from millpond.processors.runtime.subtopology import Subtopology
+from millpond.stores.backend import Backend
+from millpond.stores.durability import DurabilityPolicy, Manifest, Storage, TaskState
+from millpond.stores.place import StorePlace
+from millpond.stores.registry import supplier
+from millpond.stores.transaction import Transaction
+
+POLICY = DurabilityPolicy(max_deltas=2, retained_commits=3, retained_age=0, retained_forks=0)
+
+
+class Keeper(ABC):
+    """Keeps the stores of the tasks of a query."""
+
+    @abstractmethod
+    @contextmanager
+    def task(self, place: str, part: Subtopology, plan: Plan) -> Iterator[Mapping[str, Any]]:
+        """The stores of a task, while it runs."""
+
+    @abstractmethod
+    def commit(self) -> None:
+        """The micro-batch counts."""
+
+    @abstractmethod
+    def die(self) -> None:
+        """The micro-batch does not count, and another process goes on."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of everything."""
+
+
+class BackendKeeper(Keeper):
+    """Stores over backends alone.
+
+    Args:
+        directory: where they are.
+        backend: their name.
+    """
+
+    def __init__(self, directory: Path, backend: str) -> None:
+        self._directory = directory
+        self._supplier = supplier(backend)
+        self._backends: dict[str, Backend] = {}
+        self._open: dict[str, Transaction] = {}
+
+    @contextmanager
+    def task(self, place: str, part: Subtopology, plan: Plan) -> Iterator[Mapping[str, Any]]:
+        stores = {}
+        for name, spec in part.stores.items():
+            store = f"{place}/{name}"
+            if store not in self._backends:
+                application, _, task = place.partition("/")
+                found = StorePlace.of(
+                    spec, self._supplier, local_dir=self._directory, application_id=application, task_id=task
+                )
+                self._backends[store] = found.open()
+            self._open[store] = Transaction(self._backends[store])
+            stores[name] = spec.open(self._open[store])
+        yield stores
+        for opened in stores.values():
+            opened.flush()
+            opened.close()
+
+    def commit(self) -> None:
+        for transaction in self._open.values():
+            transaction.commit()
+        self._open = {}
+
+    def die(self) -> None:
+        for transaction in self._open.values():
+            transaction.rollback()
+        self._open = {}
+
+    def close(self) -> None:
+        self.die()
+        for backend in self._backends.values():
+            backend.close()
+
+
+class DurableKeeper(Keeper):
+    """Stores with durable files, whose process is restarted with the next backend after each death.
+
+    Args:
+        directory: where durable files and local copies are.
+        backends: their names, in turn.
+        loses: whether whoever dies loses its local copies.
+    """
+
+    def __init__(self, directory: Path, backends: tuple[str, ...], *, loses: bool) -> None:
+        self._local = directory / "local"
+        self._storage = Storage.from_uri(f"file://{directory}/state?sync=false")
+        self._backends = cycle(backends)
+        self._loses = loses
+        self._runs = 0
+        self._states: dict[str, TaskState] = {}
+        self._committed: dict[str, Manifest] = {}
+        self._written: dict[str, Manifest] = {}
+        self._restart()
+
+    def _restart(self) -> None:
+        with ExitStack() as stack:
+            for state in self._states.values():
+                stack.callback(state.close)
+        self._states = {}
+        self._backend = next(self._backends)
+        self._runs += 1
+
+    @contextmanager
+    def task(self, place: str, part: Subtopology, plan: Plan) -> Iterator[Mapping[str, Any]]:
+        if not part.stores:
+            yield {}
+            return
+        if place not in self._states:
+            application, _, task = place.partition("/")
+            self._states[place] = TaskState(
+                list(part.stores.values()),
+                supplier(self._backend),
+                application_id=application,
+                task_id=task,
+                local_dir=self._local,
+                storage=self._storage,
+                fingerprint=plan.fingerprint,
+                policy=POLICY,
+                run=f"{self._runs:032x}",
+                exclusive=True,
+            )
+        state = self._states[place]
+        try:
+            yield state.open(self._committed.get(place))
+            self._written[place] = Manifest.from_json(state.commit().to_json())
+        except BaseException as error:
+            state.rollback(error)
+            raise
+
+    def commit(self) -> None:
+        self._committed |= self._written
+        self._written = {}
+
+    def die(self) -> None:
+        self._written = {}
+        self._restart()
+        if self._loses:
+            shutil.rmtree(self._local, ignore_errors=True)
+
+    def close(self) -> None:
+        self._restart()

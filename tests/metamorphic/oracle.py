@@ -1,0 +1,168 @@
+"""What verbs answer if all rows are there from the beginning: plain Python that shares no code with them.
+
+Rows are dicts, and times microseconds. Rows of the same key and time are taken for equal by what decides by time.
+"""
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, Literal, TypeAlias
+
+Row: TypeAlias = Mapping[str, Any]
+How: TypeAlias = Literal["inner", "left", "outer"]
+Bounds: TypeAlias = tuple[int, int]
+Cutting: TypeAlias = Callable[[Sequence[int]], Collection[Bounds]]
+"""The windows of all rows of a key, of their times."""
+
+SECOND: Final = 1_000_000
+
+
+def newest(rows: Iterable[Row], key: str, time: str, op: str | None = None) -> dict[Any, Row]:
+    """The latest row of each key, unless it is a delete."""
+    found: dict[Any, Row] = {}
+    for row in sorted(rows, key=lambda row: int(row[time])):
+        found[row[key]] = row
+    return {one: row for one, row in found.items() if op is None or row[op] != "delete"}
+
+
+def asof(
+    left: Sequence[Row], right: Sequence[Row], how: How, times: tuple[str, str], op: str | None = None
+) -> Iterator[dict[str, Any]]:
+    """Each left row with the right row that was valid at its time."""
+    versions = defaultdict[Any, list[Row]](list)
+    for row in sorted(right, key=lambda row: int(row[times[1]])):
+        versions[row["k"]].append(row)
+    nothing = {name: None for row in right[:1] for name in row if name not in ("k", op)}
+    for row in left:
+        known = versions[row["k"]] if row["k"] is not None else []
+        place = bisect_right([one[times[1]] for one in known], row[times[0]])
+        match = known[place - 1] if place and (op is None or known[place - 1][op] != "delete") else None
+        if match is not None:
+            yield {**match, **row}
+        elif how == "left":
+            yield {**nothing, **row}
+
+
+def near(
+    left: Sequence[Row], right: Sequence[Row], how: How, times: tuple[str, str], reach: Bounds
+) -> Iterator[dict[str, Any]]:
+    """The pairs of rows of which the right one is at most so much older, and so much newer, than the left one."""
+    met: set[int] = set()
+    for one in left:
+        alone = True
+        for other in right:
+            apart = other[times[1]] - one[times[0]]
+            if one["k"] is not None and one["k"] == other["k"] and -reach[0] <= apart <= reach[1]:
+                yield {**other, **one}
+                alone = False
+                met.add(id(other))
+        if alone and how != "inner":
+            yield dict(one)
+    if how == "outer":
+        yield from (dict(other) for other in right if id(other) not in met)
+
+
+def joined_tables(left: Mapping[Any, Row], right: Mapping[Any, Row], how: How) -> dict[Any, dict[str, Any]]:
+    """Two tables by key."""
+    found = {}
+    for key in left.keys() | right.keys():
+        one, other = left.get(key), right.get(key)
+        if (one is not None or how == "outer") and (other is not None or how != "inner"):
+            found[key] = {**(other or {}), **(one or {})}
+    return found
+
+
+def joined_by_foreign_key(
+    left: Mapping[Any, Row], right: Mapping[Any, Row], how: How, foreign: str
+) -> dict[Any, dict[str, Any]]:
+    """Two tables by a column of the left one."""
+    found = {}
+    for key, one in left.items():
+        other = right.get(one[foreign])
+        if other is not None or how == "left":
+            found[key] = {**(other or {}), **one}
+    return found
+
+
+def tumbling(size: int, advance: int | None = None) -> Cutting:
+    """Windows of that size, one after the other or overlapping."""
+    step = advance or size
+
+    def cut(times: Sequence[int]) -> Collection[Bounds]:
+        starts = {time // step * step - number * step for time in times for number in range(-(-size // step))}
+        found = [(start, start + size) for start in starts]
+        return {window for window in found if any(holds(window, time) for time in times)}
+
+    return cut
+
+
+def holds(window: Bounds, time: int) -> bool:
+    """Whether a window without its end holds a time."""
+    return window[0] <= time < window[1]
+
+
+def holds_end(window: Bounds, time: int) -> bool:
+    """Whether a window with its end holds a time."""
+    return window[0] <= time <= window[1]
+
+
+def sliding(difference: int) -> Cutting:
+    """Windows that end with a row, or begin right behind one."""
+
+    def cut(times: Sequence[int]) -> Collection[Bounds]:
+        return {(time - difference, time) for time in times} | {(time + 1, time + 1 + difference) for time in times}
+
+    return cut
+
+
+def sessions(gap: int) -> Cutting:
+    """From the first to the last row of those that are no further apart than the gap."""
+
+    def cut(times: Sequence[int]) -> Collection[Bounds]:
+        found: list[list[int]] = []
+        for time in sorted(times):
+            if not found or time - found[-1][-1] > gap:
+                found.append([])
+            found[-1].append(time)
+        return {(one[0], one[-1]) for one in found}
+
+    return cut
+
+
+def by_window(
+    rows: Iterable[Row], key: str, time: str, cut: Cutting, within: Callable[[Bounds, int], bool]
+) -> dict[tuple[Any, Bounds], list[Row]]:
+    """The rows of each key and window, in the order of time; no window is empty."""
+    by_key = defaultdict[Any, list[Row]](list)
+    for row in sorted(rows, key=lambda row: int(row[time])):
+        by_key[row[key]].append(row)
+    found = {
+        (one, window): [row for row in some if within(window, row[time])]
+        for one, some in by_key.items()
+        for window in cut([row[time] for row in some])
+    }
+    return {place: some for place, some in found.items() if some}
+
+
+def running_totals(rows: Iterable[Row], time: str, value: str, idle: int, soon: int) -> Iterator[dict[str, Any]]:
+    """What the rule ``Totals`` tells of the rows of one key."""
+    total, timers = 0, dict[str, int]()
+
+    def fired(before: float) -> Iterator[dict[str, Any]]:
+        nonlocal total
+        while timers and min(timers.values()) < before:
+            moment, name = min((moment, name) for name, moment in timers.items())
+            del timers[name]
+            yield {"what": name, "total": total, "seen": moment}
+            total = 0 if name == "idle" else total
+
+    for row in sorted(rows, key=lambda row: int(row[time])):
+        yield from fired(row[time])
+        total += row[value] or 0
+        timers["idle"] = row[time] + idle
+        if (row[value] or 0) % 3 == 0:
+            timers["soon"] = row[time] + soon
+        elif (row[value] or 0) % 3 == 1:
+            timers.pop("soon", None)
+        yield {"what": "row", "total": total, "seen": row[time]}
+    yield from fired(float("inf"))

@@ -1,0 +1,312 @@
+"""Each verb answers the same, however its rows are cut into micro-batches and files, as long as none is too late."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millpond.processors import SessionWindows, SlidingWindows, TimeWindows
+from millpond.processors.distribution import combining
+from millpond.processors.options.joins import JoinType
+from millpond.processors.verbs import aggregates
+from millpond.processors.verbs.combining import RowCombiner
+from tests.metamorphic import oracle
+from tests.metamorphic.checking import (
+    EXAMPLES,
+    KEYS,
+    LENGTHS,
+    NULLABLE,
+    TWO,
+    answers,
+    bag,
+    histories,
+    own,
+    rows_of,
+    schema,
+    table,
+)
+from tests.metamorphic.histories import SECOND, Chain, Event, Way, current
+from tests.metamorphic.oracle import Row
+from tests.metamorphic.rules import IDLE, RESULTS, SOON, Totals
+from tests.metamorphic.tables import Rows
+from tests.metamorphic.verbs import (
+    make_aggregate,
+    make_apply,
+    make_asof_join,
+    make_latest,
+    make_stream_join,
+    make_table_join,
+)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _combined() -> Iterator[None]:
+    """Few rows are combined as many are."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(combining, "FEWEST", 2)
+        patch.setattr(combining, "SAMPLED", 1)
+        patch.setattr(RowCombiner, "most_new", 1.0)
+        yield
+
+
+CALLS = {
+    "combined": {"n": aggregates.count(), "s": aggregates.sum("av")},
+    "by time": {
+        "n": aggregates.count(),
+        "s": aggregates.sum("av"),
+        "f": aggregates.first("av"),
+        "l": aggregates.last("av"),
+        "c": aggregates.collect("av"),
+    },
+}
+
+
+def aggregated(rows: Sequence[Row]) -> dict[str, Any]:
+    values = [row["av"] for row in rows]
+    present = [value for value in values if value is not None]
+    return {
+        "n": len(values),
+        "s": sum(present) if present else None,
+        "f": values[0],
+        "l": values[-1],
+        "c": tuple(present),
+    }
+
+
+def check_aggregates(
+    events: Sequence[Event], ways: Sequence[Way], calls: str, delay: int, window: Any = None, final: bool = False,
+    cut: oracle.Cutting | None = None, shown: int = 0, within: Any = oracle.holds_end,
+) -> None:  # fmt: skip
+    source = schema("a")
+    made = make_aggregate("out", Rows.of("a", source), CALLS[calls], by="k", time="at", window=window, final=final)
+    groups: Mapping[Any, Sequence[Row]]
+    if cut is None:
+        groups = {(row["k"],): [] for row in own(events, "a")}
+        groups = {key: sorted(_with(events, key[0]), key=lambda row: int(row["at"])) for key in groups}
+    else:
+        windows = oracle.by_window(own(events, "a"), "k", "at", cut, within)
+        groups = {(key, (start, end + shown)): rows for (key, (start, end)), rows in windows.items()}
+    names = ["k"] if window is None else ["k", "window"]
+    expected = {
+        key: {
+            **dict(zip(names, key, strict=True)),
+            **{name: value for name, value in aggregated(rows).items() if name in CALLS[calls]},
+            **({} if final else {"change_time": max(row["at"] for row in rows)}),
+        }
+        for key, rows in groups.items()
+    }
+    for answer in answers(Chain([made], {"a": source}, {"a": "at"}), events, {"a": delay}, ways):
+        if final:
+            assert bag(answer.rows) == bag(expected.values())
+        else:
+            assert table(current(answer.rows, names)) == table(expected)
+
+
+def _with(events: Iterable[Event], key: Any) -> list[Row]:
+    return [row for row in own(events, "a") if row["k"] == key]
+
+
+SOME = rows_of("a", NULLABLE, 14)
+WHICH = st.sampled_from(sorted(CALLS))
+
+
+@histories()
+@given(SOME, TWO, WHICH)
+def test_aggregates_by_key(events: list[Event], ways: list[Way], calls: str) -> None:
+    check_aggregates(events, ways, calls, 40)
+
+
+@histories()
+@given(SOME, TWO, WHICH, LENGTHS, st.booleans())
+def test_aggregates_by_tumbling_window(
+    events: list[Event], ways: list[Way], calls: str, grace: int, final: bool
+) -> None:
+    window, cut = TimeWindows(7_000, grace=grace * 1_000), oracle.tumbling(7 * SECOND)
+    check_aggregates(events, ways, calls, grace, window, final, cut, within=oracle.holds)
+
+
+@histories()
+@given(SOME, TWO, WHICH, LENGTHS, st.booleans())
+def test_aggregates_by_hopping_window(
+    events: list[Event], ways: list[Way], calls: str, grace: int, final: bool
+) -> None:
+    window, cut = TimeWindows(10_000, advance=3_000, grace=grace * 1_000), oracle.tumbling(10 * SECOND, 3 * SECOND)
+    check_aggregates(events, ways, calls, grace, window, final, cut, within=oracle.holds)
+
+
+@histories()
+@given(SOME, TWO, WHICH, LENGTHS, st.booleans())
+def test_aggregates_by_sliding_window(
+    events: list[Event], ways: list[Way], calls: str, grace: int, final: bool
+) -> None:
+    window, cut = SlidingWindows(5_000, grace=grace * 1_000), oracle.sliding(5 * SECOND)
+    check_aggregates(events, ways, calls, grace, window, final, cut)
+
+
+@histories()
+@given(SOME, TWO, WHICH, LENGTHS, st.booleans())
+def test_aggregates_by_session(events: list[Event], ways: list[Way], calls: str, grace: int, final: bool) -> None:
+    window, cut = SessionWindows(4_000, grace=grace * 1_000), oracle.sessions(4 * SECOND)
+    check_aggregates(events, ways, calls, grace, window, final, cut, shown=4 * SECOND)
+
+
+@histories()
+@given(rows_of("a", KEYS, 14, op=True), TWO, LENGTHS, st.booleans())
+def test_latest(events: list[Event], ways: list[Way], history: int, deletes: bool) -> None:
+    source, op = schema("a", op=True), "ao" if deletes else None
+    rows = Rows.of("a", source)
+    made = make_latest("out", rows, key="k", time="at", history=history * SECOND, op=op)
+    newest = oracle.newest(own(events, "a"), "k", "at", op)
+    expected = {(key,): {**row, "change_time": row["at"]} for key, row in newest.items()}
+    for answer in answers(Chain([made], {"a": source}, {"a": "at"}), events, {"a": history}, ways):
+        assert table(current(answer.rows, ["k"])) == table(expected, *([] if op is None else [op]))
+
+
+PAIRS = st.tuples(rows_of("a", NULLABLE), rows_of("b", NULLABLE, op=True)).map(lambda both: [*both[0], *both[1]])
+
+
+@histories()
+@given(PAIRS, TWO, LENGTHS, st.booleans(), st.booleans())
+def test_asof_join(events: list[Event], ways: list[Way], late: int, left: bool, deletes: bool) -> None:
+    """Left rows are joined at once, and may be as late as the history reaches."""
+    _check_asof(events, ways, (0, late), None, late, left, deletes)
+
+
+@histories()
+@given(PAIRS, TWO, st.sampled_from([1, 3, 8]), LENGTHS, st.booleans(), st.booleans())
+def test_asof_join_with_grace(
+    events: list[Event], ways: list[Way], grace: int, late: int, left: bool, deletes: bool
+) -> None:
+    """Right rows may be less late than the grace."""
+    _check_asof(events, ways, (grace - 1, late), grace, 10_000_000, left, deletes)
+
+
+def _check_asof(
+    events: list[Event], ways: list[Way], delays: tuple[int, int], grace: int | None, history: int, left: bool,
+    deletes: bool,
+) -> None:  # fmt: skip
+    schemas, op = {"b": schema("b", op=True), "a": schema("a")}, "bo" if deletes else None
+    made = make_asof_join(
+        "out",
+        Rows.of("a", schemas["a"]),
+        Rows.of("b", schemas["b"]),
+        on="k",
+        times=("at", "bt"),
+        history=history * SECOND,
+        how=JoinType.LEFT if left else JoinType.INNER,
+        grace=None if grace is None else grace * SECOND,
+        right_op=op,
+    )
+    found = oracle.asof(own(events, "a"), own(events, "b"), "left" if left else "inner", ("at", "bt"), op)
+    expected = bag({name: row[name] for name in row if name != op} for row in found)
+    chain = Chain([made], schemas, {"b": "bt", "a": "at"})
+    for answer in answers(chain, events, dict(zip(("b", "a"), delays, strict=True)), ways):
+        assert bag(answer.rows) == expected
+
+
+STREAMS = st.tuples(rows_of("a", NULLABLE), rows_of("b", NULLABLE)).map(lambda both: [*both[0], *both[1]])
+REACHES = st.sampled_from([(0, 0), (3, 3), (2, 7), (10, 0), (0, 5), (10, -4), (-3, 9), (6, -6)])
+
+
+@histories(2 * EXAMPLES)
+@given(STREAMS, TWO, REACHES, LENGTHS, st.sampled_from(JoinType))
+def test_stream_join(events: list[Event], ways: list[Way], reach: tuple[int, int], grace: int, how: JoinType) -> None:
+    schemas = {"b": schema("b"), "a": schema("a")}
+    before, after = reach[0] * SECOND, reach[1] * SECOND
+    made = make_stream_join(
+        "out",
+        Rows.of("a", schemas["a"]),
+        Rows.of("b", schemas["b"]),
+        on="k",
+        times=("at", "bt"),
+        before=before,
+        after=after,
+        grace=grace * SECOND,
+        how=how,
+    )
+    found = oracle.near(own(events, "a"), own(events, "b"), how.value, ("at", "bt"), (before, after))
+    expected = bag(found)
+    for answer in answers(Chain([made], schemas, {"b": "bt", "a": "at"}), events, {"b": grace, "a": grace}, ways):
+        assert bag(answer.rows) == expected
+
+
+TABLES = st.tuples(rows_of("a", KEYS, op=True), rows_of("b", KEYS, op=True)).map(lambda both: [*both[0], *both[1]])
+
+
+@histories()
+@given(TABLES, TWO, st.none() | LENGTHS, st.sampled_from(JoinType))
+def test_table_join(events: list[Event], ways: list[Way], history: int | None, how: JoinType) -> None:
+    """Without a history, changes come in order."""
+    schemas = {"a": schema("a", op=True), "b": schema("b", op=True)}
+    made = make_table_join(
+        "out",
+        Rows.of("a", schemas["a"]),
+        Rows.of("b", schemas["b"]),
+        on="k",
+        times=("at", "bt"),
+        ops=("ao", "bo"),
+        how=how,
+        history=None if history is None else history * SECOND,
+    )
+    tables = [oracle.newest(own(events, side), "k", f"{side}t", f"{side}o") for side in "ab"]
+    expected = {(key,): row for key, row in oracle.joined_tables(tables[0], tables[1], how.value).items()}
+    delays = dict.fromkeys("ab", history or 0)
+    for answer in answers(Chain([made], schemas, {"b": "bt", "a": "at"}), events, delays, ways):
+        assert table(current(answer.rows, ["k"]), "change_time") == table(expected, "ao", "bo")
+
+
+def with_ids(events: Sequence[Event]) -> list[Event]:
+    """Left rows whose key is a number, and of which some have a foreign key."""
+    ids = {"a": 1, "b": 2, "c": 3, "": 4}
+    found = []
+    for number, one in enumerate(events):
+        if one.source == "a":
+            foreign = None if number % 5 == 0 else KEYS[number % 4]
+            one = Event("a", one.at, {**one.row, "id": ids[one.row["k"]], "k": foreign})
+        found.append(one)
+    return found
+
+
+@histories()
+@given(TABLES.map(with_ids), TWO, st.none() | LENGTHS, st.booleans())
+def test_table_join_by_foreign_key(events: list[Event], ways: list[Way], history: int | None, left: bool) -> None:
+    schemas = {"a": schema("a", op=True, id_=True), "b": schema("b", op=True)}
+    made = make_table_join(
+        "out",
+        Rows.of("a", schemas["a"]),
+        Rows.of("b", schemas["b"]),
+        on="k",
+        times=("at", "bt"),
+        ops=("ao", "bo"),
+        left_key="id",
+        how=JoinType.LEFT if left else JoinType.INNER,
+        history=None if history is None else history * SECOND,
+    )
+    one, other = oracle.newest(own(events, "a"), "id", "at", "ao"), oracle.newest(own(events, "b"), "k", "bt", "bo")
+    pairs = oracle.joined_by_foreign_key(one, other, "left" if left else "inner", "k")
+    expected = {(key,): row for key, row in pairs.items()}
+    delays = dict.fromkeys("ab", history or 0)
+    for answer in answers(Chain([made], schemas, {"b": "bt", "a": "at"}), events, delays, ways):
+        assert table(current(answer.rows, ["id"]), "change_time") == table(expected, "ao", "bo")
+
+
+@histories()
+@given(rows_of("a", KEYS, 14), TWO, LENGTHS)
+def test_apply(events: list[Event], ways: list[Way], lateness: int) -> None:
+    source = schema("a")
+    made = make_apply(
+        "out", Rows.of("a", source), Totals("av"), key="k", time="at", schema=RESULTS, lateness=lateness * SECOND
+    )
+    by_key = defaultdict[Any, list[Row]](list)
+    for row in own(events, "a"):
+        by_key[row["k"]].append(row)
+    expected = bag(
+        {"k": key, **told}
+        for key, rows in by_key.items()
+        for told in oracle.running_totals(rows, "at", "av", IDLE * SECOND, SOON * SECOND)
+    )
+    for answer in answers(Chain([made], {"a": source}, {"a": "at"}), events, {"a": lateness}, ways):
+        assert bag(answer.rows) == expected

@@ -1,0 +1,211 @@
+"""Verbs on tables, made as ``Millpond`` makes them on DataFrames: with what their inputs add to their graces."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from millpond.adapters.spark.rows.column_values import ColumnValues
+from millpond.adapters.spark.verbs.account import HISTORY, LATENESS, Account, Allowance
+from millpond.adapters.spark.verbs.sink import DictColumns
+from millpond.adapters.spark.verbs.waiting import (
+    aggregate_account,
+    apply_account,
+    asof_allowances,
+    asof_join_account,
+    extended,
+    held_back,
+    latest_account,
+    stream_join_account,
+    table_join_account,
+)
+from millpond.processors.options.join_windows import JoinWindows
+from millpond.processors.options.joins import JoinType
+from millpond.processors.verbs.aggregate import AggregatedRows, Windows, aggregate
+from millpond.processors.verbs.aggregates import AggregateCall
+from millpond.processors.verbs.apply import apply_topology
+from millpond.processors.verbs.asof_join import asof_join
+from millpond.processors.verbs.keyed_processor import KeyedProcessor
+from millpond.processors.verbs.latest import latest
+from millpond.processors.verbs.row_aggregate import RowAggregate
+from millpond.processors.verbs.stream_join import stream_join
+from millpond.processors.verbs.table_join import table_join
+from millpond.processors.verbs.verb import NullKeys, PackedRows, Verb, chosen
+from millpond.stores.rows.packing import RowCodec
+from millpond.stores.rows.schemas import Schemas
+from millpond.stores.rows.tuple_keys import KeyCodec
+from millpond.stores.serdes import Serde
+from tests.metamorphic.tables import TIME, Rows, Selection
+
+
+@dataclass(frozen=True)
+class Made:
+    """A verb and what it reads.
+
+    Attributes:
+        verb: the verb.
+        selections: by topic, how it reads rows.
+        account: what there is to say of its time.
+        value_serde: reads packed values; None if processors take them as bytes.
+    """
+
+    verb: Verb
+    selections: Mapping[str, Selection]
+    account: Account
+    value_serde: Serde[Any] | None = None
+
+    @property
+    def sources(self) -> dict[str, str]:
+        """Whose rows each topic has."""
+        return {topic: selection.rows.source for topic, selection in self.selections.items()}
+
+    @property
+    def rows(self) -> Rows:
+        """What it puts out."""
+        return Rows.of(self.verb.name, self.verb.schema, self.account.bounds)
+
+
+def make_latest(name: str, rows: Rows, *, key: str, time: str, history: int, op: str | None = None) -> Made:
+    read = Selection(rows, [key], _rest(rows, key, op), time, op)
+    kept = Allowance(HISTORY, history, rows.time(time).bound)
+    verb = latest(name, _packed("input", read), history=kept.total, columns=read.values)
+    return Made(verb, {"input": read}, latest_account(name, kept))
+
+
+def make_aggregate(
+    name: str,
+    rows: Rows,
+    calls: Mapping[str, AggregateCall],
+    *,
+    by: str,
+    time: str,
+    window: Windows | None = None,
+    final: bool = False,
+) -> Made:
+    """Arguments of calls are names of columns."""
+    arguments = {result: str(call.column) for result, call in calls.items() if call.column is not None}
+    columns = {by: by, "time": time, **arguments}
+    assert len(columns) == 2 + len(arguments)
+    chosen_rows = rows.select(**columns)
+    read = Selection(chosen_rows, [by], list(arguments), "time")
+    late = rows.time(time).bound
+    bound = RowAggregate(calls, {result: chosen_rows.schema.field(result).type for result in arguments})
+    packed = AggregatedRows(
+        "input", _keys(read.rows, read.keys), NullKeys.EQUAL, list(arguments), in_order=rows.is_feed(time)
+    )
+    verb = aggregate(name, packed, bound, extended(window, late), final=final)
+    account = aggregate_account(name, window, late, final=final)
+    return Made(verb, {"input": read}, account, bound.input_serde)
+
+
+def make_apply(
+    name: str, rows: Rows, processor: KeyedProcessor, *, key: str, time: str, schema: pa.Schema, lateness: int
+) -> Made:
+    read = Selection(rows, [key], rows.schema.names, time)
+    packed = _packed("input", read)
+    wait = Allowance(LATENESS, lateness, rows.time(time).bound)
+    topology = apply_topology(name, processor, packed.keys, packed.rows, wait.total)
+    verb = Verb(topology, {"input": packed}, (DictColumns(ColumnValues(name, frozenset()), schema),))
+    times = [column.name for column in schema if column.type == TIME]
+    return Made(verb, {"input": read}, apply_account(name, type(processor).__name__, wait, times))
+
+
+def make_asof_join(
+    name: str,
+    left: Rows,
+    right: Rows,
+    *,
+    on: str,
+    times: tuple[str, str],
+    history: int,
+    how: JoinType = JoinType.INNER,
+    grace: int | None = None,
+    right_op: str | None = None,
+) -> Made:
+    one, other, rest = _sides(left, right, on, times, how, right_op)
+    left_time, right_time = left.time(times[0], left.schema.names), right.time(times[1])
+    late, kept = asof_allowances(grace, history, left_time, right_time)
+    hold = held_back(late)
+    packed = _packed("left", one, NullKeys.APART), _packed("right", other, NullKeys.DROPPED)
+    verb = asof_join(name, *packed, how, history=max(kept.total, hold or 0), grace=hold, columns=rest)
+    return Made(verb, {"left": one, "right": other}, asof_join_account(name, how, late, kept, left_time))
+
+
+def make_stream_join(
+    name: str,
+    left: Rows,
+    right: Rows,
+    *,
+    on: str,
+    times: tuple[str, str],
+    before: int,
+    after: int,
+    grace: int,
+    how: JoinType = JoinType.INNER,
+) -> Made:
+    one, other, rest = _sides(left, right, on, times, how)
+    windows = JoinWindows(before, after, grace, drop_late=True)
+    sides = left.time(times[0], left.schema.names), right.time(times[1], rest)
+    account = stream_join_account(name, how, windows, *sides)
+    waiting = replace(windows, grace=account.allowances[0].total)
+    packed = _packed("left", one, NullKeys.APART), _packed("right", other, NullKeys.APART)
+    shared = {on: on} if how is JoinType.OUTER else {}
+    verb = stream_join(name, *packed, how, waiting, columns=rest, shared=shared)
+    return Made(verb, {"left": one, "right": other}, account)
+
+
+def make_table_join(
+    name: str,
+    left: Rows,
+    right: Rows,
+    *,
+    on: str,
+    times: tuple[str, str],
+    ops: tuple[str | None, str | None] = (None, None),
+    left_key: str | None = None,
+    how: JoinType = JoinType.INNER,
+    history: int | None = None,
+) -> Made:
+    """The column of the left side's foreign key has the name that the right side's key has."""
+    primary = left_key or on
+    rests = _rest(left, primary, ops[0]), _rest(right, on, ops[1])
+    one = Selection(left, [primary], rests[0], times[0], ops[0], [] if primary == on else [on])
+    other = Selection(right, [on], rests[1], times[1], ops[1])
+    late = max(left.time(times[0]).bound, right.time(times[1]).bound)
+    kept = None if history is None else Allowance(HISTORY, history, late)
+    packed = _packed("left", one), _packed("right", other)
+    verb = table_join(
+        name,
+        *packed,
+        how,
+        history=None if kept is None else kept.total,
+        left_columns=rests[0],
+        right_columns=rests[1],
+    )
+    return Made(verb, {"left": one, "right": other}, table_join_account(name, how, kept, late))
+
+
+def _sides(
+    left: Rows, right: Rows, on: str, times: tuple[str, str], how: JoinType, right_op: str | None = None
+) -> tuple[Selection, Selection, list[str]]:
+    """How a join reads its sides, and the right columns that are not in the key."""
+    rest, outer = _rest(right, on, right_op), how is JoinType.OUTER
+    one = Selection(left, [on], left.schema.names, times[0], keyed=how is JoinType.INNER)
+    values = right.schema.names if outer else rest
+    return one, Selection(right, [on], values, times[1], right_op, keyed=not outer), rest
+
+
+def _rest(rows: Rows, key: str, op: str | None) -> list[str]:
+    return [name for name in rows.schema.names if name not in (key, op)]
+
+
+def _keys(rows: Rows, names: Sequence[str]) -> KeyCodec:
+    return KeyCodec(chosen(rows.schema, names))
+
+
+def _packed(role: str, read: Selection, null_keys: NullKeys = NullKeys.REFUSED) -> PackedRows:
+    codec = RowCodec(Schemas.first(chosen(read.rows.schema, read.values)))
+    foreign = _keys(read.rows, read.foreign) if read.foreign else None
+    in_order = read.rows.is_feed(read.time)
+    return PackedRows(role, _keys(read.rows, read.keys), null_keys, codec, foreign, in_order=in_order)
