@@ -173,7 +173,7 @@ class Task:
         """
         lateness = self.metrics.figures.get(TaskMetric.LATENESS)
         if lateness is not None:
-            self.metrics.put(TaskMetric.LATENESS, lateness * int(unit))
+            self.metrics.put(TaskMetric.LATENESS, _within_64_bits(lateness * int(unit)))
         observed = [getattr(store, "observed_stream_time", None) for store in self._stores.values()]
         known = [time for time in (self._latest, *observed) if time is not None]
         if known:

@@ -1,7 +1,7 @@
 """``aggregate``: columns aggregated by key, or by key and window; updates come out, or final results only."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
 import msgpack
@@ -19,7 +19,7 @@ from millpond.processors.verbs.row_aggregate import RowAggregate
 from millpond.processors.verbs.row_fold import rows_type
 from millpond.processors.verbs.verb import MICROS, Input, Part, Verb, flattened
 from millpond.stores.keys import pack_time
-from millpond.stores.rows.physical import check_text, normalized, plain_leaves, to_physical
+from millpond.stores.rows.physical import check_text, from_physical, normalized, plain_leaves, to_physical
 from millpond.stores.rows.row_columns import PackedRowType
 from millpond.stores.rows.tuple_keys import KeyCodec
 from millpond.stores.serdes import BYTES
@@ -39,13 +39,19 @@ class AggregatedRows(Input):
 
     Attributes:
         arguments: the results of the calls that have a column, each as the column ``value`` has it.
+        types: those of the arguments, which ``aggregate`` fills in.
     """
 
     arguments: Sequence[str]
+    types: pa.Schema = field(default=pa.schema([]), kw_only=True)
 
-    def row_of(self, value: Any) -> Mapping[str, Any]:
-        # Its time, or that and an order, comes first.
-        return dict(zip(self.arguments, value[1:], strict=True))
+    def columns_of(self, values: Sequence[Any]) -> pa.Table:
+        # A row's time, or that and an order, comes first.
+        columns = [
+            from_physical([value[place] for value in values], column.type)
+            for place, column in enumerate(self.types, start=1)
+        ]
+        return pa.Table.from_arrays(columns, schema=self.types)
 
     def packed(self, rows: pa.Table) -> Any:
         arguments = flattened(rows["value"]).columns if self.arguments else []
@@ -127,6 +133,7 @@ def aggregate(name: str, rows: AggregatedRows, calls: RowAggregate, windows: Win
     keys = Keys(rows.keys) if windows is None else WindowedKeys(rows.keys, _beyond(windows))
     parts = (keys, Results(calls)) if final else (keys, Results(calls), ChangeColumns())
     stores = {"aggregate": (keys, Results(calls), Times(CHANGE_TIME))}
+    rows = replace(rows, types=calls.arguments)
     return Verb(builder.build(), {rows.topic: rows}, parts, stores, follows_time=windows is not None)
 
 
@@ -138,6 +145,8 @@ def _aggregated(
         return KTable(grouped.grouping.aggregate(calls.aggregation, kept, calls.state_serde))
     if isinstance(windows, SessionWindows):
         in_micros = SessionWindows(windows.gap * MICROS, grace=windows.grace * MICROS)
+        # A session is kept as long as it takes rows: one that ends as long ago as the store keeps it is gone there.
+        kept = replace(kept, retention=in_micros.retention + 1)
         sessions = grouped.windowed_by(in_micros).emit_strategy(emit)
         return sessions.aggregate(calls.initializer, calls.aggregator, calls.merger, kept)
     return (

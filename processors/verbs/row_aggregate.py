@@ -154,8 +154,9 @@ class RowAggregate:
         places = _places(calls)
         self._adds = [(number, places[number], function.add) for number, function in enumerate(self._functions)]
         states = "; ".join(state_name(call, bound[name]) for name, call in calls.items())
-        arguments = [bound[name] for name, call in calls.items() if call.column is not None]
-        rows = None if ordered else rows_type(arguments)
+        arguments = [(name, bound[name]) for name, call in calls.items() if call.column is not None]
+        self.arguments = pa.schema([pa.field(*named) for named in arguments])
+        rows = None if ordered else rows_type(self.arguments.types)
         self._columnar = [] if rows is None else _columnar(self._functions)
         columns = _states_type(self._columnar)
         name = f"aggregate-state-{STATE_VERSION}: {'ordered; ' if ordered else ''}{states}"

@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from millpond.errors import SerdeError
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns, Records
 from millpond.processors.runtime.topology import Topology
@@ -25,6 +26,8 @@ from millpond.stores.rows.tuple_keys import KeyCodec, null_rows
 
 MICROS: Final = 1_000
 """Microseconds in the millisecond, which is the unit of integers that a user gives as a duration."""
+
+_TIME_SIZE: Final = 8
 
 
 class NullKeys(Enum):
@@ -74,8 +77,13 @@ class Input(ABC):
             return keys
         for i in np.flatnonzero(null_rows(columns)).tolist():
             # Unlike any key of the other side, and spread over the tasks.
-            keys[i] += b"\xff" + self.topic.encode() + rows["timestamp"][i].as_py().to_bytes(8, signed=True)
+            keys[i] += self._apart + rows["timestamp"][i].as_py().to_bytes(_TIME_SIZE, signed=True)
         return keys
+
+    @property
+    def _apart(self) -> bytes:
+        """What keys with a null that are to be apart have behind them, before their rows' times."""
+        return b"\xff" + self.topic.encode()
 
     def keyless(self, rows: pa.Table) -> list[int]:
         """The positions of rows that have a null in their key but must not."""
@@ -92,9 +100,28 @@ class Input(ABC):
         mask: Any = pa.array(kept)
         return self.packed(rows.filter(mask)).take(pa.array(kept.cumsum() - 1, mask=~kept))
 
+    def key_columns(self, keys: Sequence[bytes]) -> pa.Table:
+        """The columns of keys that ``keys_of`` has made.
+
+        Raises:
+            SerdeError: bytes that it has not made.
+        """
+        try:
+            return self.keys.unpack(keys)
+        except SerdeError:
+            if self.null_keys is not NullKeys.APART:
+                raise
+            end = len(self._apart) + _TIME_SIZE
+            apart = [key[-end:-_TIME_SIZE] == self._apart for key in keys]
+            return self.keys.unpack([key[:-end] if one else key for key, one in zip(keys, apart, strict=True)])
+
     @abstractmethod
-    def row_of(self, value: Any) -> Mapping[str, Any]:
-        """The columns of a row, by name, from its value as processors see it."""
+    def columns_of(self, values: Sequence[Any]) -> pa.Table:
+        """The columns of rows from their values as operators see them, behind what has taken their orders away.
+
+        Raises:
+            SerdeError: a value is not that of a row of this input.
+        """
 
     @abstractmethod
     def packed(self, rows: pa.Table) -> Any:
@@ -119,10 +146,8 @@ class PackedRows(Input):
             return values
         return pa.array(with_order(self.order.pack(flattened(rows["order"])), values.to_pylist()), pa.binary())
 
-    def row_of(self, value: Any) -> Mapping[str, Any]:
-        row = value if self.foreign is None else without_foreign_key(value)
-        (columns,) = self.rows.unpack([row]).to_pylist()
-        return dict(columns)
+    def columns_of(self, values: Sequence[Any]) -> pa.Table:
+        return self.rows.unpack(values if self.foreign is None else list(map(without_foreign_key, values)))
 
     def packed(self, rows: pa.Table) -> Any:
         values = self.rows.pack(flattened(rows["value"]))

@@ -219,6 +219,26 @@ def test_what_the_user_has_put_there_stays_with_all_around_it(place: Place) -> N
     assert before == place.files()
 
 
+def test_rows_that_were_left_out_stay_until_the_user_deletes_them(place: Place) -> None:
+    for path in ("app/late-rows", "job/dead-letters", "job/late-rows"):
+        (place.state / path / "verb").mkdir(parents=True)
+        (place.state / path / "verb" / "q-0000000000-task-0_0.parquet").write_bytes(b"rows")
+    before = place.old().files()
+    rows = place.clean("--application", "*", "--yes")[1]
+    found = {row["where"].removeprefix(f"{place.state}/"): row for row in rows if row["what"] == "left out"}
+    assert {where: (row["verdict"], row["bytes"]) for where, row in found.items()} == {
+        "app/late-rows": ("stays", 4),
+        "job/dead-letters": ("stays", 4),
+        "job/late-rows": ("stays", 4),
+    }
+    assert not any(row["what"] == "not Millpond's" for row in rows)
+    assert before == place.files()
+    gone = place.clean("--application", "*", "--yes", checkpoint=False)[1]
+    assert [row["why"] for row in gone if row["what"] == "application"] == [
+        f"{place.state}/app/late-rows has rows that the job has left out; move it away first"
+    ]
+
+
 def test_nothing_goes_where_something_is_damaged_or_a_link(place: Place, tmp_path: Path) -> None:
     other = place.task("0_7")
     place.old()

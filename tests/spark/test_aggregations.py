@@ -59,7 +59,8 @@ def _windows_again_by_value(builder: StreamsBuilder) -> KStream:
 
 
 def _topology(build: Callable[[StreamsBuilder], KTable | KStream]) -> Topology:
-    builder = StreamsBuilder(value_serde="string")
+    # The driver is given one record after the other, in the order of arrival.
+    builder = StreamsBuilder(value_serde="string", order="arrival")
     build(builder).to("out")
     return builder.build()
 

@@ -237,17 +237,17 @@ aggregate-shop (aggregate, final)
   clock      the newest time that earlier micro-batches have shown
   grace      0 s of its own + 15 min for its inputs = 15 min
   waits      for the end of its window, and the grace
-  comes out  at most 20 min after its time
-  bound      window.start: 20 min
-  bound      window.end: 15 min
+  comes out  at most 35 min after its time
+  bound      window.start: 35 min
+  bound      window.end: 30 min
   keeps      each window until it and its grace are over
 
 InOrder-shop (apply, InOrder)
   clock      the newest time that earlier micro-batches have shown
   lateness   1 min of its own + 15 min for its inputs = 16 min
   waits      each row for older ones, until its lateness is over; timers likewise, for their time
-  comes out  at most 16 min after its time
-  bound      seen: 16 min
+  comes out  at most 31 min after its time
+  bound      seen: 31 min
   keeps      what the processor keeps in context.state for ever, until it deletes it, and timers until they fire
 """
 

@@ -36,7 +36,7 @@ INSTALLED = find_spec("opentelemetry") is not None and find_spec("opentelemetry.
 
 
 def window_counts() -> Topology:
-    builder = StreamsBuilder()
+    builder = StreamsBuilder(order="arrival")
     clicks = builder.stream("clicks", Consumed("string", "int64"))
     windows = TimeWindows(10, grace=0)
     clicks.group_by_key().windowed_by(windows).count(Materialized("counts")).to_stream().to("counts")
@@ -148,7 +148,7 @@ def test_spark_shows_each_task_as_one_row_of_state(watched: Watched) -> None:
 def test_the_log_gets_one_line_for_each_micro_batch(watched: Watched) -> None:
     first, second = watched.lines
     assert first.startswith("query watched, batch 0: clicks: 5 in, 5 out, process ")
-    assert "; operator.0: 5 in, 4 out, 1 dropped, 1 late, lag " in first
+    assert "; operator.0: 5 in, 4 out, 1 dropped, 1 late, latest by 0.0 s, lag " in first
     assert f"{watched.sizes[0]} bytes written" in first
     assert "; operator.0: 1 in, 1 out, lag " in second
 
@@ -228,7 +228,8 @@ SEEN = Measured(
     [
         {"records.in": 3, "stream.time": 50, "stream.lag": 10, "a:commit.rows": 2, "a:copy.size": 7},
         {"records.in": 4, "stream.time": 20, "stream.lag": 40, "a:commit.rows": 1, "b:commit.rows": 5},
-        {"b:memory.held": 8},
+        {"b:memory.held": 8, "lateness.largest": 2_000_000},
+        {"lateness.largest": 7_500_000},
     ],
     [{"join:dropped-expired": 2, "join:waiting": 6, "other:dropped-null": 1}, {"join:passed-late": 3}],
 )
@@ -243,13 +244,15 @@ def test_the_figures_of_tasks_are_added_but_of_times_the_one_that_is_furthest_be
         ("b", "commit.rows"): 5,
         ("a", "copy.size"): 7,
         ("b", "memory.held"): 8,
+        ("", "lateness.largest"): 7_500_000,
     }
     assert [SEEN.figure(name) for name in ("commit.rows", "stream.lag", "file.size")] == [8, 40, None]
     assert SEEN.dropped == {("join", "dropped-expired"): 2, ("other", "dropped-null"): 1}
     assert SEEN.late == {("join", "dropped-expired"): 2, ("join", "passed-late"): 3}
     assert SEEN.waiting == {Figure("join", "waiting"): 6}
     assert log_line("q", 3, [SEEN]) == (
-        "query q, batch 3: operator.0: 7 in, 0 out, 3 dropped, 5 late, 6 waiting, lag 0.0 s, 8 rows written"
+        "query q, batch 3: operator.0: 7 in, 0 out, 3 dropped, 5 late, 6 waiting, latest by 7.5 s, lag 0.0 s, "
+        "8 rows written"
     )
 
 

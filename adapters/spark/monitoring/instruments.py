@@ -24,7 +24,7 @@ _SUMS: Final = {
     StoreMetric.FILE_SNAPSHOTS: "{file}",
 }
 _SIZES: Final = (StoreMetric.COPY_SIZE, StoreMetric.MEMORY_HELD)
-_SECONDS: Final = (TaskMetric.STREAM_TIME, TaskMetric.STREAM_LAG)
+_SECONDS: Final = (TaskMetric.STREAM_TIME, TaskMetric.STREAM_LAG, TaskMetric.LATENESS)
 _DURATIONS: Final = (
     TaskMetric.TASK_DURATION,
     TaskMetric.PROCESS_DURATION,

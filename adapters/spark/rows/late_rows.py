@@ -4,16 +4,16 @@ Rule of this module: it knows what such a row looks like; ``left_out`` knows the
 microseconds in the files.
 """
 
-import json
 import time
-from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from millpond.adapters.spark.rows.dead_letters import ErrorHandling, micros_or_none
+from millpond.adapters.spark.rows.json_rows import json_rows
 from millpond.adapters.spark.rows.left_out import Kind, LeftOut, read_left_out
 from millpond.errors import MillpondError
 from millpond.processors.runtime.late import LateRecords
@@ -22,6 +22,7 @@ from millpond.processors.runtime.subtopology import Subtopology
 from millpond.processors.verbs.verb import Input
 from millpond.stores.durability.storage import Storage
 from millpond.stores.text import shown_text
+from millpond.stores.times import TimeUnit
 
 LATE_ROWS: Final = Kind(
     "late-rows",
@@ -33,6 +34,8 @@ LATE_ROWS: Final = Kind(
 """In files; as a DataFrame ``late_by``, ``short_by`` and ``needed`` are intervals."""
 
 _LENGTHS: Final = ("late_by", "short_by", "needed")
+_MICROSECOND: Final = "interval '0 00:00:00.000001' day to second"
+_LONGEST: Final = 2**63 - 1
 
 
 class LateBox:
@@ -94,9 +97,9 @@ class LateBox:
                     "row": rows[place],
                     "time": micros_or_none(timestamp, unit),
                     "clock": micros_or_none(reached, unit),
-                    "late_by": late_by * int(unit),
-                    "short_by": short_by * int(unit),
-                    "needed": (late.allowed + short_by) * int(unit),
+                    "late_by": _length(late_by, unit),
+                    "short_by": _length(short_by, unit),
+                    "needed": _length(late.allowed + short_by, unit),
                     "key_bytes": key if isinstance(key, bytes) else None,
                     "value_bytes": value if isinstance(value, bytes) else None,
                 }
@@ -118,26 +121,23 @@ class LateBox:
         known = self._inputs.get(topic)
         if known is None:
             return list(map(shown_text, keys)), list(map(shown_text, values))
-        pairs = [_read(known, key, value) for key, value in zip(keys, values, strict=True)]
-        return [_json(key) for key, _ in pairs], [_json(row) for _, row in pairs]
+        return _as_json(known.key_columns, keys), _as_json(known.columns_of, values)
 
 
-def _read(known: Input, key: Any, value: Any) -> tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]:
+def _as_json(read: Callable[[list[Any]], pa.Table], packed: Sequence[Any]) -> list[str | None]:
+    """What ``read`` makes of each as JSON; None for None, and for what cannot be shown, which the packed bytes have."""
+    present = [one for one in packed if one is not None]
     try:
-        (columns,) = known.keys.unpack([key]).to_pylist()
-    except MillpondError:
-        columns = None  # A key with a null, which has something behind it.
-    return columns, None if value is None else known.row_of(value)
+        shown: list[str | None] = list(json_rows(read(present), len(present)))
+    except (MillpondError, TypeError):
+        shown = [None] if len(present) == 1 else [text for one in present for text in _as_json(read, [one])]
+    texts = iter(shown)
+    return [None if one is None else next(texts) for one in packed]
 
 
-def _json(columns: Mapping[str, Any] | None) -> str | None:
-    return None if columns is None else json.dumps(columns, default=_text, ensure_ascii=False)
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, bytes):
-        return b64encode(value).decode()
-    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+def _length(length: int, unit: TimeUnit) -> int:
+    """A length in microseconds, as long as 64 bits can be."""
+    return min(length * int(unit), _LONGEST)
 
 
 def read_late_rows(session: SparkSession, storage: Storage, application_id: str, name: str | None) -> DataFrame:
@@ -148,8 +148,5 @@ def read_late_rows(session: SparkSession, storage: Storage, application_id: str,
     """
     rows = read_left_out(session, LATE_ROWS, storage, application_id, name)
     return rows.selectExpr(
-        *(
-            f"timestamp_micros({column}) - timestamp_micros(0) as {column}" if column in _LENGTHS else column
-            for column in rows.columns
-        )
+        *(f"{column} * {_MICROSECOND} as {column}" if column in _LENGTHS else column for column in rows.columns)
     )

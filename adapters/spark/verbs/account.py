@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from millpond.processors.verbs.parts import CHANGE_TIME
+
 Path: TypeAlias = tuple[str, ...]
 """A column by its name, or a field of a struct by the names that lead to it."""
 
@@ -87,8 +89,8 @@ class Account:
 
     @property
     def marks(self) -> dict[Path, int]:
-        """The bounds that tell the next verb something: what has none has the bound 0."""
-        return {path: bound for path, bound in self.bounds.items() if bound}
+        """The bounds that tell the next verb something: those that are not 0, and that of a change feed."""
+        return {path: bound for path, bound in self.bounds.items() if bound or (bound == 0 and path == (CHANGE_TIME,))}
 
     @property
     def text(self) -> str:

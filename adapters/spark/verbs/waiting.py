@@ -1,8 +1,9 @@
 """How long each verb waits, by what the user gave and by the bounds of its inputs, and the bounds of its result.
 
 Rule of this module: arithmetic and words. What one verb holds back, the next one waits for: a row is in time for it as
-long as it is not later than the bound of its input and what the user gave together. Lengths of time are in
-microseconds, but windows of aggregates have milliseconds, as the user wrote them.
+long as it is not later than the bound of its input and what the user gave together. What a verb lets out when its own
+clock has come far enough is later still, by as much as that clock is behind: the bound of its input once more. Lengths
+of time are in microseconds, but windows of aggregates have milliseconds, as the user wrote them.
 """
 
 from collections.abc import Collection
@@ -43,17 +44,19 @@ def aggregate_account(name: str, windows: Windows | None, late: int, *, final: b
     grace = Allowance(GRACE, windows.grace * MICROS, _in_millis(late) * MICROS)
     sessions = isinstance(windows, SessionWindows)
     length = _length(windows) * MICROS
+    behind = grace.total + grace.added
     window: dict[Path, int | None] = {
-        (WINDOW, "start"): None if sessions else length + grace.total,
-        (WINDOW, "end"): grace.total,
+        (WINDOW, "start"): None if sessions else length + behind,
+        # While a window is open, rows of a later one move the time that an update of it is compared with.
+        (WINDOW, "end"): behind if final else length + behind,
     }
     if not final:
         waits, longest = _NOTHING, 0
-        window[CHANGE_TIME,] = length + grace.total
+        window[CHANGE_TIME,] = length + behind
     elif sessions:
         waits = f"for the end of its session: {shown(length)} without a row, and the grace"
     else:
-        waits, longest = "for the end of its window, and the grace", length + grace.total
+        waits, longest = "for the end of its window, and the grace", length + behind
     return Account(
         name,
         f"aggregate, {'final' if final else 'updates'}",
@@ -71,7 +74,9 @@ def stream_join_account(
 ) -> Account:
     """Of a join of streams, with its windows as the user wrote them, in microseconds."""
     grace = Allowance(GRACE, windows.grace, max(left.bound, right.bound))
-    bounds = [max(0, windows.after) + grace.total, max(0, windows.before) + grace.total]
+    # The clock of both is that of the side which is less behind; only rows that wait for it are let out by it.
+    behind = grace.total + (0 if join_type is JoinType.INNER else min(left.bound, right.bound))
+    bounds = [max(0, windows.after) + behind, max(0, windows.before) + behind]
     kept = {JoinType.LEFT: "left row", JoinType.OUTER: "row"}.get(join_type)
     return Account(
         name,
@@ -109,7 +114,7 @@ def asof_join_account(
     name: str, join_type: JoinType, grace: Allowance | None, history: Allowance, left: InputTime
 ) -> Account:
     """Of an as-of join."""
-    wait = 0 if grace is None else grace.total
+    wait = left.bound + (0 if grace is None else grace.total)
     clock = "for versions, the newest time of right that earlier micro-batches have shown"
     return Account(
         name,
@@ -118,7 +123,7 @@ def asof_join_account(
         [history] if grace is None else [grace, history],
         _NOTHING if grace is None else "each left row for right rows that are late, until its grace is over",
         wait,
-        {} if left.path is None else {left.path: max(left.bound, wait)},
+        {} if left.path is None else {left.path: wait},
         "versions of the right side for the history, and the latest one of each key for ever: it grows with the number "
         "of keys that are not deleted",
     )
@@ -153,8 +158,8 @@ def apply_account(name: str, processor: str, lateness: Allowance, times: Collect
         _OF_INPUT,
         [lateness],
         "each row for older ones, until its lateness is over; timers likewise, for their time",
-        lateness.total,
-        {(column,): lateness.total for column in times},
+        lateness.total + lateness.added,
+        {(column,): lateness.total + lateness.added for column in times},
         "what the processor keeps in context.state for ever, until it deletes it, and timers until they fire",
     )
 
