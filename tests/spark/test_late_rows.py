@@ -112,7 +112,12 @@ VERBS: dict[str, tuple[Build, str, str, timedelta]] = {
 }
 
 
-@pytest.mark.parametrize("verb", VERBS)
+QUICK = ("tumbling", "latest")
+
+
+@pytest.mark.parametrize(
+    "verb", [*QUICK, *(pytest.param(one, marks=pytest.mark.long) for one in VERBS if one not in QUICK)]
+)
 def test_a_late_row_is_counted_and_kept_and_the_grace_that_it_says_takes_it(
     spark: SparkSession, tmp_path: Path, verb: str
 ) -> None:
@@ -154,7 +159,7 @@ def test_a_join_of_streams_tells_late_rows_of_either_side(spark: SparkSession, t
     assert [(row.input, row.late_by) for row in pond.late_rows("verb").collect()] == [(late_side, BEHIND)]
 
 
-@pytest.mark.parametrize("how", ["inner", "left"])
+@pytest.mark.parametrize("how", ["left", pytest.param("inner", marks=pytest.mark.long)])
 def test_an_asof_join_tells_rows_that_are_looked_up_beyond_the_history(
     spark: SparkSession, tmp_path: Path, how: str
 ) -> None:

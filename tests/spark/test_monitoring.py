@@ -99,7 +99,7 @@ def watched(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Wa
         spark.streams.removeListener(listener)
         log.removeHandler(handler)
         log.setLevel(logging.NOTSET)
-    sizes = [path.stat().st_size for path in sorted((directory / "state").rglob("*.parquet"))]
+    sizes = [path.stat().st_size for path in sorted((directory / "state" / "clicks" / "0_0").rglob("*.parquet"))]
     return Watched(progress, handler.messages, reader, sizes, directory)
 
 

@@ -222,7 +222,7 @@ BY_ORDER: dict[str, Callable[[Millpond, DataFrame, DataFrame], DataFrame]] = {
 """Each verb that has an order, over changes of one time."""
 
 
-@pytest.mark.parametrize("verb", BY_ORDER)
+@pytest.mark.parametrize("verb", ["latest", *(pytest.param(verb, marks=pytest.mark.long) for verb in [*BY_ORDER][1:])])
 @pytest.mark.parametrize("cut", ["together", "backwards"])
 def test_an_order_decides_among_rows_of_one_time(spark: SparkSession, tmp_path: Path, verb: str, cut: str) -> None:
     # By their values or by arrival, other rows would win; "gone" is deleted last, "back" is deleted in between.
