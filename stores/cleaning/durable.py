@@ -28,6 +28,9 @@ from millpond.stores.durability.storage import Storage, StoredFile
 from millpond.stores.evolution.backfilling import BACKFILL, abandoned
 from millpond.stores.evolution.history import EVOLUTION, History, is_record, sinks_of
 
+LEFT_OUT: Final = frozenset(("dead-letters", "late-rows"))
+"""The directories of rows that a job has left out: they are a user's, as results are."""
+
 _TASK: Final = re.compile(r"\d+_\d+")
 _ID: Final = re.compile(r"[0-9a-f]{32}")
 _DRAFT: Final = re.compile(r"(.+)\.[0-9a-f]{32}")
@@ -91,6 +94,9 @@ class _Application:
 
     def leftovers(self) -> Iterator[Leftover]:
         files, directories = self._list(self._id), self._directories(self._id)
+        if directories and LEFT_OUT.issuperset(directories) and not files:
+            yield from (self._stranger(f"{self._id}/{name}") for name in directories)
+            return
         if EVOLUTION not in directories and claimed_by(self._storage, self._id) is None:
             yield Leftover(What.UNKNOWN, self._describe(self._id), _size(files), "no application of Millpond's")
             return
@@ -147,7 +153,9 @@ class _Application:
         if not self._alone:
             return leftover.kept(f"no checkpoint that was given has its state; if none has, {self._say}")
         if strangers:
-            return leftover.kept(f"{self._describe(min(strangers))} is not Millpond's; move it away first")
+            first = min(strangers)
+            what = "has rows that the job has left out" if self._is_left_out(first) else "is not Millpond's"
+            return leftover.kept(f"{self._describe(first)} {what}; move it away first")
         if staying:
             return leftover.kept(staying[0])
         # The claim and the records go last: until then what is left is known for what it is.
@@ -257,7 +265,13 @@ class _Application:
         ]
 
     def _stranger(self, path: str) -> Leftover:
+        if self._is_left_out(path):
+            why = "rows that the job has left out, which stay until you delete them"
+            return Leftover(What.LEFT_OUT, self._describe(path), _size(self._tree(path)), why)
         return Leftover(What.UNKNOWN, self._describe(path), 0, "not understood, so it stays")
+
+    def _is_left_out(self, path: str) -> bool:
+        return path in {f"{self._id}/{name}" for name in LEFT_OUT}
 
     def _describe(self, path: str) -> str:
         return self._storage.describe(path)

@@ -45,6 +45,9 @@ class What(StrEnum):
     APPLICATION = "application"
     """All state of an application."""
 
+    LEFT_OUT = "left out"
+    """Dead letters or late rows, which are a user's."""
+
     UNKNOWN = "not Millpond's"
     """What is not understood, or cannot be read."""
 
