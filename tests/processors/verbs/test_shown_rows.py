@@ -1,0 +1,67 @@
+"""Inputs of verbs read keys and rows back, to show those that are left out."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from millpond.errors import SerdeError
+from millpond.processors import TimeWindows
+from millpond.processors.verbs import aggregates
+from millpond.processors.verbs.aggregate import AggregatedRows, aggregate
+from millpond.processors.verbs.row_aggregate import RowAggregate
+from millpond.processors.verbs.verb import NullKeys, PackedRows
+from millpond.stores.rows.packing import RowCodec
+from millpond.stores.rows.schemas import Schemas
+from millpond.stores.rows.tuple_keys import KeyCodec
+
+KEY = pa.schema([pa.field("k", pa.string())])
+FIELDS: Any = [pa.field("at", pa.timestamp("us", "UTC")), pa.field("much", pa.decimal128(20, 2))]
+VALUE = pa.schema(FIELDS)
+KEYS = pa.array([{"k": "a"}, {"k": None}], pa.struct(list(KEY)))
+VALUES = pa.table({"at": [0, 1], "much": ["1.50", None]}).cast(VALUE)
+ROWS = pa.table(
+    {
+        "key": KEYS,
+        "value": pa.StructArray.from_arrays([one.combine_chunks() for one in VALUES.columns], fields=list(VALUE)),
+        "foreign": KEYS,
+        "timestamp": pa.array([1, -2]),
+        "order": pa.array([{"o": 1}, {"o": 2}], pa.struct([pa.field("o", pa.int32())])),
+    }
+)
+
+
+def packed(null_keys: NullKeys, foreign: KeyCodec | None = None) -> PackedRows:
+    return PackedRows("left", KeyCodec(KEY), null_keys, RowCodec(Schemas.first(VALUE)), foreign)
+
+
+@pytest.mark.parametrize("null_keys", [NullKeys.APART, NullKeys.EQUAL])
+@pytest.mark.parametrize("foreign", [None, KeyCodec(KEY)])
+def test_packed_keys_and_rows_come_back(null_keys: NullKeys, foreign: KeyCodec | None) -> None:
+    one = packed(null_keys, foreign)
+    assert one.key_columns(one.keys_of(ROWS)).to_pylist() == [{"k": "a"}, {"k": None}]
+    assert one.columns_of(one.values_of(ROWS).to_pylist()).equals(VALUES)
+
+
+def test_a_key_that_the_input_has_not_made_is_refused() -> None:
+    for null_keys in (NullKeys.APART, NullKeys.EQUAL):
+        with pytest.raises(SerdeError):
+            packed(null_keys).key_columns([b"!"])
+
+
+CALLS: Mapping[str, aggregates.AggregateCall] = {
+    "n": aggregates.count(),
+    "at": aggregates.max("at"),
+    "much": aggregates.sum("much"),
+}
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_the_arguments_of_an_aggregate_come_back_by_their_results(ordered: bool) -> None:
+    calls = RowAggregate(CALLS, {field.name: field.type for field in VALUE}, ordered=ordered)
+    order = KeyCodec(pa.schema([pa.field("o", pa.int32())])) if ordered else None
+    rows = AggregatedRows("input", KeyCodec(KEY), NullKeys.EQUAL, VALUE.names, order=order)
+    one = aggregate("out", rows, calls, TimeWindows(10), final=False).inputs["input"]
+    values = list(map(calls.input_serde.deserialize, one.values_of(ROWS).to_pylist()))
+    assert one.columns_of(values).equals(VALUES)
