@@ -212,7 +212,7 @@ class Operator:
         batch = BEFORE_THE_STREAM if stage.backfill else current_batch() or 0
         rows = None if stage.sink is None else SinkRows(stage.sink, batch)
         sinks = SinkBlobs(stage.sinks, number, batch, writer)
-        for outputs in run_blobs(task, blobs, stage.decoders, wall_clock):
+        for outputs in run_blobs(task, blobs, stage.decoders, wall_clock, settle_ties=bool(stage.rows)):
             if rows is None:
                 yield from _to_tasks(outputs, router, writer, sinks)
             else:

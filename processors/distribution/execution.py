@@ -161,7 +161,14 @@ def run_split(task: Task, topic: str, runs: Iterable[Records]) -> Iterator[Outpu
     task.close()
 
 
-def run_blobs(task: Task, blobs: Iterable[Blob], decoders: Mapping[str, Decoder], wall_clock: int) -> Iterator[Outputs]:
+def run_blobs(
+    task: Task,
+    blobs: Iterable[Blob],
+    decoders: Mapping[str, Decoder],
+    wall_clock: int,
+    *,
+    settle_ties: bool = False,
+) -> Iterator[Outputs]:
     """Run a task over all its records of one micro-batch, and close it.
 
     Args:
@@ -170,11 +177,15 @@ def run_blobs(task: Task, blobs: Iterable[Blob], decoders: Mapping[str, Decoder]
             its last record. If one tells that the inputs are complete, everything that waits comes out.
         decoders: how the records of each topic are read.
         wall_clock: the time of the micro-batch, int milliseconds; what is due by then fires after all records.
+        settle_ties: whether records of one key and time go by their values, where it makes a difference which comes
+            first; otherwise they come as they were sent.
 
     Yields:
         The output of about every ``WINDOW_ROWS`` records.
     """
-    yield from task.metrics.timed_each(TaskMetric.PROCESS_DURATION, _processed(task, blobs, decoders, wall_clock))
+    yield from task.metrics.timed_each(
+        TaskMetric.PROCESS_DURATION, _processed(task, blobs, decoders, wall_clock, settle_ties)
+    )
     with task.metrics.timed(TaskMetric.FLUSH_DURATION):
         task.flush()
     yield Outputs.of(task)
@@ -182,7 +193,7 @@ def run_blobs(task: Task, blobs: Iterable[Blob], decoders: Mapping[str, Decoder]
 
 
 def _processed(
-    task: Task, blobs: Iterable[Blob], decoders: Mapping[str, Decoder], wall_clock: int
+    task: Task, blobs: Iterable[Blob], decoders: Mapping[str, Decoder], wall_clock: int, settle_ties: bool
 ) -> Iterator[Outputs]:
     """The output of about every ``WINDOW_ROWS`` records; the last of it stays in the task."""
     topics = list(task.subtopology.sources)
@@ -193,7 +204,7 @@ def _processed(
         decoder = replace(decoders[topic], value_serde=task.partials_serde(topic))
         task.process_partials(topic, decoder.decode(run.records))
     waiting = 0
-    ties = [i for i, topic in enumerate(topics) if task.minds_ties(topic)]
+    ties = [i for i, topic in enumerate(topics) if settle_ties and task.minds_ties(topic)]
     for run in gather(arrived, derived, _regrouped(task, topics), task.reached, task.subtopology.order, ties):
         topic = topics[run.input]
         task.process(topic, decoders[topic].decode(run.records))

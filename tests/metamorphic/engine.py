@@ -166,7 +166,7 @@ class RunningVerb:
                         task = Task(part, stores, partition, keep_late=self.late.append)
                         rows, writer = SinkRows(sink, batch), BlobWriter(partition)
                         made: list[pa.Table] = []
-                        for outputs in run_blobs(task, some, self.decoders, 0):
+                        for outputs in run_blobs(task, some, self.decoders, 0, settle_ties=True):
                             made += rows.to_tables(outputs)
                             for blob in router.send(outputs, writer):
                                 arrived[blob.task].append(blob)

@@ -224,7 +224,7 @@ def test_a_value_that_its_column_cannot_hold_is_named(spark: SparkSession, tmp_p
 
 
 def test_windowed_results_show_their_window_and_late_records_are_reported(spark: SparkSession, tmp_path: Path) -> None:
-    builder = StreamsBuilder()
+    builder = StreamsBuilder(order="arrival")
     clicks = builder.stream("clicks", Consumed("string", "int64"))
     clicks.group_by_key().windowed_by(TimeWindows(10, grace=0)).count().to_stream().to("counts")
     rows = [("a", 1, 3), ("a", 1, 7), ("b", 1, 12), ("a", 1, 4), ("a", 1, 25)]

@@ -52,7 +52,9 @@ def marked(rows: DataFrame, bounds: Mapping[Path, int]) -> DataFrame:
 
 def is_feed(frame: DataFrame, time: str | Column) -> bool:
     """Whether the time of an input is that of a change feed that a verb has made."""
-    return FEED in frame.select(named(time) if isinstance(time, str) else time).schema.fields[0].metadata
+    if isinstance(time, str):
+        return any(FEED in field.metadata for field in frame.schema.fields if field.name == time)
+    return FEED in frame.select(time).schema.fields[0].metadata
 
 
 def without_bounds(type_: T.DataType) -> T.DataType:
