@@ -240,7 +240,7 @@ def gather(
     kept = keep_order if order is Order.TIME else ()
     places = places_taken([_times_to_go_by(queue, i in kept) for (i, _), queue in queues.items()], order)
     numbers = cache(lambda: _numbers_of_keys(inputs.values()))
-    if order is Order.TIME:
+    if ties and order is Order.TIME:
         places = _settled(inputs, places, [i for i in ties if i not in keep_order], numbers)
     if len(inputs) < 2:
         for input_, table in inputs.items():
