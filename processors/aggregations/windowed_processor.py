@@ -226,14 +226,14 @@ class WindowedProcessor(Processor):
         if time > self._stream_time:
             if self._final:
                 closing = self.load_closing(time)
-                self._send_closed(closing, closing.last)
+                self._send_closed(closing)
             self._stream_time = time
         super().advance(time)
 
-    def _send_closed(self, closing: Closing, last: int) -> None:
-        """Forward the results of windows that no record changes any more, up to the time ``last``."""
+    def _send_closed(self, closing: Closing) -> None:
+        """Forward the results of windows that no record changes any more."""
         out = BatchBuilder(olds=self._config.send_olds)
-        for window in closing.due(last):
+        for window in closing.due(closing.last):
             self.emit(out, window, closing.stored[window[:3]])
         self._waiting -= len(closing.stored)
         self._updates.send(out.build())
@@ -279,7 +279,7 @@ class WindowedProcessor(Processor):
         closing = self.load_closing(MAX_TIME)
         place = 2 if self._closes.by_end else 1
         last = max((window[place] for window in closing.stored), default=self._stream_time)
-        self._send_closed(closing, closing.last)
+        self._send_closed(closing)
         self._completion.let_out_all(max(last, self._stream_time))
 
     def load_closing(self, newest: int) -> Closing:

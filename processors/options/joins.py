@@ -46,6 +46,9 @@ class Joined:
         key_serde, value_serde: of the stream's records; None for the stream's own.
         grace: how long stream records wait for late records of a versioned table (KIP-923); None to join at once.
         name: what the join's node and repartition topic are named after.
+        within_history: whether records that wait are joined before the table forgets what was valid at their times, as
+            it does when its own time moves on and that of the stream does not. Kafka Streams joins them later, with
+            nothing.
 
     Raises:
         ConfigurationError: the grace is not a length of time.
@@ -55,6 +58,7 @@ class Joined:
     value_serde: SerdeLike | None = None
     grace: Duration | None = None
     name: str | None = None
+    within_history: bool = False
 
     def __post_init__(self) -> None:
         if self.grace is not None:

@@ -35,6 +35,7 @@ class StreamTableJoin(Processor):
         join_type: inner, or left, which keeps a record without a match.
         selector: ``selector(key, value)`` returns the key to look up; the record's own unless given.
         buffer: where records wait for late table records (KIP-923).
+        within_history: whether records that wait are joined before the table forgets what was valid at their times.
     """
 
     repeatable = True
@@ -48,12 +49,14 @@ class StreamTableJoin(Processor):
         *,
         selector: Callable[[Any, Any], Any] | None = None,
         buffer: BufferSpec | None = None,
+        within_history: bool = False,
     ) -> None:
         self._factory = table
         self._joiner = joiner
         self._left = join_type.keeps(Side.LEFT)
         self._selector = selector
         self._buffer_spec = buffer
+        self._within_history = within_history
         self.keeps_records = buffer is None
         self.by_key = buffer is None and selector is None
 
@@ -67,6 +70,8 @@ class StreamTableJoin(Processor):
         if self._buffer_spec is not None:
             buffer = self._buffer = TimeOrderedBuffer(self._buffer_spec, context.store(self._buffer_spec.store))
             context.level(CounterName.WAITING, lambda: buffer.waiting)
+            for store in self._factory.stores if self._within_history else ():
+                context.store(store).stragglers.append(self)
 
     def process(self, batch: Batch) -> None:
         kept = self._usable(batch)
@@ -81,6 +86,16 @@ class StreamTableJoin(Processor):
         if self._buffer is not None:
             self.context.attempt(self._join, self._buffer.advance(time))
         super().advance(time)
+
+    @property
+    def earliest(self) -> int | None:
+        """The least timestamp of the records that wait; None if there are none."""
+        return None if self._buffer is None else self._buffer.earliest
+
+    def catch_up(self, before: int) -> None:
+        """Join the records that wait and are older than ``before``: no older table record is admitted any more."""
+        if self._buffer is not None:
+            self.context.attempt(self._join, self._buffer.drain(before - 1))
 
     def complete(self) -> None:
         if self._buffer is not None:
@@ -146,12 +161,10 @@ class StreamTableJoin(Processor):
         horizon = self._getter.horizon()
         if missed is None or horizon is None or not missed.any():
             return
-        reason, allowed = CounterName.BEYOND_HISTORY_RETENTION, self._getter.history_retention()
         self.context.count(CounterName.BEYOND_HISTORY_RETENTION, int(np.count_nonzero(missed)))
-        times = np.asarray(records.timestamps, np.int64)
-        self.context.tell_late(
-            reason, records, missed, np.full(len(times), horizon + allowed), horizon - times, allowed
-        )
+        times, allowed = np.asarray(records.timestamps, np.int64), self._getter.history_retention()
+        reached = np.full(len(times), horizon + allowed)
+        self.context.tell_late(CounterName.BEYOND_HISTORY_RETENTION, records, missed, reached, horizon - times, allowed)
         if not self._warned:
             self._warned = True
             _log.warning(

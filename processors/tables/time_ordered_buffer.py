@@ -112,6 +112,7 @@ class TimeOrderedBuffer:
 
     Attributes:
         waiting: how many records are held back.
+        earliest: the least of their timestamps; None if there are none.
     """
 
     def __init__(self, spec: BufferSpec, store: KeyValueStore[bytes, bytes]) -> None:
@@ -129,6 +130,9 @@ class TimeOrderedBuffer:
         self._sequence = 0 if sequence is None else int.from_bytes(sequence)
         self._kept_count = WaitingCounts(store, WAITING, 1, self._count)
         (self.waiting,) = self._kept_count.bring_up(self._time)
+        with store.scan() as rows:
+            first = next(rows, None)
+        self.earliest = None if first is None else unpack_time(first[0])
 
     def pass_through(self, batch: Batch) -> tuple[Batch, int]:
         """Buffer records; returns those that leave, in order, and how many of them were late.
@@ -178,11 +182,11 @@ class TimeOrderedBuffer:
         """The greatest timestamp of the records that were buffered, or what it was told; None before the first."""
         return self._time
 
-    def drain(self) -> Batch:
-        """All records that wait leave, in order; stream time stays what it is."""
+    def drain(self, until: int = MAX_TIME) -> Batch:
+        """The records that wait leave, up to a timestamp, in order; stream time stays what it is."""
         with self._store.scan() as stored:
             passage = _Passage(self, stored)
-            passage.release(MAX_TIME)
+            passage.release(until)
         self._save(passage)
         return passage.out.build()
 
@@ -228,6 +232,7 @@ class TimeOrderedBuffer:
         rows = [row for row, _ in held]
         self._store.put_many([*passage.gone, *rows], [*([None] * len(passage.gone)), *data])
         self.waiting += len(rows) - len(passage.gone)
+        self.earliest = passage.earliest
         if self._time is not None:
             self._kept_count.put(self._time, [self.waiting])
             self._kept_time.put(self._time)
@@ -267,6 +272,12 @@ class _Passage:
         row = self._buffer.row(key, timestamp)
         heappush(self.waiting, row)
         self.held[row] = key, value, timestamp, headers
+
+    @property
+    def earliest(self) -> int | None:
+        """The least timestamp of what stays."""
+        rows = [*self.waiting[:1], *(() if self._next is None else (self._next[0],))]
+        return unpack_time(min(rows)) if rows else None
 
     def let_out(self, key: Any, value: Any, timestamp: int, headers: Headers | None) -> None:
         self.out.current = headers

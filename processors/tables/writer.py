@@ -1,7 +1,7 @@
 """``TableWriter``: puts a table's updates into its store, and decides what is forwarded and when."""
 
-from collections.abc import Sequence
-from typing import Any, TypeAlias
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,7 @@ from millpond.stores.times import MIN_TIME
 from millpond.stores.typed.timestamped_keyvalue import TimestampedKeyValueStore
 from millpond.stores.typed.versions.versioned import NOT_PUT, VALID_TO_UNDEFINED, VersionedKeyValueStore
 
+R = TypeVar("R", Batch, Columns)
 _Kept: TypeAlias = TimestampedKeyValueStore[Any, Any] | VersionedKeyValueStore[Any, Any]
 
 
@@ -47,6 +48,23 @@ class TableWriter:
 
         With ``drop_repeated_tombstones``, updates from no value to no value are dropped if the old values are known.
         """
+        for part in self._parts(batch):
+            self._write(part, drop_repeated_tombstones)
+
+    def write_columns(self, columns: Columns) -> None:
+        """``write`` for updates as columns; they become a batch where that is needed."""
+        for part in self._parts(columns):
+            self._write_columns(part)
+
+    def _parts(self, records: R) -> Iterator[R]:
+        """The updates, in parts between which others look up what the store is about to forget."""
+        if self._versioned is None or not self._versioned.stragglers:
+            yield records
+            return
+        for part in self._versioned.parts(records.timestamps):
+            yield records.slice(part.start, part.stop)
+
+    def _write(self, batch: Batch, drop_repeated_tombstones: bool) -> None:
         if not len(batch):
             return
         self._begin()
@@ -64,11 +82,10 @@ class TableWriter:
             written = self._write_each(batch, drop_repeated_tombstones)
         self._updates.send(written)
 
-    def write_columns(self, columns: Columns) -> None:
-        """``write`` for updates as columns; they become a batch where that is needed."""
+    def _write_columns(self, columns: Columns) -> None:
         table = self._columns
         if table is None or not len(columns) or not table.takes(columns.keys.type, columns.values.type):
-            self.write(columns.to_batch())
+            self._write(columns.to_batch(), drop_repeated_tombstones=False)
             return
         self._begin()
         if not self._send_olds or columns.olds is not None:
@@ -85,6 +102,7 @@ class TableWriter:
     def advance(self, time: int) -> None:
         """Let a store with a history forget as of ``time``."""
         if self._versioned is not None:
+            self._versioned.catch_up(time)
             self._versioned.observe(time)
 
     def flush(self) -> None:

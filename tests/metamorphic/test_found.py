@@ -52,6 +52,16 @@ def test_sessions_meet_at_the_very_end_of_gap_and_grace(way: Way) -> None:
     assert table(found) == table(current(run(made, [rows], way).rows, ["k", "window"]))
 
 
+@pytest.mark.parametrize("way", [ONE, EIGHT])
+def test_rows_that_wait_find_their_version_whoever_moves_the_clock_of_versions(way: Way) -> None:
+    made = make_asof_join(
+        "out", A, B, on="k", times=("at", "bt"), history=60 * SECOND, grace=5 * SECOND, how=JoinType.LEFT
+    )
+    batches = [[row("b", 0), row("b", 20), row("a", 10)], [row("b", 1_000, "c"), row("a", 1_000)]]
+    found = run(chain(made, sources="ba"), batches, way)
+    assert {one["at"]: one["bt"] for one in found.rows} == {10 * SECOND: 0, 1_000 * SECOND: 20 * SECOND}
+
+
 def test_updates_of_windows_are_in_time_by_the_ends_of_windows() -> None:
     one = windows("one", A, "at", TimeWindows(10_000, advance=2_000, grace=5_000), final=False)
     ends = one.rows.select("k", "n", end=("window", "end"))

@@ -244,6 +244,16 @@ def test_only_the_last_result_of_a_batch_comes_out_where_answers_are_stale() -> 
         assert sum(n for what, n in driver.counters.items() if what.endswith("dropped-stale-response")) == 2
 
 
+@pytest.mark.parametrize("last", [None, "milk", "eva:milk"], ids=["deleted", "without again", "with another again"])
+def test_a_row_that_loses_its_foreign_key_and_changes_at_once_loses_its_result(last: str | None) -> None:
+    with TopologyDriver(_orders_with_customers()) as driver:
+        driver.pipe("customers", "ada", "Ada", 1)
+        driver.pipe("orders", "o1", "ada:tea", 2)
+        driver.pipe_all("orders", [("o1", "tea", 3), ("o1", last, 4)])
+        found = [record.value for record in driver.read("out")]
+        assert found == ["ada:tea/Ada", None]
+
+
 def test_a_join_whose_rows_cannot_travel_is_refused() -> None:
     builder, text = StreamsBuilder(value_serde=None), Consumed(value_serde="string")
     unknown = builder.table("a", text).join(builder.table("b", text), _joiner)

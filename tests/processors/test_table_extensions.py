@@ -277,6 +277,26 @@ class TestGraceOfStreamTableJoins:
             assert driver.read("out") == [("a", "late-None", 89), ("a", "in time-None", 90)]
             assert [n for what, n in driver.counters.items() if what.endswith(":passed-late")] == [1]
 
+    @pytest.mark.parametrize(("within", "found"), [(False, "None"), (True, "old")])
+    @pytest.mark.parametrize("together", [False, True], ids=["one by one", "in one batch"])
+    def test_a_record_that_waits_is_joined_before_the_table_forgets_if_so_wanted(
+        self, within: bool, found: str, together: bool
+    ) -> None:
+        builder = StreamsBuilder(value_serde="string", order="arrival")
+        table = builder.table("t", materialized=Materialized.versioned(history_retention=20))
+        joined = Joined(grace=10, within_history=within)
+        builder.stream("s").left_join(table, "{}-{}".format, joined).to("out", Produced(None, "string"))
+        records = [("a", "old", 0), ("a", "new", 8), ("b", "other", 25), ("b", "far", 100), ("a", "newest", 101)]
+        with TopologyDriver(builder.build()) as driver:
+            driver.pipe_all("t", records[:2])
+            driver.pipe_all("s", [("a", "waits", 4), ("a", "waits", 5)])
+            for some in [records[2:]] if together else [[one] for one in records[2:]]:
+                driver.pipe_all("t", some)
+            driver.pipe("s", "a", "late", 105)
+            driver.pipe("s", "a", "end", 115)
+            results = [("a", f"waits-{found}", 4), ("a", f"waits-{found}", 5), ("a", "late-newest", 105)]
+            assert driver.read("out") == results
+
     def test_a_grace_needs_a_versioned_table_with_enough_history(self) -> None:
         builder = _builder()
         stream = builder.stream("s")

@@ -62,8 +62,12 @@ def join_stream_with_table(
         graph.add_store(buffer.store_spec)
         stores = (*stores, buffer.store)
     processor = _processor(vectorized)
-    result = stream.then("", lambda: processor(getter, joiner, join_type, buffer=buffer), node, stores)
-    return result.with_new_values()
+    within = joined.within_history
+
+    def made() -> StreamTableJoin:
+        return processor(getter, joiner, join_type, buffer=buffer, within_history=within)
+
+    return stream.then("", made, node, stores).with_new_values()
 
 
 def _processor(vectorized: bool) -> type[StreamTableJoin]:

@@ -123,9 +123,15 @@ class ResponseJoin(RowJoining):
         rows = self._rows.store.get_many(batch.keys)
         lefts = list(read_left_rows([None if row is None else row.value for row in rows]))
         responses = list(read_responses(batch.values))
-        current = [
+        same = [
             hash_ == (None if left is None else left[1]) for (hash_, _, _), left in zip(responses, lefts, strict=True)
         ]
+        # A row that has lost its foreign key may be another by now. Unless it names one again, it has no result either.
+        lost = [
+            self._inner and content != Content.VALUE and (left is None or not left[0])
+            for (_, content, _), left in zip(responses, lefts, strict=True)
+        ]
+        current = [one or other for one, other in zip(same, lost, strict=True)]
         self.context.count(CounterName.DROPPED_STALE_RESPONSE, current.count(False))
         times = [
             timestamp if row is None or row.timestamp < timestamp else row.timestamp
@@ -134,7 +140,10 @@ class ResponseJoin(RowJoining):
         answers = Batch(batch.keys, list(zip(responses, lefts, strict=True)), times, headers=batch.headers).select(
             current
         )
-        retracted = [response[1] == Content.RETRACTION for response, _ in answers.values]
+        retracted = [
+            response[1] == Content.RETRACTION or not whose
+            for (response, _), whose in zip(answers.values, compress(same, current), strict=True)
+        ]
         results = answers.with_values(self._joined(answers))
         if any(retracted):
             self._forward_retracting(results, retracted)

@@ -122,11 +122,14 @@ class VectorizedResponseJoin(ColumnJoining, ResponseJoin):
             kept, since = rows.get_latest(columns.keys)
             lefts = read_left_row_column(kept)
             same = pc.equal(answers.hashes, lefts.hashes).fill_null(False).to_numpy(zero_copy_only=False)
-            current = same | ~(valid(answers.hashes) | valid(lefts.hashes))
+            same |= ~(valid(answers.hashes) | valid(lefts.hashes))
+            lost = (answers.numbers != Content.VALUE) & ~lefts.named & self._inner
+            current = same | lost
             times = np.maximum(columns.timestamps, since.fill_null(MIN_TIME).to_numpy())
             joined = Columns(columns.keys, lefts.values, times).select(current)
-            answers = answers.select(current)
-            return joined.with_values(self._joined_columns(joined, answers)), answers.numbers == Content.RETRACTION
+            answers, whose = answers.select(current), same[current]
+            retracted = (answers.numbers == Content.RETRACTION) | ~whose
+            return joined.with_values(self._joined_columns(joined, answers)), retracted
         except Exception:  # a user's code may raise anything
             return None
 

@@ -4,8 +4,11 @@ Rule of this module: it decides what is put and what is too late. Where versions
 ``millpond.stores.typed.versions.version_history``.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, Protocol
+
+import numpy as np
+import numpy.typing as npt
 
 from millpond.stores.keys import latest_row, pack_time
 from millpond.stores.times import Instant, to_instant
@@ -26,6 +29,17 @@ _BUCKETS = 4
 _SHORTEST_BUCKET = 1000
 
 
+class Straggler(Protocol):
+    """Who looks up versions as of times that may be over before it does."""
+
+    @property
+    def earliest(self) -> int | None:
+        """The earliest time as of which it has yet to look up; None if there is none."""
+
+    def catch_up(self, before: int) -> None:
+        """Look up whatever is to be looked up as of times less than ``before``."""
+
+
 class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V], WritableStore[K, V]):
     """The versions of each key, back to the history retention.
 
@@ -39,7 +53,13 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V], WritableStore
     50
     >>> store.get("tea", as_of=30)
     VersionedRecord(value='2.90', timestamp=20, valid_to=50)
+
+    Attributes:
+        stragglers: those who look up before versions are forgotten, as far as whoever puts them goes by ``parts``, and
+            whoever moves the observed stream time calls ``catch_up``.
     """
+
+    stragglers: list[Straggler]
 
     @property
     def transaction(self) -> Transaction:
@@ -50,6 +70,36 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V], WritableStore
     def rows(self) -> VersionHistory:
         """Its rows, for those who put many versions at once; they move the observed stream time, too."""
         return self._history
+
+    def catch_up(self, time: int) -> None:
+        """Let stragglers look up what the store forgets once the observed stream time is ``time``."""
+        for straggler in self.stragglers:
+            earliest = straggler.earliest
+            if earliest is not None and earliest < time - self._retention:
+                straggler.catch_up(time - self._retention)
+
+    def parts(self, timestamps: Sequence[int] | npt.NDArray[np.int64]) -> Iterator[slice]:
+        """The parts in which versions with these timestamps are to be put, so that stragglers catch up in between.
+
+        >>> from millpond.stores.memory import MemoryBackend
+        >>> from millpond.stores.serdes import STRING
+        >>> from millpond.stores.transaction import Transaction
+        >>> store = VersionedKeyValueStore("prices", Transaction(MemoryBackend()), STRING, STRING, history_retention=9)
+        >>> list(store.parts([50, 45, 70]))
+        [slice(0, 3, None)]
+        """
+        if not self.stragglers:
+            yield slice(0, len(timestamps))
+            return
+        reached = np.maximum.accumulate(np.asarray(timestamps, np.int64))
+        start = 0
+        while start < len(reached):
+            self.catch_up(int(reached[start]))
+            waiting = [one.earliest for one in self.stragglers]
+            ends = [np.searchsorted(reached, time + self._retention, "right") for time in waiting if time is not None]
+            stop = int(min(ends, default=len(reached)))
+            yield slice(start, stop)
+            start = stop
 
     def observe(self, time: int) -> None:
         """Move the observed stream time to ``time``, if that is later."""
@@ -141,6 +191,7 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V], WritableStore
         # Here and not at the first put: a transaction that is scanned after a put has to keep its changes in order.
         self._history = VersionHistory(self._transaction, max(self._retention // _BUCKETS, _SHORTEST_BUCKET))
         self._recent = self._history.recent
+        self.stragglers = []
 
     def _admits(self, time: int) -> bool:
         """Move the observed stream time to ``time``, or tell whether that is within the grace period."""
