@@ -91,7 +91,13 @@ VERBS: dict[str, Build] = {
     "asof-inner": joined("asof_join", "history", "inner"),
     "asof-left": joined("asof_join", "history", "left"),
     "tables": joined("table_join", "history", "inner"),
+    "asof-ordered": joined("asof_join", "history", "left", right_order="w"),
+    "tables-ordered": joined("table_join", "history", "outer", left_order="v", right_order="w"),
+    "foreign": joined("table_join", "history", "inner", left_key="v"),
     "latest": lambda pond, rows, _, name, grace: pond.latest(rows, key="k", time="ts", history=grace, name=name),
+    "latest-ordered": lambda pond, rows, _, name, grace: pond.latest(
+        rows, key="k", time="ts", order="v", history=grace, name=name
+    ),
     "apply": lambda pond, rows, _, name, grace: pond.apply(
         rows, PassOn(), key="k", time="ts", schema="v int", lateness=grace, name=name
     ),
@@ -123,7 +129,11 @@ TOLD: dict[str, set[Told]] = {
     "asof-inner": two((BEYOND, EXPIRED), timedelta()),
     "asof-left": two((BEYOND, EXPIRED), timedelta()),
     "tables": two((EXPIRED, EXPIRED), timedelta()),
+    "asof-ordered": two((BEYOND, EXPIRED), timedelta()),
+    "tables-ordered": two((EXPIRED, EXPIRED), timedelta()),
+    "foreign": two((EXPIRED, EXPIRED), timedelta()),
     "latest": {("input", EXPIRED, LATE, LATE - GRACE)},
+    "latest-ordered": {("input", EXPIRED, LATE, LATE - GRACE)},
     "apply": {("input", DROPPED, LATE, LATE - GRACE)},
 }
 
@@ -203,10 +213,14 @@ def test_late_rows_are_counted_and_kept_once_and_the_graces_that_they_say_take_t
     assert {row.name for row in pond().late_rows(verbs[0]).collect()} == {verbs[0]}
 
     # Keys and rows are JSON of their columns.
-    columns = F.from_json("key", "k string")["k"], F.from_json("row", "ts timestamp, v int, at timestamp, w int")
+    columns = F.from_json("key", "k string, v int"), F.from_json("row", "ts timestamp, v int, at timestamp, w int")
     for name, side, key, row in pond().late_rows().select("name", "input", *columns).collect():
         at, value = (row.at, row.w) if side == "right" else (row.ts, row.v)
         aggregated = name in ("tumbling", "final", "hopping", "sliding", "session")
+        if (name, side) == ("foreign", "left"):
+            key, value = "a", key.v
+        else:
+            key = key.k
         assert (key, None if at is None else at.astimezone(UTC), value) == (
             ("a", None, 4) if aggregated else RIGHT_ROW if side == "right" else LATE_ROW
         )
@@ -214,9 +228,9 @@ def test_late_rows_are_counted_and_kept_once_and_the_graces_that_they_say_take_t
     # What was left out and what came out are all rows.
     if "tumbling" in verbs:
         assert counted_rows(spark, tmp_path) + 1 == sum(map(len, BATCHES))
-    for name in {"asof-inner", "asof-left"}.intersection(verbs):
+    for name in {"asof-inner", "asof-left", "asof-ordered"}.intersection(verbs):
         looked_up = sorted((row.v, row.w) for row in found(spark, tmp_path, name, "v int, w int"))
-        assert looked_up == [(1, 1), (2, 3), (3, 2), *([(4, None)] if name == "asof-left" else [])]
+        assert looked_up == [(1, 1), (2, 3), (3, 2), *([] if name == "asof-inner" else [(4, None)])]
 
     # A micro-batch that is repeated leaves the same rows out, once.
     for commit in ("1", ".1.crc"):

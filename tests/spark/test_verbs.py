@@ -1,6 +1,7 @@
 """Verbs on DataFrames: restarts, chains, change feeds, null keys, the end of the input, and what is refused early."""
 
 from collections.abc import Callable
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -225,24 +226,29 @@ def test_the_words_of_change_feeds_are_understood_and_others_fail_or_are_counted
     assert "millpond.latest-id.operator.0" in metrics
 
 
-def test_null_keys_never_match_and_tables_have_none(job: Job) -> None:
-    left = job.rows("k int, at timestamp, a int", (None, "2024-01-01 10:00", 1), (1, "2024-01-01 10:00", 2))
-    right = job.rows("k int, since timestamp, b int", (None, "2024-01-01 09:59", 10), (1, "2024-01-01 09:59", 20))
-    times: dict[str, Any] = {"on": "k", "left_time": "at"}
-    verbs: list[tuple[DataFrame, list[Any]]] = []
-    for how in ("inner", "left"):
-        asof = job.pond().asof_join(
-            left, right, right_time="since", history="1 hour", how=how, name=f"{how}-join", **times
+def test_keys_are_equal_where_spark_joins_them_and_tables_have_no_null(job: Job) -> None:
+    keys = [None, 1.0, float("nan"), -0.0]
+    left = job.rows("key double, at timestamp, a int", *((key, "2024-01-01 10:00", n) for n, key in enumerate(keys)))
+    right = job.rows(
+        "key double, since timestamp, b int", *((key, "2024-01-01 09:59", n) for n, key in enumerate(keys))
+    )
+    left, right = left.withColumnRenamed("key", "the.key"), right.selectExpr("key + 0.0 as `the.key`", "since", "b")
+    same = right.withColumnRenamed("the.key", "same")
+    ours, sparks = [], []
+    for how in ("inner", "left", "outer"):
+        given: dict[str, Any] = {"on": "the.key", "left_time": "at", "right_time": "since", "how": how}
+        pairs = left.join(same, F.expr("`the.key` = same"), how).withColumn(
+            "the.key", F.expr("ifnull(`the.key`, same)")
         )
-        verbs.append((asof.select("k", "a", "b"), [(1, 2, 20)] + ([(None, 1, None)] if how == "left" else [])))
-    times["name"] = "outer-join"
-    streams = job.pond().stream_join(left, right, right_time="since", within="1 hour", how="outer", **times)
-    verbs.append((streams.select("k", "a", "b"), [(1, 2, 20), (None, 1, None), (None, None, 10)]))
-    labeled = [rows.withColumn("verb", F.lit(number)) for number, (rows, _) in enumerate(verbs)]
-    found = in_order(labeled[0].union(labeled[1]).union(labeled[2]))
-    assert found == sorted(((*row, number) for number, (_, rows) in enumerate(verbs) for row in rows), key=repr)
-    with pytest.raises(Exception, match="topic 'input': column 'k': null key in row 0"):
-        job.pond().latest(left.coalesce(1), key="k", time="at", history=0).collect()
+        joins = {"stream": job.pond().stream_join(left, right, within="1 hour", name=f"stream-{how}", **given)}
+        if how != "outer":
+            joins["asof"] = job.pond().asof_join(left, right, history="1 hour", name=f"asof-{how}", **given)
+        for verb, joined in joins.items():
+            for found, rows in ((ours, joined), (sparks, pairs)):
+                found.append(rows.select(F.lit(f"{verb} {how}"), "`the.key`", "a", "b"))
+    assert repr(in_order(reduce(DataFrame.unionAll, ours))) == repr(in_order(reduce(DataFrame.unionAll, sparks)))
+    with pytest.raises(Exception, match=r"topic 'input': column 'the\.key': null key in row 0"):
+        job.pond().latest(left.coalesce(1), key="the.key", time="at", history=0).collect()
 
 
 def test_the_changes_of_a_table_join_merge_into_the_batch_join(job: Job, tmp_path: Path) -> None:

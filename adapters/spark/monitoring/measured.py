@@ -16,7 +16,12 @@ from millpond.processors.runtime.metrics import TaskMetric
 PREFIX: Final = "millpond."
 """What the names of all metrics begin with."""
 
-LATE: Final = (CounterName.DROPPED_LATE, CounterName.DROPPED_EXPIRED, CounterName.PASSED_LATE)
+LATE: Final = (
+    CounterName.DROPPED_LATE,
+    CounterName.DROPPED_EXPIRED,
+    CounterName.BEYOND_HISTORY_RETENTION,
+    CounterName.PASSED_LATE,
+)
 """What is counted of records that came too late."""
 
 _DROPPED: Final = "dropped-"

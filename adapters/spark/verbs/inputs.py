@@ -6,6 +6,7 @@ converted that could come out as another value.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any, Final
 
 import pyarrow as pa
@@ -83,8 +84,8 @@ class RowInput:
 
     def without_null_keys(self) -> "RowInput":
         """The same without rows that have a null in their key."""
-        keyed = self.frame.dropna("any", subset=list(self.keys))
-        return replace(self, frame=keyed)
+        there = [named(key).isNotNull() for key in self.keys]
+        return replace(self, frame=self.frame.where(reduce(Column.__and__, there)))
 
     def schema(self, names: Sequence[str]) -> pa.Schema:
         """Some of the columns as they are packed.
