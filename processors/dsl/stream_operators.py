@@ -199,9 +199,12 @@ class StreamOperators(HandleWrapper[StreamHandle]):
         return self._on(stream.retyped(key_serde, value_serde, rekeyed=not keeps_key))
 
     def repartition(self, repartitioned: Repartitioned | None = None) -> Self:
-        """Send the records through a repartition topic in any case, so that equal keys reach the same task."""
+        """Send the records through a repartition topic in any case, so that equal keys reach the same task.
+
+        A record without a key is dropped and counted.
+        """
         options = repartitioned or Repartitioned()
-        return self._on(self._handle.through_topic(options.name, options.key_serde, options.value_serde))
+        return self._on(self._handle.repartitioned(options.name, options.key_serde, options.value_serde))
 
     def to(self, topic: str, produced: Produced | None = None) -> None:
         """Write the records to a sink.

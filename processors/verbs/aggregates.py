@@ -15,6 +15,7 @@ FINEST_ERROR: Final = 0.0008
 
 
 _BY_TIME: Final = ("first", "last", "collect")
+_COMPARING: Final = ("min", "max", "count_distinct", "approx_count_distinct")
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +36,11 @@ class AggregateCall:
     def by_time(self) -> bool:
         """Whether the result goes by the times of rows, and, at equal times, by their order."""
         return self.function in _BY_TIME
+
+    @property
+    def compares(self) -> bool:
+        """Whether the result depends on which values are equal, or greater."""
+        return self.function in _COMPARING
 
     def __str__(self) -> str:
         return f"{self.function}({'' if self.column is None else self.column})"

@@ -89,6 +89,13 @@ def test_merge_takes_all_records_of_all_streams(builder: StreamsBuilder) -> None
     assert _results(builder, stream, INPUT) == [("a", "one", 1), ("a", None, 3), (None, "four", 4)]
 
 
+def test_merge_takes_each_stream_of_a_table_once(builder: StreamsBuilder) -> None:
+    table = builder.table("in")
+    stream = table.to_stream()
+    merged = stream.merge(stream, table.to_stream(), table.to_stream())
+    assert _results(builder, merged, INPUT[:2]) == [record for record in INPUT[:2] for _ in range(3)]
+
+
 def test_merge_keeps_the_serdes_that_all_streams_have_and_takes_the_builders_for_others() -> None:
     source = StreamsBuilder(key_serde="string", value_serde="json").stream("in", Consumed(value_serde="string"))
     merged = source.merge(source.map_values(len, value_serde="int64"))
@@ -182,8 +189,11 @@ def test_repartition_sends_records_through_their_serdes_whether_the_key_changed_
     assert _results(builder, stream, INPUT[:1]) == [("a", ["one", 1], 1)]
 
 
-def test_repartition_keeps_records_without_a_key(builder: StreamsBuilder) -> None:
-    assert _results(builder, builder.stream("in").repartition(), INPUT) == INPUT
+def test_repartition_drops_records_without_a_key_and_changes_no_numbers_of_names(builder: StreamsBuilder) -> None:
+    moved = builder.stream("in").repartition()
+    moved.group_by_key().count()
+    assert [*builder.build().stores] == ["KSTREAM-AGGREGATE-STATE-STORE-0000000004"]
+    assert _results(builder, moved, INPUT) == [record for record in INPUT if record[0] is not None]
 
 
 def test_the_same_topic_may_be_read_as_a_stream_twice(builder: StreamsBuilder) -> None:

@@ -212,7 +212,7 @@ def test_a_type_that_cannot_go_through_is_refused_with_its_path(
     [
         ("map(1, 2)", "'k' is a map, which has no order"),
         ("parse_json('1')", "'k' is a variant, which has no order"),
-        ("collate('a', 'UNICODE_CI')", "'k' of the key is of type string collate UNICODE_CI, but keys are equal if"),
+        ("collate('a', 'UNICODE_CI')", "key of 'input': column 'k' is of type string collate UNICODE_CI, but values"),
     ],
 )
 def test_a_type_without_an_order_of_bytes_is_refused_as_a_key(
@@ -221,6 +221,18 @@ def test_a_type_without_an_order_of_bytes_is_refused_as_a_key(
     rows = spark.sql(f"select {expression} as k, timestamp'2024-01-01' as at")
     with pytest.raises(ConfigurationError, match=message):
         pond.latest(rows, key="k", time="at", history="1 hour")
+
+
+@pytest.mark.parametrize("call", [aggregates.min, aggregates.max, aggregates.count_distinct])
+def test_what_compares_strings_refuses_a_collation(spark: SparkSession, pond: Millpond, call: Any) -> None:
+    """``B``, ``a`` and ``A`` are two values with the collation UTF8_LCASE; by their bytes they are three."""
+    rows = spark.sql("select 1 as k, named_struct('s', collate('B', 'UTF8_LCASE')) as v, timestamp'2024-01-01' as at")
+    message = r"the argument of 'r': column 'r\.s' is of type string collate UTF8_LCASE, but values are compared by"
+    with pytest.raises(ConfigurationError, match=message):
+        pond.aggregate(rows, {"r": call("v")}, by="k", time="at")
+    first = pond.aggregate(rows, {"r": aggregates.first("v"), "all": aggregates.collect(F.col("v.s"))}, by="k", time="at")
+    types = [first.schema[name].dataType.simpleString() for name in ("r", "all")]
+    assert types == ["struct<s:string collate UTF8_LCASE>", "array<string collate UTF8_LCASE>"]
 
 
 def test_months_are_no_integers_in_keys_and_arguments(spark: SparkSession, pond: Millpond) -> None:

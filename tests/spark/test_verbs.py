@@ -251,6 +251,23 @@ def test_keys_are_equal_where_spark_joins_them_and_tables_have_no_null(job: Job)
         job.pond().latest(left.coalesce(1), key="the.key", time="at", history=0).collect()
 
 
+def test_a_match_is_as_old_as_the_tolerance_whatever_the_history(job: Job) -> None:
+    left = job.rows("k int, at timestamp", (1, "2024-01-01 10:00"), (2, "2024-01-01 10:00"))
+    right = job.rows("k int, since timestamp", (1, "2023-01-01"), (2, "2024-01-01 09:00"), (3, "2024-01-01 10:00"))
+    found, expected = [], []
+    for tolerance, ages in ((None, {1: 365, 2: 0}), ("2 days", {2: 0}), ("366 days", {1: 365, 2: 0})):
+        for how in ("inner", "left"):
+            for times in (("at", "since"), (F.expr("at"), F.expr("since + interval 0 days"))):
+                name = f"{tolerance}-{how}-{len(found)}"
+                joined = job.pond().asof_join(
+                    left, right, on="k", left_time=times[0], right_time=times[1], history="1 day",
+                    tolerance=tolerance, how=how, name=name,
+                )  # fmt: skip
+                found.append(joined.select(F.lit(name), "k", F.datediff("at", "since")))
+                expected += [(name, key, ages.get(key)) for key in (1, 2) if how == "left" or key in ages]
+    assert in_order(reduce(DataFrame.unionAll, found)) == sorted(expected, key=repr)
+
+
 def test_the_changes_of_a_table_join_merge_into_the_batch_join(job: Job, tmp_path: Path) -> None:
     orders = job.rows("id int, customer string, at timestamp, op string",
                       (1, "p", "2024-01-01 10:00", "insert"), (2, "q", "2024-01-01 10:01", "insert"),

@@ -52,6 +52,16 @@ def check_leaf_types(
             raise ConfigurationError(f"{where}: column {name!r} is of type {part.simpleString()}, {reason}")
 
 
+def compared_otherwise(_: str, type_: T.DataType) -> str | None:
+    """The objection to a type whose values Spark may call equal where their bytes differ."""
+    if not isinstance(type_, T.StringType) or type_.isUTF8BinaryCollation():
+        return None
+    return (
+        "but values are compared by their bytes; give a column that is the same for equal values, such as "
+        "F.lower(column), and cast it to string collate UTF8_BINARY"
+    )
+
+
 def check_operations(what: str, type_: T.DataType) -> None:
     """Refuse operations of a change feed that are no text.
 

@@ -8,6 +8,7 @@ from typing import Any, Final, TypeAlias
 
 from pyspark.sql import Column, DataFrame
 
+from millpond.adapters.spark.rows.column_types import check_leaf_types, compared_otherwise
 from millpond.adapters.spark.rows.names import named
 from millpond.adapters.spark.verbs.inputs import RowInput, field_of
 from millpond.adapters.spark.verbs.intervals import is_in_months
@@ -61,7 +62,7 @@ def aggregated_input(
     rows: DataFrame,
     keys: Sequence[str],
     time: str | Column,
-    arguments: Mapping[str, Any],
+    calls: Mapping[str, AggregateCall],
     order: str | Column | None,
 ) -> RowInput:
     """Key, time and the arguments of the calls, as Spark evaluates them; arguments have the names of the results.
@@ -69,6 +70,8 @@ def aggregated_input(
     Raises:
         ConfigurationError: a column is missing, or of a type that cannot be aggregated.
     """
+    arguments: dict[str, Any] = {name: call.column for name, call in calls.items() if call.column is not None}
+    compared = {name for name, call in calls.items() if call.compares}
     moment, decides = "time", "order"
     while moment in (*keys, *arguments):
         moment += "_"
@@ -86,6 +89,8 @@ def aggregated_input(
                 f"the argument of {column.name!r} is of type {column.dataType.simpleString()}, which cannot be "
                 "aggregated; give an int of months"
             )
+        if column.name in compared:
+            check_leaf_types(f"the argument of {column.name!r}", column.name, column.dataType, compared_otherwise)
     return RowInput(INPUT, selected, keys, list(arguments), moment, order=None if order is None else decides)
 
 

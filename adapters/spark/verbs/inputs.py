@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from millpond.adapters.spark.rows.column_types import check_leaf_types, check_operations, leaf_types
+from millpond.adapters.spark.rows.column_types import check_leaf_types, check_operations, compared_otherwise
 from millpond.adapters.spark.rows.names import did_you_mean, named
 from millpond.adapters.spark.rows.sink import arrow_schema
 from millpond.adapters.spark.verbs.bounds import without_bounds
@@ -108,13 +108,7 @@ class RowInput:
             ConfigurationError: one of them is of a type that cannot be packed, or whose equal values differ.
         """
         for name in names:
-            for path, part in leaf_types(name, self.field(name).dataType):
-                if isinstance(part, T.StringType) and not part.isUTF8BinaryCollation():
-                    raise ConfigurationError(
-                        f"the DataFrame {self.role!r}: column {path!r} of the key is of type {part.simpleString()}, "
-                        "but keys are equal if their bytes are; give a column that is the same for equal values, such "
-                        "as F.lower(column), and cast it to string collate UTF8_BINARY"
-                    )
+            check_leaf_types(f"the key of {self.role!r}", name, self.field(name).dataType, compared_otherwise)
         return self.schema(names)
 
     def order_schema(self) -> pa.Schema:

@@ -75,10 +75,11 @@ class JoinVerbs(MadeVerbs):
             right: versions of what completes them; each is valid from its time until that of the next one with its key.
             on: the columns that must be equal.
             left_time, right_time: the columns (or expressions) with the times: timestamps or dates.
-            history: how far back from the newest time seen the versions are kept; an older left row finds none.
+            history: how far back from the newest right time a left row may be; an older one finds at most its key's
+                newest version. A version that was still valid then is found whatever its age.
             how: ``"inner"``, or ``"left"`` to keep left rows without a match.
             grace: how long a left row waits for late right rows, in event time; by default it is joined at once.
-            tolerance: how much older than the left row a match may be; by default as old as the history reaches.
+            tolerance: how much older than the left row a match may be; by default any age.
             right_order: what decides among right rows of one key and time, as ``order`` in ``latest``.
             right_op: the column that says which right rows are deletes, as in a change feed.
             name: of the verb; by default made of ``asof_join`` and the columns.

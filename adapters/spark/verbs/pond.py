@@ -209,10 +209,9 @@ class Millpond(JoinVerbs):
         final = emits_final(emit, window)
         keys = column_names(by)
         check_names([*keys, *([WINDOW] if window is not None else []), *calls], changes=not final)
-        arguments = {result: call.column for result, call in calls.items() if call.column is not None}
         # Where no call goes by time, nothing depends on the order.
         order = order if any(call.by_time for call in calls.values()) else None
-        source = aggregated_input(rows, keys, time, arguments, order)
+        source = aggregated_input(rows, keys, time, calls, order)
         run = self._runner.verb(name or f"aggregate-{'-'.join(keys)}", (source,), ColumnChanges({}, ()))
         late = time_of(source.frame, source.time).bound
         types = source.schema(source.values)
@@ -221,7 +220,7 @@ class Millpond(JoinVerbs):
             source.role,
             run.keys(source),
             NullKeys.EQUAL,
-            list(arguments),
+            source.values,
             order=run.order(source),
             in_order=is_feed(source.frame, source.time),
         )

@@ -290,15 +290,20 @@ class VerbRun:
         return RowSource(verb.inputs[rows.role], key, time, op, event_times, value_serde, self.job.on_error)
 
     def _columns(self, schema: pa.Schema) -> T.StructType:
-        """The columns of the result as Spark has them: of the type that they have in an input, if they are from one.
+        """The columns of the result as Spark has them: of the type that they have in an input, or arrays of that.
 
         Arrow knows less of types than Spark: collations, or which fields an interval has.
         """
         columns = []
         for made, plain in zip(schema, from_arrow_schema(schema), strict=True):
             owner = next((rows for rows in self.inputs if made.name in rows.carried), None)
-            same = owner is not None and owner.schema([made.name]).field(0).type == made.type
-            type_ = owner.field(made.name).dataType if owner is not None and same else plain.dataType
+            type_ = plain.dataType
+            if owner is not None:
+                packed, own = owner.schema([made.name]).field(0).type, owner.field(made.name).dataType
+                if packed == made.type:
+                    type_ = own
+                elif pa.types.is_list(made.type) and made.type.value_type == packed:
+                    type_ = T.ArrayType(own)
             columns.append(T.StructField(made.name, type_))
         return T.StructType(columns)
 

@@ -8,7 +8,7 @@ from millpond.errors import TopologyError
 from millpond.processors.dsl.wiring.graph import TopologyGraph
 from millpond.processors.options.records import Produced
 from millpond.processors.options.serdes import SerdeLike, same_serde
-from millpond.processors.runtime.nodes import SinkNode
+from millpond.processors.runtime.nodes import SinkNode, SourceNode
 from millpond.processors.runtime.processor import Processor
 from millpond.processors.streams.stateless import DropNullKeys, StreamPass
 
@@ -59,7 +59,15 @@ class StreamHandle:
         """All records of this stream and of ``others``; a serde that they do not share becomes the builder's."""
         streams: tuple[StreamHandle, ...] = (self, *others)
         node = name or self.graph.new_name("KSTREAM-MERGE-")
-        self.graph.add_processor(node, dict.fromkeys(stream.node for stream in streams), StreamPass)
+        parents: dict[str, None] = {}
+        for number, stream in enumerate({id(stream): stream for stream in streams}.values()):
+            parent = stream.node
+            if parent in parents and not isinstance(self.graph.nodes[parent], SourceNode):
+                # A second stream of the same table.
+                parent = f"{node}-{number}"
+                self.graph.add_processor(parent, [stream.node], StreamPass)
+            parents[parent] = None
+        self.graph.add_processor(node, parents, StreamPass)
         key, value = self.key_serde, self.value_serde
         return replace(
             self,
@@ -113,6 +121,13 @@ class StreamHandle:
         sink, source = graph.new_name("KSTREAM-SINK-"), graph.new_name("KSTREAM-SOURCE-")
         graph.add_internal_topic(topic, sink, source, [sent.node], (key, value))
         return replace(self, node=source, key_serde=key, value_serde=value, repartition_required=False)
+
+    def repartitioned(self, name: str | None, key_serde: SerdeLike | None, value_serde: SerdeLike | None) -> Self:
+        """``through_topic`` for the records that have a key."""
+        name = name or self.graph.new_name("KSTREAM-REPARTITION-")
+        # Not numbered, as the names of stores are, by which a job finds its state.
+        keyed = self.then("", DropNullKeys, f"{name}-filter")
+        return keyed.through_topic(name, key_serde, value_serde)
 
     def write(self, topic: str, produced: Produced) -> None:
         """Write the records to a sink.
