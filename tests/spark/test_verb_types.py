@@ -230,7 +230,9 @@ def test_what_compares_strings_refuses_a_collation(spark: SparkSession, pond: Mi
     message = r"the argument of 'r': column 'r\.s' is of type string collate UTF8_LCASE, but values are compared by"
     with pytest.raises(ConfigurationError, match=message):
         pond.aggregate(rows, {"r": call("v")}, by="k", time="at")
-    first = pond.aggregate(rows, {"r": aggregates.first("v"), "all": aggregates.collect(F.col("v.s"))}, by="k", time="at")
+    first = pond.aggregate(
+        rows, {"r": aggregates.first("v"), "all": aggregates.collect(F.col("v.s"))}, by="k", time="at"
+    )
     types = [first.schema[name].dataType.simpleString() for name in ("r", "all")]
     assert types == ["struct<s:string collate UTF8_LCASE>", "array<string collate UTF8_LCASE>"]
 

@@ -101,7 +101,7 @@ def picked(values: Array, ranks: Integers, groups: Integers, size: int, *, great
 
 
 def ranks_of(values: Array) -> Integers:
-    """Numbers that are ordered as the values are; equal for those that are equal, as in ``forms``.
+    """Numbers that are ordered as the values are; equal for those that are equal, but for zeros: -0.0 is less.
 
     Args:
         values: such that ``is_scalar`` holds, without nulls.
@@ -181,7 +181,7 @@ def _size(numbers: Integers) -> int:
 
 
 def _float_ranks(numbers: npt.NDArray[np.float64]) -> Integers:
-    bits = (numbers + 0.0).view(np.int64)
-    ranks = np.where(bits < 0, _LEAST - bits, bits)
+    bits = numbers.view(np.int64)
+    ranks = np.where(bits < 0, _LEAST - bits - 1, bits)
     ranks[np.isnan(numbers)] = np.iinfo(np.int64).max
     return ranks

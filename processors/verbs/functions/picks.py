@@ -11,7 +11,7 @@ The states::
 
 from bisect import bisect_right
 from collections.abc import Callable
-from math import isnan
+from math import copysign, isnan
 from operator import gt, itemgetter, lt
 from typing import Any, Final
 
@@ -75,16 +75,6 @@ class ScalarExtreme(Extreme, ColumnarFunction):
 
     def results(self, states: Array) -> Array:
         return states
-
-
-class FloatExtreme(ScalarExtreme):
-    """The float that comes before all others; 0.0 for -0.0, whichever arrived first."""
-
-    def result(self, state: Any) -> Any:
-        return None if state is None else state + 0.0
-
-    def results(self, states: Array) -> Array:
-        return pa.array(states.to_numpy(zero_copy_only=False) + 0.0, mask=states.is_null().to_numpy(False))
 
 
 class First(ColumnarFunction):
@@ -217,7 +207,7 @@ def bind_collect(path: str, type_: pa.DataType) -> Collect:
 
 def _extreme(path: str, type_: pa.DataType, before: Callable[[Any, Any], bool]) -> Extreme:
     if pa.types.is_floating(type_):
-        return FloatExtreme(type_, _less if before is lt else _greater)
+        return ScalarExtreme(type_, _less if before is lt else _greater)
     form = order_form(path, type_)
     if form is not None:
         return ExtremeByForm(type_, before, form)
@@ -225,8 +215,9 @@ def _extreme(path: str, type_: pa.DataType, before: Callable[[Any, Any], bool]) 
 
 
 def _less(value: float, other: float) -> bool:
-    return value < other or isnan(other)
+    """Of zeros, -0.0 is less, so that it makes no difference which of them came first."""
+    return value < other or isnan(other) or (value == other and copysign(1, value) < copysign(1, other))
 
 
 def _greater(value: float, other: float) -> bool:
-    return value > other or isnan(value)
+    return value > other or isnan(value) or (value == other and copysign(1, value) > copysign(1, other))

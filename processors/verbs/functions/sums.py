@@ -22,6 +22,7 @@ from millpond.stores.rows.physical import SHORT_DECIMAL
 DURATION: Final = pa.duration("us")
 _INT64: Final = 1 << 63
 _MAX_DIGITS: Final = 38
+_INT128: Final = 1 << 127
 _WIDE: Final = 16
 _TOO_MANY: Final = 16
 """How many floats a sum is at most; more of them cost room, fewer cost time."""
@@ -302,5 +303,7 @@ def bind_average(path: str, type_: Any) -> Average:
         return Average(of, pa.float64())
     if pa.types.is_duration(type_):
         return RoundedAverage(of, 0, DURATION)
+    if isinstance(of, WideSum):  # It need not fit a type of its own.
+        of = WideSum(of.type, _INT128 - 1, of_words=of.state_type is not None)
     precision, scale = min(_MAX_DIGITS, type_.precision + 4), min(_MAX_DIGITS, type_.scale + 4)
     return RoundedAverage(of, type_.scale, pa.decimal128(precision, scale))

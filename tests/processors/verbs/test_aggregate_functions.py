@@ -173,6 +173,7 @@ def test_an_average_is_rounded_twice_where_spark_rounds_twice() -> None:
     """decimal(38, 36): 1/3 of a unit below half a unit of the last digit but one is still below half."""
     values = [Decimal("1E-36"), Decimal("1E-36"), Decimal("0E-36")]
     assert result_of(f.avg("x"), pa.decimal128(38, 36), values) == Decimal("0.67E-36")
+    assert result_of(f.avg("x"), pa.decimal128(38, 38), [Decimal("0.6"), Decimal("0.4")]) == Decimal("0.5")
 
 
 @pytest.mark.parametrize(
@@ -221,7 +222,13 @@ def test_nan_is_the_greatest_float_and_zeros_are_equal() -> None:
     values = [1.0, math.nan, -0.0, 0.0, math.inf]
     assert math.isnan(result_of(f.max("x"), pa.float64(), values))
     assert result_of(f.min("x"), pa.float64(), [math.nan, 5.0]) == 5.0
-    assert repr(result_of(f.min("x"), pa.float64(), [-0.0])) == "0.0"
+    for zeros, least, greatest in (
+        ([-0.0], "-0.0", "-0.0"),
+        ([0.0, -0.0], "-0.0", "0.0"),
+        ([-0.0, 0.0], "-0.0", "0.0"),
+    ):
+        assert repr(result_of(f.min("x"), pa.float64(), zeros)) == least
+        assert repr(result_of(f.max("x"), pa.float64(), zeros)) == greatest
     assert result_of(f.count_distinct("x"), pa.float64(), [*values, math.nan]) == 4
 
 
