@@ -29,7 +29,7 @@ from millpond.bench.processors import overhead
 from millpond.bench.spark import topologies
 from millpond.bench.spark.contest import WARM_UP
 from millpond.bench.spark.inputs import events, write_inputs
-from millpond.bench.spark.queries import measure, session
+from millpond.bench.spark.queries import in_turn, measure, session
 from millpond.bench.spark.shapes import Inputs, Scale
 from millpond.bench.spark.workloads import Contender, Workload
 from millpond.processors import Topology
@@ -184,11 +184,10 @@ def _in_turn(
 ) -> dict[str, list[float]]:
     """The seconds of the micro-batches that count, by variant."""
     found: dict[str, list[float]] = {name: [] for name in variants}
-    for turn in range(turns):
-        for name in list(variants)[:: -1 if turn % 2 else 1]:
-            job = partial(variants[name].job, backend, WARM_UP + batches)
-            ran = measure(spark, place, _READ, Contender(job), scale, skipped=WARM_UP, counted=batches)
-            found[name] += ran.seconds
+    for name in in_turn(variants, turns):
+        job = partial(variants[name].job, backend, WARM_UP + batches)
+        ran = measure(spark, place, _READ, Contender(job), scale, skipped=WARM_UP, counted=batches)
+        found[name] += ran.seconds
     return found
 
 

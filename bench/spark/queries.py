@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -103,6 +103,13 @@ def session(cores: int, partitions: int | None = None) -> Iterator[SparkSession]
         yield made
     finally:
         made.stop()
+
+
+def in_turn(names: Iterable[str], turns: int) -> Iterator[str]:
+    """What is compared, in the order in which it is to be measured: forward, then backward, and so on."""
+    forward = list(names)
+    for turn in range(turns):
+        yield from reversed(forward) if turn % 2 else forward
 
 
 def measure(
