@@ -94,7 +94,7 @@ class StreamTableJoin(Processor):
 
     def catch_up(self, before: int) -> None:
         """Join the records that wait and are older than ``before``: no older table record is admitted any more."""
-        if self._buffer is not None:
+        if self._buffer is not None and self.earliest is not None and self.earliest < before:
             self.context.attempt(self._join, self._buffer.drain(before - 1))
 
     def complete(self) -> None:

@@ -58,11 +58,18 @@ class TableWriter:
 
     def _parts(self, records: R) -> Iterator[R]:
         """The updates, in parts between which others look up what the store is about to forget."""
-        if self._versioned is None or not self._versioned.stragglers:
+        store = self._versioned
+        if store is None or not store.stragglers:
             yield records
             return
-        for part in self._versioned.parts(records.timestamps):
-            yield records.slice(part.start, part.stop)
+        reached = np.maximum.accumulate(np.asarray(records.timestamps, np.int64))
+        start = 0
+        while start < len(reached):
+            store.catch_up(int(reached[start]))
+            until = store.straggler_until
+            stop = len(reached) if until is None else int(np.searchsorted(reached, until, "right"))
+            yield records.slice(start, stop)
+            start = stop
 
     def _write(self, batch: Batch, drop_repeated_tombstones: bool) -> None:
         if not len(batch):

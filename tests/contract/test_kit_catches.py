@@ -23,6 +23,9 @@ from millpond.stores.testing.processes import ProcessSuite
 from millpond.stores.testing.reads import ReadSuite
 from tests.contract.broken import IncludesStop
 
+pytestmark = pytest.mark.xdist_group("mistakes")
+"""One process runs the kit on them, for a minute."""
+
 MISTAKES = {
     "ForgetsEmptyValues": "Values may be empty.",
     "IncludesStop": "The entries with ``start <= key < stop``, in key order.",

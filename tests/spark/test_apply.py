@@ -46,6 +46,7 @@ def clicks(spark: SparkSession) -> DataFrame:
     )
 
 
+@pytest.mark.slow
 def test_results_depend_neither_on_tasks_nor_on_micro_batches_nor_on_a_restart(
     spark: SparkSession, tmp_path: Path, run_stream: RunStream
 ) -> None:

@@ -67,6 +67,7 @@ def dying_at_first() -> Callable[[Step], Fault | None]:
     return choose
 
 
+@pytest.mark.slow
 def test_a_chain_of_operators_goes_on_where_its_backfill_ended_although_each_task_was_run_twice(
     spark: SparkSession, tmp_path: Path, run_stream: RunStream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -149,6 +150,7 @@ def kinds() -> Topology:
 FOREIGN = {"x": "a", "y": "b", "z": "c"}
 
 
+@pytest.mark.slow
 def test_what_waits_in_a_backfill_comes_out_of_the_stream(
     spark: SparkSession, tmp_path: Path, run_stream: RunStream
 ) -> None:

@@ -74,6 +74,7 @@ def test_the_readmes_example_joins_orders_with_the_price_of_their_time(
     assert list(map(tuple, rows.collect())) == [(7, "apple", 2.5)]
 
 
+@pytest.mark.slow
 def test_the_code_of_the_page_on_spark_joins_and_counts_flights_and_looks_into_its_store(
     session: SparkSession, tmp_path: Path, tables: MakeTable
 ) -> None:
@@ -90,6 +91,7 @@ def test_the_code_of_the_page_on_spark_joins_and_counts_flights_and_looks_into_i
         assert sorted(map(tuple, rows.collect())) == [("AA", 1), ("UA", 3)]
 
 
+@pytest.mark.slow
 def test_the_code_for_those_who_come_from_spark_keeps_a_table_current(
     session: SparkSession, tmp_path: Path, tables: MakeTable
 ) -> None:
@@ -106,6 +108,7 @@ def test_the_code_for_those_who_come_from_spark_keeps_a_table_current(
     assert list(map(tuple, table.collect())) == [(1, "new", "Anna")]
 
 
+@pytest.mark.slow
 def test_the_code_of_the_page_on_looking_at_state_shows_counts_and_what_has_changed_in_them(
     session: SparkSession, tmp_path: Path
 ) -> None:

@@ -93,6 +93,7 @@ def query(spark: SparkSession, tmp_path: Path, run_stream: RunStream) -> Iterato
     spark.conf.set("spark.sql.shuffle.partitions", partitions)
 
 
+@pytest.mark.slow
 def test_counts_go_on_in_other_partitions_and_a_job_keeps_its_number_if_nothing_is_said(query: Query) -> None:
     topology, evolution = only_counts, Evolution(query.checkpoint)
     assert query.run(query.rows(WORDS, topology, partitions=2)) == Counter(WORDS)
@@ -108,6 +109,7 @@ def test_counts_go_on_in_other_partitions_and_a_job_keeps_its_number_if_nothing_
     assert dict(map(tuple, stored)) == expected + Counter(WORDS[:1])
 
 
+@pytest.mark.slow
 def test_a_store_is_renamed_and_another_counts_from_now_on_even_if_the_first_micro_batch_fails(
     query: Query, millpond_state: MillpondState
 ) -> None:
@@ -135,6 +137,7 @@ def test_a_store_is_renamed_and_another_counts_from_now_on_even_if_the_first_mic
     assert query.run(query.rows(WORDS[:1], only_counts)) == Counter(WORDS + WORDS[:2] + WORDS[:1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("into", [None, "elsewhere"])
 def test_a_job_that_nobody_has_stopped_loses_nothing_to_the_one_that_carries_its_state_over(
     query: Query, into: str | None
@@ -188,6 +191,7 @@ class Shop:
         return streams.transform(topics, sink="priced").select("key", "value")
 
 
+@pytest.mark.slow
 def test_a_table_becomes_versioned_and_answers_as_of_times_as_if_it_had_always_been_and_is_what_it_was_again(
     query: Query, spark: SparkSession, run_stream: RunStream, millpond_state: MillpondState
 ) -> None:
@@ -236,6 +240,7 @@ def test_a_table_becomes_versioned_and_answers_as_of_times_as_if_it_had_always_b
     assert ("tea", "last: 3.50") in run_stream(shop.rows(latest_prices))
 
 
+@pytest.mark.slow
 def test_the_command_line_gives_a_verb_other_partitions(query: Query, millpond_state: MillpondState) -> None:
     def rows(words: list[str], partitions: int | None) -> DataFrame:
         pond = Millpond(application_id="pond", partitions=partitions, **query.places)
@@ -252,6 +257,7 @@ def test_the_command_line_gives_a_verb_other_partitions(query: Query, millpond_s
     assert query.run(rows(WORDS[:5], None)) == Counter(WORDS + WORDS[:5])
 
 
+@pytest.mark.slow
 def test_a_verb_gets_other_partitions_in_the_job_itself(query: Query) -> None:
     def rows(words: list[str], partitions: int | None, evolution: Evolution | None = None) -> DataFrame:
         pond = Millpond(application_id="pond", partitions=partitions, evolution=evolution, **query.places)

@@ -40,6 +40,7 @@ def test_queries_meet_only_if_both_their_sink_and_their_state_directory_are_the_
     assert query_directory(tmp_path, "a", storage) == directories[0]
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_jobs_of_the_same_names_leave_each_others_copies_alone(
     spark: SparkSession, tmp_path: Path, run_stream: RunStream

@@ -19,7 +19,7 @@ from millpond.errors import ConfigurationError
 from millpond.processors import TimeWindows
 from millpond.processors.verbs import KeyContext, KeyedProcessor, aggregates
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 HOURS = 6
 START = datetime(2026, 1, 1)

@@ -44,6 +44,7 @@ def restored(query: StreamingQuery) -> tuple[int, int]:
     return int(full), int(rows)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_micro_batch_after_the_loss_of_a_machine_restores_only_what_no_standby_has_kept(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -234,7 +234,8 @@ def test_keys_are_equal_where_spark_joins_them_and_tables_have_no_null(job: Job)
     )
     left, right = left.withColumnRenamed("key", "the.key"), right.selectExpr("key + 0.0 as `the.key`", "since", "b")
     same = right.withColumnRenamed("the.key", "same")
-    ours, sparks = [], []
+    ours: list[DataFrame] = []
+    sparks: list[DataFrame] = []
     for how in ("inner", "left", "outer"):
         given: dict[str, Any] = {"on": "the.key", "left_time": "at", "right_time": "since", "how": how}
         pairs = left.join(same, F.expr("`the.key` = same"), how).withColumn(
@@ -254,7 +255,8 @@ def test_keys_are_equal_where_spark_joins_them_and_tables_have_no_null(job: Job)
 def test_a_match_is_as_old_as_the_tolerance_whatever_the_history(job: Job) -> None:
     left = job.rows("k int, at timestamp", (1, "2024-01-01 10:00"), (2, "2024-01-01 10:00"))
     right = job.rows("k int, since timestamp", (1, "2023-01-01"), (2, "2024-01-01 09:00"), (3, "2024-01-01 10:00"))
-    found, expected = [], []
+    found: list[DataFrame] = []
+    expected: list[tuple[Any, ...]] = []
     for tolerance, ages in ((None, {1: 365, 2: 0}), ("2 days", {2: 0}), ("366 days", {1: 365, 2: 0})):
         for how in ("inner", "left"):
             for times in (("at", "since"), (F.expr("at"), F.expr("since + interval 0 days"))):

@@ -97,6 +97,7 @@ def never_thrown_away(directories: dict[str, Path]) -> Iterator[None]:
         os.close(handle)
 
 
+@pytest.mark.slow
 def test_a_query_rolls_over_to_copies_that_were_warmed_while_it_ran(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -177,6 +178,7 @@ def check_following(query: Query, old: StreamingQuery) -> None:
         replace(warming, run=lambda tasks: [Outcome((), "gone") for _ in tasks]).advance()
 
 
+@pytest.mark.slow
 def test_the_verbs_of_a_query_roll_over(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

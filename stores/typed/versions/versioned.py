@@ -4,11 +4,8 @@ Rule of this module: it decides what is put and what is too late. Where versions
 ``millpond.stores.typed.versions.version_history``.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, Protocol
-
-import numpy as np
-import numpy.typing as npt
 
 from millpond.stores.keys import latest_row, pack_time
 from millpond.stores.times import Instant, to_instant
@@ -55,8 +52,8 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V], WritableStore
     VersionedRecord(value='2.90', timestamp=20, valid_to=50)
 
     Attributes:
-        stragglers: those who look up before versions are forgotten, as far as whoever puts them goes by ``parts``, and
-            whoever moves the observed stream time calls ``catch_up``.
+        stragglers: those who look up before versions are forgotten, if whoever moves the observed stream time calls
+            ``catch_up`` before.
     """
 
     stragglers: list[Straggler]
@@ -71,35 +68,16 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V], WritableStore
         """Its rows, for those who put many versions at once; they move the observed stream time, too."""
         return self._history
 
+    @property
+    def straggler_until(self) -> int | None:
+        """Up to which observed stream time nothing is forgotten that a straggler has yet to look up; None for any."""
+        earliest = [time for time in (one.earliest for one in self.stragglers) if time is not None]
+        return min(earliest) + self._retention if earliest else None
+
     def catch_up(self, time: int) -> None:
         """Let stragglers look up what the store forgets once the observed stream time is ``time``."""
         for straggler in self.stragglers:
-            earliest = straggler.earliest
-            if earliest is not None and earliest < time - self._retention:
-                straggler.catch_up(time - self._retention)
-
-    def parts(self, timestamps: Sequence[int] | npt.NDArray[np.int64]) -> Iterator[slice]:
-        """The parts in which versions with these timestamps are to be put, so that stragglers catch up in between.
-
-        >>> from millpond.stores.memory import MemoryBackend
-        >>> from millpond.stores.serdes import STRING
-        >>> from millpond.stores.transaction import Transaction
-        >>> store = VersionedKeyValueStore("prices", Transaction(MemoryBackend()), STRING, STRING, history_retention=9)
-        >>> list(store.parts([50, 45, 70]))
-        [slice(0, 3, None)]
-        """
-        if not self.stragglers:
-            yield slice(0, len(timestamps))
-            return
-        reached = np.maximum.accumulate(np.asarray(timestamps, np.int64))
-        start = 0
-        while start < len(reached):
-            self.catch_up(int(reached[start]))
-            waiting = [one.earliest for one in self.stragglers]
-            ends = [np.searchsorted(reached, time + self._retention, "right") for time in waiting if time is not None]
-            stop = int(min(ends, default=len(reached)))
-            yield slice(start, stop)
-            start = stop
+            straggler.catch_up(time - self._retention)
 
     def observe(self, time: int) -> None:
         """Move the observed stream time to ``time``, if that is later."""
