@@ -85,11 +85,7 @@ class TopologyGraph:
             if parent not in self.nodes:
                 raise TopologyError(f"node {node.name!r} names the parent {parent!r}, which does not exist (yet)")
         if isinstance(node, SourceNode):
-            reader = self.reader(node.topic)
-            if reader is not None:
-                raise TopologyError(
-                    f"topic {node.topic!r} is already read by {reader.name!r}; use that stream or table twice instead"
-                )
+            self.check_unread(node.topic)
         self.nodes[node.name] = node
         for name in node.parents:
             parent_node = self.nodes[name]
@@ -128,6 +124,18 @@ class TopologyGraph:
     def reader(self, topic: str) -> SourceNode | None:
         """The node that reads ``topic``."""
         return next((n for n in self.nodes.values() if isinstance(n, SourceNode) and n.topic == topic), None)
+
+    def check_unread(self, topic: str) -> None:
+        """Refuse a topic that is read already.
+
+        Raises:
+            TopologyError: it is.
+        """
+        reader = self.reader(topic)
+        if reader is not None:
+            raise TopologyError(
+                f"topic {topic!r} is already read by {reader.name!r}; use that stream or table twice instead"
+            )
 
     def add_store(self, spec: StoreSpec, *nodes: str) -> None:
         """Add a store and connect it to ``nodes``.

@@ -125,6 +125,7 @@ class StreamHandle:
     def repartitioned(self, name: str | None, key_serde: SerdeLike | None, value_serde: SerdeLike | None) -> Self:
         """``through_topic`` for the records that have a key."""
         name = name or self.graph.new_name("KSTREAM-REPARTITION-")
+        self.graph.check_unread(f"{name}-repartition")
         # Not numbered, as the names of stores are, by which a job finds its state.
         keyed = self.then("", DropNullKeys, f"{name}-filter")
         return keyed.through_topic(name, key_serde, value_serde)
