@@ -79,8 +79,9 @@ class ApplySpec:
 
     @property
     def buffer(self) -> BufferSpec:
-        """The records that wait."""
-        return BufferSpec(f"{self.name}-waiting", self.lateness, BYTES, BYTES)
+        """The records that wait; with an order in front of them, they are in a store of another name."""
+        kept = "ordered" if self.ordered else "waiting"
+        return BufferSpec(f"{self.name}-{kept}", self.lateness, BYTES, BYTES)
 
     @property
     def stores(self) -> list[StoreSpec]:

@@ -11,7 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from millpond.adapters.spark import Millpond
-from millpond.adapters.spark.verbs.bounds import BOUND
+from millpond.adapters.spark.verbs.bounds import BOUND, is_feed
+from millpond.errors import ConfigurationError
 from millpond.processors import SessionWindows, TimeWindows
 from millpond.processors.verbs import KeyContext, KeyedProcessor, aggregates
 
@@ -162,6 +163,62 @@ def test_windows_of_windows_lose_nothing_over_many_micro_batches(feed: Feed) -> 
     ends = {emit: sorted(end for name, end in found if name == emit and end < at(150)) for emit in ("final", "updates")}
     assert ends["final"] == sorted(set().union(*touched))
     assert ends["updates"] == sorted(end for batch in touched for end in batch)
+
+
+def test_a_bound_goes_with_a_column_that_is_written_with_the_name_of_its_rows_or_in_other_letters(feed: Feed) -> None:
+    sales, payments = (feed.static(columns, []) for columns in (ORDERS, PAYMENTS))
+    for time in ("a.sold", "SOLD", "a.SOLD", "`sold`"):
+        joined = feed.pond().stream_join(
+            sales.alias("a"), payments, on="id", left_time=F.col(time), right_time="paid",
+            after="10 minutes", grace="5 minutes", how="left",
+        )  # fmt: skip
+        assert bounds(joined) == {"sold": 15, "paid": 5}, time
+
+
+def test_rows_of_a_feed_come_in_the_order_in_which_they_count_only_for_keys_with_its_own(feed: Feed) -> None:
+    sales, payments = (feed.static(columns, []) for columns in (ORDERS, PAYMENTS))
+    pond = feed.pond()
+    newest = pond.latest(sales, key=["id", "shop"], time="sold", history="1 hour")
+    renamed = newest.withColumnRenamed("shop", "store").withColumnRenamed("change_time", "changed")
+    assert is_feed(newest, "change_time", ["id", "shop"])
+    assert is_feed(renamed, F.col("changed"), ["id", "sequence", "store"])
+    assert not is_feed(newest, "change_time", ["id"])
+    assert not is_feed(newest, "sold", ["id", "shop"])
+    users = sales.withColumnRenamed("sold", "change_time")
+    joined = pond.asof_join(users, payments, on="id", left_time="change_time", right_time="paid", history="1 hour")
+    assert not is_feed(joined, "change_time", ["id"])
+    assert not is_feed(users.join(newest.select("id"), "id"), "change_time", ["id"])
+
+
+def test_columns_of_a_result_may_differ_in_case_alone(feed: Feed) -> None:
+    sales = feed.static("id int, v int, sold timestamp", [])
+    payments = feed.static("id int, V int, paid timestamp", [])
+    joined = feed.pond().stream_join(
+        sales, payments, on="id", left_time="sold", right_time="paid", within="1 minute", how="left", grace="1 minute"
+    )
+    assert joined.columns == ["id", "v", "sold", "V", "paid"]
+
+
+@pytest.mark.parametrize(("by", "result"), [("Time", "Order"), ("Order", "Time"), ("time", "order")])
+def test_an_aggregate_may_have_any_names(feed: Feed, by: str, result: str) -> None:
+    rows = feed.static("k int, v int, sold timestamp", []).withColumnRenamed("k", by)
+    calls = {result: aggregates.last("v")}
+    assert result in feed.pond().aggregate(rows, calls, by=by, time="sold", order="v").columns
+
+
+@pytest.mark.parametrize(
+    ("order", "message"),
+    [
+        ("sqe", "'input' has no column 'sqe', .*; did you mean 'seq'"),
+        ("collate('a', 'UTF8_LCASE')", "the order of 'input': column 'order' is of type string collate UTF8_L"),
+    ],
+)
+def test_an_order_is_checked_where_it_is_written(feed: Feed, order: str, message: str) -> None:
+    rows = feed.static("k int, seq int, sold timestamp", [])
+    with pytest.raises(ConfigurationError, match=message):
+        feed.pond().latest(
+            rows, key="k", time="sold", history="1 hour", order=order if order == "sqe" else F.expr(order)
+        )
 
 
 def test_an_asof_join_waits_for_a_right_side_that_closes_its_windows_first(feed: Feed) -> None:

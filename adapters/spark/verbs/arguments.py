@@ -73,9 +73,10 @@ def aggregated_input(
     arguments: dict[str, Any] = {name: call.column for name, call in calls.items() if call.column is not None}
     compared = {name for name, call in calls.items() if call.compares}
     moment, decides = "time", "order"
-    while moment in (*keys, *arguments):
+    taken = {name.casefold() for name in (*keys, *arguments)}
+    while moment in taken:
         moment += "_"
-    while decides in (*keys, *arguments):
+    while decides in taken:
         decides += "_"
     selected = rows.select(
         *(_column(rows, key) for key in keys),

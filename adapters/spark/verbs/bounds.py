@@ -9,8 +9,8 @@ Rule of this module: nobody else knows where bounds are written, and no state do
 ``waiting``.
 """
 
-from collections.abc import Collection, Mapping
-from typing import Final
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -24,7 +24,10 @@ BOUND: Final = "millpond.bound"
 """The key of the metadata."""
 
 FEED: Final = "millpond.feed"
-"""The key of metadata that the time of a verb's change feed has: its rows come in the order in which they count."""
+"""The key of metadata that the time of a verb's change feed has: its rows come in the order in which they count. It
+says of how many columns the feed's key is, each of which has ``FEED_KEY`` with the verb's name."""
+
+FEED_KEY: Final = "millpond.feed.key"
 
 
 def time_of(frame: DataFrame, time: str | Column, result: Collection[str] = ()) -> InputTime:
@@ -43,18 +46,45 @@ def time_of(frame: DataFrame, time: str | Column, result: Collection[str] = ()) 
     return InputTime(_bound(field), path if path is not None and path[0] in result else None)
 
 
-def marked(rows: DataFrame, bounds: Mapping[Path, int]) -> DataFrame:
-    """The same rows, whose columns have these bounds."""
-    if not bounds:
+class Feed(NamedTuple):
+    """A change feed that a verb makes.
+
+    Attributes:
+        verb: the verb's name.
+        keys: the names of the columns of its key.
+    """
+
+    verb: str
+    keys: Collection[str]
+
+
+def marked(rows: DataFrame, bounds: Mapping[Path, int], feed: Feed | None = None) -> DataFrame:
+    """The same rows, whose columns have these bounds and, of a change feed, say so."""
+    if not bounds and feed is None:
         return rows
-    return rows.select(*(_marked(named(field.name), field, bounds) for field in rows.schema.fields))
+    # By numbers, as names may differ in case alone, which Spark does not tell apart.
+    numbered = rows.toDF(*(str(number) for number in range(len(rows.columns))))
+    fields = enumerate(rows.schema.fields)
+    return numbered.select(*(_marked(named(str(number)), field, bounds, feed) for number, field in fields))
 
 
-def is_feed(frame: DataFrame, time: str | Column) -> bool:
-    """Whether the time of an input is that of a change feed that a verb has made."""
-    if isinstance(time, str):
-        return any(FEED in field.metadata for field in frame.schema.fields if field.name == time)
-    return FEED in frame.select(time).schema.fields[0].metadata
+def is_feed(frame: DataFrame, time: str | Column, keys: Collection[str]) -> bool:
+    """Whether rows of one key come in the order in which they count: from one task of a verb that makes a change feed.
+
+    Args:
+        frame: the rows.
+        time: the column with their times, or an expression.
+        keys: the names of the columns of the key. Without those of the feed's own key, rows of one key may come from
+            several tasks.
+    """
+    fields = {field.name: field for field in frame.schema.fields}
+    timed = fields.get(time) if isinstance(time, str) else frame.select(time).schema.fields[0]
+    mark = None if timed is None else timed.metadata.get(FEED)
+    if mark is None:
+        return False
+    verb, size = mark
+    own = [key for key in keys if fields[key].metadata.get(FEED_KEY) == verb]
+    return len(own) == int(size)
 
 
 def without_bounds(type_: T.DataType) -> T.DataType:
@@ -73,16 +103,22 @@ def _bound(field: T.StructField) -> int:
 
 
 def _without_bound(field: T.StructField) -> T.StructField:
-    rest = {key: value for key, value in field.metadata.items() if key not in (BOUND, FEED)}
+    rest = {key: value for key, value in field.metadata.items() if key not in (BOUND, FEED, FEED_KEY)}
     return T.StructField(field.name, without_bounds(field.dataType), field.nullable, rest)
 
 
-def _marked(column: Column, field: T.StructField, bounds: Mapping[Path, int]) -> Column:
+def _marked(column: Column, field: T.StructField, bounds: Mapping[Path, int], feed: Feed | None = None) -> Column:
     """A column with its bound, and those of its fields; ``bounds`` are those of its struct, or of the rows."""
     own = {path[1:]: bound for path, bound in bounds.items() if path[0] == field.name}
+    metadata = dict(field.metadata)
+    if feed is not None and field.name == CHANGE_TIME:
+        metadata[FEED] = [feed.verb, str(len(feed.keys))]
+    if feed is not None and field.name in feed.keys:
+        metadata[FEED_KEY] = feed.verb
     if () in own:
-        feed = {FEED: True} if field.name == CHANGE_TIME else {}
-        return column.alias(field.name, metadata={**field.metadata, **feed, BOUND: own[()]})
+        metadata[BOUND] = own[()]
+    if metadata != field.metadata:
+        return column.alias(field.name, metadata=metadata)
     if own and isinstance(field.dataType, T.StructType):
         fields = [_marked(column.getField(inner.name), inner, own) for inner in field.dataType.fields]
         column = F.when(column.isNotNull(), F.struct(*fields))
@@ -101,11 +137,23 @@ def _path(frame: DataFrame, time: Column, name: str) -> Path | None:
 
 
 def _nested(columns: T.StructType, text: str, name: str) -> Path | None:
-    """The path of a field of a struct that was written with dots, or as ``rows.window.end``."""
-    path = tuple(text.replace("['", ".").replace("']", "").split("."))
+    """The path of a column that was written with dots: ``window.end``, ``rows.sold``, or ``rows.window.end``."""
+    written = text.replace("['", ".").replace("']", "").split(".")
+    for parts in (written, written[1:]):
+        path = _found(columns, parts)
+        if path and name.casefold() in (parts[-1].casefold(), ".".join(parts).casefold()):
+            return path
+    return None
+
+
+def _found(columns: T.StructType, parts: Sequence[str]) -> Path | None:
+    """The path of a column, or of a field of a struct, as its names are written; None if there is none, or several."""
+    path: Path = ()
     type_: T.DataType = columns
-    for part in path:
-        if not isinstance(type_, T.StructType) or part not in type_.names:
+    for part in parts:
+        fields = type_.fields if isinstance(type_, T.StructType) else []
+        same = [field for field in fields if field.name.casefold() == part.casefold()]
+        if len(same) != 1:
             return None
-        type_ = type_[part].dataType
-    return path if name in (path[-1], ".".join(path)) else None
+        path, type_ = (*path, same[0].name), same[0].dataType
+    return path

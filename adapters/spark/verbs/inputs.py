@@ -118,8 +118,12 @@ class RowInput:
             ConfigurationError: it is of a type that has no order.
         """
         assert self.order is not None
+        if isinstance(self.order, str):
+            field_of(self.role, self.frame, self.order)
         ordered = self.frame.select(_column(self.order).alias(ORDER))
-        return RowInput(self.role, ordered, [ORDER], [], ORDER).key_schema([ORDER])
+        source = RowInput(self.role, ordered, [ORDER], [], ORDER)
+        check_leaf_types(f"the order of {self.role!r}", ORDER, source.field(ORDER).dataType, compared_otherwise)
+        return source.schema([ORDER])
 
     def _struct(self, names: Sequence[str]) -> Column:
         # A struct of no columns has no form in Arrow's way to Python.

@@ -156,7 +156,7 @@ class Millpond(JoinVerbs):
             history: how long deletes are remembered, and how late a row may be; one that is later is dropped.
             order: what decides among rows of one key and time, the greatest last, also where they come in different
                 micro-batches: a column or an expression, such as an offset or a struct of several. Without it a later
-                micro-batch does, and within one micro-batch the greater row, column by column.
+                micro-batch does, and within one micro-batch what the rows' bytes say: always the same.
             op: the column that says which rows are deletes, as in ``table_join``; without one, none are.
             name: of the verb; by default made of ``latest`` and the columns.
             renamed, dropped: columns of the input that had another name, or were there, in an earlier run.
@@ -222,7 +222,7 @@ class Millpond(JoinVerbs):
             NullKeys.EQUAL,
             source.values,
             order=run.order(source),
-            in_order=is_feed(source.frame, source.time),
+            in_order=is_feed(source.frame, source.time, source.keys),
         )
         verb = aggregate(run.name, packed, bound, extended(window, late), final=final)
         account = aggregate_account(run.name, window, late, final=final)

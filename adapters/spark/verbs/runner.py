@@ -26,13 +26,14 @@ from millpond.adapters.spark.session import check_workers
 from millpond.adapters.spark.ticks import check_ticks
 from millpond.adapters.spark.verbs.account import Path
 from millpond.adapters.spark.verbs.backfill import Backfill, check_storable, to_results
-from millpond.adapters.spark.verbs.bounds import is_feed, marked
+from millpond.adapters.spark.verbs.bounds import Feed, is_feed, marked
 from millpond.adapters.spark.verbs.inputs import RowInput, check_equal_keys, key_kinds, listed_key
 from millpond.adapters.spark.verbs.intervals import from_months, traveling
 from millpond.adapters.spark.verbs.sink import PartRows, row_sink
 from millpond.adapters.spark.verbs.source import RowSource
 from millpond.adapters.spark.worker import StateSettings
 from millpond.errors import ConfigurationError, StateConflictError
+from millpond.processors.verbs.parts import ChangeColumns
 from millpond.processors.verbs.verb import NullKeys, PackedRows, Verb, schema_of
 from millpond.stores.durability.schema_log import evolve_schemas, kept_schemas
 from millpond.stores.evolution.backfilling import check_ended, check_may_begin
@@ -192,7 +193,7 @@ class VerbRun:
         keys, schema = self.keys(rows), rows.schema(rows.values)
         schemas = self._evolved(rows.role, schema) if self.kept else Schemas.first(schema)
         foreign = KeyCodec(rows.key_schema(rows.foreign)) if rows.foreign else None
-        order, in_order = self.order(rows), is_feed(rows.frame, rows.time)
+        order, in_order = self.order(rows), is_feed(rows.frame, rows.time, rows.keys)
         return PackedRows(rows.role, keys, null_keys, RowCodec(schemas), foreign, order=order, in_order=in_order)
 
     def _evolved(self, role: str, schema: pa.Schema) -> Schemas:
@@ -234,16 +235,18 @@ class VerbRun:
         sources = {rows.role: (rows.selected(), self._source(rows, verb, value_serde)) for rows in self.inputs}
         sink = row_sink(verb.name, traveling(columns), verb.parts)
         metrics = f"millpond.{self.name}"
+        feeds = any(isinstance(part, ChangeColumns) for part in verb.parts)
+        feed = Feed(self.name, self.inputs[0].keys) if feeds else None
         flow = Dataflow(
             plan, sources, [sink], self.handling, self.complete, metrics, ticks, verb.follows_time, verb.inputs
         )
         if self.backfill is not None:
-            return marked(self._backfilled(self.backfill, flow, columns), bounds)
+            return marked(self._backfilled(self.backfill, flow, columns), bounds, feed)
         # Static DataFrames start from empty state, so whatever ran before under this name is none of their business.
         job = self.job if self.streaming else self.job.part(f"static-{plan.fingerprint.replace('/', '-')}")
         settings = job.settings(self.session, plan, TimeUnit.MICROSECOND, streaming=self.streaming)
         rows = to_columns(flow.with_operators(settings), traveling(columns))
-        return marked(from_months(rows, columns), bounds)
+        return marked(from_months(rows, columns), bounds, feed)
 
     def _backfilled(self, backfill: Backfill, flow: Dataflow, columns: T.StructType) -> DataFrame:
         """The rows that come out of the verb's backfill, or have come out of it before."""

@@ -220,6 +220,12 @@ def test_a_restart_between_any_two_batches_makes_no_difference(
             assert by_key([*out, *driver.read("out")]) == expected(arrivals)
 
 
+def test_a_state_with_an_order_is_not_that_of_one_without() -> None:
+    """What waits has the order in front of it."""
+    plain, ordered = (apply_topology("out", Obedient(), KEYS, ROWS, LATENESS, ordered=one) for one in (False, True))
+    assert plain.fingerprint != ordered.fingerprint
+
+
 def test_records_wait_for_the_lateness_and_no_longer() -> None:
     with TopologyDriver(topology(Obedient())) as driver:
         driver.pipe_all("input", packed([Arrival("a", 20), Arrival("a", 10), Arrival("b", 29)]))
