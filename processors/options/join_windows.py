@@ -19,9 +19,9 @@ class JoinWindows:
         eager: whether a left or outer join emits a record without a partner at once, joined with None (the "suggested"
             tables of KIP-77). Otherwise such a record comes out once, when its window and grace have passed, and only
             if no partner has come.
-        drop_late: whether a record whose window and grace have passed is dropped and counted, on either side.
-            Otherwise, as in Kafka Streams, it joins what is still there of the other side, which may be nothing, and
-            nobody counts it.
+        drop_late: whether a record whose window and grace have passed is dropped and counted, on either side; one that
+            might meet a record that has come out alone, as soon as its grace has. Otherwise, as in Kafka Streams, it
+            joins what is still there of the other side, which may be nothing, and nobody counts it.
 
     Attributes:
         before, after, grace: the same, in milliseconds.

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from millpond.errors import ConfigurationError
 from millpond.processors.options.serdes import SerdeLike
 from millpond.stores.times import Duration, to_millis
 
@@ -51,7 +52,7 @@ class Joined:
             nothing.
 
     Raises:
-        ConfigurationError: the grace is not a length of time.
+        ConfigurationError: the grace is not a length of time, or there is none, and ``within_history`` is wanted.
     """
 
     key_serde: SerdeLike | None = None
@@ -63,6 +64,10 @@ class Joined:
     def __post_init__(self) -> None:
         if self.grace is not None:
             to_millis(self.grace, "grace of Joined")
+        elif self.within_history:
+            raise ConfigurationError(
+                "within_history is about records that wait, and without a grace none do; give both"
+            )
 
 
 @dataclass(frozen=True)

@@ -56,8 +56,12 @@ class StreamStreamJoinPlan:
         return (before, after) if side is Side.LEFT else (after, before)
 
     def late_after(self, side: Side) -> int:
-        """How far stream time may be past a record of ``side`` for it to be joined, if late ones are dropped."""
-        return max(self.reach(side)[1], 0) + self.windows.grace
+        """How far stream time may be past a record of ``side`` for it to be joined, if late ones are dropped.
+
+        Not so far that it would meet a record of the other side that has come out alone.
+        """
+        met_alone = self.waiting is not None and self.join_type.keeps(side.other)
+        return (0 if met_alone else max(self.reach(side)[1], 0)) + self.windows.grace
 
 
 class _JoinedSide:
@@ -151,9 +155,10 @@ class WindowJoin:
     def _in_time(self, kept: Sequence[tuple[Side, Records]]) -> list[tuple[Side, Records]]:
         """The records that are not late; the others are counted."""
         times = [np.asarray(run.timestamps, np.int64) for _, run in kept]
-        closes = [own + self._sides[side].late_after for own, (side, _) in zip(times, kept, strict=True)]
+        lates = [self._sides[side].late_after for side, _ in kept]
         stream_time = self._stream_time
-        if min(int(own.min()) for own in closes) >= max(stream_time, *(int(own.max()) for own in times)):
+        newest = max(stream_time, *(int(own.max()) for own in times))
+        if all(int(own.min()) + late_after >= newest for own, late_after in zip(times, lates, strict=True)):
             return list(kept)
         reached = np.concatenate(times)
         order = np.arange(len(reached))
@@ -161,13 +166,15 @@ class WindowJoin:
             order = np.concatenate([np.asarray(run.positions, np.int64) for _, run in kept]).argsort(kind="stable")
         reached[order] = np.maximum(np.maximum.accumulate(reached[order]), stream_time)
         left, start = [], 0
-        for (side, run), own in zip(kept, closes, strict=True):
+        for (side, run), own, late_after in zip(kept, times, lates, strict=True):
             here = reached[start : start + len(run)]
             start += len(run)
-            late = own < here
+            # The earliest time that is not late; a sum might leave 64 bits.
+            earliest = np.maximum(here, MIN_TIME + late_after) - late_after
+            late = own < earliest
             context = self._sides[side].context
             context.count(CounterName.DROPPED_LATE, int(np.count_nonzero(late)))
-            context.tell_late(CounterName.DROPPED_LATE, run, late, here, here - own, self._grace)
+            context.tell_late(CounterName.DROPPED_LATE, run, late, here, earliest - own, self._grace)
             if not late.all():
                 left.append((side, chosen(run, ~late) if late.any() else run))
         return left

@@ -79,9 +79,13 @@ class ApplySpec:
 
     @property
     def buffer(self) -> BufferSpec:
-        """The records that wait; with an order in front of them, they are in a store of another name."""
-        kept = "ordered" if self.ordered else "waiting"
-        return BufferSpec(f"{self.name}-{kept}", self.lateness, BYTES, BYTES)
+        """The records that wait; with an order in front of them, they are in a store of another name.
+
+        Then they wait a moment longer, as others of their time may be late by all of the lateness.
+        """
+        if self.ordered:
+            return BufferSpec(f"{self.name}-ordered", self.lateness + 1, BYTES, BYTES)
+        return BufferSpec(f"{self.name}-waiting", self.lateness, BYTES, BYTES)
 
     @property
     def stores(self) -> list[StoreSpec]:

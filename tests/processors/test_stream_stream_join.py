@@ -1,5 +1,6 @@
 """Joins of two streams against a brute-force reading of the contract, and what the tables of KIP-77 do not say."""
 
+import random
 from collections import Counter
 from datetime import timedelta
 from pathlib import Path
@@ -276,3 +277,66 @@ def test_values_are_joined_without_comparing_them() -> None:
         driver.pipe("left", "k", Incomparable("a"), 1)
         driver.pipe("right", "k", Incomparable("b"), 2)
         assert [record.value for record in driver.read("out")] == ["ab"]
+
+
+def _dropping(kind: str, windows: JoinWindows, *, optimize: bool = False) -> Topology:
+    builder = StreamsBuilder(value_serde="string", optimize=optimize)
+    left, right = builder.stream("left"), builder.stream("left" if optimize else "right")
+    join = {"inner": left.join, "left": left.left_join, "outer": left.outer_join}[kind]
+    join(right, "{}-{}".format, windows=windows).to("out", Produced(value_serde="string"))
+    return builder.build()
+
+
+@pytest.mark.parametrize(
+    ("kind", "windows", "records"),
+    [
+        ("left", (10, 10, 5), [("left", "k", 100), ("left", "x", 116), ("right", "k", 110)]),
+        ("outer", (10, 10, 0), [("left", "k", 100), ("right", "x", 111), ("right", "k", 110)]),
+        ("outer", (10, 10, 0), [("right", "k", 100), ("left", "x", 111), ("left", "k", 110)]),
+        ("left", (9, -4, 0), [("left", "k", 100), ("right", "k", 95)]),
+    ],
+)
+def test_a_record_that_has_come_out_alone_is_joined_with_none_that_comes_too_late(
+    kind: str, windows: tuple[int, int, int], records: list[tuple[str, str, int]]
+) -> None:
+    made = _dropping(kind, JoinWindows(*windows, drop_late=True))
+    with TopologyDriver(made) as driver:
+        for topic, key, time in records:
+            driver.pipe(topic, key, f"{topic[0]}{time}", time)
+        driver.complete()
+        found = [record.value for record in driver.read("out") if record.key == "k"]
+        assert len(found) == 1
+        assert "None" in found[0]
+        assert sum(n for what, n in driver.counters.items() if what.endswith("dropped-late")) == 1
+
+
+@pytest.mark.parametrize("kind", ["left", "outer"])
+def test_no_record_comes_out_alone_and_joined_where_late_ones_are_dropped(kind: str) -> None:
+    for seed in range(60):
+        chance = random.Random(seed)
+        before, after = chance.choice([(5, 5), (0, 8), (8, 0), (9, -4), (-3, 9)])
+        made = _dropping(kind, JoinWindows(before, after, chance.choice([0, 3]), drop_late=True))
+        with TopologyDriver(made) as driver:
+            for number in range(40):
+                topic, time = chance.choice(["left", "right"]), max(number - chance.choice([0, 0, 3, 8, 15]), 0)
+                driver.pipe(topic, chance.choice("ab"), f"{topic[0]}{number}", time)
+            driver.complete()
+            pairs = [record.value.split("-") for record in driver.read("out")]
+        alone = {value for pair in pairs if "None" in pair for value in pair}
+        joined = {value for pair in pairs if "None" not in pair for value in pair}
+        assert not alone & joined, seed
+
+
+def test_a_self_join_drops_late_records_also_where_it_is_optimized() -> None:
+    with TopologyDriver(_dropping("inner", JoinWindows(10, 10, 5, drop_late=True), optimize=True)) as driver:
+        for key, value, time in (("k", "a", 100), ("x", "b", 121), ("k", "c", 105)):
+            driver.pipe("left", key, value, time)
+        assert [record.value for record in driver.read("out")] == ["a-a", "b-b"]
+
+
+def test_times_near_the_end_of_64_bits_are_not_late() -> None:
+    with TopologyDriver(_dropping("inner", JoinWindows(10, 10, 5, drop_late=True))) as driver:
+        time = (1 << 63) - 100
+        driver.pipe("left", "k", "a", time)
+        driver.pipe("right", "k", "b", time)
+        assert [record.value for record in driver.read("out")] == ["a-b"]

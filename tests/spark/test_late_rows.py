@@ -125,7 +125,11 @@ TOLD: dict[str, set[Told]] = {
     "sliding": {("input", DROPPED, LATE, LATE - GRACE)},
     "session": {("input", DROPPED, LATE, LATE - SECOND - GRACE)},
     "streams-inner": two((DROPPED, DROPPED), 5 * SECOND),
-    "streams-left": two((DROPPED, DROPPED), 5 * SECOND),
+    # The right row might meet left ones that have come out alone.
+    "streams-left": {
+        ("left", DROPPED, LATE, LATE - GRACE - 5 * SECOND),
+        ("right", DROPPED, RIGHT_LATE, RIGHT_LATE - GRACE),
+    },
     "asof-inner": two((BEYOND, EXPIRED), timedelta()),
     "asof-left": two((BEYOND, EXPIRED), timedelta()),
     "tables": two((EXPIRED, EXPIRED), timedelta()),

@@ -48,7 +48,8 @@ def join_streams(
     left, right = _together(left, right, joined, join_type)
     check_copartitioned(left, right)
     graph = left.graph
-    if graph.optimize and not vectorized and join_type is JoinType.INNER and left.node == right.node:
+    plain = not vectorized and not windows.drop_late
+    if graph.optimize and plain and join_type is JoinType.INNER and left.node == right.node:
         return _join_with_itself(left, joiner, windows, joined)
     names = {side: _node_name(left, joined, join_type, side) for side in (Side.LEFT, Side.RIGHT)}
     specs = _specs(left, right, windows, joined, names)

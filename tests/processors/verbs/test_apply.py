@@ -20,6 +20,7 @@ from millpond.processors import CounterName, Record, Topology, TopologyDriver
 from millpond.processors.verbs.apply import apply_topology
 from millpond.processors.verbs.key_timers import Timer, TimerClock
 from millpond.processors.verbs.keyed_processor import KeyContext, KeyedProcessor
+from millpond.processors.verbs.ordered_rows import with_order
 from millpond.processors.verbs.rule_run import ENDLESS
 from millpond.stores.rows.packing import RowCodec
 from millpond.stores.rows.schemas import Schemas
@@ -224,6 +225,27 @@ def test_a_state_with_an_order_is_not_that_of_one_without() -> None:
     """What waits has the order in front of it."""
     plain, ordered = (apply_topology("out", Obedient(), KEYS, ROWS, LATENESS, ordered=one) for one in (False, True))
     assert plain.fingerprint != ordered.fingerprint
+
+
+class Saying(KeyedProcessor):
+    """What rows say."""
+
+    def process(self, key: Any, row: dict[str, Any], context: KeyContext) -> Iterable[dict[str, Any]]:
+        return [{"do": row["do"]}]
+
+
+@pytest.mark.parametrize("lateness", [0, 5])
+@pytest.mark.parametrize("together", [False, True])
+def test_an_order_holds_for_a_record_that_is_late_by_all_of_the_lateness(lateness: int, together: bool) -> None:
+    rows = packed([Arrival("a", 10, "second"), Arrival("a", 10 + lateness, "last"), Arrival("a", 10, "first")])
+    values = with_order([b"2", b"3", b"1"], [row for _, row, _ in rows])
+    records = [(key, value, time) for (key, _, time), value in zip(rows, values, strict=True)]
+    with TopologyDriver(apply_topology("out", Saying(), KEYS, ROWS, lateness, ordered=True)) as driver:
+        for batch in [records] if together else [records[:2], records[2:]]:
+            driver.pipe_all("input", batch)
+        driver.complete()
+        said = [record.value["do"] for record in driver.read("out")]
+        assert said == (["first", "second", "last"])
 
 
 def test_records_wait_for_the_lateness_and_no_longer() -> None:
