@@ -89,7 +89,7 @@ class StreamTableJoin(Processor):
 
     @property
     def earliest(self) -> int | None:
-        """The least timestamp of the records that wait; None if there are none."""
+        """No record that waits has a lesser timestamp; None if there are none."""
         return None if self._buffer is None else self._buffer.earliest
 
     def catch_up(self, before: int) -> None:

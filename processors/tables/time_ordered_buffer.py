@@ -19,6 +19,7 @@ So the buffer is part of the changelog, and commits together with the effects of
 """
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from struct import Struct
@@ -112,7 +113,7 @@ class TimeOrderedBuffer:
 
     Attributes:
         waiting: how many records are held back.
-        earliest: the least of their timestamps; None if there are none.
+        earliest: none of them has a lesser timestamp; None if there are none.
     """
 
     def __init__(self, spec: BufferSpec, store: KeyValueStore[bytes, bytes]) -> None:
@@ -141,11 +142,11 @@ class TimeOrderedBuffer:
             SerdeError: a record cannot be kept; then nothing has changed.
         """
         time, sequence = self._time, self._sequence
+        until = max(MIN_TIME if time is None else time, max(batch.timestamps, default=MIN_TIME)) - self._grace
         try:
-            with self._store.scan() as stored:
-                passage = _Passage(self, stored)
+            with self._passage(until) as passage:
                 late = self._take_in(passage, batch)
-            self._save(passage)
+            self._save(passage, until)
         except SerdeError:
             self._time, self._sequence = time, sequence
             raise
@@ -156,11 +157,7 @@ class TimeOrderedBuffer:
         if self._time is not None and time <= self._time:
             return BatchBuilder().build()
         self._time = time
-        with self._store.scan() as stored:
-            passage = _Passage(self, stored)
-            passage.release(time - self._grace)
-        self._save(passage)
-        return passage.out.build()
+        return self.drain(time - self._grace)
 
     def _take_in(self, passage: "_Passage", batch: Batch) -> int:
         """Let records into the buffer, and out what is due; returns how many were late."""
@@ -184,11 +181,19 @@ class TimeOrderedBuffer:
 
     def drain(self, until: int = MAX_TIME) -> Batch:
         """The records that wait leave, up to a timestamp, in order; stream time stays what it is."""
-        with self._store.scan() as stored:
-            passage = _Passage(self, stored)
+        with self._passage(until) as passage:
             passage.release(until)
-        self._save(passage)
+        self._save(passage, until)
         return passage.out.build()
+
+    @contextmanager
+    def _passage(self, until: int) -> Iterator["_Passage"]:
+        """A passage in which stored records with timestamps up to ``until`` may leave. It reads no others."""
+        if self.earliest is None or self.earliest > until:
+            yield _Passage(self, iter(()))
+            return
+        with self._store.scan(pack_time(self.earliest), None if until >= MAX_TIME else pack_time(until + 1)) as stored:
+            yield _Passage(self, stored)
 
     def row(self, key: Any, timestamp: int) -> bytes:
         """A new row for a record, unlike any other."""
@@ -226,13 +231,18 @@ class TimeOrderedBuffer:
         head = _HEADED_NONE if data is None else _HEADED_SOME
         return head + _SIZE.pack(len(raw)) + raw + (data or b"")
 
-    def _save(self, passage: "_Passage") -> None:
+    def _save(self, passage: "_Passage", until: int) -> None:
+        """Keep what a passage has changed, in which all records up to ``until`` have left."""
         held = [(row, passage.held[row]) for row in passage.waiting]
         data = [self._data(value, headers) for _, (_, value, _, headers) in held]
         rows = [row for row, _ in held]
         self._store.put_many([*passage.gone, *rows], [*([None] * len(passage.gone)), *data])
-        self.waiting += len(rows) - len(passage.gone)
-        self.earliest = passage.earliest
+        older = self.waiting - len(passage.gone)
+        self.waiting = older + len(rows)
+        bounds = [unpack_time(row) for row in passage.waiting[:1]]
+        if older and self.earliest is not None:
+            bounds.append(max(self.earliest, until + 1))
+        self.earliest = min(bounds, default=None)
         if self._time is not None:
             self._kept_count.put(self._time, [self.waiting])
             self._kept_time.put(self._time)
@@ -272,12 +282,6 @@ class _Passage:
         row = self._buffer.row(key, timestamp)
         heappush(self.waiting, row)
         self.held[row] = key, value, timestamp, headers
-
-    @property
-    def earliest(self) -> int | None:
-        """The least timestamp of what stays."""
-        rows = [*self.waiting[:1], *(() if self._next is None else (self._next[0],))]
-        return unpack_time(min(rows)) if rows else None
 
     def let_out(self, key: Any, value: Any, timestamp: int, headers: Headers | None) -> None:
         self.out.current = headers
