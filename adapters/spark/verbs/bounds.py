@@ -23,7 +23,7 @@ from millpond.processors.verbs.parts import CHANGE_TIME
 BOUND: Final = "millpond.bound"
 """The key of the metadata."""
 
-FEED: Final = "millpond.feed"
+FEED: Final = "millpond.feed.time"
 """The key of metadata that the time of a verb's change feed has: its rows come in the order in which they count. It
 says of how many columns the feed's key is, each of which has ``FEED_KEY`` with the verb's name."""
 

@@ -31,7 +31,7 @@ class Straggler(Protocol):
 
     @property
     def earliest(self) -> int | None:
-        """It has yet to look up as of no earlier time; None if it has not."""
+        """No time as of which it has yet to look up is less; None if there is none."""
 
     def catch_up(self, before: int) -> None:
         """Look up whatever is to be looked up as of times less than ``before``."""
