@@ -59,7 +59,7 @@ class Aggregation:
         tally: ``tally(aggregate, n)`` folds in n values at once, if only their number matters.
         columns: does the same for whole columns, if that can be done.
         combiner: makes partial aggregates of records that have not reached their task, if they may be combined there.
-        commutes: whether the values of one key and time may be folded in in any order.
+        commutes: whether the values of a key may be folded in in any order.
     """
 
     update: Update
@@ -133,6 +133,7 @@ class Aggregate(Processor):
         self._merging_fold = aggregation.columns if isinstance(aggregation.columns, MergingFold) else None
         self._combiner = aggregation.combiner
         self.commutes = aggregation.commutes
+        self.unordered = setup.caching and aggregation.commutes and self._keeps_timestamps
         self._folding = Fold(aggregation.initializer, aggregation.update, self._copy, aggregation.tally)
         self._merging = Fold(aggregation.initializer, aggregation.merger or aggregation.update, self._copy)
 
@@ -152,8 +153,12 @@ class Aggregate(Processor):
 
     @property
     def combiner(self) -> Combiner | None:
-        plain = self._spec.kind is StoreKind.TIMESTAMPED_KEY_VALUE and self._spec.key_serde in PLAIN_KEYS
-        return self._combiner if self._caching and plain else None
+        plain = self._spec.key_serde in PLAIN_KEYS
+        return self._combiner if self._caching and self._keeps_timestamps and plain else None
+
+    @property
+    def _keeps_timestamps(self) -> bool:
+        return self._spec.kind is StoreKind.TIMESTAMPED_KEY_VALUE
 
     def process_partials(self, records: Records) -> None:
         fold, store = self._merging_fold, self._columns

@@ -12,7 +12,7 @@ about the share of the other records that have keys of their own (Good and Turin
 keys are spread), so at most that share is left.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -25,7 +25,7 @@ from millpond.processors.distribution.plan import Plan
 from millpond.processors.options.records import Produced
 from millpond.processors.runtime.batches.columns import Columns, valid
 from millpond.processors.runtime.batches.partials import Combiner
-from millpond.processors.runtime.nodes import Node, ProcessorNode, SinkNode
+from millpond.processors.runtime.order.unordered import only_reader
 from millpond.stores.serdes import BYTES, FLOAT64, INT64, JSON, MSGPACK, STRING, serde
 
 FEWEST: Final = 1_000
@@ -112,16 +112,10 @@ def pays(keys: pa.Table, most_new: float) -> bool:
 
 def combiner_of(plan: Plan, topic: str) -> Combiner | None:
     """What makes partial aggregates of the records of a topic; None if they must travel as they are."""
-    part = plan.readers[topic]
-    if len(plan.all_readers(topic)) > 1 or len(part.sources) > 1:
+    if len(plan.all_readers(topic)) > 1:
         return None
-    source = part.sources[topic]
-    readers = [part.nodes[child] for child in source.children]
-    rest = [node for node in part.nodes.values() if node is not source and node not in readers]
-    if len(readers) > 1 or source.broadcast or not all(_passes_on(node, plan.sinks) for node in rest):
-        return None
-    (reader,) = readers
-    return reader.supplier().combiner if isinstance(reader, ProcessorNode) else None
+    reader = only_reader(plan.readers[topic], topic, lambda node: node.supplier())
+    return None if reader is None else reader.combiner
 
 
 def of_repartition_topic(plan: Plan, topic: str, produced: Produced) -> Combining | None:
@@ -142,10 +136,3 @@ def of_input(plan: Plan, topic: str, decoder: Decoder | None) -> Combining | Non
     """
     combiner = combiner_of(plan, topic)
     return None if combiner is None else Combining(combiner, decoder)
-
-
-def _passes_on(node: Node, sinks: Collection[str]) -> bool:
-    """Whether a node treats each update by itself."""
-    if isinstance(node, SinkNode):
-        return node.topic in sinks
-    return isinstance(node, ProcessorNode) and not node.stores and node.supplier().by_key

@@ -205,6 +205,7 @@ def gather(
     reached: Callable[[int], None] | None = None,
     order: Order = Order.TIME,
     ties: Collection[int] = (),
+    unordered: Collection[int] = (),
 ) -> Iterator[Run]:
     """The records of one task in the order in which it must see them, in runs of a limited size.
 
@@ -220,6 +221,7 @@ def gather(
         order: which order that is.
         ties: inputs of which, in the order of time, records of one key and time go by their values
             (``millpond.processors.runtime.order.ties``); those of the others come by split.
+        unordered: inputs without headers that may come as they lie, if they are all that there is.
 
     Raises:
         SerdeError: a blob is damaged.
@@ -235,6 +237,9 @@ def gather(
         tables.setdefault(input_, []).extend(parts)
     inputs = {i: _joined(i, parts) for i, parts in tables.items()}
     _tell(reached, inputs)
+    if all(input_ in unordered and HEADERS not in table.column_names for input_, table in inputs.items()):
+        yield from (Run(input_, window) for input_, table in inputs.items() for window in windows(table))
+        return
     if is_complete(placed):
         order = Order.TIME
     kept = keep_order if order is Order.TIME else ()

@@ -205,7 +205,9 @@ def _processed(
         task.process_partials(topic, decoder.decode(run.records))
     waiting = 0
     ties = [i for i, topic in enumerate(topics) if settle_ties and task.minds_ties(topic)]
-    for run in gather(arrived, derived, _regrouped(task, topics), task.reached, task.subtopology.order, ties):
+    unordered = [i for i, topic in enumerate(topics) if not task.minds_order(topic)]
+    order = task.subtopology.order
+    for run in gather(arrived, derived, _regrouped(task, topics), task.reached, order, ties, unordered):
         topic = topics[run.input]
         task.process(topic, decoders[topic].decode(run.records))
         waiting += len(run.records)

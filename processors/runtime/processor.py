@@ -374,6 +374,9 @@ class Processor(ABC):
     commutes: bool = False
     """Whether records of one key and time may come in any order: what it makes of them is the same."""
 
+    unordered: bool = False
+    """Whether all records up to a flush may come in any order: what it forwards by then is the same for each key."""
+
     at_flush: bool = False
     """Whether ``process`` only holds records back: it forwards nothing and touches no store before ``flush``."""
 

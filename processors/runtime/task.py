@@ -18,6 +18,7 @@ from millpond.processors.runtime.order.gathering import gathering_nodes
 from millpond.processors.runtime.order.keyed_region import Edge
 from millpond.processors.runtime.order.lookup_order import LookupOrder
 from millpond.processors.runtime.order.time_order import Regroup
+from millpond.processors.runtime.order.unordered import only_reader
 from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.runtime.punctuation import PunctuationType, Scheduler
 from millpond.processors.runtime.stream_time_reset import StreamTimeReset
@@ -215,6 +216,11 @@ class Task:
     def minds_ties(self, topic: str) -> bool:
         """Whether it makes a difference which of two records of a source topic, of one key and time, comes first."""
         return not all(self._processors[child].commutes for child in self.subtopology.sources[topic].children)
+
+    def minds_order(self, topic: str) -> bool:
+        """Whether it makes a difference in which order the records of a source topic come, if they have no headers."""
+        reader = only_reader(self.subtopology, topic, lambda node: self._processors[node.name])
+        return reader is None or not reader.unordered
 
     def partials_serde(self, topic: str) -> Serde[Any] | None:
         """How partial aggregates of the records of a source topic travel."""

@@ -130,7 +130,7 @@ def aggregate(name: str, rows: AggregatedRows, calls: RowAggregate, windows: Win
     kept = Materialized("aggregate", value_serde=calls.state_serde, caching=not final)
     table = _aggregated(grouped, calls, windows, kept, final)
     table.to(name)
-    keys = Keys(rows.keys) if windows is None else WindowedKeys(rows.keys, _beyond(windows))
+    keys = Keys.of_rows(rows) if windows is None else WindowedKeys(rows.keys, _beyond(windows))
     parts = (keys, Results(calls)) if final else (keys, Results(calls), ChangeColumns())
     stores = {"aggregate": (keys, Results(calls), Times(CHANGE_TIME))}
     rows = replace(rows, types=calls.arguments)

@@ -14,7 +14,8 @@ import pyarrow.compute as _compute
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns
 from millpond.processors.verbs.foreign_keyed import without_foreign_key
-from millpond.processors.verbs.verb import Part, chosen, nullable
+from millpond.processors.verbs.null_keys import NullKeys
+from millpond.processors.verbs.verb import Input, Part, chosen, nullable
 from millpond.stores.rows.packing import RowCodec
 from millpond.stores.rows.tuple_keys import KeyCodec
 
@@ -31,19 +32,36 @@ _TIME: Final[pa.DataType] = pa.timestamp("us", "UTC")
 
 @dataclass(frozen=True)
 class Keys(Part):
-    """The columns of the key, from its bytes, so that a delete has them too."""
+    """The columns of the key, from its bytes, so that a delete has them too.
+
+    Attributes:
+        codec: reads keys.
+        null_keys: what becomes of keys that have a null.
+        topics: of whose rows keys may be.
+    """
 
     codec: KeyCodec
+    null_keys: NullKeys = NullKeys.EQUAL
+    topics: Sequence[str] = ()
+
+    @classmethod
+    def of_rows(cls, *inputs: Input) -> "Keys":
+        """The keys that rows of these inputs have, which are packed in the same way."""
+        first = inputs[0]
+        return cls(first.keys, first.null_keys, [one.topic for one in inputs])
 
     @property
     def schema(self) -> pa.Schema:
-        return self.codec.schema
+        return self.codec.schema if len(self.topics) < 2 else nullable(self.codec.schema)
 
     def columns(self, batch: Batch, first: int) -> list[Any]:
-        return list(self.codec.unpack(batch.keys).columns)
+        return self._unpacked(batch.keys)
 
     def of_columns(self, columns: Columns, first: int) -> list[Any]:
-        return list(self.codec.unpack(columns.keys.to_pylist()).columns)
+        return self._unpacked(columns.keys.to_pylist())
+
+    def _unpacked(self, keys: Sequence[bytes]) -> list[Any]:
+        return list(self.null_keys.unpack(self.codec, keys, self.topics).columns)
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,10 @@ class Sequenced(Processor):
         store: the name of the store of orders, by key and time.
     """
 
+    by_key = True
+    keeps_records = True
+    keeps_positions = True
+
     def __init__(self, store: str) -> None:
         self._name = store
 
@@ -58,18 +62,18 @@ class Sequenced(Processor):
         places = list(zip(batch.keys, batch.timestamps, strict=True))
         distinct = dict.fromkeys(places)
         keys, times = [key for key, _ in distinct], [time for _, time in distinct]
-        orders: dict[Any, bytes | None] = dict(zip(distinct, self._store.fetch_many(keys, times), strict=True))
+        known: dict[Any, bytes | None] = dict(zip(distinct, self._store.fetch_many(keys, times), strict=True))
+        greater: dict[Any, bytes] = {}
         kept, rows = [], []
         for place, value in zip(places, batch.values, strict=True):
             order, row = order_and_row(value)
-            before = orders[place]
+            before = greater.get(place, known[place])
             kept.append(before is None or order >= before)
-            if kept[-1]:
-                orders[place] = order
+            if before is None or order > before:
+                greater[place] = order
             rows.append(row)
-        for (key, time), order_now in orders.items():
-            assert order_now is not None
-            self._store.put(key, order_now, time)
+        for (key, time), order in greater.items():
+            self._store.put(key, order, time)
         self.context.count(CounterName.DROPPED_OUT_OF_ORDER, kept.count(False))
         passed = Batch(batch.keys, rows, batch.timestamps, positions=batch.positions)
         self.context.forward(passed.select(kept))

@@ -47,10 +47,11 @@ def table_join(
     rows = JoinedRows(left.rows, right.rows, left_columns, right_columns, foreign=left.foreign is not None)
     inputs = {left.topic: left, right.topic: right}
     stores = {
-        left.topic: (Keys(left.keys), Rows(left.rows, left_columns, left.foreign is not None), Times(CHANGE_TIME)),
-        right.topic: (Keys(right.keys), Rows(right.rows, right_columns), Times(CHANGE_TIME)),
+        left.topic: (Keys.of_rows(left), Rows(left.rows, left_columns, left.foreign is not None), Times(CHANGE_TIME)),
+        right.topic: (Keys.of_rows(right), Rows(right.rows, right_columns), Times(CHANGE_TIME)),
     }
-    parts = Keys(left.keys), rows, ChangeColumns()
+    keys = Keys.of_rows(left, right) if join_type is JoinType.OUTER else Keys.of_rows(left)
+    parts = keys, rows, ChangeColumns()
     return Verb(builder.build(), inputs, parts, stores, follows_time=history is not None)
 
 

@@ -8,42 +8,23 @@ them, from the moment a row is read until the result's columns are made. All tim
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
-from millpond.errors import SerdeError
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns, Records
 from millpond.processors.runtime.topology import Topology
 from millpond.processors.verbs.change_feed import Change
 from millpond.processors.verbs.foreign_keyed import with_foreign_keys, without_foreign_key
+from millpond.processors.verbs.null_keys import NullKeys
 from millpond.processors.verbs.ordered_rows import with_order
 from millpond.stores.rows.packing import RowCodec
-from millpond.stores.rows.tuple_keys import KeyCodec, null_rows
+from millpond.stores.rows.tuple_keys import KeyCodec
 
 MICROS: Final = 1_000
 """Microseconds in the millisecond, which is the unit of integers that a user gives as a duration."""
-
-_TIME_SIZE: Final = 8
-
-
-class NullKeys(Enum):
-    """What happens to a row with a null in its key."""
-
-    REFUSED = "refused"
-    """It is unusable: a table's row needs a key."""
-
-    DROPPED = "dropped"
-    """It is left out, because it could only join, and null equals nothing."""
-
-    APART = "apart"
-    """It has a key that no other row has, so it meets nothing but is kept."""
-
-    EQUAL = "equal"
-    """Null is a key like any other: the rows that have it are a group."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +40,8 @@ class Input(ABC):
         null_keys: what happens to rows with a null in their key.
         order: how the column ``order`` (a struct) is packed, which decides among rows of one key and time; None if
             there is none, and their values decide.
-        in_order: whether rows of one key and time come in the order in which they count, as those of a change feed that
-            a verb has made.
+        in_order: whether rows of one key and time go by the column ``place`` (int64) or, where there is none, come in
+            the order in which they count, as those of a change feed that a verb has made.
     """
 
     topic: str
@@ -71,26 +52,7 @@ class Input(ABC):
 
     def keys_of(self, rows: pa.Table) -> list[bytes]:
         """The packed keys."""
-        columns = flattened(rows["key"])
-        keys = self.keys.pack(columns)
-        if self.null_keys is not NullKeys.APART:
-            return keys
-        for i in np.flatnonzero(null_rows(columns)).tolist():
-            # Unlike any key of the other side, and spread over the tasks.
-            keys[i] += self._apart + rows["timestamp"][i].as_py().to_bytes(_TIME_SIZE, signed=True)
-        return keys
-
-    @property
-    def _apart(self) -> bytes:
-        """What keys with a null that are to be apart have behind them, before their rows' times."""
-        return b"\xff" + self.topic.encode()
-
-    def keyless(self, rows: pa.Table) -> list[int]:
-        """The positions of rows that have a null in their key but must not."""
-        if self.null_keys is not NullKeys.REFUSED:
-            return []
-        found: list[int] = np.flatnonzero(null_rows(flattened(rows["key"]))).tolist()
-        return found
+        return self.null_keys.pack(self.keys, flattened(rows["key"]), self.topic, rows["timestamp"])
 
     def values_of(self, rows: pa.Table, changes: Sequence[Change | None] | None = None) -> Any:
         """The packed values, an Arrow array; null for a delete, whose columns may be anything."""
@@ -106,14 +68,7 @@ class Input(ABC):
         Raises:
             SerdeError: bytes that it has not made.
         """
-        try:
-            return self.keys.unpack(keys)
-        except SerdeError:
-            if self.null_keys is not NullKeys.APART:
-                raise
-            end = len(self._apart) + _TIME_SIZE
-            apart = [key[-end:-_TIME_SIZE] == self._apart for key in keys]
-            return self.keys.unpack([key[:-end] if one else key for key, one in zip(keys, apart, strict=True)])
+        return self.null_keys.unpack(self.keys, keys, [self.topic])
 
     @abstractmethod
     def columns_of(self, values: Sequence[Any]) -> pa.Table:

@@ -28,10 +28,11 @@ from millpond.processors.verbs.apply import apply_topology
 from millpond.processors.verbs.asof_join import asof_join
 from millpond.processors.verbs.keyed_processor import KeyedProcessor
 from millpond.processors.verbs.latest import latest
+from millpond.processors.verbs.null_keys import NullKeys
 from millpond.processors.verbs.row_aggregate import RowAggregate
 from millpond.processors.verbs.stream_join import stream_join
 from millpond.processors.verbs.table_join import table_join
-from millpond.processors.verbs.verb import NullKeys, PackedRows, Verb, chosen
+from millpond.processors.verbs.verb import PackedRows, Verb, chosen
 from millpond.stores.rows.packing import RowCodec
 from millpond.stores.rows.schemas import Schemas
 from millpond.stores.rows.tuple_keys import KeyCodec
@@ -204,7 +205,7 @@ def _keys(rows: Rows, names: Sequence[str]) -> KeyCodec:
     return KeyCodec(chosen(rows.schema, names))
 
 
-def _packed(role: str, read: Selection, null_keys: NullKeys = NullKeys.REFUSED) -> PackedRows:
+def _packed(role: str, read: Selection, null_keys: NullKeys = NullKeys.EQUAL) -> PackedRows:
     codec = RowCodec(Schemas.first(chosen(read.rows.schema, read.values)))
     foreign = _keys(read.rows, read.foreign) if read.foreign else None
     in_order = read.rows.is_feed(read.time)

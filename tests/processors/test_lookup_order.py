@@ -26,8 +26,11 @@ from millpond.processors.options.order import Order
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.order.time_order import merge
 from millpond.processors.runtime.task import Task
+from millpond.processors.verbs.ordered_rows import with_order
+from millpond.processors.verbs.sequenced import Sequenced
 from millpond.stores.memory import MemoryBackend
-from millpond.stores.serdes import MSGPACK
+from millpond.stores.serdes import BYTES, MSGPACK, STRING
+from millpond.stores.specs import StoreKind, StoreSpec
 from millpond.stores.transaction import Transaction
 
 TEXT = Consumed("string", "int64")
@@ -115,6 +118,19 @@ def three_kept_tables(builder: StreamsBuilder) -> None:
     joined.left_join(table(builder, "other"), pair, Materialized("all")).to("out")
 
 
+def packed(value: int | None) -> bytes:
+    """A row whose order is its value, or a delete."""
+    row = None if value is None else value.to_bytes()
+    return with_order([b"" if row is None else row], [row])[0]
+
+
+def ordered(builder: StreamsBuilder) -> None:
+    spec = StoreSpec("orders", StoreKind.WINDOW, STRING, BYTES, retention=1001, window_size=1)
+    rows = stream(builder, "table").map_values(packed)
+    rows = rows.process(lambda: Sequenced("orders"), stores=[spec], keeps_key=True, value_serde=BYTES)
+    stream(builder).left_join(rows.to_table(Materialized.versioned("rates", history_retention=1000)), pair).to("out")
+
+
 def filtered(builder: StreamsBuilder) -> None:
     odd = table(builder).filter(lambda key, value: value % 2 == 1, Materialized("odd"))
     odd.outer_join(table(builder, "events").map_values(lambda value: -value), pair).to("out")
@@ -147,6 +163,7 @@ REGROUPED: Mapping[str, Callable[[StreamsBuilder], None]] = {
     "history": history,
     "three tables": three_tables,
     "three tables, kept": three_kept_tables,
+    "ordered": ordered,
     "filtered": filtered,
     "windowed": windowed,
     **{f"tables, {name}": tables(name, None, None) for name in JOINS},

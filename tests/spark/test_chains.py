@@ -1,6 +1,6 @@
 """Chains of verbs add up: what one verb holds back is not late for the next one."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from random import Random
@@ -11,7 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from millpond.adapters.spark import Millpond
-from millpond.adapters.spark.verbs.bounds import BOUND, is_feed
+from millpond.adapters.spark.verbs.bounds import BOUND
+from millpond.adapters.spark.verbs.feeds import feed_in
 from millpond.errors import ConfigurationError
 from millpond.processors import SessionWindows, TimeWindows
 from millpond.processors.verbs import KeyContext, KeyedProcessor, aggregates
@@ -31,28 +32,34 @@ class Feed:
 
     def __init__(self, spark: SparkSession, directory: Path) -> None:
         self._spark = spark
-        self._directory = directory
+        self.directory = directory
 
     def pond(self, **options: Any) -> Millpond:
         return Millpond(
-            application_id="chain", state_dir=f"{self._directory}/state", partitions=1, backend="memory", **options
+            application_id="chain", state_dir=f"{self.directory}/state", partitions=1, backend="memory", **options
         )
 
     def static(self, columns: str, rows: Iterable[Row]) -> DataFrame:
         return self._spark.createDataFrame(list(rows), columns)
 
     def stream(self, name: str, columns: str, batches: Sequence[Sequence[Row]]) -> DataFrame:
-        place = f"{self._directory}/{name}"
+        place = f"{self.directory}/{name}"
         for rows in batches:
             self.static(columns, rows).coalesce(1).write.mode("append").parquet(place)
         reader = self._spark.readStream.schema(columns).option("maxFilesPerTrigger", 1)
         return reader.parquet(place)
 
-    def run(self, rows: DataFrame) -> list[Row]:
-        """What comes out, micro-batch by micro-batch."""
+    def run(self, rows: DataFrame, each: Callable[[DataFrame], None] | None = None) -> list[Row]:
+        """What comes out, micro-batch by micro-batch; ``each`` is told of each."""
         found: list[Row] = []
-        writer = rows.writeStream.foreachBatch(lambda batch, _: found.extend(map(tuple, batch.collect())))
-        writer = writer.option("checkpointLocation", f"{self._directory}/checkpoint").trigger(availableNow=True)
+
+        def take(batch: DataFrame, _: int) -> None:
+            if each is not None:
+                each(batch)
+            found.extend(map(tuple, batch.collect()))
+
+        writer = rows.writeStream.foreachBatch(take)
+        writer = writer.option("checkpointLocation", f"{self.directory}/checkpoint").trigger(availableNow=True)
         writer.start().awaitTermination()
         return found
 
@@ -175,19 +182,74 @@ def test_a_bound_goes_with_a_column_that_is_written_with_the_name_of_its_rows_or
         assert bounds(joined) == {"sold": 15, "paid": 5}, time
 
 
-def test_rows_of_a_feed_come_in_the_order_in_which_they_count_only_for_keys_with_its_own(feed: Feed) -> None:
+def test_rows_of_a_feed_are_in_its_order_only_for_keys_with_its_own(feed: Feed) -> None:
     sales, payments = (feed.static(columns, []) for columns in (ORDERS, PAYMENTS))
     pond = feed.pond()
     newest = pond.latest(sales, key=["id", "shop"], time="sold", history="1 hour")
     renamed = newest.withColumnRenamed("shop", "store").withColumnRenamed("change_time", "changed")
-    assert is_feed(newest, "change_time", ["id", "shop"])
-    assert is_feed(renamed, F.col("changed"), ["id", "sequence", "store"])
-    assert not is_feed(newest, "change_time", ["id"])
-    assert not is_feed(newest, "sold", ["id", "shop"])
+    whole, other = feed_in(newest), feed_in(renamed)
+    assert whole is not None
+    assert whole.changes == ["op", "sequence", "change_time"]
+    assert whole.orders(["id", "shop"])
+    assert not whole.orders(["id"])
+    assert other is not None
+    assert other.changes == ["op", "sequence", "changed"]
+    assert other.orders(["id", "sequence", "store"])
+    lost = feed_in(newest.drop("shop"))
+    assert lost is not None
+    assert not lost.orders(["id"])
     users = sales.withColumnRenamed("sold", "change_time")
     joined = pond.asof_join(users, payments, on="id", left_time="change_time", right_time="paid", history="1 hour")
-    assert not is_feed(joined, "change_time", ["id"])
-    assert not is_feed(users.join(newest.select("id"), "id"), "change_time", ["id"])
+    assert feed_in(joined) is None
+    assert feed_in(users.join(newest.select("id"), "id")) is None
+    twice = newest.withColumn("again", F.col("sequence"))
+    assert feed_in(twice) is None
+
+
+def test_a_feed_that_files_hold_counts_in_its_order_however_they_are_read(feed: Feed, spark: SparkSession) -> None:
+    sold = [[(key, f"{key}-{change}", at(key)) for key in range(5)] for change in range(6)]
+    pond = feed.pond()
+    newest = pond.latest(feed.stream("in", ORDERS, sold), key="id", time="sold", history="1 hour", name="newest")
+    files = f"{feed.directory}/feed"
+    feed.run(newest, lambda rows: rows.repartition(2).write.mode("append").parquet(files))
+    written = spark.read.parquet(files)
+    shuffled = written.orderBy(F.desc("sequence")).coalesce(1)
+    again = [
+        pond.latest(rows, key="id", time="change_time", history="1 hour", name=f"again-{place}")
+        for place, rows in enumerate((written, shuffled, shuffled.repartition(3)))
+    ]
+    taken = [
+        rows.groupBy("id").agg(F.max_by("shop", "sequence").alias("shop")).select(F.lit(place), "id", "shop")
+        for place, rows in enumerate(again)
+    ]
+    last = pond.aggregate(shuffled, {"shop": aggregates.last("shop")}, by="id", time="change_time", name="last")
+    expected = {(key, f"{key}-5") for key in range(5)}
+    found = taken[0].union(taken[1]).union(taken[2]).union(last.select(F.lit(3), "id", "shop")).collect()
+    assert sorted(map(tuple, found)) == sorted((place, *row) for place in range(4) for row in expected)
+
+
+def test_what_a_verb_puts_out_is_the_input_of_any_other_as_it_is(feed: Feed) -> None:
+    batches = [
+        [(1, "a", at(0)), (2, None, at(1)), (3, "b", at(1))],
+        [(4, "a", at(2)), (5, None, at(3)), (6, "c", at(4))],
+    ]
+    deletes = [[("a", "insert", at(0)), (None, "insert", at(0))], [("a", "delete", at(3))]]
+    pond = feed.pond()
+    kept = pond.latest(feed.stream("d", "shop string, what string, since timestamp", deletes), key="shop", time="since",
+                       op="what", history="1 hour", name="kept")  # fmt: skip
+    sold = pond.aggregate(feed.stream("s", ORDERS, batches), {"n": aggregates.count()}, by="shop", time="sold")
+    times: dict[str, Any] = {"left_time": "change_time", "right_time": "change_time"}
+    newest = pond.latest(sold, key="shop", time="change_time", history="1 hour")
+    tables = pond.table_join(newest, kept, on="shop", how="outer", name="tables", **times)
+    versions = pond.asof_join(newest, kept, on="shop", history="1 hour", tolerance="1 hour", how="left", **times)
+    pairs = pond.stream_join(newest, kept, on="shop", within="1 hour", how="left", grace=0, name="pairs", **times)
+    assert newest.columns == ["shop", "n", "op", "sequence", "change_time"]
+    assert tables.columns == ["shop", "n", "since", "op", "sequence", "change_time"]
+    assert versions.columns == pairs.columns == [*newest.columns, "since"]
+    totals = pond.aggregate(tables, {"m": aggregates.max("n")}, by="shop", time="change_time", name="totals")
+    found = feed.run(pond.latest(totals, key="shop", time="change_time", history="1 hour", name="end"))
+    last = {shop: m for shop, m, *_ in found}
+    assert last == {"a": 2, None: 2, "b": 1, "c": 1}
 
 
 def test_columns_of_a_result_may_differ_in_case_alone(feed: Feed) -> None:

@@ -4,12 +4,14 @@ Rule of this module: it turns arguments into what verbs take and runs nothing.
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
 from pyspark.sql import Column, DataFrame
 
 from millpond.adapters.spark.rows.column_types import check_leaf_types, compared_otherwise
 from millpond.adapters.spark.rows.names import named
+from millpond.adapters.spark.verbs.feeds import feed_in
 from millpond.adapters.spark.verbs.inputs import RowInput, field_of
 from millpond.adapters.spark.verbs.intervals import is_in_months
 from millpond.errors import ConfigurationError
@@ -72,18 +74,18 @@ def aggregated_input(
     """
     arguments: dict[str, Any] = {name: call.column for name, call in calls.items() if call.column is not None}
     compared = {name for name, call in calls.items() if call.compares}
-    moment, decides = "time", "order"
     taken = {name.casefold() for name in (*keys, *arguments)}
-    while moment in taken:
-        moment += "_"
-    while decides in taken:
-        decides += "_"
+    moment, decides, place = (_free(name, taken) for name in ("time", "order", SEQUENCE))
+    feed = feed_in(rows)
     selected = rows.select(
         *(_column(rows, key) for key in keys),
         _column(rows, time).alias(moment),
         *(_column(rows, column).alias(name) for name, column in arguments.items()),
         *([] if order is None else [_column(rows, order).alias(decides)]),
+        *([] if feed is None or feed.sequence is None else [named(feed.sequence).alias(place)]),
     )
+    if feed is not None and feed.sequence is not None:
+        feed = replace(feed, sequence=place)
     for column in selected.schema.fields:
         if column.name in arguments and is_in_months(column.dataType):
             raise ConfigurationError(
@@ -92,7 +94,15 @@ def aggregated_input(
             )
         if column.name in compared:
             check_leaf_types(f"the argument of {column.name!r}", column.name, column.dataType, compared_otherwise)
-    return RowInput(INPUT, selected, keys, list(arguments), moment, order=None if order is None else decides)
+    kept = None if order is None else decides
+    return RowInput(INPUT, selected, keys, list(arguments), moment, order=kept, feed=feed)
+
+
+def _free(name: str, taken: Collection[str]) -> str:
+    """The name, with as many underscores behind it as it takes to be none of those that are taken."""
+    while name in taken:
+        name += "_"
+    return name
 
 
 def _column(rows: DataFrame, column: str | Column) -> Column:
@@ -147,24 +157,42 @@ def column_pairs(on: On) -> dict[str, str]:
     return dict(zip(column_names(list(on)), on.values(), strict=True))
 
 
-def other_columns(
+def operation_of(frame: DataFrame, op: str | Column | None) -> str | Column | None:
+    """What says which rows are deletes: what the user gave, or else the column of the change feed that a verb made."""
+    feed = feed_in(frame)
+    return op if op is not None or feed is None else feed.op
+
+
+def table_input(
     role: str,
     frame: DataFrame,
-    keys: Collection[str],
+    keys: Sequence[str],
+    time: str | Column,
+    *,
+    taken: Collection[str],
     op: str | Column | None = None,
     order: str | Column | None = None,
-) -> list[str]:
-    """The columns that belong neither to the key nor to the change feed; ``sequence`` does if it is the order.
+    foreign: Sequence[str] = (),
+) -> RowInput:
+    """An input of which all columns are packed but those of its key and of its change feed.
+
+    Args:
+        role, frame, keys, time, op, order, foreign: those of ``RowInput``.
+        taken: the names of columns that the result has from elsewhere. A column of a change feed that has one of these
+            names is left out; so is ``sequence``, if it is the order.
 
     Raises:
         ConfigurationError: a column of the key is missing.
     """
     for key in keys:
         field_of(role, frame, key)
-    apart = {*keys, op} if isinstance(op, str) else {*keys}
+    feed = feed_in(frame)
+    of_feed = set() if feed is None else set(feed.changes)
     if isinstance(order, str) and order == SEQUENCE:
-        apart.add(SEQUENCE)
-    return [column for column in frame.columns if column not in apart]
+        of_feed.add(SEQUENCE)
+    apart = {*keys, *of_feed.intersection(taken), *([op] if isinstance(op, str) else [])}
+    values = [column for column in frame.columns if column not in apart]
+    return RowInput(role, frame, keys, values, time, op, foreign, order, feed)
 
 
 def join_windows(

@@ -17,9 +17,11 @@ from pyspark.sql import types as T
 from millpond.adapters.spark.rows.column_types import check_leaf_types, check_operations, compared_otherwise
 from millpond.adapters.spark.rows.names import did_you_mean, named
 from millpond.adapters.spark.rows.sink import arrow_schema
-from millpond.adapters.spark.verbs.bounds import without_bounds
+from millpond.adapters.spark.verbs.feeds import Feed
 from millpond.adapters.spark.verbs.intervals import MONTHS, is_in_months, to_months, traveling
+from millpond.adapters.spark.verbs.marks import without_marks
 from millpond.errors import ConfigurationError
+from millpond.processors.distribution.exchange import PLACE
 from millpond.processors.verbs.parts import CHANGE_COLUMNS
 from millpond.stores.rows.physical import normalized
 
@@ -46,6 +48,7 @@ class RowInput:
         op: the column with what a row of a change feed does, or an expression; None if all rows are upserts.
         foreign: the names of the columns of the foreign key.
         order: the column, or an expression, which decides among rows of one key and time; None if nothing does.
+        feed: the change feed that the rows are of; None if no verb has made them one.
     """
 
     role: str
@@ -56,6 +59,12 @@ class RowInput:
     op: str | Column | None = None
     foreign: Sequence[str] = ()
     order: str | Column | None = None
+    feed: Feed | None = None
+
+    @property
+    def in_order(self) -> bool:
+        """Whether the feed's order decides among rows of one key and time."""
+        return self.order is None and self.feed is not None and self.feed.orders(self.keys)
 
     @property
     def carried(self) -> Sequence[str]:
@@ -63,7 +72,7 @@ class RowInput:
         return [*self.keys, *self.values]
 
     def selected(self) -> DataFrame:
-        """The columns ``key``, ``value``, ``foreign``, ``order`` (structs), ``timestamp`` (long, microseconds), ``op``.
+        """The columns of a verb's ``Input``.
 
         Raises:
             ConfigurationError: the time is of a type that says no point in time, or the operation is not a string.
@@ -79,7 +88,10 @@ class RowInput:
             check_operations(f"the operations of {self.role!r}", _type(self.role, self.frame, self.op))
             columns.append(_column(self.op).alias("op"))
         if self.order is not None:
-            columns.append(F.struct(_column(self.order).alias(ORDER)).alias(ORDER))
+            ordered = self._ordered().schema.fields[0]
+            columns.append(F.struct(to_months(ordered, _column(self.order))).alias(ORDER))
+        elif self.in_order and self.feed is not None and self.feed.sequence is not None:
+            columns.append(named(self.feed.sequence).alias(PLACE))
         return self.frame.select(*columns)
 
     def without_null_keys(self) -> "RowInput":
@@ -120,24 +132,28 @@ class RowInput:
         assert self.order is not None
         if isinstance(self.order, str):
             field_of(self.role, self.frame, self.order)
-        ordered = self.frame.select(_column(self.order).alias(ORDER))
-        source = RowInput(self.role, ordered, [ORDER], [], ORDER)
+        source = RowInput(self.role, self._ordered(), [ORDER], [], ORDER)
         check_leaf_types(f"the order of {self.role!r}", ORDER, source.field(ORDER).dataType, compared_otherwise)
         return source.schema([ORDER])
 
+    def _ordered(self) -> DataFrame:
+        """What decides among rows of one key and time, as the only column."""
+        assert self.order is not None
+        return self.frame.select(_column(self.order).alias(ORDER))
+
     def _struct(self, names: Sequence[str]) -> Column:
         # A struct of no columns has no form in Arrow's way to Python.
-        columns = [to_months(self.field(name)) for name in names]
+        columns = [to_months(self.field(name), named(name)) for name in names]
         return F.struct(*columns) if columns else F.struct(F.lit(True).alias("present"))
 
     def field(self, name: str) -> T.StructField:
-        """The column of that name, without the bounds of its fields, which are no part of its type.
+        """The column of that name, without the marks of its fields, which are no part of its type.
 
         Raises:
             ConfigurationError: there is none.
         """
         field = field_of(self.role, self.frame, name)
-        return T.StructField(name, without_bounds(field.dataType), field.nullable, field.metadata)
+        return T.StructField(name, without_marks(field.dataType), field.nullable, field.metadata)
 
 
 def micros(role: str, frame: DataFrame, column: str | Column) -> Column:

@@ -29,11 +29,10 @@ def traveling(columns: T.StructType) -> T.StructType:
     return T.StructType([_integer(column) if is_in_months(column.dataType) else column for column in columns.fields])
 
 
-def to_months(column: T.StructField) -> Column:
-    """The column as it travels."""
-    value = named(column.name)
+def to_months(column: T.StructField, value: Column) -> Column:
+    """The value of a column as it travels."""
     if not is_in_months(column.dataType):
-        return value
+        return value.alias(column.name)
     whole = value.cast(_LONGEST)
     years, months = (F.extract(F.lit(part), whole).cast("int") for part in ("YEAR", "MONTH"))
     return (years * 12 + months).alias(column.name)

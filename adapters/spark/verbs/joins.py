@@ -18,7 +18,8 @@ from millpond.adapters.spark.verbs.arguments import (
     column_pairs,
     in_micros,
     join_windows,
-    other_columns,
+    operation_of,
+    table_input,
 )
 from millpond.adapters.spark.verbs.bounds import time_of
 from millpond.adapters.spark.verbs.inputs import RowInput, check_names
@@ -35,9 +36,10 @@ from millpond.adapters.spark.verbs.waiting import (
 from millpond.errors import ConfigurationError
 from millpond.processors.options.joins import JoinType
 from millpond.processors.verbs.asof_join import asof_join
+from millpond.processors.verbs.null_keys import NullKeys
+from millpond.processors.verbs.parts import CHANGE_COLUMNS
 from millpond.processors.verbs.stream_join import stream_join
 from millpond.processors.verbs.table_join import table_join
-from millpond.processors.verbs.verb import NullKeys
 from millpond.stores.times import Duration
 
 _LEFT: Final = "left"
@@ -81,12 +83,13 @@ class JoinVerbs(MadeVerbs):
             grace: how long a left row waits for late right rows, in event time; by default it is joined at once.
             tolerance: how much older than the left row a match may be; by default any age.
             right_order: what decides among right rows of one key and time, as ``order`` in ``latest``.
-            right_op: the column that says which right rows are deletes, as in a change feed.
+            right_op: the column that says which right rows are deletes, as ``op`` in ``latest``.
             name: of the verb; by default made of ``asof_join`` and the columns.
             renamed, dropped: columns of the inputs that had another name, or were there, in an earlier run.
 
         Returns:
-            All columns of the left side, then those of the right side that are not in ``on``.
+            All columns of the left side, then those of the right side that are not in ``on``. Of two change feeds, it
+            has ``op``, ``sequence`` and ``change_time`` of the left one.
         """
         join_type = chosen_join(how, JoinType.INNER, JoinType.LEFT)
         keys = column_pairs(on)
@@ -98,8 +101,10 @@ class JoinVerbs(MadeVerbs):
                 f"grace is {grace!r}, but only a history of {history!r} is kept; make history as long"
             )
         if most is not None:
-            left_side, right_side = Timed.of(_LEFT, left, left_time), Timed.of(_RIGHT, right, right_time)
+            left_side = Timed.of(_LEFT, left, left_time)
+            right_side = Timed.of(_RIGHT, right, right_time, left.columns)
             left, right = left_side.frame, right_side.frame
+        right_op = operation_of(right, right_op)
         inputs, rest = _row_inputs((left, left_time), (right, right_time), keys, join_type, right_op, right_order)
         run = self._runner.verb(name or f"asof_join-{'-'.join(keys)}", inputs, ColumnChanges(renamed or {}, dropped))
         packed = run.input(inputs[0], NullKeys.APART), run.input(inputs[1], NullKeys.DROPPED)
@@ -189,11 +194,12 @@ class JoinVerbs(MadeVerbs):
             left_time, right_time: the columns (or expressions) with the times of the changes.
             left_order, right_order: what decides among changes of one key and time, as ``order`` in ``latest``; for
                 this the sides need a ``history``.
-            left_op, right_op: the columns that say which rows are deletes; without one, none are. Understood are
+            left_op, right_op: the columns that say which rows are deletes, as ``op`` in ``latest``. Understood are
                 upsert, insert, update, delete, c, r, u, d, +I, +U, -U, -D, update_preimage and update_postimage.
             how: ``"inner"``, ``"left"``, or, by key, ``"outer"``.
             history: makes the sides versioned: a change that is not its key's latest by time is no result, and deletes
-                are remembered that long. Without it changes apply as they arrive.
+                are remembered that long. Without it changes apply by time within a micro-batch, and those of a later
+                micro-batch after them, even if they are older.
             name: of the verb; by default made of ``table_join`` and the columns.
             renamed, dropped: columns of the inputs that had another name, or were there, in an earlier run.
 
@@ -208,22 +214,31 @@ class JoinVerbs(MadeVerbs):
         if history is None and (left_order is not None or right_order is not None):
             given = "left_order" if left_order is not None else "right_order"
             raise ConfigurationError(
-                f"{given} is given, but without a history changes apply as they arrive; give history=..., for how long "
-                "a change may come after another one of its time"
+                f"{given} is given, but without a history a later micro-batch applies last; give history=..., for how "
+                "long a change may come after another one of its time"
             )
-        left_rest = other_columns(_LEFT, left, primary, left_op, left_order)
-        right_rest = other_columns(_RIGHT, right, keys.values(), right_op, right_order)
-        check_names([*primary, *left_rest, *right_rest], changes=True)
-        one = RowInput(_LEFT, left, primary, left_rest, left_time, left_op, foreign, left_order)
-        other = RowInput(_RIGHT, right, list(keys.values()), right_rest, right_time, right_op, order=right_order)
+        left_op, right_op = operation_of(left, left_op), operation_of(right, right_op)
+        one = table_input(
+            _LEFT, left, primary, left_time, taken=CHANGE_COLUMNS, op=left_op, order=left_order, foreign=foreign
+        )
+        theirs = list(keys.values())
+        other = table_input(_RIGHT, right, theirs, right_time, taken=CHANGE_COLUMNS, op=right_op, order=right_order)
+        check_names([*one.carried, *other.values], changes=True)
+        if foreign or join_type is not JoinType.OUTER:
+            other = other.without_null_keys()
+        if not foreign and join_type is JoinType.INNER:
+            one = one.without_null_keys()
+        null_keys = NullKeys.EQUAL if foreign else NullKeys.OWN_SIDE
         run = self._runner.verb(
             name or f"table_join-{'-'.join(keys)}", (one, other), ColumnChanges(renamed or {}, dropped)
         )
         late = max(time_of(left, left_time).bound, time_of(right, right_time).bound)
         kept = None if history is None else Allowance(HISTORY, in_micros(history, "history"), late)
         reach = None if kept is None else kept.total
-        inputs = run.input(one), run.input(other)
-        verb = table_join(run.name, *inputs, join_type, history=reach, left_columns=left_rest, right_columns=right_rest)
+        inputs = run.input(one, null_keys), run.input(other, null_keys)
+        verb = table_join(
+            run.name, *inputs, join_type, history=reach, left_columns=one.values, right_columns=other.values
+        )
         return self._result(run, verb, table_join_account(run.name, join_type, kept, late))
 
 
@@ -234,7 +249,7 @@ def _row_inputs(
     join_type: JoinType,
     right_op: str | Column | None = None,
     right_order: str | Column | None = None,
-) -> tuple[tuple[RowInput, RowInput], list[str]]:
+) -> tuple[tuple[RowInput, RowInput], Sequence[str]]:
     """The inputs of a join whose left rows come out as they are, without rows that neither match nor are kept.
 
     Returns:
@@ -245,11 +260,12 @@ def _row_inputs(
     """
     frame, time = right
     theirs = list(keys.values())
-    rest = other_columns(_RIGHT, frame, theirs, right_op, right_order)
-    check_names([*left[0].columns, *rest], changes=False)
-    outer = join_type is JoinType.OUTER
     one = RowInput(_LEFT, left[0], list(keys), left[0].columns, left[1])
-    other = RowInput(_RIGHT, frame, theirs, frame.columns if outer else rest, time, right_op, order=right_order)
+    other = table_input(_RIGHT, frame, theirs, time, taken=one.values, op=right_op, order=right_order)
+    rest = other.values
+    check_names([*one.values, *rest], changes=False)
+    if join_type is JoinType.OUTER:
+        return (one, replace(other, values=frame.columns)), rest
     if join_type is JoinType.INNER:
         one = one.without_null_keys()
-    return (one, other if outer else other.without_null_keys()), rest
+    return (one, other.without_null_keys()), rest

@@ -20,9 +20,11 @@ from millpond.adapters.spark.verbs.arguments import (
     column_names,
     emits_final,
     in_micros,
-    other_columns,
+    operation_of,
+    table_input,
 )
-from millpond.adapters.spark.verbs.bounds import is_feed, time_of
+from millpond.adapters.spark.verbs.bounds import time_of
+from millpond.adapters.spark.verbs.feeds import feed_in
 from millpond.adapters.spark.verbs.inputs import RowInput, check_names
 from millpond.adapters.spark.verbs.joins import JoinVerbs
 from millpond.adapters.spark.verbs.runner import ColumnChanges, VerbRunner
@@ -39,8 +41,10 @@ from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.processors.verbs.apply import apply_topology
 from millpond.processors.verbs.keyed_processor import KeyedProcessor
 from millpond.processors.verbs.latest import latest
+from millpond.processors.verbs.null_keys import NullKeys
+from millpond.processors.verbs.parts import CHANGE_COLUMNS
 from millpond.processors.verbs.row_aggregate import RowAggregate
-from millpond.processors.verbs.verb import NullKeys, Verb
+from millpond.processors.verbs.verb import Verb
 from millpond.stores.backend import BackendSupplier
 from millpond.stores.durability.policy import DurabilityPolicy
 from millpond.stores.times import Duration, Instant
@@ -157,7 +161,8 @@ class Millpond(JoinVerbs):
             order: what decides among rows of one key and time, the greatest last, also where they come in different
                 micro-batches: a column or an expression, such as an offset or a struct of several. Without it a later
                 micro-batch does, and within one micro-batch what the rows' bytes say: always the same.
-            op: the column that says which rows are deletes, as in ``table_join``; without one, none are.
+            op: the column that says which rows are deletes, as in ``table_join``; by default that of the change feed,
+                if a verb has made one, or else none are.
             name: of the verb; by default made of ``latest`` and the columns.
             renamed, dropped: columns of the input that had another name, or were there, in an earlier run.
 
@@ -165,12 +170,12 @@ class Millpond(JoinVerbs):
             A change feed: the key, the other columns, ``op``, ``sequence`` and ``change_time``.
         """
         keys = column_names(key)
-        rest = other_columns(INPUT, rows, keys, op, order)
-        check_names([*keys, *rest], changes=True)
-        source = RowInput(INPUT, rows, keys, rest, time, op, order=order)
+        op = operation_of(rows, op)
+        source = table_input(INPUT, rows, keys, time, taken=CHANGE_COLUMNS, op=op, order=order)
+        check_names(source.carried, changes=True)
         run = self._runner.verb(name or f"latest-{'-'.join(keys)}", (source,), ColumnChanges(renamed or {}, dropped))
         kept = Allowance(HISTORY, in_micros(history, "history"), time_of(rows, time).bound)
-        verb = latest(run.name, run.input(source), history=kept.total, columns=rest)
+        verb = latest(run.name, run.input(source), history=kept.total, columns=source.values)
         return self._result(run, verb, latest_account(run.name, kept))
 
     def aggregate(
@@ -222,7 +227,7 @@ class Millpond(JoinVerbs):
             NullKeys.EQUAL,
             source.values,
             order=run.order(source),
-            in_order=is_feed(source.frame, source.time, source.keys),
+            in_order=source.in_order,
         )
         verb = aggregate(run.name, packed, bound, extended(window, late), final=final)
         account = aggregate_account(run.name, window, late, final=final)
@@ -269,7 +274,7 @@ class Millpond(JoinVerbs):
             for that.
         """
         keys = column_names(key)
-        source = RowInput(INPUT, rows, keys, rows.columns, time, order=order)
+        source = RowInput(INPUT, rows, keys, rows.columns, time, order=order, feed=feed_in(rows))
         label = name or f"{type(processor).__name__}-{'-'.join(keys)}"
         columns, announced = announced_columns(label, schema, optional)
         run = self._runner.verb(label, (source,), ColumnChanges(renamed or {}, dropped))

@@ -26,15 +26,18 @@ from millpond.adapters.spark.session import check_workers
 from millpond.adapters.spark.ticks import check_ticks
 from millpond.adapters.spark.verbs.account import Path
 from millpond.adapters.spark.verbs.backfill import Backfill, check_storable, to_results
-from millpond.adapters.spark.verbs.bounds import Feed, is_feed, marked
+from millpond.adapters.spark.verbs.bounds import bound_marks
+from millpond.adapters.spark.verbs.feeds import feed_marks
 from millpond.adapters.spark.verbs.inputs import RowInput, check_equal_keys, key_kinds, listed_key
 from millpond.adapters.spark.verbs.intervals import from_months, traveling
+from millpond.adapters.spark.verbs.marks import marked, together
 from millpond.adapters.spark.verbs.sink import PartRows, row_sink
 from millpond.adapters.spark.verbs.source import RowSource
 from millpond.adapters.spark.worker import StateSettings
 from millpond.errors import ConfigurationError, StateConflictError
+from millpond.processors.verbs.null_keys import NullKeys
 from millpond.processors.verbs.parts import ChangeColumns
-from millpond.processors.verbs.verb import NullKeys, PackedRows, Verb, schema_of
+from millpond.processors.verbs.verb import PackedRows, Verb, schema_of
 from millpond.stores.durability.schema_log import evolve_schemas, kept_schemas
 from millpond.stores.evolution.backfilling import check_ended, check_may_begin
 from millpond.stores.rows.packing import RowCodec
@@ -184,7 +187,7 @@ class VerbRun:
             )
         return KeyCodec(columns)
 
-    def input(self, rows: RowInput, null_keys: NullKeys = NullKeys.REFUSED) -> PackedRows:
+    def input(self, rows: RowInput, null_keys: NullKeys = NullKeys.EQUAL) -> PackedRows:
         """How the rows of one of the inputs are packed; their schema is kept with the state.
 
         Raises:
@@ -193,7 +196,7 @@ class VerbRun:
         keys, schema = self.keys(rows), rows.schema(rows.values)
         schemas = self._evolved(rows.role, schema) if self.kept else Schemas.first(schema)
         foreign = KeyCodec(rows.key_schema(rows.foreign)) if rows.foreign else None
-        order, in_order = self.order(rows), is_feed(rows.frame, rows.time, rows.keys)
+        order, in_order = self.order(rows), rows.in_order
         return PackedRows(rows.role, keys, null_keys, RowCodec(schemas), foreign, order=order, in_order=in_order)
 
     def _evolved(self, role: str, schema: pa.Schema) -> Schemas:
@@ -236,17 +239,17 @@ class VerbRun:
         sink = row_sink(verb.name, traveling(columns), verb.parts)
         metrics = f"millpond.{self.name}"
         feeds = any(isinstance(part, ChangeColumns) for part in verb.parts)
-        feed = Feed(self.name, self.inputs[0].keys) if feeds else None
+        marks = together(bound_marks(bounds), feed_marks(self.name, self.inputs[0].keys) if feeds else {})
         flow = Dataflow(
             plan, sources, [sink], self.handling, self.complete, metrics, ticks, verb.follows_time, verb.inputs
         )
         if self.backfill is not None:
-            return marked(self._backfilled(self.backfill, flow, columns), bounds, feed)
+            return marked(self._backfilled(self.backfill, flow, columns), marks)
         # Static DataFrames start from empty state, so whatever ran before under this name is none of their business.
         job = self.job if self.streaming else self.job.part(f"static-{plan.fingerprint.replace('/', '-')}")
         settings = job.settings(self.session, plan, TimeUnit.MICROSECOND, streaming=self.streaming)
         rows = to_columns(flow.with_operators(settings), traveling(columns))
-        return marked(from_months(rows, columns), bounds, feed)
+        return marked(from_months(rows, columns), marks)
 
     def _backfilled(self, backfill: Backfill, flow: Dataflow, columns: T.StructType) -> DataFrame:
         """The rows that come out of the verb's backfill, or have come out of it before."""

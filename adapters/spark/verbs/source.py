@@ -16,7 +16,6 @@ from millpond.adapters.spark.rows.unusable import REMEDY, Bury, Unusable
 from millpond.processors.distribution.exchange import PLACE
 from millpond.processors.distribution.execution import Decoder
 from millpond.processors.options.on_error import OnError
-from millpond.processors.runtime.counters import CounterName
 from millpond.processors.verbs.change_feed import changes_of
 from millpond.processors.verbs.verb import Input
 from millpond.stores.serdes import Serde
@@ -81,7 +80,6 @@ class RowReader:
             RecordError: a row is unusable, and the policy is to fail.
         """
         source, given = self._source, table.num_rows
-        table = self._unusable.drop(table, source.input.keyless(table), CounterName.DROPPED_NULL_KEY, source.key)
         table = self._unusable.timed(table, source.time, source.event_times)
         table, _ = changing(table, self._unusable, source.op)
         self._unusable.seen += given
@@ -101,7 +99,12 @@ class RowReader:
         columns: list[Any] = [keys, values, table["timestamp"].combine_chunks()]
         packed = pa.table(columns, names=["key", "value", "timestamp"])
         if input_.in_order and not partial:
-            numbers: Any = pa.array(np.arange(self._packed, self._packed + packed.num_rows))
-            self._packed += packed.num_rows
-            packed = packed.append_column(PLACE, numbers)
+            packed = packed.append_column(PLACE, self._places(table))
         return packed, keys
+
+    def _places(self, table: pa.Table) -> Any:
+        """What decides among rows of one key and time: the numbers that they bring, or else how they came."""
+        if PLACE in table.column_names:
+            return table[PLACE]
+        first, self._packed = self._packed, self._packed + table.num_rows
+        return pa.array(np.arange(first, self._packed))

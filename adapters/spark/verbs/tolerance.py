@@ -29,14 +29,14 @@ class Timed:
     added: str | None = None
 
     @classmethod
-    def of(cls, role: str, frame: DataFrame, time: str | Column) -> "Timed":
-        """The side in that role.
+    def of(cls, role: str, frame: DataFrame, time: str | Column, taken: Collection[str] = ()) -> "Timed":
+        """The side in that role; ``taken`` are names that are other columns' in the result.
 
         Raises:
             ConfigurationError: the time is of a type that says no point in time.
         """
         value = micros(role, frame, time)
-        if isinstance(time, str):
+        if isinstance(time, str) and time not in taken:
             return cls(frame, value)
         name = f"millpond_{role}_time"
         # NOT NULL: rows that were kept without it have no time to compare, so a restart refuses them. A row whose time

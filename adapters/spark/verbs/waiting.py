@@ -28,6 +28,7 @@ from millpond.processors.verbs.verb import MICROS
 
 _OF_INPUT: Final = "the newest time that earlier micro-batches have shown"
 _OF_BOTH: Final = "the newest time of left and right that earlier micro-batches have shown"
+_IN_TURN: Final = "none: changes apply by time within a micro-batch, and those of a later one after them"
 _NOTHING: Final = "for nothing"
 
 
@@ -141,7 +142,7 @@ def table_join_account(name: str, join_type: JoinType, history: Allowance | None
     return Account(
         name,
         f"table_join, {join_type.value}",
-        "none: changes apply as they arrive" if history is None else "of each side, " + _OF_INPUT,
+        _IN_TURN if history is None else "of each side, " + _OF_INPUT,
         [] if history is None else [history],
         _NOTHING,
         0,

@@ -10,7 +10,8 @@ from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.driver import TopologyDriver
 from millpond.processors.verbs.aggregate import AggregatedRows
 from millpond.processors.verbs.change_feed import changes_of
-from millpond.processors.verbs.verb import Input, NullKeys, PackedRows, Verb
+from millpond.processors.verbs.null_keys import NullKeys
+from millpond.processors.verbs.verb import Input, PackedRows, Verb
 from millpond.stores.rows.packing import RowCodec
 from millpond.stores.rows.schemas import Schemas
 from millpond.stores.rows.tuple_keys import KeyCodec
@@ -23,7 +24,7 @@ def an_input(
     role: str,
     keys: Mapping[str, pa.DataType],
     values: Mapping[str, pa.DataType],
-    null_keys: NullKeys = NullKeys.REFUSED,
+    null_keys: NullKeys = NullKeys.EQUAL,
     foreign: Mapping[str, pa.DataType] | None = None,
 ) -> PackedRows:
     codec = RowCodec(Schemas.first(pa.schema(list(values.items()))))
@@ -50,7 +51,6 @@ def records(one: Input, rows: Rows, time: str, serde: Serde[Any] | None = None) 
     if isinstance(one, PackedRows) and one.foreign is not None:
         columns["foreign"] = _structs(rows, one.foreign.schema)
     table = pa.table(columns)
-    assert not one.keyless(table)
     changes = None if not rows or "op" not in rows[0] else changes_of(pa.array([row["op"] for row in rows]))
     values = one.values_of(table, changes).to_pylist()
     if serde is not None:

@@ -16,10 +16,11 @@ from millpond.processors.verbs import aggregates
 from millpond.processors.verbs.aggregate import Windows, aggregate
 from millpond.processors.verbs.asof_join import asof_join
 from millpond.processors.verbs.latest import latest
+from millpond.processors.verbs.null_keys import NullKeys
 from millpond.processors.verbs.row_aggregate import RowAggregate
 from millpond.processors.verbs.stream_join import stream_join
 from millpond.processors.verbs.table_join import table_join
-from millpond.processors.verbs.verb import MICROS, NullKeys, Verb
+from millpond.processors.verbs.verb import MICROS, Verb
 from millpond.stores.serdes import Serde
 from tests.processors.verbs.duck import answered
 from tests.processors.verbs.running import Rows, an_aggregated_input, an_input, running

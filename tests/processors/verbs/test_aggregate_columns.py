@@ -18,8 +18,9 @@ from millpond.processors.runtime.task import Task
 from millpond.processors.verbs import aggregates as f
 from millpond.processors.verbs.aggregate import AggregatedRows, aggregate
 from millpond.processors.verbs.aggregates import AggregateCall
+from millpond.processors.verbs.null_keys import NullKeys
 from millpond.processors.verbs.row_aggregate import RowAggregate
-from millpond.processors.verbs.verb import NullKeys, Verb
+from millpond.processors.verbs.verb import Verb
 from millpond.stores.registry import supplier
 from millpond.stores.rows.tuple_keys import KeyCodec
 from millpond.stores.transaction import Transaction

@@ -8,10 +8,13 @@ import pytest
 
 from millpond.errors import SerdeError
 from millpond.processors import TimeWindows
+from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.verbs import aggregates
 from millpond.processors.verbs.aggregate import AggregatedRows, aggregate
+from millpond.processors.verbs.null_keys import NullKeys
+from millpond.processors.verbs.parts import Keys
 from millpond.processors.verbs.row_aggregate import RowAggregate
-from millpond.processors.verbs.verb import NullKeys, PackedRows
+from millpond.processors.verbs.verb import PackedRows
 from millpond.stores.rows.packing import RowCodec
 from millpond.stores.rows.schemas import Schemas
 from millpond.stores.rows.tuple_keys import KeyCodec
@@ -36,7 +39,7 @@ def packed(null_keys: NullKeys, foreign: KeyCodec | None = None) -> PackedRows:
     return PackedRows("left", KeyCodec(KEY), null_keys, RowCodec(Schemas.first(VALUE)), foreign)
 
 
-@pytest.mark.parametrize("null_keys", [NullKeys.APART, NullKeys.EQUAL])
+@pytest.mark.parametrize("null_keys", [NullKeys.APART, NullKeys.OWN_SIDE, NullKeys.EQUAL])
 @pytest.mark.parametrize("foreign", [None, KeyCodec(KEY)])
 def test_packed_keys_and_rows_come_back(null_keys: NullKeys, foreign: KeyCodec | None) -> None:
     one = packed(null_keys, foreign)
@@ -44,8 +47,30 @@ def test_packed_keys_and_rows_come_back(null_keys: NullKeys, foreign: KeyCodec |
     assert one.columns_of(one.values_of(ROWS).to_pylist()).equals(VALUES)
 
 
+@pytest.mark.parametrize("null_keys", [NullKeys.APART, NullKeys.OWN_SIDE])
+def test_a_key_that_ends_like_one_with_a_null_comes_back_beside_such_keys(null_keys: NullKeys) -> None:
+    key = pa.schema([("n", pa.int64())])
+    rows = ROWS.set_column(0, "key", pa.array([{"n": int.from_bytes(b"abc\xffleft")}, {"n": None}], pa.struct(key)))
+    one = PackedRows("left", KeyCodec(key), null_keys, RowCodec(Schemas.first(VALUE)))
+    keys = one.keys_of(rows)
+    assert keys[0].endswith(b"\xffleft")
+    assert one.key_columns(keys).to_pylist() == rows["key"].to_pylist()
+
+
+def test_keys_of_two_sides_with_a_null_differ_and_come_back_as_null() -> None:
+    sides = [PackedRows(side, KeyCodec(KEY), NullKeys.OWN_SIDE, RowCodec(Schemas.first(VALUE))) for side in "lr"]
+    keys = [key for side in sides for key in side.keys_of(ROWS)]
+    assert keys[0] == keys[2]
+    assert keys[1] != keys[3]
+    assert keys == [key for side in sides for key in side.keys_of(ROWS.set_column(3, "timestamp", pa.array([7, 8])))]
+    both = Keys.of_rows(*sides)
+    assert both.schema.field("k").nullable
+    (column,) = both.columns(Batch(keys, [None] * 4, [0] * 4), 0)
+    assert column.to_pylist() == ["a", None, "a", None]
+
+
 def test_a_key_that_the_input_has_not_made_is_refused() -> None:
-    for null_keys in (NullKeys.APART, NullKeys.EQUAL):
+    for null_keys in (NullKeys.APART, NullKeys.OWN_SIDE, NullKeys.EQUAL):
         with pytest.raises(SerdeError):
             packed(null_keys).key_columns([b"!"])
 

@@ -1,0 +1,36 @@
+"""Topics of which nothing is made but one aggregate, so that nobody could tell in which order their records came.
+
+Rule of this module: the graph decides, and what processors say of themselves (``Processor.by_key``).
+"""
+
+from collections.abc import Callable
+
+from millpond.processors.runtime.nodes import Node, ProcessorNode, SinkNode
+from millpond.processors.runtime.processor import Processor
+from millpond.processors.runtime.subtopology import Subtopology
+
+
+def only_reader(part: Subtopology, topic: str, processor_of: Callable[[ProcessorNode], Processor]) -> Processor | None:
+    """The one processor to which all goes that ``part`` reads; None if there are others.
+
+    What follows it has no state and leads to no other task.
+
+    Args:
+        part: the sub-topology.
+        topic: its only source topic.
+        processor_of: gives the processor of a node.
+    """
+
+    def passes_on(node: Node) -> bool:
+        """Whether a node treats each update by itself."""
+        if isinstance(node, SinkNode):
+            return node.topic not in part.internal_topics
+        return isinstance(node, ProcessorNode) and not node.stores and processor_of(node).by_key
+
+    source = part.sources[topic]
+    readers = [part.nodes[child] for child in source.children]
+    rest = [node for node in part.nodes.values() if node is not source and node not in readers]
+    if len(part.sources) > 1 or len(readers) > 1 or source.broadcast or not all(map(passes_on, rest)):
+        return None
+    (reader,) = readers
+    return processor_of(reader) if isinstance(reader, ProcessorNode) else None
