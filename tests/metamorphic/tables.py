@@ -63,6 +63,7 @@ class Selection:
         time: the column with the time.
         op: the column with the operation; None if there is none.
         keyed: whether rows with a null in their key are left out before.
+        order: the column that decides among rows of one key and time; None if there is none.
     """
 
     rows: Rows
@@ -72,6 +73,7 @@ class Selection:
     op: str | None = None
     foreign: Sequence[str] = ()
     keyed: bool = False
+    order: str | None = None
 
     def of(self, table: pa.Table) -> pa.Table:
         columns = {name: _column(table, path) for name, path in self.rows.paths.items()}
@@ -84,6 +86,8 @@ class Selection:
             made["foreign"] = _struct(self.foreign, columns)
         if self.op is not None:
             made["op"] = columns[self.op]
+        if self.order is not None:
+            made["order"] = pa.StructArray.from_arrays([columns[self.order]], ["order"])
         selected = pa.table(made)
         if not self.keyed:
             return selected

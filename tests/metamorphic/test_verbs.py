@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from tests.metamorphic.checking import (
     TWO,
     answers,
     bag,
+    event,
     histories,
     own,
     rows_of,
@@ -163,6 +165,48 @@ def test_latest(events: list[Event], ways: list[Way], history: int, deletes: boo
     expected = {(key,): {**row, "change_time": row["at"]} for key, row in newest.items()}
     for answer in answers(Chain([made], {"a": source}, {"a": "at"}), events, {"a": history}, ways):
         assert table(current(answer.rows, ["k"])) == table(expected, *([] if op is None else [op]))
+
+
+def numbered(source: str, keys: Sequence[Any]) -> st.SearchStrategy[list[Event]]:
+    """Rows, of which many have one key and time, in any order of the numbers in their column ``id``."""
+    one = st.tuples(st.sampled_from(keys), st.integers(0, 6), st.integers(0, 9), st.integers(0, 1_000))
+    listed = st.lists(one, max_size=14, unique_by=lambda row: row[3])
+    return listed.map(lambda some: [_numbered(event(source, *row[:3], "", with_op=False), row[3]) for row in some])
+
+
+def _numbered(one: Event, number: int) -> Event:
+    return replace(one, row={"id": number, **one.row})
+
+
+def ordered(events: Iterable[Event], source: str) -> list[Row]:
+    return sorted(own(events, source), key=lambda row: (int(row[f"{source}t"]), int(row["id"])))
+
+
+@histories()
+@given(numbered("a", NULLABLE), TWO, LENGTHS)
+def test_latest_with_an_order(events: list[Event], ways: list[Way], history: int) -> None:
+    source = schema("a", id_=True)
+    made = make_latest("out", Rows.of("a", source), key="k", time="at", history=history * SECOND, order="id")
+    newest = oracle.newest(ordered(events, "a"), "k", "at")
+    expected = {(key,): {**row, "change_time": row["at"]} for key, row in newest.items()}
+    for answer in answers(Chain([made], {"a": source}, {"a": "at"}), events, {"a": history}, ways):
+        assert table(current(answer.rows, ["k"])) == table(expected)
+
+
+@histories()
+@given(numbered("a", KEYS), numbered("b", KEYS), TWO, LENGTHS)
+def test_asof_join_with_an_order(a: list[Event], b: list[Event], ways: list[Way], late: int) -> None:
+    """Right rows of the time of a left row may come after it, so it has to wait for them."""
+    schemas = {"b": schema("b", id_=True), "a": schema("a")}
+    left = [replace(one, row={name: one.row[name] for name in schemas["a"].names}) for one in a]
+    made = make_asof_join(
+        "out", Rows.of("a", schemas["a"]), Rows.of("b", schemas["b"]), on="k", times=("at", "bt"),
+        history=(late + 1) * SECOND, how=JoinType.LEFT, grace=(late + 1) * SECOND, right_order="id",
+    )  # fmt: skip
+    expected = bag(oracle.asof(own(left, "a"), ordered(b, "b"), "left", ("at", "bt")))
+    chain = Chain([made], schemas, {"b": "bt", "a": "at"})
+    for answer in answers(chain, [*left, *b], {"b": late, "a": late}, ways):
+        assert bag(answer.rows) == expected
 
 
 PAIRS = st.tuples(rows_of("a", NULLABLE), rows_of("b", NULLABLE, op=True)).map(lambda both: [*both[0], *both[1]])
@@ -307,6 +351,25 @@ def test_apply(events: list[Event], ways: list[Way], lateness: int) -> None:
         {"k": key, **told}
         for key, rows in by_key.items()
         for told in oracle.running_totals(rows, "at", "av", IDLE * SECOND, SOON * SECOND)
+    )
+    for answer in answers(Chain([made], {"a": source}, {"a": "at"}), events, {"a": lateness}, ways):
+        assert bag(answer.rows) == expected
+
+
+@histories()
+@given(numbered("a", KEYS), TWO, LENGTHS)
+def test_apply_with_an_order(events: list[Event], ways: list[Way], lateness: int) -> None:
+    source = schema("a", id_=True)
+    made = make_apply(
+        "out", Rows.of("a", source), Totals("av"), key="k", time="at", schema=RESULTS, lateness=lateness * SECOND,
+        order="id",
+    )  # fmt: skip
+    expected = bag(
+        {"k": key, **told}
+        for key in KEYS
+        for told in oracle.running_totals(
+            [row for row in ordered(events, "a") if row["k"] == key], "at", "av", IDLE * SECOND, SOON * SECOND
+        )
     )
     for answer in answers(Chain([made], {"a": source}, {"a": "at"}), events, {"a": lateness}, ways):
         assert bag(answer.rows) == expected

@@ -67,8 +67,10 @@ class Made:
         return Rows.of(self.verb.name, self.verb.schema, self.account.bounds)
 
 
-def make_latest(name: str, rows: Rows, *, key: str, time: str, history: int, op: str | None = None) -> Made:
-    read = Selection(rows, [key], _rest(rows, key, op), time, op)
+def make_latest(
+    name: str, rows: Rows, *, key: str, time: str, history: int, op: str | None = None, order: str | None = None
+) -> Made:
+    read = Selection(rows, [key], _rest(rows, key, op), time, op, order=order)
     kept = Allowance(HISTORY, history, rows.time(time).bound)
     verb = latest(name, _packed("input", read), history=kept.total, columns=read.values)
     return Made(verb, {"input": read}, latest_account(name, kept))
@@ -101,12 +103,20 @@ def make_aggregate(
 
 
 def make_apply(
-    name: str, rows: Rows, processor: KeyedProcessor, *, key: str, time: str, schema: pa.Schema, lateness: int
+    name: str,
+    rows: Rows,
+    processor: KeyedProcessor,
+    *,
+    key: str,
+    time: str,
+    schema: pa.Schema,
+    lateness: int,
+    order: str | None = None,
 ) -> Made:
-    read = Selection(rows, [key], rows.schema.names, time)
+    read = Selection(rows, [key], rows.schema.names, time, order=order)
     packed = _packed("input", read)
     wait = Allowance(LATENESS, lateness, rows.time(time).bound)
-    topology = apply_topology(name, processor, packed.keys, packed.rows, wait.total)
+    topology = apply_topology(name, processor, packed.keys, packed.rows, wait.total, ordered=order is not None)
     verb = Verb(topology, {"input": packed}, (DictColumns(ColumnValues(name, frozenset()), schema),))
     times = [column.name for column in schema if column.type == TIME]
     return Made(verb, {"input": read}, apply_account(name, type(processor).__name__, wait, times))
@@ -123,8 +133,10 @@ def make_asof_join(
     how: JoinType = JoinType.INNER,
     grace: int | None = None,
     right_op: str | None = None,
+    right_order: str | None = None,
 ) -> Made:
     one, other, rest = _sides(left, right, on, times, how, right_op)
+    other = replace(other, order=right_order)
     left_time, right_time = left.time(times[0], left.schema.names), right.time(times[1])
     late, kept = asof_allowances(grace, history, left_time, right_time)
     hold = held_back(late)
@@ -208,5 +220,7 @@ def _keys(rows: Rows, names: Sequence[str]) -> KeyCodec:
 def _packed(role: str, read: Selection, null_keys: NullKeys = NullKeys.EQUAL) -> PackedRows:
     codec = RowCodec(Schemas.first(chosen(read.rows.schema, read.values)))
     foreign = _keys(read.rows, read.foreign) if read.foreign else None
-    in_order = read.rows.is_feed(read.time)
-    return PackedRows(role, _keys(read.rows, read.keys), null_keys, codec, foreign, in_order=in_order)
+    order = None if read.order is None else KeyCodec(pa.schema([("order", read.rows.schema.field(read.order).type)]))
+    in_order = order is None and read.rows.is_feed(read.time)
+    keys = _keys(read.rows, read.keys)
+    return PackedRows(role, keys, null_keys, codec, foreign, order=order, in_order=in_order)

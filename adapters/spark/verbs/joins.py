@@ -77,10 +77,12 @@ class JoinVerbs(MadeVerbs):
             right: versions of what completes them; each is valid from its time until that of the next one with its key.
             on: the columns that must be equal.
             left_time, right_time: the columns (or expressions) with the times: timestamps or dates.
-            history: how far back from the newest right time a left row may be; an older one finds at most its key's
-                newest version. A version that was still valid then is found whatever its age.
+            history: how far back from the newest right time a left row may be, beyond the bounds that the times have
+                from other verbs; an older one finds at most its key's newest version. A version that was still valid
+                then is found whatever its age.
             how: ``"inner"``, or ``"left"`` to keep left rows without a match.
-            grace: how long a left row waits for late right rows, in event time; by default it is joined at once.
+            grace: how long a left row waits for late right rows, in event time, beyond the bound of the right side; by
+                default it is joined at once, if there is no bound.
             tolerance: how much older than the left row a match may be; by default any age.
             right_order: what decides among right rows of one key and time, as ``order`` in ``latest``.
             right_op: the column that says which right rows are deletes, as ``op`` in ``latest``.
@@ -90,6 +92,11 @@ class JoinVerbs(MadeVerbs):
         Returns:
             All columns of the left side, then those of the right side that are not in ``on``. Of two change feeds, it
             has ``op``, ``sequence`` and ``change_time`` of the left one.
+
+        Raises:
+            ConfigurationError: an argument is missing or invalid, or a column is absent or of a type that does not do.
+            StateConflictError: the state is that of another verb, or of other columns.
+            DurabilityError: the state could not be read or written.
         """
         join_type = chosen_join(how, JoinType.INNER, JoinType.LEFT)
         keys = column_pairs(on)
@@ -145,13 +152,18 @@ class JoinVerbs(MadeVerbs):
             before, after: how much older, and how much newer, than the left row the right one may be.
             how: ``"inner"``; ``"left"`` or ``"outer"`` to keep the rows of the left or of both sides that find nobody.
                 Such a row comes out once, when its window and grace have passed.
-            grace: how late a row may be.
+            grace: how late a row may be, beyond the bounds that the times have from other verbs.
             name: of the verb; by default made of ``stream_join`` and the columns.
             renamed, dropped: columns of the inputs that had another name, or were there, in an earlier run.
 
         Returns:
             All columns of the left side, then those of the right side that are not in ``on``. Where there is no left
             row, the columns in ``on`` are the right row's.
+
+        Raises:
+            ConfigurationError: an argument is missing or invalid, or a column is absent or of a type that does not do.
+            StateConflictError: the state is that of another verb, or of other columns.
+            DurabilityError: the state could not be read or written.
         """
         join_type = chosen_join(how, *JoinType)
         keys = column_pairs(on)
@@ -198,14 +210,19 @@ class JoinVerbs(MadeVerbs):
                 upsert, insert, update, delete, c, r, u, d, +I, +U, -U, -D, update_preimage and update_postimage.
             how: ``"inner"``, ``"left"``, or, by key, ``"outer"``.
             history: makes the sides versioned: a change that is not its key's latest by time is no result, and deletes
-                are remembered that long. Without it changes apply by time within a micro-batch, and those of a later
-                micro-batch after them, even if they are older.
+                are remembered that long, and as long as the bounds of the times from other verbs. Without it changes
+                apply by time within a micro-batch, and those of a later micro-batch after them, even if they are older.
             name: of the verb; by default made of ``table_join`` and the columns.
             renamed, dropped: columns of the inputs that had another name, or were there, in an earlier run.
 
         Returns:
             A change feed: the left side's key, its other columns, those of the right side that are not in ``on``, and
             ``op`` (``"upsert"`` or ``"delete"``), ``sequence`` (orders the changes of a key) and ``change_time``.
+
+        Raises:
+            ConfigurationError: an argument is missing or invalid, or a column is absent or of a type that does not do.
+            StateConflictError: the state is that of another verb, or of other columns.
+            DurabilityError: the state could not be read or written.
         """
         keys = column_pairs(on)
         primary = list(keys) if left_key is None else column_names(left_key)

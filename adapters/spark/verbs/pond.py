@@ -157,7 +157,8 @@ class Millpond(JoinVerbs):
             rows: each sets what its key has from its time on, or deletes it.
             key: the columns of the key.
             time: the column (or expression) with the time of the change.
-            history: how long deletes are remembered, and how late a row may be; one that is later is dropped.
+            history: how long deletes are remembered, and how late a row may be, beyond the bound that its time has from
+                another verb; one that is later is dropped.
             order: what decides among rows of one key and time, the greatest last, also where they come in different
                 micro-batches: a column or an expression, such as an offset or a struct of several. Without it a later
                 micro-batch does, and within one micro-batch what the rows' bytes say: always the same.
@@ -168,6 +169,11 @@ class Millpond(JoinVerbs):
 
         Returns:
             A change feed: the key, the other columns, ``op``, ``sequence`` and ``change_time``.
+
+        Raises:
+            ConfigurationError: an argument is missing or invalid, or a column is absent or of a type that does not do.
+            StateConflictError: the state is that of another verb, or of other columns.
+            DurabilityError: the state could not be read or written.
         """
         keys = column_names(key)
         op = operation_of(rows, op)
@@ -200,8 +206,8 @@ class Millpond(JoinVerbs):
             time: the column (or expression) with the time of a row.
             order: what decides for ``first``, ``last`` and ``collect`` among rows of one key and time, as in
                 ``latest``; other functions have no use for it.
-            window: ``TimeWindows``, ``SlidingWindows`` or ``SessionWindows``, each with its grace; later rows are
-                dropped and counted.
+            window: ``TimeWindows``, ``SlidingWindows`` or ``SessionWindows``, each with its grace, to which the bound
+                is added that ``time`` has from another verb; later rows are dropped and counted.
             emit: ``"updates"`` for each key's last result of every micro-batch that changes it, or ``"final"`` for a
                 window's result once, when it has closed.
             name: of the verb; by default made of ``aggregate`` and the columns.
@@ -209,6 +215,11 @@ class Millpond(JoinVerbs):
         Returns:
             The key, ``window`` (start and end) if there are windows, and the results. Updates are a change feed, with
             ``op``, ``sequence`` and ``change_time`` as well; a session that becomes part of another is deleted.
+
+        Raises:
+            ConfigurationError: an argument is missing or invalid, or a column is absent or of a type that does not do.
+            StateConflictError: the state is that of another verb, or of other columns.
+            DurabilityError: the state could not be read or written.
         """
         check_calls(calls, window)
         final = emits_final(emit, window)
@@ -260,7 +271,8 @@ class Millpond(JoinVerbs):
             key: the columns of the key.
             time: the column (or expression) with the time of a row.
             schema: the columns of the results, as Spark DDL.
-            lateness: how late a row may be, and so how long each waits; a later one is dropped and counted.
+            lateness: how late a row may be, beyond the bound that its time has from another verb, and so how long each
+                waits; a later one is dropped and counted.
             order: in which order the rows of one key and time come, as in ``latest``.
             optional: the columns that not every result has, as in ``Produced``.
             name: of the verb; by default made of the processor's class and the columns.
@@ -272,6 +284,11 @@ class Millpond(JoinVerbs):
             What the processor returned, with the columns of ``schema``. A timestamp in it is taken for the time of the
             row or timer that brought it: if a verb behind this one takes an older one for its time, it needs a grace
             for that.
+
+        Raises:
+            ConfigurationError: an argument is missing or invalid, or a column is absent or of a type that does not do.
+            StateConflictError: the state is that of another verb, or of other columns.
+            DurabilityError: the state could not be read or written.
         """
         keys = column_names(key)
         source = RowInput(INPUT, rows, keys, rows.columns, time, order=order, feed=feed_in(rows))

@@ -61,7 +61,7 @@ def merge(
     waiting = [(topic, run) for topic, run in inputs.items() if len(run)]
     queues = [np.asarray(run.timestamps, np.int64) for _, run in waiting]
     go_by = [
-        reached_by_key(times, _numbers_of_keys([one])) if one[0] in keep_order else times
+        reached_by_key(times, _numbers_of_keys([one])) if one[0] in keep_order and order is Order.TIME else times
         for one, times in zip(waiting, queues, strict=True)
     ]
     places = places_taken(go_by, order)
