@@ -144,7 +144,9 @@ To go back to micro-batch {batch_id}, whose files are all whole:
     local disk, delete the hidden files beside them as well, such as offsets/.{first}.crc.
  3. Set the output back to micro-batch {batch_id}, or write to a new place: the rows of micro-batches {first} to {last}
     come again, cut into micro-batches anew. Spark's file sink, Delta Lake and others that go by the number of a
-    micro-batch would leave out rows of numbers that they have.
+    micro-batch would leave out rows of numbers that they have. To set the file sink back, delete <n> and <n>.compact
+    from {first} on in its _spark_metadata; write to a new place by foreachBatch, as nothing can read a place of the
+    file sink that does not begin with micro-batch 0.
  4. Start the query with the same checkpoint."""
 
     def repairs(self, report: Report, *, orphans: bool) -> Iterator[Repair]:

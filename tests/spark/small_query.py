@@ -1,8 +1,10 @@
 """A small query of one task, whose state the tests look after."""
 
+from collections.abc import Callable
 from pathlib import Path
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from millpond.adapters.spark import SparkStreams
 from millpond.processors import Consumed, Materialized, Produced, StreamsBuilder
@@ -16,6 +18,11 @@ _counted = _numbers.group_by_key().count(Materialized("counts"))
 _counted.to_stream().to("totals", Produced(schema="key string, value long"))
 topology = builder.build()
 del builder
+
+
+def nowhere(rows: DataFrame) -> DataStreamWriter:
+    """Leaves rows unwritten."""
+    return rows.writeStream.format("noop")
 
 
 class Query:
@@ -48,11 +55,11 @@ class Query:
         rows = self._spark.createDataFrame([(f"key {key}", key, batch) for key in range(10)], DDL)
         rows.coalesce(1).write.mode("append").parquet(str(self.inputs))
 
-    def run(self) -> None:
-        """All micro-batches that there are to run."""
+    def run(self, output: Callable[[DataFrame], DataStreamWriter] = nowhere) -> None:
+        """All micro-batches that there are to run; ``output`` says where their rows go."""
         files = self._spark.readStream.schema(DDL).option("maxFilesPerTrigger", 1).parquet(str(self.inputs))
-        output = self.streams.transform({"numbers": files}).writeStream.format("noop")
-        output.option("checkpointLocation", str(self.checkpoint)).trigger(availableNow=True).start().awaitTermination()
+        writer = output(self.streams.transform({"numbers": files}))
+        writer.option("checkpointLocation", str(self.checkpoint)).trigger(availableNow=True).start().awaitTermination()
 
     def counts(self) -> set[int]:
         rows = self.streams.read_store("counts", str(self.checkpoint)).collect()

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,8 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from millpond.cli import main
 from tests.command_line.documented import KEYS
@@ -18,6 +19,20 @@ from tests.spark import small_query
 from tests.spark.small_query import BATCHES, Query
 
 pytestmark = pytest.mark.spark
+
+
+def delete_later(directory: Path, last: int) -> None:
+    """Delete all files below whose names begin with a number above ``last``, and the hidden ones beside them."""
+    for path in list(directory.rglob("*")):
+        number = path.name.removeprefix(".").partition(".")[0]
+        if path.is_file() and number.isdecimal() and int(number) > last:
+            path.unlink()
+
+
+def go_back(checkpoint: Path, first: int) -> None:
+    """The second step of the way back to before the micro-batch ``first``."""
+    for part, last in (("offsets", first - 1), ("commits", first - 1), ("state", first)):
+        delete_later(checkpoint / part, last)
 
 
 @pytest.fixture
@@ -95,14 +110,45 @@ def test_damage_is_named_local_copies_are_repaired_and_the_query_goes_back_to_th
     first = BATCHES - 1
     assert f"offsets/<n> and commits/<n> for n from {first} on, and below state/" in said
     assert f"every file whose name begins with a number above {first}, " in said
-    for part, last in (("offsets", first - 1), ("commits", first - 1), ("state", first)):
-        for path in list((checkpoint / part).rglob("*")):
-            number = path.name.removeprefix(".").partition(".")[0]
-            if path.is_file() and number.isdecimal() and int(number) > last:
-                path.unlink()
+    assert f"delete <n> and <n>.compact from {first} on in its _spark_metadata" in " ".join(said.split())
+    go_back(checkpoint, first)
     assert query.counts() == {BATCHES - 1}
     query.run()
     assert query.counts() == {BATCHES}
     code, said = state("verify")
     assert code == 0
     assert "not named here: 1 files" in said
+
+
+def test_after_going_back_the_output_is_set_back_or_a_new_place_has_the_rows_that_come_again(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    query, out, new = Query(spark, tmp_path), tmp_path / "out", tmp_path / "new"
+
+    def by_file_sink(place: Path) -> Callable[[DataFrame], DataStreamWriter]:
+        return lambda rows: rows.writeStream.format("parquet").option("path", str(place))
+
+    def by_batches(rows: DataFrame) -> DataStreamWriter:
+        def write(batch: DataFrame, number: int) -> None:
+            batch.write.mode("overwrite").parquet(f"{new}/batch={number}")
+
+        return rows.writeStream.foreachBatch(write)
+
+    def values(place: Path) -> list[int]:
+        return sorted(row.value for row in spark.read.parquet(str(place)).collect())
+
+    query.run(by_file_sink(out))
+    all_of_it = values(out)
+    assert len(all_of_it) == 10 * BATCHES
+    go_back(query.checkpoint, 1)
+    delete_later(out / "_spark_metadata", 0)
+    assert values(out) == [1] * 10
+    query.run(by_file_sink(out))
+    assert values(out) == all_of_it
+    go_back(query.checkpoint, 1)
+    query.run(by_file_sink(tmp_path / "unreadable"))
+    with pytest.raises(Exception, match="_spark_metadata"):
+        values(tmp_path / "unreadable")
+    go_back(query.checkpoint, 1)
+    query.run(by_batches)
+    assert values(new) == all_of_it[10:]
