@@ -66,7 +66,7 @@ def joined_tables(left: Mapping[Any, Row], right: Mapping[Any, Row], how: How) -
     """Two tables by key."""
     found = {}
     for key in left.keys() | right.keys():
-        one, other = left.get(key), right.get(key)
+        one, other = left.get(key), None if key is None else right.get(key)
         if (one is not None or how == "outer") and (other is not None or how != "inner"):
             found[key] = {**(other or {}), **(one or {})}
     return found

@@ -183,11 +183,14 @@ def make_table_join(
     """The column of the left side's foreign key has the name that the right side's key has."""
     primary = left_key or on
     rests = _rest(left, primary, ops[0]), _rest(right, on, ops[1])
-    one = Selection(left, [primary], rests[0], times[0], ops[0], [] if primary == on else [on])
-    other = Selection(right, [on], rests[1], times[1], ops[1])
+    foreign = primary != on
+    inner, outer = how is JoinType.INNER and not foreign, how is JoinType.OUTER
+    one = Selection(left, [primary], rests[0], times[0], ops[0], [on] if foreign else [], keyed=inner)
+    other = Selection(right, [on], rests[1], times[1], ops[1], keyed=not outer)
+    null_keys = NullKeys.EQUAL if foreign else NullKeys.OWN_SIDE
     late = max(left.time(times[0]).bound, right.time(times[1]).bound)
     kept = None if history is None else Allowance(HISTORY, history, late)
-    packed = _packed("left", one), _packed("right", other)
+    packed = _packed("left", one, null_keys), _packed("right", other, null_keys)
     verb = table_join(
         name,
         *packed,
