@@ -371,3 +371,14 @@ def test_what_a_record_sends_through_a_loop_comes_before_the_next_record(
 def test_another_order_is_refused_by_name() -> None:
     with pytest.raises(ConfigurationError, match="order is 'sideways'; give 'time' or 'arrival'"):
         StreamsBuilder(order="sideways")
+
+
+@pytest.mark.parametrize(("order", "after_one"), [(Order.TIME, 1), (Order.ARRIVAL, 2)])
+def test_a_plain_table_keeps_the_latest_record_of_a_micro_batch_or_a_later_one(order: Order, after_one: int) -> None:
+    builder = StreamsBuilder(key_serde="string", value_serde="int64", order=order)
+    builder.table("rates", materialized=Materialized("rates")).to_stream().to("out")
+    with TopologyDriver(builder.build()) as driver:
+        driver.pipe_inputs({"rates": Batch(["a", "a"], [1, 2], [10, 5])})
+        assert driver.store("rates").get("a").value == after_one
+        driver.pipe_inputs({"rates": Batch(["a"], [3], [7])})
+        assert driver.store("rates").get("a").value == 3
