@@ -252,6 +252,23 @@ def test_what_a_verb_puts_out_is_the_input_of_any_other_as_it_is(feed: Feed) -> 
     assert last == {"a": 2, None: 2, "b": 1, "c": 1}
 
 
+def test_an_as_of_join_of_two_feeds_goes_by_the_times_of_both_and_knows_deletes(feed: Feed) -> None:
+    pond = feed.pond()
+    sales = feed.static(ORDERS, [(1, "a", at(1)), (2, "a", at(3)), (3, "a", at(5)), (4, "a", at(30))])
+    prices = feed.static(
+        "shop string, what string, since timestamp",
+        [("a", "insert", at(0)), ("a", "delete", at(2)), ("a", "update", at(4))],
+    )
+    left = pond.latest(sales, key="id", time="sold", history="1 hour", name="left side")
+    right = pond.latest(prices, key="shop", time="since", op="what", history="1 hour", name="right side")
+    found = pond.asof_join(
+        left, right, on="shop", left_time="change_time", right_time="change_time", history="1 hour",
+        tolerance="2 minutes", how="left",
+    )  # fmt: skip
+    assert found.columns == [*left.columns, "since"]
+    assert {row.id: row.since for row in found.collect()} == {1: at(0), 2: None, 3: at(4), 4: None}
+
+
 def test_columns_of_a_result_may_differ_in_case_alone(feed: Feed) -> None:
     sales = feed.static("id int, v int, sold timestamp", [])
     payments = feed.static("id int, V int, paid timestamp", [])
