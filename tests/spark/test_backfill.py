@@ -195,6 +195,7 @@ def counts() -> Topology:
     return builder.build()
 
 
+@pytest.mark.slow
 def test_seeds_come_before_a_backfill_and_its_results_go_where_the_user_says(
     spark: SparkSession, tmp_path: Path, run_stream: RunStream
 ) -> None:

@@ -107,6 +107,7 @@ class PassOn(KeyedProcessor):
         yield row | {"theirs": row["headers"]}
 
 
+@pytest.mark.slow
 def test_a_column_of_headers_comes_out_of_every_verb_as_it_went_in(spark: SparkSession, tmp_path: Path) -> None:
     headers = {1: [("trace", b"1"), ("trace", None), ("", b"\x00\xff")], 2: None, 3: []}
     given = spark.createDataFrame(list(headers.items()), f"id int, {PAIRS}").coalesce(1)

@@ -113,6 +113,7 @@ def _as_spark_shows_it(view: StoreView) -> Rows:
     return [{name: value for name, value in row.items() if not name.startswith("valid")} for row in plain]
 
 
+@pytest.mark.slow
 def test_every_kind_of_store_is_shown_as_spark_shows_it_whether_snapshots_or_changelogs_keep_its_manifests(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -144,6 +145,7 @@ def test_every_kind_of_store_is_shown_as_spark_shows_it_whether_snapshots_or_cha
         assert shown < set(map(repr, _rows(alone[name].rows()))), "all that is still there is shown"
 
 
+@pytest.mark.slow
 def test_verbs_are_shown_with_their_columns_and_checkpoints_with_unique_ids_checksums_and_zstd_are_read(
     spark: SparkSession, tmp_path: Path
 ) -> None:

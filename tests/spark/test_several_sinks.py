@@ -143,6 +143,7 @@ def test_rows_of_the_map_side_and_of_all_operators_come_out_of_one_run(spark: Sp
     assert found["notes out"] == [("one",), ("two",)]
 
 
+@pytest.mark.slow
 def test_a_micro_batch_that_fails_between_two_sinks_is_in_files_once(
     spark: SparkSession, tmp_path: Path, streams: SparkStreams
 ) -> None:

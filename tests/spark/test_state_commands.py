@@ -44,6 +44,7 @@ def query(spark: SparkSession, tmp_path: Path) -> Iterator[Query]:
     spark.conf.set("spark.sql.shuffle.partitions", str(partitions))
 
 
+@pytest.mark.slow
 def test_damage_is_named_local_copies_are_repaired_and_the_query_goes_back_to_the_micro_batch_that_is_told(
     query: Query, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -120,6 +121,7 @@ def test_damage_is_named_local_copies_are_repaired_and_the_query_goes_back_to_th
     assert "not named here: 1 files" in said
 
 
+@pytest.mark.slow
 def test_after_going_back_the_output_is_set_back_or_a_new_place_has_the_rows_that_come_again(
     spark: SparkSession, tmp_path: Path
 ) -> None:

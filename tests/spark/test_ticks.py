@@ -127,6 +127,7 @@ def test_all_tasks_fire_without_records_and_a_micro_batch_that_is_run_again_is_a
         assert [(value, at + time_of(0)) for _, value, at in driver.read("out")] == [(0, time_of(1)), (1, time_of(2))]
 
 
+@pytest.mark.slow
 def test_a_query_of_several_sinks_may_begin_with_micro_batches_of_ticks_alone(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -165,6 +165,7 @@ def tables(draw: st.DrawFn, prefix: str) -> pa.Table:
     return pa.table(columns)
 
 
+@pytest.mark.slow
 @given(tables("a"), tables("b"), tables("c"))
 @settings(
     max_examples=3,

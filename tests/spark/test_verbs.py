@@ -250,6 +250,7 @@ def test_keys_are_equal_where_spark_joins_them_and_tables_have_no_null(job: Job)
     assert repr(in_order(reduce(DataFrame.unionAll, ours))) == repr(in_order(reduce(DataFrame.unionAll, sparks)))
 
 
+@pytest.mark.slow
 def test_a_match_is_as_old_as_the_tolerance_whatever_the_history(job: Job) -> None:
     left = job.rows("k int, at timestamp", (1, "2024-01-01 10:00"), (2, "2024-01-01 10:00"))
     right = job.rows("k int, since timestamp", (1, "2023-01-01"), (2, "2024-01-01 09:00"), (3, "2024-01-01 10:00"))
@@ -257,7 +258,8 @@ def test_a_match_is_as_old_as_the_tolerance_whatever_the_history(job: Job) -> No
     expected: list[tuple[Any, ...]] = []
     for tolerance, ages in ((None, {1: 365, 2: 0}), ("2 days", {2: 0}), ("366 days", {1: 365, 2: 0})):
         for how in ("inner", "left"):
-            for times in (("at", "since"), (F.expr("at"), F.expr("since + interval 0 days"))):
+            expressions = (F.expr("at"), F.expr("since + interval 0 days"))
+            for times in [("at", "since"), *([expressions] if tolerance == "2 days" else [])]:
                 name = f"{tolerance}-{how}-{len(found)}"
                 joined = job.pond().asof_join(
                     left, right, on="k", left_time=times[0], right_time=times[1], history="1 day",
