@@ -24,6 +24,9 @@ MAX_TIME: Final = 2**63 - 1
 FARTHEST: Final = 2**61
 """Times and lengths of time within this can be added and subtracted without leaving 64 bits."""
 
+NO_TIME: Final = 1 - FARTHEST
+"""The time of a record that has none. It is before all others, so it moves no clock."""
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _MILLISECOND = timedelta(milliseconds=1)

@@ -81,7 +81,8 @@ class SendToTasks:
         for chunk in _chunks(batches):
             metrics.add(TaskMetric.RECORDS_IN, chunk.num_rows)
             usable = reader.usable(chunk)
-            latest += [pc.max(usable["timestamp"]).as_py()] if usable.num_rows else []
+            newest = pc.max(usable["timestamp"]).as_py()
+            latest += [] if newest is None else [newest]
             sent = self._sent(usable, reader, writer, metrics)
             yield from metrics.timed_each(TaskMetric.PROCESS_DURATION, sent)
         if latest and self._tells_time:

@@ -3,7 +3,8 @@
 There is a window for each distinct set of records of a key that are at most ``difference`` apart. A record at ``t``
 goes into the windows around it, and may begin two: its left window ``[t - difference, t]``, and its right window
 ``[t + 1, t + 1 + difference]`` if there are records after it. It may also be the first in the right window of the
-record before it. Records from 1970 on whose left window would begin before 1970 share ``[0, difference]``.
+record before it. Records from 1970 on whose left window would begin before 1970 share ``[0, difference]``, unless
+windows begin earlier, too (``Windows.from_epoch``).
 
 For a batch the store is read once, for each key the windows around the key's records, and written once.
 """
@@ -97,6 +98,7 @@ class SlidingWindowAggregate(WindowedProcessor):
         super().__init__(setup, emit, TimeWindowedSerde(setup.spec.key_serde, windows.difference))
         self._difference = windows.difference
         self._grace = windows.grace
+        self._from_epoch = windows.from_epoch
 
     def fold(self, batch: Batch) -> Batch:
         ids = self._slots(batch.keys)
@@ -110,7 +112,7 @@ class SlidingWindowAggregate(WindowedProcessor):
             self._advance(timestamp)
             if timestamp + self._difference < self._close:
                 self._late += 1
-            elif 0 <= timestamp < self._difference:
+            elif self._from_epoch and 0 <= timestamp < self._difference:
                 self._fold_early(touched[id_], value, timestamp)
             else:
                 self._fold_record(touched[id_], value, timestamp)
@@ -144,7 +146,7 @@ class SlidingWindowAggregate(WindowedProcessor):
     def _fold_record(self, windows: KeyWindows, value: Any, timestamp: int) -> None:
         """Fold in a record that has a left window of its own."""
         first = timestamp - 2 * self._difference
-        seen = self._readable(windows, max(first, 0) if timestamp >= 0 else first, timestamp + 1)
+        seen = self._readable(windows, max(first, 0) if self._from_epoch and timestamp >= 0 else first, timestamp + 1)
         around = _Around(seen)
         for start in reversed(seen):
             if not self._update_one(windows, start, around, value, timestamp):

@@ -147,7 +147,7 @@ def first_starts(windows: TimeWindows, times: Integers) -> Integers:
     """The start of the first window that holds each of these times."""
     beyond = times % windows.advance
     firsts: Integers = times - beyond - (windows.size - 1 - beyond) // windows.advance * windows.advance
-    return np.where(times >= 0, np.maximum(firsts, 0), firsts)
+    return np.where(times >= 0, np.maximum(firsts, 0), firsts) if windows.from_epoch else firsts
 
 
 def _slots(keys: Any, starts: Integers) -> _Slots:

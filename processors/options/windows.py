@@ -7,6 +7,7 @@ an aggregation has seen; a window closes, and accepts no more records, once stre
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from enum import Enum
+from typing import ClassVar
 
 from millpond.errors import TopologyError
 from millpond.stores.times import Duration, to_millis
@@ -25,9 +26,11 @@ class Windows(ABC):
 
     Attributes:
         grace: how long after its end a window still accepts late records, in milliseconds.
+        from_epoch: whether a record from 1970 on is in no window that starts earlier, as in Kafka Streams.
     """
 
     grace: int
+    from_epoch: ClassVar[bool] = True
 
     @property
     @abstractmethod
@@ -90,7 +93,7 @@ class TimeWindows(Windows):
         """The starts of the windows that hold ``timestamp``, ascending."""
         last = timestamp - timestamp % self.advance
         first = last - (self.size - 1 - timestamp % self.advance) // self.advance * self.advance
-        return list(range(max(first, 0) if timestamp >= 0 else first, last + 1, self.advance))
+        return list(range(max(first, 0) if self.from_epoch and timestamp >= 0 else first, last + 1, self.advance))
 
 
 @dataclass(frozen=True, init=False)

@@ -25,13 +25,16 @@ class CounterName(StrEnum):
     """A record whose key its serde cannot write or read."""
 
     DROPPED_BAD_TIMESTAMP = "dropped-bad-timestamp"
-    """A record whose timestamp is null or negative."""
+    """A record whose timestamp is null or before 1970, or, of verbs, before the year 1."""
 
     DROPPED_FUTURE_TIMESTAMP = "dropped-future-timestamp"
     """A record whose timestamp is further ahead of the wall clock than ``max_ahead`` allows."""
 
     DROPPED_BAD_VALUE = "dropped-bad-value"
     """A record whose value its serde cannot read."""
+
+    DROPPED_NEVER_VALID = "dropped-never-valid"
+    """A row of a table of verbs that is valid from the year 9999 on, which stands for never."""
 
     DROPPED_LATE = "dropped-late"
     """A record whose windows or session had closed, once for each window; or one later than its lateness."""

@@ -26,7 +26,7 @@ from millpond.processors.runtime.subtopology import Subtopology
 from millpond.processors.runtime.written import written
 from millpond.stores.metrics import Metrics
 from millpond.stores.serdes import Serde
-from millpond.stores.times import MAX_TIME, MIN_TIME, TimeUnit
+from millpond.stores.times import MAX_TIME, MIN_TIME, NO_TIME, TimeUnit
 
 _Written = TypeVar("_Written")
 
@@ -163,6 +163,8 @@ class Task:
 
     def reached(self, timestamp: int) -> None:
         """Learn the greatest timestamp of the records that a micro-batch brings, whose times nobody compares here."""
+        if timestamp == NO_TIME:
+            return
         self._latest = timestamp if self._latest is None else max(self._latest, timestamp)
 
     def measure_time(self, wall_clock: int, unit: TimeUnit) -> None:

@@ -19,6 +19,7 @@ from millpond.processors.runtime.late import Booleans, Integers
 from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.tables.time_ordered_buffer import BufferSpec, TimeOrderedBuffer
 from millpond.processors.tables.value_getters import ValueGetterFactory
+from millpond.stores.times import NO_TIME
 
 _log = logging.getLogger(__name__)
 
@@ -27,7 +28,7 @@ class StreamTableJoin(Processor):
     """Joins each record of a stream with the table's value for its key.
 
     A null key joins nothing: an inner join drops the record, a left join passes it on alone (KIP-962). A null value is
-    dropped by both.
+    dropped by both. A record without a time (``NO_TIME``) waits for nothing.
 
     Args:
         table: the table's value getter.
@@ -76,6 +77,10 @@ class StreamTableJoin(Processor):
     def process(self, batch: Batch) -> None:
         kept = self._usable(batch)
         dropped = len(batch) - len(kept)
+        if self._buffer is not None and NO_TIME in kept.timestamps:
+            untimed = [timestamp == NO_TIME for timestamp in kept.timestamps]
+            self.context.attempt(self._join, kept.select(untimed))
+            kept = kept.select([not one for one in untimed])
         if self._buffer is not None and len(kept):
             kept, late = self._buffer.pass_through(kept)
             self.context.count(CounterName.PASSED_LATE, late)

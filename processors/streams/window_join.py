@@ -27,7 +27,7 @@ from millpond.processors.runtime.late import chosen
 from millpond.processors.runtime.processor import ProcessorContext
 from millpond.processors.streams.record_keys import EncodedKey, encoded_keys
 from millpond.processors.streams.unpaired_records import Waiting, WaitingRecords
-from millpond.stores.times import MIN_TIME
+from millpond.stores.times import MIN_TIME, NO_TIME
 from millpond.stores.typed.windows.window import WindowStore
 from millpond.stores.typed.windows.window_batch import WindowBatch
 
@@ -153,7 +153,7 @@ class WindowJoin:
         return max(*known, MIN_TIME, MIN_TIME if self._waiting is None else self._waiting.rows.stream_time)
 
     def _in_time(self, kept: Sequence[tuple[Side, Records]]) -> list[tuple[Side, Records]]:
-        """The records that are not late; the others are counted."""
+        """The records that are not late, which those without a time never are; the others are counted."""
         times = [np.asarray(run.timestamps, np.int64) for _, run in kept]
         lates = [self._sides[side].late_after for side, _ in kept]
         stream_time = self._stream_time
@@ -171,7 +171,7 @@ class WindowJoin:
             start += len(run)
             # The earliest time that is not late; a sum might leave 64 bits.
             earliest = np.maximum(here, MIN_TIME + late_after) - late_after
-            late = own < earliest
+            late = (own < earliest) & (own != NO_TIME)
             context = self._sides[side].context
             context.count(CounterName.DROPPED_LATE, int(np.count_nonzero(late)))
             context.tell_late(CounterName.DROPPED_LATE, run, late, here, earliest - own, self._grace)

@@ -156,12 +156,20 @@ def _aggregated(
     )
 
 
+class _TimeWindows(TimeWindows):
+    from_epoch = False
+
+
+class _SlidingWindows(SlidingWindows):
+    from_epoch = False
+
+
 def _in_micros(windows: TimeWindows | SlidingWindows) -> TimeWindows | SlidingWindows:
-    """The same windows, in microseconds."""
+    """The same windows, in microseconds, of all times."""
     grace = windows.grace * MICROS
     if isinstance(windows, SlidingWindows):
-        return SlidingWindows(windows.difference * MICROS, grace=grace)
-    return TimeWindows(windows.size * MICROS, advance=windows.advance * MICROS, grace=grace)
+        return _SlidingWindows(windows.difference * MICROS, grace=grace)
+    return _TimeWindows(windows.size * MICROS, advance=windows.advance * MICROS, grace=grace)
 
 
 def _beyond(windows: Windows) -> int:

@@ -42,6 +42,9 @@ class Input(ABC):
             there is none, and their values decide.
         in_order: whether rows of one key and time go by the column ``place`` (int64) or, where there is none, come in
             the order in which they count, as those of a change feed that a verb has made.
+        untimed: whether rows without a time, whose ``timestamp`` is null, are kept: they meet nothing, and come out at
+            once. Otherwise they are unusable.
+        versions: whether its times say from when on its rows are valid; then there may be some that never are.
     """
 
     topic: str
@@ -49,6 +52,8 @@ class Input(ABC):
     null_keys: NullKeys
     order: KeyCodec | None = field(default=None, kw_only=True)
     in_order: bool = field(default=False, kw_only=True)
+    untimed: bool = field(default=False, kw_only=True)
+    versions: bool = field(default=False, kw_only=True)
 
     def keys_of(self, rows: pa.Table) -> list[bytes]:
         """The packed keys."""

@@ -100,7 +100,8 @@ class VersionedOracle:
         self.triples = [triple for triple in self.triples if triple[:2] != (key, timestamp)]
         self.triples.append((key, timestamp, value))
         later = [time for known, time, _ in self.triples if known == key and time > timestamp]
-        return min(later, default=-1)
+        # An end of -1 would say that there is none.
+        return min((0 if time == -1 else time for time in later), default=-1)
 
     def put_many(self, keys: list[str], values: list[Any], timestamps: list[int]) -> list[int]:
         return list(map(self.put, keys, values, timestamps))

@@ -35,6 +35,7 @@ from tests.metamorphic.verbs import Made
 pc: Any = _compute
 
 EVENT_TIMES = EventTimes(TimeUnit.MICROSECOND, None)
+ON_ERROR = OnError.FAIL
 Tables = Mapping[str, Sequence[pa.Table]]
 """The splits of each input."""
 
@@ -96,8 +97,9 @@ class Reading:
         for sent, partial in [Sent(usable)] if self.combining is None else self.combining.split(usable):
             records, keys = reader.packed(sent, partial=partial)
             yield from self.route.send(records, keys, writer, partial=partial)
-        if self.tells_time and usable.num_rows:
-            yield from self.route.tell_time(pc.max(usable["timestamp"]).as_py(), number)
+        newest = pc.max(usable["timestamp"]).as_py()
+        if self.tells_time and newest is not None:
+            yield from self.route.tell_time(newest, number)
 
 
 @dataclass
@@ -127,9 +129,7 @@ class RunningVerb:
     def readings(self) -> dict[str, Reading]:
         verb, found = self.made.verb, {}
         for topic, selection in self.made.selections.items():
-            source = RowSource(
-                verb.inputs[topic], "key", "time", "op", EVENT_TIMES, self.made.value_serde, OnError.FAIL
-            )
+            source = RowSource(verb.inputs[topic], "key", "time", "op", EVENT_TIMES, self.made.value_serde, ON_ERROR)
             route, combining = Route(self.plan, topic, self.numbers), of_input(self.plan, topic, None)
             found[topic] = Reading(selection, source, route, combining, verb.follows_time)
         return found

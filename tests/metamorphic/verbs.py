@@ -21,7 +21,7 @@ from millpond.adapters.spark.verbs.waiting import (
     table_join_account,
 )
 from millpond.processors.options.join_windows import JoinWindows
-from millpond.processors.options.joins import JoinType
+from millpond.processors.options.joins import JoinType, Side
 from millpond.processors.verbs.aggregate import AggregatedRows, Windows, aggregate
 from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.processors.verbs.apply import apply_topology
@@ -72,7 +72,7 @@ def make_latest(
 ) -> Made:
     read = Selection(rows, [key], _rest(rows, key, op), time, op, order=order)
     kept = Allowance(HISTORY, history, rows.time(time).bound)
-    verb = latest(name, _packed("input", read), history=kept.total, columns=read.values)
+    verb = latest(name, _packed("input", read, versions=True), history=kept.total, columns=read.values)
     return Made(verb, {"input": read}, latest_account(name, kept))
 
 
@@ -140,7 +140,11 @@ def make_asof_join(
     left_time, right_time = left.time(times[0], left.schema.names), right.time(times[1])
     late, kept = asof_allowances(grace, history, left_time, right_time)
     hold = held_back(late)
-    packed = _packed("left", one, NullKeys.APART), _packed("right", other, NullKeys.DROPPED)
+    keeps_left = how.keeps(Side.LEFT)
+    packed = (
+        _packed("left", one, NullKeys.APART, untimed=keeps_left),
+        _packed("right", other, NullKeys.DROPPED, versions=True),
+    )
     verb = asof_join(name, *packed, how, history=max(kept.total, hold or 0), grace=hold, columns=rest)
     return Made(verb, {"left": one, "right": other}, asof_join_account(name, how, late, kept, left_time))
 
@@ -162,7 +166,10 @@ def make_stream_join(
     sides = left.time(times[0], left.schema.names), right.time(times[1], rest)
     account = stream_join_account(name, how, windows, *sides)
     waiting = replace(windows, grace=account.allowances[0].total)
-    packed = _packed("left", one, NullKeys.APART), _packed("right", other, NullKeys.APART)
+    packed = (
+        _packed("left", one, NullKeys.APART, untimed=how.keeps(Side.LEFT)),
+        _packed("right", other, NullKeys.APART, untimed=how.keeps(Side.RIGHT)),
+    )
     shared = {on: on} if how is JoinType.OUTER else {}
     verb = stream_join(name, *packed, how, waiting, columns=rest, shared=shared)
     return Made(verb, {"left": one, "right": other}, account)
@@ -190,7 +197,7 @@ def make_table_join(
     null_keys = NullKeys.EQUAL if foreign else NullKeys.OWN_SIDE
     late = max(left.time(times[0]).bound, right.time(times[1]).bound)
     kept = None if history is None else Allowance(HISTORY, history, late)
-    packed = _packed("left", one, null_keys), _packed("right", other, null_keys)
+    packed = _packed("left", one, null_keys, versions=True), _packed("right", other, null_keys, versions=True)
     verb = table_join(
         name,
         *packed,
@@ -220,10 +227,26 @@ def _keys(rows: Rows, names: Sequence[str]) -> KeyCodec:
     return KeyCodec(chosen(rows.schema, names))
 
 
-def _packed(role: str, read: Selection, null_keys: NullKeys = NullKeys.EQUAL) -> PackedRows:
+def _packed(
+    role: str,
+    read: Selection,
+    null_keys: NullKeys = NullKeys.EQUAL,
+    *,
+    untimed: bool = False,
+    versions: bool = False,
+) -> PackedRows:
     codec = RowCodec(Schemas.first(chosen(read.rows.schema, read.values)))
     foreign = _keys(read.rows, read.foreign) if read.foreign else None
     order = None if read.order is None else KeyCodec(pa.schema([("order", read.rows.schema.field(read.order).type)]))
     in_order = order is None and read.rows.is_feed(read.time)
-    keys = _keys(read.rows, read.keys)
-    return PackedRows(role, keys, null_keys, codec, foreign, order=order, in_order=in_order)
+    return PackedRows(
+        role,
+        _keys(read.rows, read.keys),
+        null_keys,
+        codec,
+        foreign,
+        order=order,
+        in_order=in_order,
+        untimed=untimed,
+        versions=versions,
+    )

@@ -187,8 +187,9 @@ def test_records_sent_as_they_are_are_judged_where_unusable_ones_are_skipped(
 @pytest.mark.parametrize(
     ("record", "message", "sent"),
     [
-        ((b"k", b"v", None), "column 'at': bad timestamp in row 150 of Spark partition 7 ", True),
-        ((b"k", b"v", None), "column 'at': bad timestamp in row 150 of Spark partition 7 ", False),
+        ((b"k", b"v", None), "column 'at': null in row 150 of Spark partition 7 ", True),
+        ((b"k", b"v", None), "column 'at': null in row 150 of Spark partition 7 ", False),
+        ((b"k", b"v", -1), "column 'at': a time before the year 1970 in row 150 of Spark partition 7 ", True),
         (
             (b"k", b"bad", 3),
             r"column 'v': bad value in row 150 of Spark partition 7 \(key=b'k', value=b'bad'",
@@ -239,7 +240,8 @@ def test_a_timestamp_far_ahead_of_the_wall_clock_fails_and_says_what_to_do(
     reader = RecordReader(source("fail"), 7)
     table = pa.Table.from_batches([rows(*GOOD, (b"k", b"v", YEAR_2100))])
     message = (
-        r"topic 'words': column 'at': future timestamp in row 100 of Spark partition 7 \(.*timestamp=4102444800000\): "
+        r"topic 'words': column 'at': a time ahead of the clock in row 100 of Spark partition 7 "
+        r"\(.*timestamp=4102444800000\): "
         r"2100-01-01T00:00:00\+00:00 is more than 1 day, 0:00:00 \(max_ahead\) ahead of the wall clock, 20\d\d-.*; "
         r"if .* set max_ahead=None or a longer one; clean the input, or leave such records out with"
     )

@@ -5,7 +5,7 @@ Rule of this module: it is the only place of the readers that reads a clock, tha
 
 import time
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import MAXYEAR, datetime, timedelta
 
 from millpond.stores.times import MAX_TIME, TimeUnit
 
@@ -21,6 +21,24 @@ class EventTimes:
 
     unit: TimeUnit
     max_ahead: int | None
+
+    @property
+    def first_year(self) -> int:
+        """The year before which no event time is usable: that of the epoch, as in Kafka, or for verbs the first one."""
+        return 1 if self.unit is TimeUnit.MICROSECOND else 1970
+
+    @property
+    def earliest(self) -> int:
+        """The earliest event time that is usable, in their own unit."""
+        return self._beginning_of(self.first_year)
+
+    @property
+    def never(self) -> int:
+        """The event time from which on rows of tables are never valid: the last year that calendars have."""
+        return self._beginning_of(MAXYEAR)
+
+    def _beginning_of(self, year: int) -> int:
+        return (datetime(year, 1, 1) - datetime(1970, 1, 1)) // timedelta(microseconds=self.unit)
 
     def now(self) -> int:
         """The wall-clock time, in microseconds since 1970."""

@@ -5,7 +5,7 @@ Rule of this module: nothing is left out without being counted, and an error tel
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -24,8 +24,9 @@ SKIP_REASONS: Final = (
     CounterName.DROPPED_BAD_TIMESTAMP,
     CounterName.DROPPED_FUTURE_TIMESTAMP,
     CounterName.DROPPED_BAD_VALUE,
+    CounterName.DROPPED_NEVER_VALID,
 )
-"""Why a record is unusable."""
+"""Why a record is left out of a source."""
 
 Bury: TypeAlias = Callable[[DeadLetter], None]
 """Takes dead letters."""
@@ -66,6 +67,26 @@ class TopicSource(Protocol):
         """A reader for one split; ``bury`` takes the records that it leaves out, if they are to be kept."""
 
 
+class Fault(NamedTuple):
+    """What messages say of an unusable record.
+
+    Attributes:
+        what: what is found in the column.
+        detail: more of it; empty for nothing.
+    """
+
+    what: str
+    detail: str = ""
+
+    @property
+    def behind(self) -> str:
+        """The detail as the end of a message."""
+        return self.detail and f": {self.detail}"
+
+
+_NULL: Final = Fault("null")
+
+
 class Unusable:
     """The unusable records of one split.
 
@@ -92,42 +113,74 @@ class Unusable:
         self._on_error = on_error
         self._split = split
 
-    def drop(self, table: pa.Table, refused: list[int], reason: CounterName, column: str, detail: str = "") -> pa.Table:
-        """The rows without those at the refused positions; ``detail`` goes into the message.
+    def drop(self, table: pa.Table, refused: list[int], reason: CounterName, column: str) -> pa.Table:
+        """The rows without those at the refused positions.
 
         Raises:
             RecordError: there are such rows, and the policy is to fail.
         """
         if not refused:
             return table
-        names = table.column_names
-        self.refuse(refused, reason, column, lambda row: {name: _entry(table[name], row) for name in names}, detail)
-        mask = np.ones(table.num_rows, dtype=bool)
-        mask[refused] = False
-        return table.filter(pa.array(mask))
+        self.refuse(refused, reason, column, _entries(table))
+        return table.filter(_others(table, refused))
 
-    def timed(self, table: pa.Table, column: str, event_times: EventTimes) -> pa.Table:
-        """The rows whose timestamp is neither null, nor negative, nor too far ahead of the wall clock.
+    def timed(self, table: pa.Table, column: str, event_times: EventTimes, *, untimed: bool = False) -> pa.Table:
+        """The rows whose timestamp is neither null, nor too early, nor too far ahead of the wall clock.
 
         Args:
             table: the rows.
             column: what the user calls the column ``timestamp``.
-            event_times: says what is too far.
+            event_times: says what is too early, and what too far.
+            untimed: whether rows without a timestamp are kept. Of the others, those that are left out and only counted
+                are kept without theirs.
 
         Raises:
             RecordError: there are others, and the policy is to fail.
         """
         times: Any = table["timestamp"]
-        untimed: Any = pc.fill_null(pc.less(times, pa.scalar(0)), True)
-        table = self.drop(table, positions(untimed), CounterName.DROPPED_BAD_TIMESTAMP, column)
+        if not untimed:
+            table = self._without(table, positions(times.is_null()), CounterName.DROPPED_BAD_TIMESTAMP, column, _NULL)
+            times = table["timestamp"]
+        early = positions(pc.less(times, pa.scalar(event_times.earliest)))
+        fault = Fault(f"a time before the year {event_times.first_year}")
+        table = self._without(table, early, CounterName.DROPPED_BAD_TIMESTAMP, column, fault, untimed=untimed)
         now = event_times.now()
         latest = event_times.latest(now)
         times = table["timestamp"]
-        if latest is None or not table.num_rows or pc.max(times).as_py() <= latest:
+        newest = pc.max(times).as_py()
+        if latest is None or newest is None or newest <= latest:
             return table
         ahead = positions(pc.greater(times, pa.scalar(latest)))
-        detail = event_times.objection(times[ahead[0]].as_py(), now)
-        return self.drop(table, ahead, CounterName.DROPPED_FUTURE_TIMESTAMP, column, detail)
+        fault = Fault("a time ahead of the clock", event_times.objection(times[ahead[0]].as_py(), now))
+        return self._without(table, ahead, CounterName.DROPPED_FUTURE_TIMESTAMP, column, fault, untimed=untimed)
+
+    def ever_valid(self, table: pa.Table, event_times: EventTimes) -> pa.Table:
+        """The rows that are valid some day; the others are counted, as nothing is wrong with them."""
+        never = positions(pc.greater_equal(table["timestamp"], pa.scalar(event_times.never)))
+        if not never:
+            return table
+        self.skipped[CounterName.DROPPED_NEVER_VALID.value] += len(never)
+        return table.filter(_others(table, never))
+
+    def _without(
+        self,
+        table: pa.Table,
+        refused: list[int],
+        reason: CounterName,
+        column: str,
+        fault: Fault,
+        *,
+        untimed: bool = False,
+    ) -> pa.Table:
+        """The rows without those at the refused positions; ``untimed`` is that of ``timed``."""
+        if not refused:
+            return table
+        self.refuse(refused, reason, column, _entries(table), fault)
+        others = _others(table, refused)
+        if not untimed or self._bury is not None:
+            return table.filter(others)
+        times: Any = pc.if_else(others, table["timestamp"], pa.scalar(None, pa.int64()))
+        return table.set_column(table.column_names.index("timestamp"), "timestamp", times)
 
     def refuse(
         self,
@@ -135,25 +188,28 @@ class Unusable:
         reason: CounterName,
         column: str,
         entries_of: Callable[[int], Mapping[str, Any]],
-        detail: str = "",
+        fault: Fault | None = None,
     ) -> None:
-        """Count the refused records, or fail with the first of them, of which ``entries_of`` gives the entries."""
+        """Count the refused records, or fail with the first of them, of which ``entries_of`` gives the entries.
+
+        ``fault`` is what messages say of them; by default the reason for which they are counted.
+        """
         if not refused:
             return
+        fault = fault or Fault(reason.removeprefix("dropped-").replace("-", " "))
         if self._on_error is not OnError.FAIL:
             self.skipped[reason.value] += len(refused)
             for row in refused if self._bury is not None else ():
-                self._bury_row(row, reason, column, entries_of(row), detail)
+                self._bury_row(row, reason, column, entries_of(row), fault)
             return
         entries = shown(entries_of(refused[0]))
-        fault = self._fault(refused[0], reason, column)
-        raise RecordError(f"topic {self._topic!r}: {fault} ({entries}){detail and f': {detail}'}; {REMEDY}")
+        where = self._where(refused[0], column, fault)
+        raise RecordError(f"topic {self._topic!r}: {where} ({entries}){fault.behind}; {REMEDY}")
 
-    def _fault(self, row: int, reason: CounterName, column: str) -> str:
-        fault = reason.removeprefix("dropped-").replace("-", " ")
-        return f"column {column!r}: {fault} in row {self.seen + row} of Spark partition {self._split}"
+    def _where(self, row: int, column: str, fault: Fault) -> str:
+        return f"column {column!r}: {fault.what} in row {self.seen + row} of Spark partition {self._split}"
 
-    def _bury_row(self, row: int, reason: CounterName, column: str, entries: Mapping[str, Any], detail: str) -> None:
+    def _bury_row(self, row: int, reason: CounterName, column: str, entries: Mapping[str, Any], fault: Fault) -> None:
         """Keep an unusable row; what is neither its key, nor its time, nor its headers, is its value."""
         assert self._bury is not None
         apart = ("key", "timestamp", self._headers)
@@ -165,13 +221,25 @@ class Unusable:
                 task_id=f"split-{self._split}",
                 topics=(self._topic,),
                 reason=reason.value,
-                error=f"{self._fault(row, reason, column)}{detail and f': {detail}'}",
+                error=f"{self._where(row, column, fault)}{fault.behind}",
                 key=entries.get("key"),
                 value=rest["value"] if list(rest) == ["value"] else rest,
                 timestamp=entries.get("timestamp"),
                 headers=tuple((pair["key"], pair["value"]) for pair in pairs or ()),
             )
         )
+
+
+def _entries(table: pa.Table) -> Callable[[int], Mapping[str, Any]]:
+    """Gives the entries of a row."""
+    return lambda row: {name: _entry(table[name], row) for name in table.column_names}
+
+
+def _others(table: pa.Table, refused: list[int]) -> Any:
+    """An array that is true for the rows which are not at the refused positions."""
+    mask = np.ones(table.num_rows, dtype=bool)
+    mask[refused] = False
+    return pa.array(mask)
 
 
 def _entry(column: Any, row: int) -> Any:
@@ -183,6 +251,6 @@ def _entry(column: Any, row: int) -> Any:
 
 
 def positions(mask: Any) -> list[int]:
-    """Where the mask is true."""
+    """Where the mask is true, and not null."""
     found: list[int] = pc.indices_nonzero(mask).to_pylist()
     return found

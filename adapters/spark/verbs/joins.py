@@ -34,7 +34,7 @@ from millpond.adapters.spark.verbs.waiting import (
     table_join_account,
 )
 from millpond.errors import ConfigurationError
-from millpond.processors.options.joins import JoinType
+from millpond.processors.options.joins import JoinType, Side
 from millpond.processors.verbs.asof_join import asof_join
 from millpond.processors.verbs.null_keys import NullKeys
 from millpond.processors.verbs.parts import CHANGE_COLUMNS
@@ -80,7 +80,7 @@ class JoinVerbs(MadeVerbs):
             history: how far back from the newest right time a left row may be, beyond the bounds that the times have
                 from other verbs; an older one finds at most its key's newest version. A version that was still valid
                 then is found whatever its age.
-            how: ``"inner"``, or ``"left"`` to keep left rows without a match.
+            how: ``"inner"``, or ``"left"`` to keep left rows without a match, those without a time among them.
             grace: how long a left row waits for late right rows, in event time, beyond the bound of the right side; by
                 default it is joined at once, if there is no bound.
             tolerance: how much older than the left row a match may be; by default any age.
@@ -114,7 +114,11 @@ class JoinVerbs(MadeVerbs):
         right_op = operation_of(right, right_op)
         inputs, rest = _row_inputs((left, left_time), (right, right_time), keys, join_type, right_op, right_order)
         run = self._runner.verb(name or f"asof_join-{'-'.join(keys)}", inputs, ColumnChanges(renamed or {}, dropped))
-        packed = run.input(inputs[0], NullKeys.APART), run.input(inputs[1], NullKeys.DROPPED)
+        keeps_left = join_type.keeps(Side.LEFT)
+        packed = (
+            run.input(inputs[0], NullKeys.APART, untimed=keeps_left),
+            run.input(inputs[1], NullKeys.DROPPED, versions=True),
+        )
         left_times, right_times = time_of(left, left_time, left.columns), time_of(right, right_time)
         late, kept = asof_allowances(wait, reach, left_times, right_times)
         hold = held_back(late)
@@ -151,7 +155,7 @@ class JoinVerbs(MadeVerbs):
             within: how far apart the times may be; or else
             before, after: how much older, and how much newer, than the left row the right one may be.
             how: ``"inner"``; ``"left"`` or ``"outer"`` to keep the rows of the left or of both sides that find nobody.
-                Such a row comes out once, when its window and grace have passed.
+                Such a row comes out once, when its window and grace have passed; one without a time at once.
             grace: how late a row may be, beyond the bounds that the times have from other verbs.
             name: of the verb; by default made of ``stream_join`` and the columns.
             renamed, dropped: columns of the inputs that had another name, or were there, in an earlier run.
@@ -170,12 +174,15 @@ class JoinVerbs(MadeVerbs):
         inputs, rest = _row_inputs((left, left_time), (right, right_time), keys, join_type)
         windows = join_windows(within, before, after, grace)
         run = self._runner.verb(name or f"stream_join-{'-'.join(keys)}", inputs, ColumnChanges(renamed or {}, dropped))
-        packed = run.input(inputs[0], NullKeys.APART), run.input(inputs[1], NullKeys.APART)
+        one, other = (
+            run.input(rows, NullKeys.APART, untimed=join_type.keeps(side))
+            for rows, side in zip(inputs, (Side.LEFT, Side.RIGHT), strict=True)
+        )
         shared = keys if join_type is JoinType.OUTER else {}
         left_times, right_times = time_of(left, left_time, left.columns), time_of(right, right_time, rest)
         account = stream_join_account(run.name, join_type, windows, left_times, right_times)
         waiting = replace(windows, grace=account.allowances[0].total)
-        verb = stream_join(run.name, *packed, join_type, waiting, columns=rest, shared=shared)
+        verb = stream_join(run.name, one, other, join_type, waiting, columns=rest, shared=shared)
         return self._result(run, verb, account)
 
     def table_join(
@@ -252,7 +259,7 @@ class JoinVerbs(MadeVerbs):
         late = max(time_of(left, left_time).bound, time_of(right, right_time).bound)
         kept = None if history is None else Allowance(HISTORY, in_micros(history, "history"), late)
         reach = None if kept is None else kept.total
-        inputs = run.input(one, null_keys), run.input(other, null_keys)
+        inputs = run.input(one, null_keys, versions=True), run.input(other, null_keys, versions=True)
         verb = table_join(
             run.name, *inputs, join_type, history=reach, left_columns=one.values, right_columns=other.values
         )

@@ -181,7 +181,7 @@ class Millpond(JoinVerbs):
         check_names(source.carried, changes=True)
         run = self._runner.verb(name or f"latest-{'-'.join(keys)}", (source,), ColumnChanges(renamed or {}, dropped))
         kept = Allowance(HISTORY, in_micros(history, "history"), time_of(rows, time).bound)
-        verb = latest(run.name, run.input(source), history=kept.total, columns=source.values)
+        verb = latest(run.name, run.input(source, versions=True), history=kept.total, columns=source.values)
         return self._result(run, verb, latest_account(run.name, kept))
 
     def aggregate(

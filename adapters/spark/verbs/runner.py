@@ -187,8 +187,21 @@ class VerbRun:
             )
         return KeyCodec(columns)
 
-    def input(self, rows: RowInput, null_keys: NullKeys = NullKeys.EQUAL) -> PackedRows:
+    def input(
+        self,
+        rows: RowInput,
+        null_keys: NullKeys = NullKeys.EQUAL,
+        *,
+        untimed: bool = False,
+        versions: bool = False,
+    ) -> PackedRows:
         """How the rows of one of the inputs are packed; their schema is kept with the state.
+
+        Args:
+            rows: the input.
+            null_keys: what happens to rows with a null in their key.
+            untimed: whether rows without a time are kept.
+            versions: whether its times say from when on its rows are valid.
 
         Raises:
             StateConflictError: the state has rows that cannot be read with these columns.
@@ -197,7 +210,17 @@ class VerbRun:
         schemas = self._evolved(rows.role, schema) if self.kept else Schemas.first(schema)
         foreign = KeyCodec(rows.key_schema(rows.foreign)) if rows.foreign else None
         order, in_order = self.order(rows), rows.in_order
-        return PackedRows(rows.role, keys, null_keys, RowCodec(schemas), foreign, order=order, in_order=in_order)
+        return PackedRows(
+            rows.role,
+            keys,
+            null_keys,
+            RowCodec(schemas),
+            foreign,
+            order=order,
+            in_order=in_order,
+            untimed=untimed,
+            versions=versions,
+        )
 
     def _evolved(self, role: str, schema: pa.Schema) -> Schemas:
         """The history of the schemas of an input's rows in the state, with ``schema`` as the newest."""

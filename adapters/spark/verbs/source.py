@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as _compute
 
 from millpond.adapters.spark.rows.changes import changing
 from millpond.adapters.spark.rows.event_times import EventTimes
@@ -19,6 +20,9 @@ from millpond.processors.options.on_error import OnError
 from millpond.processors.verbs.change_feed import changes_of
 from millpond.processors.verbs.verb import Input
 from millpond.stores.serdes import Serde
+from millpond.stores.times import NO_TIME
+
+pc: Any = _compute
 
 
 @dataclass(frozen=True)
@@ -74,13 +78,15 @@ class RowReader:
         return self._unusable.skipped
 
     def usable(self, table: pa.Table) -> pa.Table:
-        """The usable rows.
+        """The usable rows; of those that are kept without a time, ``timestamp`` is null.
 
         Raises:
             RecordError: a row is unusable, and the policy is to fail.
         """
         source, given = self._source, table.num_rows
-        table = self._unusable.timed(table, source.time, source.event_times)
+        if source.input.versions:
+            table = self._unusable.ever_valid(table, source.event_times)
+        table = self._unusable.timed(table, source.time, source.event_times, untimed=source.input.untimed)
         table, _ = changing(table, self._unusable, source.op)
         self._unusable.seen += given
         return table
@@ -93,10 +99,17 @@ class RowReader:
             partial: whether they are partial aggregates.
         """
         input_ = self._source.input
+        times: Any = table["timestamp"].combine_chunks()
+        untimed = times.is_null()
+        if times.null_count:
+            times = times.fill_null(NO_TIME)
+            table = table.set_column(table.column_names.index("timestamp"), "timestamp", times)
         changes = changes_of(table["op"]) if "op" in table.column_names else None
         keys: Any = pa.array(input_.keys_of(table), pa.binary())
         values = table["value"] if partial else input_.values_of(table, changes)
-        columns: list[Any] = [keys, values, table["timestamp"].combine_chunks()]
+        # A record without a key meets nothing; it goes to the task of its row's key nevertheless.
+        meeting = pc.if_else(untimed, None, keys) if input_.untimed else keys
+        columns: list[Any] = [meeting, values, times]
         packed = pa.table(columns, names=["key", "value", "timestamp"])
         if input_.in_order and not partial:
             packed = packed.append_column(PLACE, self._places(table))

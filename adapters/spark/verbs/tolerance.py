@@ -40,7 +40,7 @@ class Timed:
             return cls(frame, value)
         name = f"millpond_{role}_time"
         # NOT NULL: rows that were kept without it have no time to compare, so a restart refuses them. A row whose time
-        # is null gets no further than the input.
+        # is null has no match.
         return cls(frame.withColumn(name, F.coalesce(value, F.lit(-1))), named(name), name)
 
 

@@ -89,8 +89,9 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V], WritableStore
         A version of the same timestamp is replaced.
 
         Returns:
-            The end of the new version: the timestamp of the next one, or ``VALID_TO_UNDEFINED`` if it is the latest, or
-            ``NOT_PUT`` if the timestamp is older than the observed stream time minus the grace period.
+            The end of the new version: the timestamp of the next one (0 if that is -1, which says something else), or
+            ``VALID_TO_UNDEFINED`` if it is the latest, or ``NOT_PUT`` if the timestamp is older than the observed
+            stream time minus the grace period.
         """
         if key is None:
             raise self._null_key()
@@ -102,7 +103,7 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V], WritableStore
             return NOT_PUT
         _, valid_to = self._history.put(row, self._read(row), start, version)
         self._expire()
-        return VALID_TO_UNDEFINED if valid_to is None else valid_to
+        return _told(valid_to)
 
     def put_many(self, keys: Iterable[K], values: Sequence[V | None], timestamps: Sequence[int]) -> list[int]:
         """Put a version for each of ``keys``, in this order, as ``put`` does, with one read for all of them.
@@ -142,7 +143,7 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V], WritableStore
                 ends.append(NOT_PUT)
                 continue
             latest[row], valid_to = put(row, latest[row], start, version)
-            ends.append(VALID_TO_UNDEFINED if valid_to is None else valid_to)
+            ends.append(_told(valid_to))
             if self._expire():
                 latest = self._history.latest(latest)
         return ends
@@ -183,3 +184,10 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V], WritableStore
         """Remove what nobody can see anymore; whether rows of latest versions may have changed."""
         assert self._observed.time is not None, "something has been put"
         return self._history.expire(self._observed.time - self._retention)
+
+
+def _told(valid_to: int | None) -> int:
+    """What ``put`` returns for a version with this end."""
+    if valid_to is None:
+        return VALID_TO_UNDEFINED
+    return 0 if valid_to == VALID_TO_UNDEFINED else valid_to

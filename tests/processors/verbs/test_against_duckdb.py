@@ -243,7 +243,7 @@ def start_and_end(window: dict[str, datetime]) -> tuple[int, int]:
         ),
         (
             TimeWindows(12, advance=4, grace=LONG),
-            f"""SELECT k, s, s + 12, {FOLDED} FROM r, (SELECT unnest(range(0, 64, 4)) AS s)
+            f"""SELECT k, s, s + 12, {FOLDED} FROM r, (SELECT unnest(range(-8, 64, 4)) AS s)
             WHERE t >= s AND t < s + 12 GROUP BY k, s""",
         ),
         (

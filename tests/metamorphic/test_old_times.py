@@ -1,0 +1,139 @@
+"""Verbs at other times than those around the present: from the year 1 on, across 1970, and those that mean never."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millpond.adapters.spark.rows.event_times import EventTimes
+from millpond.adapters.spark.verbs.source import RowSource
+from millpond.errors import RecordError
+from millpond.processors.options.joins import JoinType
+from millpond.processors.options.on_error import OnError
+from millpond.stores.times import TimeUnit, to_instant_micros
+from tests.metamorphic import engine
+from tests.metamorphic import test_verbs as verbs
+from tests.metamorphic.checking import KEYS, LENGTHS, TWO, event, histories, rows_of, schema
+from tests.metamorphic.histories import SECOND, Chain, Event, Way, run
+from tests.metamorphic.tables import Rows
+from tests.metamorphic.verbs import Made, make_asof_join, make_latest, make_table_join
+
+DAY = 86_400 * SECOND
+FIRST, LAST = (to_instant_micros(datetime(year, 1, 1, tzinfo=UTC)) for year in (1, 9999))
+ORIGINS = {"year 1": FIRST, "1900": to_instant_micros(datetime(1900, 1, 1, tzinfo=UTC)), "1970": -20 * SECOND}
+AGGREGATE: tuple[Any, ...] = (verbs.SOME, TWO, verbs.WHICH, LENGTHS, st.booleans())
+TESTS: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "aggregate": (verbs.test_aggregates_by_key, (verbs.SOME, TWO, verbs.WHICH)),
+    "tumbling": (verbs.test_aggregates_by_tumbling_window, AGGREGATE),
+    "hopping": (verbs.test_aggregates_by_hopping_window, AGGREGATE),
+    "sliding": (verbs.test_aggregates_by_sliding_window, AGGREGATE),
+    "sessions": (verbs.test_aggregates_by_session, AGGREGATE),
+    "latest": (verbs.test_latest, (rows_of("a", KEYS, 14, op=True), TWO, LENGTHS, st.booleans())),
+    "asof_join": (verbs.test_asof_join, (verbs.PAIRS, TWO, LENGTHS, st.booleans(), st.booleans())),
+    "asof_join with grace": (
+        verbs.test_asof_join_with_grace,
+        (verbs.PAIRS, TWO, st.sampled_from([1, 3, 8]), LENGTHS, st.booleans(), st.booleans()),
+    ),
+    "stream_join": (
+        verbs.test_stream_join,
+        (verbs.STREAMS, TWO, verbs.REACHES, LENGTHS, st.sampled_from(JoinType)),
+    ),
+    "table_join": (
+        verbs.test_table_join,
+        (verbs.TABLES, TWO, st.none() | LENGTHS, st.sampled_from(JoinType)),
+    ),
+    "by foreign key": (
+        verbs.test_table_join_by_foreign_key,
+        (verbs.TABLES.map(verbs.with_ids), TWO, st.none() | LENGTHS, st.booleans()),
+    ),
+    "apply": (verbs.test_apply, (rows_of("a", KEYS, 14), TWO, LENGTHS)),
+}
+
+
+def moved(events: Sequence[Event], origin: int) -> list[Event]:
+    """The rows with the origin in place of that of ``event``."""
+    by = origin - event("a", None, 0, None, "", with_op=False).at
+    return [
+        Event(one.source, one.at + by, {**one.row, f"{one.source}t": one.row[f"{one.source}t"] + by}) for one in events
+    ]
+
+
+@pytest.mark.parametrize("origin", ORIGINS.values(), ids=ORIGINS.keys())
+@pytest.mark.parametrize("name", TESTS)
+@histories(5)
+@given(data=st.data())
+def test_verbs_answer_the_same_at_all_times(name: str, origin: int, data: st.DataObject) -> None:
+    test, strategies = TESTS[name]
+    events, *rest = data.draw(st.tuples(*strategies))
+    test.hypothesis.inner_test(moved(events, origin), *rest)
+
+
+def test_a_row_before_the_last_moment_of_1969_is_not_the_latest_of_its_key() -> None:
+    made = make_latest("out", B, key="k", time="bt", history=DAY)
+    rows = [Event("b", at, {"k": "k", "bt": at, "bv": at}) for at in (-1, -2)]
+    found = run(Chain([made], {"b": SCHEMAS["b"]}, {"b": "bt"}), [[one] for one in rows], Way(1, 0, 1, (1,))).rows
+    assert [one["bv"] for one in found] == [-1]
+
+
+SCHEMAS = {source: schema(source) for source in "ab"}
+A, B = (Rows.of(source, one) for source, one in SCHEMAS.items())
+
+
+def row(source: str, second: int, value: int, key: str = "k") -> Event:
+    return event(source, key, second, value, "", with_op=False)
+
+
+def never(source: str) -> list[Event]:
+    return [Event(source, at, {"k": "k", f"{source}t": at, f"{source}v": 99}) for at in (LAST, LAST + 364 * DAY)]
+
+
+@pytest.mark.parametrize("max_ahead", [None, DAY])
+def test_versions_of_the_year_9999_are_not_valid_and_move_no_time(
+    monkeypatch: pytest.MonkeyPatch, max_ahead: int | None
+) -> None:
+    monkeypatch.setattr(engine, "EVENT_TIMES", EventTimes(TimeUnit.MICROSECOND, max_ahead))
+    way, history = Way(1, 0, 1, (2,)), 30 * SECOND
+
+    def answered(made: Made, *batches: Sequence[Event]) -> list[dict[str, Any]]:
+        sources = {"a": "at", "b": "bt"} if len(made.selections) > 1 else {"b": "bt"}
+        return run(Chain([made], {source: SCHEMAS[source] for source in sources}, sources), batches, way).rows
+
+    joined = make_asof_join("out", A, B, on="k", times=("at", "bt"), history=history)
+    batches = [row("b", 10, 1), *never("b"), row("a", 11, 0)], [row("b", 12, 2), row("a", 13, 0), row("a", 11, 0)]
+    assert [one["bv"] for one in answered(joined, *batches)] == [1, 1, 2]
+    feed = make_latest("out", B, key="k", time="bt", history=history)
+    assert [one["bv"] for one in answered(feed, [row("b", 10, 1), *never("b")], [row("b", 12, 2)])] == [1, 2]
+    tables = make_table_join("out", A, B, on="k", times=("at", "bt"), history=history)
+    changes = [row("a", 10, 1), row("b", 10, 1), *never("a"), *never("b")], [row("b", 12, 2)]
+    assert [(one["av"], one["bv"]) for one in answered(tables, *changes)][-1] == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("at", "fault"),
+    [
+        (None, "column 'since': null in row 0"),
+        (FIRST - 1, "column 'since': a time before the year 1 in row 0"),
+        (
+            LAST - 1,
+            r"column 'since': a time ahead of the clock in row 0 .* 9998-12-31T23:59:59.999999\+00:00 is more than",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_time_is_told_and_what_is_never_valid_counted(at: int | None, fault: str) -> None:
+    made = make_latest("out", B, key="k", time="bt", history=0)
+    selection = made.selections["input"]
+    table = pa.Table.from_pylist([{"k": "k", "bt": one, "bv": 0} for one in (at, FIRST, -1, LAST)], B.schema)
+    source = RowSource(
+        made.verb.inputs["input"], "k", "since", "op", EventTimes(TimeUnit.MICROSECOND, DAY), None, OnError.FAIL
+    )
+    with pytest.raises(RecordError, match=fault):
+        source.reader(0).usable(selection.of(table))
+    skipping = replace(source, on_error=OnError.SKIP).reader(0)
+    assert skipping.usable(selection.of(table))["timestamp"].to_pylist() == [FIRST, -1]
+    assert skipping.skipped.total() == 2
+    assert skipping.skipped["dropped-never-valid"] == 1
