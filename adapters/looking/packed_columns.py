@@ -19,6 +19,8 @@ from millpond.stores.rows.packing import RowCodec
 from millpond.stores.rows.tuple_keys import KeyCodec
 
 _KEY: Final = "-key"
+_BESIDE: Final = ("-order", "-time")
+"""What the names of schemas end with that are neither of keys nor of rows."""
 _FOREIGN: Final = b"\x01"
 """What a row with a foreign key in front begins with; a row itself is an array of MessagePack, which never does."""
 
@@ -120,7 +122,7 @@ class PackedPlaces:
         kept = {place: schemas for place, schemas in found.items() if schemas is not None}
         return cls(
             {name.removesuffix(_KEY): KeyCodec(one.current) for name, one in kept.items() if name.endswith(_KEY)},
-            {name: RowCodec(one) for name, one in kept.items() if not name.endswith(_KEY)},
+            {name: RowCodec(one) for name, one in kept.items() if not name.endswith((_KEY, *_BESIDE))},
         )
 
     def __bool__(self) -> bool:

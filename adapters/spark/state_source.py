@@ -93,7 +93,7 @@ class Asked:
             ConfigurationError: it has no such type.
         """
         try:
-            return from_arrow_schema(self.schema)
+            return from_arrow_schema(self.schema, prefer_timestamp_ntz=True)
         except PySparkException as error:
             raise ConfigurationError(
                 f"Spark has no type for a column of ({', '.join(map(str, self.schema))}): {error}; read the store with "

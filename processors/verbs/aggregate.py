@@ -14,7 +14,7 @@ from millpond.processors.options.records import Consumed
 from millpond.processors.options.windows import EmitStrategy, SessionWindows, SlidingWindows, TimeWindows
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns
-from millpond.processors.verbs.parts import CHANGE_TIME, ChangeColumns, Keys, Times
+from millpond.processors.verbs.parts import CHANGE_TIME, ChangeColumns, Keys, Times, in_micros
 from millpond.processors.verbs.row_aggregate import RowAggregate
 from millpond.processors.verbs.row_fold import rows_type
 from millpond.processors.verbs.verb import MICROS, Input, Part, Verb, flattened
@@ -28,9 +28,6 @@ WINDOW: Final = "window"
 """The column with the start and the end of a window."""
 
 Windows: TypeAlias = TimeWindows | SlidingWindows | SessionWindows
-
-_TIME: Final[pa.DataType] = pa.timestamp("us", "UTC")
-_BOUNDS: Final = pa.struct([pa.field("start", _TIME), pa.field("end", _TIME)])
 
 
 @dataclass(frozen=True)
@@ -80,20 +77,26 @@ class WindowedKeys(Part):
     Attributes:
         codec: reads the keys.
         beyond: how much later than in the key a window's end is shown, in microseconds.
+        times: the type of start and end.
     """
 
     codec: KeyCodec
     beyond: int
+    times: pa.DataType
 
     @property
     def schema(self) -> pa.Schema:
-        return pa.schema([*self.codec.schema, pa.field(WINDOW, _BOUNDS)])
+        return pa.schema([*self.codec.schema, pa.field(WINDOW, pa.struct(self._bounds))])
+
+    @property
+    def _bounds(self) -> list[Any]:
+        return [pa.field("start", self.times), pa.field("end", self.times)]
 
     def columns(self, batch: Batch, first: int) -> list[Any]:
         keys = self.codec.unpack([windowed.key for windowed in batch.keys])
-        starts = pa.array([windowed.start for windowed in batch.keys], pa.int64())
-        ends = pa.array([windowed.end + self.beyond for windowed in batch.keys], pa.int64())
-        bounds = pa.StructArray.from_arrays([starts.cast(_TIME), ends.cast(_TIME)], fields=list(_BOUNDS))
+        starts = in_micros([windowed.start for windowed in batch.keys], self.times)
+        ends = in_micros([windowed.end + self.beyond for windowed in batch.keys], self.times)
+        bounds = pa.StructArray.from_arrays([starts, ends], fields=self._bounds)
         return [*keys.columns, bounds]
 
 
@@ -130,9 +133,9 @@ def aggregate(name: str, rows: AggregatedRows, calls: RowAggregate, windows: Win
     kept = Materialized("aggregate", value_serde=calls.state_serde, caching=not final)
     table = _aggregated(grouped, calls, windows, kept, final)
     table.to(name)
-    keys = Keys.of_rows(rows) if windows is None else WindowedKeys(rows.keys, _beyond(windows))
-    parts = (keys, Results(calls)) if final else (keys, Results(calls), ChangeColumns())
-    stores = {"aggregate": (keys, Results(calls), Times(CHANGE_TIME))}
+    keys = Keys.of_rows(rows) if windows is None else WindowedKeys(rows.keys, _beyond(windows), rows.times)
+    parts = (keys, Results(calls)) if final else (keys, Results(calls), ChangeColumns(rows.times))
+    stores = {"aggregate": (keys, Results(calls), Times(CHANGE_TIME, rows.times))}
     rows = replace(rows, types=calls.arguments)
     return Verb(builder.build(), {rows.topic: rows}, parts, stores, follows_time=windows is not None)
 

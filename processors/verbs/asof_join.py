@@ -42,5 +42,5 @@ def asof_join(
     join = stream.join if join_type is JoinType.INNER else stream.left_join
     join(table, pairs, Joined(grace=grace, within_history=grace is not None), vectorized=True).to(name)
     rows = JoinedRows(left.rows, right.rows, left.rows.schemas.current.names, columns)
-    stores = {"right": (Keys.of_rows(right), Rows(right.rows, columns), Times("valid_from"))}
+    stores = {"right": (Keys.of_rows(right), Rows(right.rows, columns), Times("valid_from", right.times))}
     return Verb(builder.build(), {right.topic: right, left.topic: left}, (rows,), stores)

@@ -23,6 +23,6 @@ def latest(name: str, rows: PackedRows, *, history: int, columns: Sequence[str])
     kept = Materialized.versioned("latest", history_retention=history)
     table = sequenced_table(builder, rows.topic, kept, history, ordered=rows.order is not None)
     table.to_stream(changes_only=True).to(name)
-    parts = (Keys.of_rows(rows), Rows(rows.rows, columns), ChangeColumns())
-    stores = {"latest": (*parts[:2], Times(CHANGE_TIME))}
+    parts = (Keys.of_rows(rows), Rows(rows.rows, columns), ChangeColumns(rows.times))
+    stores = {"latest": (*parts[:2], Times(CHANGE_TIME, rows.times))}
     return Verb(builder.build(), {rows.topic: rows}, parts, stores)

@@ -27,8 +27,6 @@ CHANGE_TIME: Final = "change_time"
 CHANGE_COLUMNS: Final = (OP, SEQUENCE, CHANGE_TIME)
 """The columns that a change feed has besides those of its rows."""
 
-_TIME: Final[pa.DataType] = pa.timestamp("us", "UTC")
-
 
 @dataclass(frozen=True)
 class Keys(Part):
@@ -135,44 +133,57 @@ class JoinedRows(Part):
 
 @dataclass(frozen=True)
 class ChangeColumns(Part):
-    """What tells the changes of a change feed apart: what it is, its order, and its time."""
+    """What tells the changes of a change feed apart: what it is, its order, and its time.
+
+    Attributes:
+        times: the type of the times.
+    """
+
+    times: pa.DataType
 
     @property
     def schema(self) -> pa.Schema:
-        types: list[tuple[str, pa.DataType]] = [(OP, pa.string()), (SEQUENCE, pa.int64()), (CHANGE_TIME, _TIME)]
+        types: list[tuple[str, pa.DataType]] = [(OP, pa.string()), (SEQUENCE, pa.int64()), (CHANGE_TIME, self.times)]
         return pa.schema(types)
 
     def columns(self, batch: Batch, first: int) -> list[Any]:
         return [
             pa.array(["delete" if value is None else "upsert" for value in batch.values], pa.string()),
             pa.array(range(first, first + len(batch)), pa.int64()),
-            _times(batch.timestamps),
+            in_micros(batch.timestamps, self.times),
         ]
 
     def of_columns(self, columns: Columns, first: int) -> list[Any]:
         return [
             pc.if_else(columns.values.is_null(), "delete", "upsert"),
             pa.array(np.arange(first, first + len(columns))),
-            _times(columns.timestamps),
+            in_micros(columns.timestamps, self.times),
         ]
 
 
 @dataclass(frozen=True)
 class Times(Part):
-    """The records' times, in a column of that name."""
+    """The records' times.
+
+    Attributes:
+        name: the column.
+        type: its type.
+    """
 
     name: str
+    type: pa.DataType
 
     @property
     def schema(self) -> pa.Schema:
-        return pa.schema([(self.name, _TIME)])
+        return pa.schema([(self.name, self.type)])
 
     def columns(self, batch: Batch, first: int) -> list[Any]:
-        return [_times(batch.timestamps)]
+        return [in_micros(batch.timestamps, self.type)]
 
 
-def _times(timestamps: Any) -> Any:
-    return pa.array(timestamps, pa.int64()).cast(_TIME)
+def in_micros(times: Any, type_: pa.DataType) -> Any:
+    """Integers, which are microseconds, as times of a type."""
+    return pa.array(times, pa.int64()).cast(type_)
 
 
 def _rows(values: Sequence[bytes | None], foreign: bool) -> Sequence[bytes | None]:

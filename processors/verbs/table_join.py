@@ -27,7 +27,7 @@ def table_join(
 
     Args:
         name: its name.
-        left, right: its inputs, with topics ``left`` and ``right``.
+        left, right: its inputs, with topics ``left`` and ``right``, and times of one type.
         join_type: inner, left or, by key, outer.
         history: for versioned tables, how long versions and deletes are remembered, in microseconds; None to take
             changes in the order in which they arrive.
@@ -46,12 +46,13 @@ def table_join(
     joined.to(name)
     rows = JoinedRows(left.rows, right.rows, left_columns, right_columns, foreign=left.foreign is not None)
     inputs = {left.topic: left, right.topic: right}
+    times = Times(CHANGE_TIME, left.times)
     stores = {
-        left.topic: (Keys.of_rows(left), Rows(left.rows, left_columns, left.foreign is not None), Times(CHANGE_TIME)),
-        right.topic: (Keys.of_rows(right), Rows(right.rows, right_columns), Times(CHANGE_TIME)),
+        left.topic: (Keys.of_rows(left), Rows(left.rows, left_columns, left.foreign is not None), times),
+        right.topic: (Keys.of_rows(right), Rows(right.rows, right_columns), times),
     }
     keys = Keys.of_rows(left, right) if join_type is JoinType.OUTER else Keys.of_rows(left)
-    parts = keys, rows, ChangeColumns()
+    parts = keys, rows, ChangeColumns(left.times)
     return Verb(builder.build(), inputs, parts, stores, follows_time=history is not None)
 
 

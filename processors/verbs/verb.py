@@ -26,6 +26,12 @@ from millpond.stores.rows.tuple_keys import KeyCodec
 MICROS: Final = 1_000
 """Microseconds in the millisecond, which is the unit of integers that a user gives as a duration."""
 
+INSTANT: Final[pa.DataType] = pa.timestamp("us", "UTC")
+"""The type of times that are points in time."""
+
+WALL_TIME: Final[pa.DataType] = pa.timestamp("us")
+"""The type of times without a time zone: dates, and what a clock on the wall shows."""
+
 
 @dataclass(frozen=True)
 class Input(ABC):
@@ -44,6 +50,7 @@ class Input(ABC):
             the order in which they count, as those of a change feed that a verb has made.
         untimed: whether rows without a time, whose ``timestamp`` is null, are kept: they meet nothing, and come out at
             once. Otherwise they are unusable.
+        times: the type of the times as results show them, ``INSTANT`` or ``WALL_TIME``.
         versions: whether its times say from when on its rows are valid; then there may be some that never are.
     """
 
@@ -53,6 +60,7 @@ class Input(ABC):
     order: KeyCodec | None = field(default=None, kw_only=True)
     in_order: bool = field(default=False, kw_only=True)
     untimed: bool = field(default=False, kw_only=True)
+    times: pa.DataType = field(default=INSTANT, kw_only=True)
     versions: bool = field(default=False, kw_only=True)
 
     def keys_of(self, rows: pa.Table) -> list[bytes]:

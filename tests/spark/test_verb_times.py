@@ -1,5 +1,7 @@
-"""Times of every kind in verbs on DataFrames: none, of before 1970, and of ever."""
+"""Times of every kind in verbs on DataFrames: none, of before 1970, of ever, with a time zone and without one."""
 
+from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from millpond.adapters.spark import Millpond
+from millpond.errors import ConfigurationError, StateConflictError
 from millpond.processors import TimeWindows
 from millpond.processors.verbs import aggregates
 
@@ -55,6 +58,90 @@ def test_left_rows_without_a_time_come_out_as_of_spark_joins(spark: SparkSession
         sides = arriving(left, tmp_path / "left"), arriving(right, tmp_path / "right")
         found = streamed(pond(tmp_path).asof_join(*sides, history="1 hour", name="arriving", **given), tmp_path)
         assert found == sorted(expected * (number + 1), key=repr)
+
+
+ZONE = "America/New_York"
+WALL = ["timestamp_ntz'2024-01-01 00:00:00'", "date'2024-01-01'"]
+
+
+@pytest.fixture
+def far_from_utc(spark: SparkSession) -> Iterator[None]:
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", ZONE)
+    yield
+    spark.conf.set("spark.sql.session.timeZone", str(before))
+
+
+@pytest.mark.usefixtures("far_from_utc")
+@pytest.mark.parametrize("since", WALL)
+def test_times_with_and_without_a_zone_are_compared_as_spark_does_once_that_is_written(
+    spark: SparkSession, tmp_path: Path, since: str
+) -> None:
+    instants = "timestamp'2024-01-01 04:59:59Z'", "timestamp'2024-01-01 05:00:00Z'"
+    left = spark.sql(f"select 1 as k, at from values ({instants[0]}), ({instants[1]}) as (at)")
+    right = spark.sql(f"select 1 as k, {since} as `valid from`, 'v' as v")
+    pairs = left.alias("a").join(right.alias("b"), F.expr("a.k = b.k and `valid from` <= at"), "left")
+    expected = listed(pairs.select("a.k", "at", "valid from", "v"))
+    assert {row[3] for row in expected} == {"v", None}
+    given: dict[str, Any] = {"on": "k", "left_time": "at"}
+    type_ = right.schema["valid from"].dataType.simpleString()
+    refused = (
+        rf"compares left_time, a timestamp, with right_time, a {type_}, .* "
+        r"write right_time=F.col\('`valid from`'\).cast\('timestamp'\)$"
+    )
+    cast = F.col("`valid from`").cast("timestamp")
+    for verb, more in (("asof_join", {"history": 0}), ("stream_join", {"within": "1 day"}), ("table_join", {})):
+        with pytest.raises(ConfigurationError, match=refused):
+            getattr(pond(tmp_path), verb)(left, right, right_time="valid from", **given, **more)
+    with pytest.raises(ConfigurationError, match=r"left_time=\(\.\.\.\)\.cast\('timestamp'\)$"):
+        pond(tmp_path).table_join(right, left, on="k", left_time=F.col("`valid from`"), right_time="at")
+    joined = pond(tmp_path).asof_join(left, right, right_time=cast, history="1 day", how="left", **given)
+    assert listed(joined) == expected
+
+
+@pytest.mark.usefixtures("far_from_utc")
+def test_times_without_a_zone_come_out_without_one(spark: SparkSession, tmp_path: Path) -> None:
+    # New York has no 02:30 on that day, and 01:30 twice on the other one.
+    rows = spark.sql(
+        "select k, at, date(at) as day, n from values (1, timestamp_ntz'2024-03-10 02:30:00.000001', 1), "
+        "(1, timestamp_ntz'2024-03-10 02:59:59', 2), (1, timestamp_ntz'2024-11-03 01:30:00', 3) as (k, at, n)"
+    )
+    total, hour = {"total": aggregates.sum("n")}, TimeWindows("1 hour")
+    found = pond(tmp_path).aggregate(rows, total, by="k", time="at", window=hour, emit="final")
+    sparks = rows.groupBy("k", F.window("at", "1 hour").alias("window")).agg(F.sum("n").alias("total"))
+    assert found.schema["window"].dataType.simpleString() == sparks.schema["window"].dataType.simpleString()
+    assert listed(found) == listed(sparks)
+    days = pond(tmp_path).aggregate(rows, total, by="k", time="day", window=TimeWindows("1 day"))
+    assert listed(days.select("window.start", "change_time", "total").where("total = 3")) == [
+        (datetime(2024, 11, 3), datetime(2024, 11, 3), 3),
+        (datetime(2024, 3, 10), datetime(2024, 3, 10), 3),
+    ]
+    feed, other = rows.select("k", "at", "n"), rows.selectExpr("k", "day", "n as m")
+    tables = pond(tmp_path).table_join(feed, other, on="k", left_time="at", right_time="day")
+    assert [(row.n, row.m, row.change_time) for row in tables.collect()] == [(3, 3, datetime(2024, 11, 3, 1, 30))]
+
+
+@pytest.mark.usefixtures("far_from_utc")
+def test_a_restart_keeps_to_the_kind_of_time_that_its_state_has(spark: SparkSession, tmp_path: Path) -> None:
+    rows = spark.sql("select 1 as k, timestamp_ntz'2024-01-01 10:00:00' as at, 'v' as v")
+    source = arriving(rows, tmp_path / "rows")
+
+    def latest(verbs: Millpond, time: Any) -> DataFrame:
+        return verbs.latest(source, key="k", time=time, history=0)
+
+    verbs = pond(tmp_path)
+    (found,) = streamed(latest(verbs, "at"), tmp_path)
+    assert found[-1] == datetime(2024, 1, 1, 10)
+    shown = verbs.read_store("latest-k", "latest", f"{tmp_path}/checkpoint")
+    assert [row.change_time for row in shown.collect()] == [datetime(2024, 1, 1, 10)]
+    with pytest.raises(
+        StateConflictError, match=r"the time of 'input' is .*UTC.*, but the state of 'times.latest-k' has"
+    ):
+        latest(pond(tmp_path), F.col("at").cast("timestamp"))
+    arriving(rows.selectExpr("k", "at", "'w' as v"), tmp_path / "rows")
+    for file in (tmp_path / "state" / "times.latest-k").glob("*input-time*"):
+        file.unlink()  # as of an earlier release
+    assert len(streamed(latest(pond(tmp_path), F.to_date("at")), tmp_path)) == 1
 
 
 def test_history_from_the_beginning_and_for_ever_is_that_of_spark(spark: SparkSession, tmp_path: Path) -> None:

@@ -12,7 +12,16 @@ from pyspark.sql import functions as F
 
 def named(column: str) -> Column:
     """The column of that name, whatever characters it has."""
-    return F.col("`" + column.replace("`", "``") + "`")
+    return F.col(_quoted(column))
+
+
+def written(column: str) -> str:
+    """What stands for the column of that name where Spark reads an expression."""
+    return column if column.isidentifier() else _quoted(column)
+
+
+def _quoted(column: str) -> str:
+    return "`" + column.replace("`", "``") + "`"
 
 
 def did_you_mean(name: str, known: Collection[str]) -> str:

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from millpond.adapters.spark.rows.column_types import check_leaf_types, check_operations, compared_otherwise
-from millpond.adapters.spark.rows.names import did_you_mean, named
+from millpond.adapters.spark.rows.names import did_you_mean, named, written
 from millpond.adapters.spark.rows.sink import arrow_schema
 from millpond.adapters.spark.verbs.feeds import Feed
 from millpond.adapters.spark.verbs.intervals import MONTHS, is_in_months, to_months, traveling
@@ -23,6 +23,7 @@ from millpond.adapters.spark.verbs.marks import without_marks
 from millpond.errors import ConfigurationError
 from millpond.processors.distribution.exchange import PLACE
 from millpond.processors.verbs.parts import CHANGE_COLUMNS
+from millpond.processors.verbs.verb import INSTANT, WALL_TIME
 from millpond.stores.rows.physical import normalized
 
 ORDER: Final = "order"
@@ -146,6 +147,16 @@ class RowInput:
         columns = [to_months(self.field(name), named(name)) for name in names]
         return F.struct(*columns) if columns else F.struct(F.lit(True).alias("present"))
 
+    @property
+    def times(self) -> pa.DataType:
+        """``INSTANT`` or ``WALL_TIME``, whichever its times are.
+
+        Raises:
+            ConfigurationError: the time is of a type that says no point in time.
+        """
+        micros(self.role, self.frame, self.time)
+        return INSTANT if isinstance(_type(self.role, self.frame, self.time), T.TimestampType) else WALL_TIME
+
     def field(self, name: str) -> T.StructField:
         """The column of that name, without the marks of its fields, which are no part of its type.
 
@@ -157,7 +168,7 @@ class RowInput:
 
 
 def micros(role: str, frame: DataFrame, column: str | Column) -> Column:
-    """A time in microseconds since 1970; one without a time zone counts as UTC.
+    """A time in microseconds since 1970: that of its fields if it has no time zone.
 
     Raises:
         ConfigurationError: the column's type says no point in time.
@@ -169,11 +180,15 @@ def micros(role: str, frame: DataFrame, column: str | Column) -> Column:
         return F.unix_date(value).cast("long") * _DAY
     if isinstance(type_, T.TimestampNTZType):
         return F.unix_date(value.cast("date")).cast("long") * _DAY + _micros_of_day(value)
-    what = "time" if role == "input" else f"{role}_time"
     raise ConfigurationError(
-        f"{what} is of type {type_.simpleString()}; give a timestamp or a date, or make one: "
+        f"{_option(role)} is of type {type_.simpleString()}; give a timestamp or a date, or make one: "
         "F.timestamp_millis(column) of milliseconds, F.to_timestamp(column) of text"
     )
+
+
+def _option(role: str) -> str:
+    """What the user gave the time of an input as."""
+    return "time" if role == "input" else f"{role}_time"
 
 
 def _type(role: str, frame: DataFrame, column: str | Column) -> T.DataType:
@@ -256,6 +271,24 @@ def check_equal_keys(name: str, inputs: Sequence[RowInput]) -> None:
             f"the verb {name!r} joins ({listed_key(one)}) with ({listed_key(other)}), whose types differ; cast the "
             "columns of one side"
         )
+
+
+def check_equal_times(name: str, inputs: Sequence[RowInput]) -> None:
+    """Refuse to compare points in time with times that have no time zone, which take one to be points in time.
+
+    Raises:
+        ConfigurationError: the verb ``name`` would.
+    """
+    if len({rows.times for rows in inputs}) < 2:
+        return
+    one, other = sorted(inputs, key=lambda rows: rows.times != INSTANT)
+    types = {rows.role: _type(rows.role, rows.frame, rows.time).simpleString() for rows in inputs}
+    time = f"F.col({written(other.time)!r})" if isinstance(other.time, str) else "(...)"
+    raise ConfigurationError(
+        f"the verb {name!r} compares {_option(one.role)}, a {types[one.role]}, with {_option(other.role)}, a "
+        f"{types[other.role]}, which is a point in time only in some time zone; to take the session's, as Spark does "
+        f"where it compares them, write {_option(other.role)}={time}.cast('timestamp')"
+    )
 
 
 def key_kinds(keys: pa.Schema) -> list[str]:

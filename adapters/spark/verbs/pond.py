@@ -61,7 +61,7 @@ class Millpond(JoinVerbs):
     The result of a verb may be the input of another one, which waits for what the first one holds back; ``explain``
     says how long.
 
-    Times are exact to the microsecond; a timestamp without a time zone counts as UTC. Durations are timedeltas, int
+    Times are exact to the microsecond; one without a time zone is taken as it is written. Durations are timedeltas, int
     milliseconds or Spark's text (``"5 minutes"``).
 
     Args:
@@ -239,6 +239,7 @@ class Millpond(JoinVerbs):
             source.values,
             order=run.order(source),
             in_order=source.in_order,
+            times=run.times(source),
         )
         verb = aggregate(run.name, packed, bound, extended(window, late), final=final)
         account = aggregate_account(run.name, window, late, final=final)

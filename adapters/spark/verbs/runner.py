@@ -28,7 +28,7 @@ from millpond.adapters.spark.verbs.account import Path
 from millpond.adapters.spark.verbs.backfill import Backfill, check_storable, to_results
 from millpond.adapters.spark.verbs.bounds import bound_marks
 from millpond.adapters.spark.verbs.feeds import feed_marks
-from millpond.adapters.spark.verbs.inputs import RowInput, check_equal_keys, key_kinds, listed_key
+from millpond.adapters.spark.verbs.inputs import RowInput, check_equal_keys, check_equal_times, key_kinds, listed_key
 from millpond.adapters.spark.verbs.intervals import from_months, traveling
 from millpond.adapters.spark.verbs.marks import marked, together
 from millpond.adapters.spark.verbs.sink import PartRows, row_sink
@@ -79,13 +79,15 @@ class VerbRunner:
 
         Raises:
             ConfigurationError: the inputs are not all streaming or all static, or streaming in a backfill, keys that
-                are to be equal have other types, the name is that of an input, or the session cannot run a verb.
+                are to be equal have other types, times are of two kinds, the name is that of an input, or the session
+                cannot run a verb.
             StateConflictError: the verb has begun without this backfill, or waits for one to come to its end.
         """
         if name in (one.role for one in inputs):
             raise ConfigurationError(f"the verb's name is {name!r}, which is what its input is called; give another")
         _check_renamed(changes.renamed, inputs)
         check_equal_keys(name, inputs)
+        check_equal_times(name, inputs)
         streaming = inputs[0].frame.isStreaming
         if any(one.frame.isStreaming is not streaming for one in inputs):
             raise ConfigurationError(
@@ -172,6 +174,15 @@ class VerbRun:
         """
         return None if rows.order is None else self._fixed(rows.role, "order", rows.order_schema())
 
+    def times(self, rows: RowInput) -> pa.DataType:
+        """The type of the times of one of the inputs; it is kept with the state.
+
+        Raises:
+            StateConflictError: the state has times of the other type.
+        """
+        self._fixed(rows.role, "time", pa.schema([("time", rows.times)]))
+        return rows.times
+
     def _fixed(self, role: str, what: str, columns: pa.Schema) -> KeyCodec:
         """The codec of columns whose types stay what they are as long as the state."""
         if not self.kept:
@@ -219,6 +230,7 @@ class VerbRun:
             order=order,
             in_order=in_order,
             untimed=untimed,
+            times=self.times(rows),
             versions=versions,
         )
 
@@ -324,7 +336,7 @@ class VerbRun:
         Arrow knows less of types than Spark: collations, or which fields an interval has.
         """
         columns = []
-        for made, plain in zip(schema, from_arrow_schema(schema), strict=True):
+        for made, plain in zip(schema, from_arrow_schema(schema, prefer_timestamp_ntz=True), strict=True):
             owner = next((rows for rows in self.inputs if made.name in rows.carried), None)
             type_ = plain.dataType
             if owner is not None:
