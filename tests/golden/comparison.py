@@ -27,7 +27,7 @@ def compare_output(case: Case, actual: list[Output], *, headers: bool = True) ->
     if case.compare == "last_per_key":
         closed = [row for row in expected if not _still_open(case, row)]
         return _compare_last(closed, actual, bool(case.content.get("whole_run")))
-    return _compare_exact(expected, actual)
+    return compare_exact(expected, actual)
 
 
 def _still_open(case: Case, row: Output) -> bool:
@@ -63,7 +63,8 @@ def _by_step(rows: Iterable[Output]) -> dict[Any, list[Any]]:
     return steps
 
 
-def _compare_exact(expected: list[Output], actual: list[Output]) -> list[str]:
+def compare_exact(expected: list[Output], actual: list[Output]) -> list[str]:
+    """The steps and topics whose records are not the same, or not in the same order."""
     wanted, got = _by_step(expected), _by_step(actual)
     return [
         f"after record {step[0]} on {step[1]}: expected {wanted.get(step, [])}, got {got.get(step, [])}"
@@ -100,8 +101,9 @@ def compare_stores(case: Case, actual: Mapping[str, list[Any]]) -> list[str]:
     differences = []
     for name, wanted in case.expected_stores.items():
         got = _remembered(case, name, actual[name])
-        if _entries(wanted, later) != _entries(got, later):
-            differences.append(f"store {name}: expected {_entries(wanted, later)}, got {_entries(got, later)}")
+        expected, held = (in_one_order(entries, without_times=later) for entries in (wanted, got))
+        if expected != held:
+            differences.append(f"store {name}: expected {expected}, got {held}")
     return differences
 
 
@@ -118,7 +120,7 @@ def _remembered(case: Case, name: str, entries: list[Any]) -> list[Any]:
     return [entry for entry in entries if entry["end"] >= newest - retention]
 
 
-def _entries(entries: list[Any], without_times: bool) -> list[Any]:
+def in_one_order(entries: list[Any], *, without_times: bool = False) -> list[Any]:
     """Entries in one order, without what a store need not reproduce: expired versions, keys that are only deleted."""
     ignored = {"expired_still_present"} | ({"ts"} if without_times else set())
     alive = [entry for entry in entries if entry.get("versions", True)]

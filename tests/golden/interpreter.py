@@ -14,6 +14,8 @@ from millpond.errors import MillpondError
 from millpond.stores.specs import StoreKind
 from millpond.stores.typed.versions.versioned import VersionedKeyValueStore
 from tests.golden import functions as named
+from tests.golden import processors
+from tests.golden.storeops import store_spec
 
 Operator = Mapping[str, Any]
 
@@ -40,7 +42,8 @@ class Run:
 class Interpreter:
     """The topology of one case, operator by operator; its tasks take records in the order of Kafka Streams.
 
-    ``nodes`` holds what each operator made, ``types`` the serde of its values.
+    ``nodes`` holds what each operator made, ``types`` the serde of its values; ``stores`` the kinds of the tables'
+    stores, ``kinds`` those of the processors' stores.
     """
 
     def __init__(self, case: Mapping[str, Any]) -> None:
@@ -57,6 +60,7 @@ class Interpreter:
         self.types: dict[str, str] = {}
         self.topics: list[str] = []
         self.stores: dict[str, str] = {}
+        self.kinds: dict[str, str] = {}
 
     def build(self) -> dsl.Topology:
         for operator in self.case["topology"]:
@@ -153,6 +157,28 @@ class Interpreter:
 
         return self._on_values(operator, "transform_values", transformer, type_, value_serde=type_)
 
+    def op_map(self, operator: Operator) -> Any:
+        select, map_value = named.selector(operator["selector"]), named.mapper(operator["mapper"])
+        type_ = self._typed(operator, named.mapper_type(operator["mapper"], self.types[operator["input"]]))
+        return self._input(operator).map(
+            lambda key, value: (select(key, value), map_value(value)), key_serde=named.TEXT, value_serde=type_
+        )
+
+    def op_flat_map_values(self, operator: Operator) -> Any:
+        self._typed(operator, named.TEXT)
+        copies = operator["copies"]
+        return self._input(operator).flat_map_values(
+            lambda value: [] if value is None else [f"{value}" + "'" * copy for copy in range(copies)],
+            value_serde=named.TEXT,
+        )
+
+    def op_branch(self, operator: Operator) -> None:
+        split = self._input(operator).split()
+        for name in operator["predicates"]:
+            split = split.branch(named.predicate(name))
+        for id_, part in zip(operator["ids"], split.default_branch().values(), strict=True):
+            self.nodes[id_], self.types[id_] = part, self.types[operator["input"]]
+
     def op_select_key(self, operator: Operator) -> Any:
         self._like_input(operator)
         return self._input(operator).select_key(named.selector(operator["selector"]))
@@ -182,6 +208,22 @@ class Interpreter:
     def op_suppress(self, operator: Operator) -> Any:
         self._like_input(operator)
         return self._input(operator).suppress(_suppressed(operator))
+
+    # Processors and their stores
+
+    def op_store(self, operator: Operator) -> None:
+        self.builder.add_state_store(store_spec(operator["name"], operator))
+        self.kinds[operator["name"]] = operator["kind"]
+
+    def op_process(self, operator: Operator) -> Any:
+        self._typed(operator, named.TEXT)
+        described = operator["processor"]
+        store = described.get("store")
+        return self._input(operator).process(
+            lambda: processors.make(described, self.kinds.get(store)),
+            stores=[] if store is None else [store],
+            value_serde=named.TEXT,
+        )
 
     # Joins
 

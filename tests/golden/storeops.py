@@ -3,7 +3,7 @@
 Rule of this module: it calls stores and returns answers in the form that golden files use; it compares nothing.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -151,18 +151,27 @@ def open_store(case: dict[str, Any], transaction: Transaction) -> tuple[Writable
     if case.get("impl") == "rocksdb_plain":
         plain = KeyValueStore("golden", transaction, STRING, STRING)
         return plain, untimed_operations(plain)
-    spec = StoreSpec(
-        "golden",
-        _KINDS[case["kind"]],
+    store: Any = store_spec("golden", case).open(transaction)
+    return store, operations(case["kind"], store)
+
+
+def store_spec(name: str, described: Mapping[str, Any]) -> StoreSpec:
+    """The store of that name of which a case gives the kind, and what else this needs."""
+    return StoreSpec(
+        name,
+        _KINDS[described["kind"]],
         STRING,
         STRING,
-        history_retention=case.get("history_retention_ms"),
-        retention=case.get("retention_ms"),
-        window_size=case.get("window_size_ms"),
-        retain_duplicates=case.get("retain_duplicates", False),
+        history_retention=described.get("history_retention_ms"),
+        retention=described.get("retention_ms"),
+        window_size=described.get("window_size_ms"),
+        retain_duplicates=described.get("retain_duplicates", False),
     )
-    store: Any = spec.open(transaction)
-    return store, _OPERATIONS[case["kind"]](store)
+
+
+def operations(kind: str, store: Any) -> Operations:
+    """The operations of a store of this kind by their golden names."""
+    return _OPERATIONS[kind](store)
 
 
 _KINDS = {

@@ -95,6 +95,25 @@ def test_two_processors_may_share_a_store_and_see_each_other_s_writes_record_by_
         assert [record.value for record in driver.read("second")] == [2, 4]
 
 
+def test_what_is_forwarded_is_passed_on_when_the_record_is_done() -> None:
+    class ForwardsFirst(RunningSum):
+        def process_record(self, key: Any, value: Any, timestamp: int) -> None:
+            self.forward(key, self.sums.get(key), timestamp)
+            self.sums.put(key, value)
+
+    class Reads(RunningSum):
+        def process_record(self, key: Any, value: Any, timestamp: int) -> None:
+            self.forward(key, [value, self.sums.get(key)], timestamp)
+
+    builder = StreamsBuilder()
+    builder.add_state_store(SUMS)
+    first = builder.stream("in").process(ForwardsFirst, stores=["sums"], keeps_key=True)
+    first.process(Reads, stores=["sums"]).to("out", OUT)
+    with TopologyDriver(builder.build()) as driver:
+        driver.pipe_all("in", [("k", 1, 1), ("k", 2, 2)])
+        assert _values(driver) == [[None, 1], [1, 2]]
+
+
 def test_a_store_that_is_not_connected_is_refused_by_name() -> None:
     builder = StreamsBuilder()
     builder.add_state_store(SUMS)

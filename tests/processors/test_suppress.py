@@ -196,6 +196,16 @@ def test_a_join_sees_the_table_without_what_is_held_back() -> None:
     assert values == ["before None", "held None", "out a", "held again a"]
 
 
+def test_a_suppressed_table_that_meets_itself_has_the_row_that_it_just_lets_through() -> None:
+    def build(builder: StreamsBuilder) -> KTable:
+        calm = builder.table("in").suppress(Suppressed.until_time_limit(10))
+        return calm.join(calm, lambda one, other: f"{one}-{other}")
+
+    output = drive(build, rows(("k", "a", 1), ("j", "b", 20)))
+    # Twice, as from any table that is joined with itself: each side has changed.
+    assert output == [Record("k", "a-a", 1)] * 2
+
+
 def test_a_group_subtracts_the_value_before_the_last_held_update_though_it_never_saw_it() -> None:
     def build(builder: StreamsBuilder) -> KTable:
         calm = builder.table("in").suppress(Suppressed.until_time_limit(10))

@@ -157,3 +157,12 @@ def test_delete_returns_the_version_that_it_replaced(transaction: Transaction) -
     assert store.delete("k", 70) is None
     store.put("x", "x", 50_000)
     assert store.delete("k", 60) is None
+
+
+def test_what_a_lookup_returns_says_when_the_version_ended(transaction: Transaction) -> None:
+    store = open_store(transaction)
+    store.put("k", "a", 10)
+    store.put("k", "b", 50)
+    assert store.get("k", 30) == VersionedRecord("a", 10, 50)
+    assert store.get("k", 60) == VersionedRecord("b", 50, None)
+    assert store.delete("k", 30) == VersionedRecord("a", 10, 50)
