@@ -8,17 +8,17 @@ part of the changelog and comes back after a restart.
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Final, NoReturn, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
 from millpond.errors import TopologyError
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns, Records
-from millpond.processors.runtime.batches.headers import Headers
 from millpond.processors.runtime.batches.partials import Combiner
 from millpond.processors.runtime.counters import CounterName
-from millpond.processors.runtime.failures import FailurePolicy, Place, failure, is_of_record
+from millpond.processors.runtime.failure_handling import FailureHandling
+from millpond.processors.runtime.failures import FailurePolicy, Place
 from millpond.processors.runtime.kept_time import KeptTime
 from millpond.processors.runtime.late import Booleans, Integers, KeepLate, LateRecords, chosen
 from millpond.processors.runtime.metrics import TaskMetric
@@ -28,13 +28,8 @@ from millpond.stores.times import Duration, to_millis
 
 _Shared = TypeVar("_Shared")
 
-_NOT_ALONE: Final = (
-    "correct it and restart; on_error cannot leave out single records here, because what had been done with them when "
-    "it failed is not known: give a RecordProcessor, or set repeatable = True if nothing had"
-)
 
-
-class ProcessorContext:
+class ProcessorContext(FailureHandling):
     """What a processor may touch: its stores, its children, its task's clock and counters.
 
     Attributes:
@@ -64,6 +59,7 @@ class ProcessorContext:
         metrics: Metrics,
         keep_late: KeepLate | None,
     ) -> None:
+        super().__init__(Place(node, task_id, tuple(topics)), policy)
         self.node = node
         self.task_id = task_id
         self.counters = counters
@@ -73,8 +69,6 @@ class ProcessorContext:
         self._connect(children)
         self._scheduler = scheduler
         self._schedules = 0
-        self._place = Place(node, task_id, tuple(topics))
-        self._policy = policy
         self._shared = shared
         self.gathers = gathers
         self.metrics = metrics
@@ -180,98 +174,6 @@ class ProcessorContext:
             raise TopologyError(
                 f"processor {self.node!r} forwards to {name!r}, but its children are {sorted(self._by_name) or 'none'}"
             ) from None
-
-    @property
-    def leaves_out(self) -> bool:
-        """Whether a record for which a user's function fails is left out, so that the others can go on."""
-        return self._policy.leaves_out
-
-    def attempt(self, process: Callable[[Batch], None], batch: Batch) -> None:
-        """Hand records to a part of this processor that calls users' functions, and one by one if that fails.
-
-        Args:
-            process: changes and forwards nothing if it raises.
-            batch: the records.
-
-        Raises:
-            UserFunctionError: it fails for a record, and the policy is not to leave such records out.
-        """
-        try:
-            process(batch)
-        except Exception as error:  # a user's code may raise anything
-            self._one_by_one(process, batch, error)
-
-    def leave_out(
-        self,
-        error: Exception,
-        key: Any,
-        value: Any,
-        timestamp: int,
-        step: str = "",
-        headers: Headers | None = None,
-    ) -> None:
-        """Fail because of a record for which a user's function failed, or count it: the caller goes on without it.
-
-        Args:
-            error: what was raised.
-            key, value, timestamp: the record's.
-            step: more about what was done with it, for messages.
-            headers: the record's; None if it has none.
-
-        Raises:
-            UserFunctionError: the policy is to fail.
-            Exception: the error itself, if it is that of a store and not of a user's function.
-        """
-        self._policy.leave_out(self._place, error, key, value, timestamp, step, headers)
-        self.count(CounterName.DROPPED_USER_ERROR)
-
-    def check(self, error: Exception) -> None:
-        """Raise an error again unless it is that of a record which the policy leaves out.
-
-        For calls that repeat what has failed, and has been counted, for another record before.
-        """
-        self._policy.check(error)
-
-    def fail(self, error: Exception, step: str) -> NoReturn:
-        """Raise the error that tells in which processor ``step`` failed, which handles no single record."""
-        if not is_of_record(error):
-            raise error
-        raise failure(self._place, error, "no single record", step, "correct it and restart")
-
-    def recover(self, processor: "Processor", batch: Batch, error: Exception) -> None:
-        """Process records again, one by one, after ``processor``, whose context this is, failed for all of them.
-
-        Raises:
-            UserFunctionError: it fails for a record, and the policy or the processor allows to leave none out.
-        """
-        if processor.repeatable:
-            self._one_by_one(processor.process, batch, error)
-            return
-        if not is_of_record(error):
-            raise error
-        first, last = batch.timestamps[0], batch.timestamps[-1]
-        records = (
-            f"one of {len(batch)} records, the first with key {batch.keys[0]!r:.200} and timestamp {first}, the last "
-            f"with key {batch.keys[-1]!r:.200} and timestamp {last}"
-        )
-        raise failure(self._place, error, records, remedy=_NOT_ALONE)
-
-    def _one_by_one(self, process: Callable[[Batch], None], batch: Batch, error: Exception) -> None:
-        if not is_of_record(error):
-            raise error
-        if len(batch) == 1:
-            self._leave_out_only(error, batch)
-            return
-        for row in batch.rows():
-            try:
-                process(row)
-            except Exception as again:  # a user's code may raise anything
-                self._leave_out_only(again, row)
-
-    def _leave_out_only(self, error: Exception, batch: Batch) -> None:
-        """``leave_out`` for the only record of a batch."""
-        (headers,) = batch.headers_of_each
-        self.leave_out(error, batch.keys[0], batch.values[0], batch.timestamps[0], headers=headers)
 
     def schedule(self, interval: Duration, kind: PunctuationType, punctuator: Punctuator) -> Punctuation:
         """Call ``punctuator`` every ``interval`` of ``kind``.
