@@ -11,6 +11,7 @@ from millpond.processors.dsl.streams_and_tables import (
     SessionWindowedKStream,
     TimeWindowedKStream,
 )
+from millpond.processors.dsl.topology_builder import TopologyBuilder
 from millpond.processors.dsl.wiring.global_table import GlobalKTable
 from millpond.processors.options.join_windows import JoinWindows
 from millpond.processors.options.joins import Joined, StreamJoined
@@ -24,6 +25,7 @@ from millpond.processors.options.windows import EmitStrategy, SessionWindows, Sl
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns
 from millpond.processors.runtime.counters import CounterName
+from millpond.processors.runtime.current_record import RecordMetadata
 from millpond.processors.runtime.driver import TopologyDriver
 from millpond.processors.runtime.failures import DeadLetter
 from millpond.processors.runtime.order.time_order import merge
@@ -61,6 +63,7 @@ __all__ = [
     "Punctuation",
     "PunctuationType",
     "Record",
+    "RecordMetadata",
     "RecordProcessor",
     "Repartitioned",
     "SessionWindows",
@@ -76,6 +79,7 @@ __all__ = [
     "TimeWindowedSerde",
     "TimeWindows",
     "Topology",
+    "TopologyBuilder",
     "TopologyDriver",
     "merge",
 ]

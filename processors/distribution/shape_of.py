@@ -25,7 +25,7 @@ def _store_shape(part: Subtopology, spec: StoreSpec) -> StoreShape:
         spec.value_serde.name,
         spec.layout,
         _record_key_serde(part) or spec.key_serde.name,
-        spec.name in _global_stores(part),
+        spec.name in part.global_stores,
     )
 
 
@@ -33,15 +33,3 @@ def _record_key_serde(part: Subtopology) -> str | None:
     """The name of the serde by whose bytes records find their task; None if all of them go to every task."""
     own = (source for source in part.sources.values() if not source.broadcast)
     return next((serde(source.consumed.key_serde or BYTES).name for source in own), None)
-
-
-def _global_stores(part: Subtopology) -> set[str]:
-    """The stores of global tables, which every task fills with all records."""
-    readers = (
-        child
-        for source in part.sources.values()
-        if source.broadcast
-        for child in source.children
-        if child in part.nodes
-    )
-    return {store for child in readers for store in part.nodes[child].stores}

@@ -1,7 +1,6 @@
 """``StreamsBuilder``: where a topology begins."""
 
-from dataclasses import replace
-
+from millpond.processors.dsl.graph_builder import GraphBuilder
 from millpond.processors.dsl.streams_and_tables import KStream, KTable
 from millpond.processors.dsl.wiring.global_table import GlobalKTable, add_global_table
 from millpond.processors.dsl.wiring.graph import TopologyGraph
@@ -12,12 +11,11 @@ from millpond.processors.options.order import Order
 from millpond.processors.options.records import Consumed
 from millpond.processors.options.serdes import SerdeLike
 from millpond.processors.runtime.nodes import SourceNode
-from millpond.processors.runtime.topology import Topology
-from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.specs import StoreKind
 from millpond.stores.times import Duration
 
 
-class StreamsBuilder:
+class StreamsBuilder(GraphBuilder):
     """Builds a topology from streams and tables.
 
     Args:
@@ -44,12 +42,14 @@ class StreamsBuilder:
         optimize: bool = False,
         order: str | Order = Order.TIME,
     ) -> None:
-        self._graph = TopologyGraph(
-            key_serde=key_serde,
-            value_serde=value_serde,
-            upgrade_from=upgrade_from,
-            optimize=optimize,
-            order=Order.of(order),
+        super().__init__(
+            TopologyGraph(
+                key_serde=key_serde,
+                value_serde=value_serde,
+                upgrade_from=upgrade_from,
+                optimize=optimize,
+                order=Order.of(order),
+            )
         )
 
     def stream(self, topic: str, consumed: Consumed | None = None) -> KStream:
@@ -65,15 +65,6 @@ class StreamsBuilder:
         node = consumed.name or self._graph.new_name("KSTREAM-SOURCE-")
         self._graph.add(SourceNode(node, topic=topic, consumed=consumed, stream=True))
         return KStream(StreamHandle(self._graph, node, consumed.key_serde, consumed.value_serde))
-
-    def add_state_store(self, spec: StoreSpec) -> str:
-        """Add a store for your own processors (``KStream.process(..., stores=[name])``); returns its name.
-
-        Raises:
-            TopologyError: the name is taken.
-        """
-        self._graph.add_store(spec)
-        return spec.name
 
     def table(
         self,
@@ -124,19 +115,3 @@ class StreamsBuilder:
             TopologyError: the topic is already read, or ``materialized`` is versioned (KIP-914).
         """
         return add_global_table(self._graph, topic, self._complete(consumed), materialized or Materialized())
-
-    def build(self) -> Topology:
-        """The finished topology.
-
-        Raises:
-            TopologyError: the topology makes no sense; the message says where.
-        """
-        return self._graph.build()
-
-    def _complete(self, consumed: Consumed | None) -> Consumed:
-        consumed = consumed or Consumed()
-        return replace(
-            consumed,
-            key_serde=consumed.key_serde or self._graph.key_serde,
-            value_serde=consumed.value_serde or self._graph.value_serde,
-        )

@@ -3,12 +3,13 @@
 Rule of this module: nothing is changed once it is made. An operator adds to the graph and wraps the new handle.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import Any, Self
 
 from millpond.processors.dsl.branched import BranchedKStream
 from millpond.processors.dsl.wiring.branches import begin_split
+from millpond.processors.dsl.wiring.sinks import TopicExtractor
 from millpond.processors.dsl.wiring.stream import StreamHandle
 from millpond.processors.dsl.wrapper import HandleWrapper
 from millpond.processors.options.records import Produced, Repartitioned
@@ -191,11 +192,7 @@ class StreamOperators(HandleWrapper[StreamHandle]):
         graph = self._handle.graph
         node = name or graph.new_name("KSTREAM-PROCESSOR-")
         stream = self._handle.then("", supplier, node)
-        for store in stores:
-            if isinstance(store, StoreSpec):
-                graph.add_store(store, node)
-            else:
-                graph.connect(node, store)
+        graph.use(node, stores)
         return self._on(stream.retyped(key_serde, value_serde, rekeyed=not keeps_key))
 
     def repartition(self, repartitioned: Repartitioned | None = None) -> Self:
@@ -206,10 +203,28 @@ class StreamOperators(HandleWrapper[StreamHandle]):
         options = repartitioned or Repartitioned()
         return self._on(self._handle.repartitioned(options.name, options.key_serde, options.value_serde))
 
-    def to(self, topic: str, produced: Produced | None = None) -> None:
-        """Write the records to a sink.
+    def to(
+        self, topic: str | TopicExtractor, produced: Produced | None = None, *, topics: Collection[str] = ()
+    ) -> None:
+        """Write the records to a sink, or each to the one that a function chooses (KIP-303).
+
+        Args:
+            topic: the sink's topic, or ``extractor(key, value)`` or ``extractor(key, value, context)``, which returns
+                it; ``context`` has the record's ``topic``, ``timestamp`` and ``headers`` (``RecordMetadata``).
+            produced: how they are written; the same for all topics.
+            topics: all topics that the function may choose. Each is a sink like any other. A record for which it
+                chooses another one is one that cannot be processed (``on_error``).
 
         Raises:
-            TopologyError: neither the stream nor ``produced`` says how keys and values become bytes or columns.
+            TopologyError: neither the stream nor ``produced`` says how keys and values become bytes or columns, or
+                there is a function without topics.
+
+        >>> from millpond.processors import StreamsBuilder, TopologyDriver
+        >>> builder = StreamsBuilder(value_serde="string")
+        >>> builder.stream("orders").to(lambda key, value: f"{value}-orders", topics=["tea-orders", "milk-orders"])
+        >>> with TopologyDriver(builder.build()) as driver:
+        ...     driver.pipe_all("orders", [("a", "tea", 1), ("b", "milk", 2), ("c", "tea", 3)])
+        ...     [record.key for record in driver.read("tea-orders")]
+        ['a', 'c']
         """
-        self._handle.write(topic, produced or Produced())
+        self._handle.write(topic, produced or Produced(), topics)

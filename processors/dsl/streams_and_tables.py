@@ -8,7 +8,7 @@ Rule of this module: nothing is changed once it is made. Each object wraps a fro
 method is one call of wiring.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any, Self, overload
 
@@ -20,6 +20,7 @@ from millpond.processors.dsl.stream_joins import StreamJoins
 from millpond.processors.dsl.table_operators import TableOperators
 from millpond.processors.dsl.wiring.cogroup import Cogroup
 from millpond.processors.dsl.wiring.grouping import StreamGrouping, TableGrouping, WindowedGrouping, group_table
+from millpond.processors.dsl.wiring.sinks import TopicExtractor
 from millpond.processors.dsl.wiring.stream_table import stream_to_table
 from millpond.processors.dsl.wiring.table import latest_changes
 from millpond.processors.options.materialized import Materialized
@@ -82,9 +83,11 @@ class KTable(TableOperators):
         """
         return KStream(latest_changes(self.handle) if changes_only else self.handle.as_stream())
 
-    def to(self, topic: str, produced: Produced | None = None) -> None:
-        """Write the table's updates to a sink."""
-        self.to_stream().to(topic, produced)
+    def to(
+        self, topic: str | TopicExtractor, produced: Produced | None = None, *, topics: Collection[str] = ()
+    ) -> None:
+        """Write the table's updates to a sink, or each to the one that a function chooses, as ``KStream.to`` does."""
+        self.to_stream().to(topic, produced, topics=topics)
 
 
 class KGroupedStream:

@@ -249,7 +249,8 @@ class TopologyDriver:
         for (_, other), store in self._stores.items():
             if other == name:
                 return store
-        raise TopologyError(f"the topology has the stores {sorted(self._topology.stores)}, not {name!r}")
+        used = sorted({store for _, store in self._stores})
+        raise TopologyError(f"the processors of the topology use the stores {used}, not {name!r}")
 
     @property
     def counters(self) -> Mapping[str, int]:

@@ -17,6 +17,7 @@ from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns, Records
 from millpond.processors.runtime.batches.partials import Combiner
 from millpond.processors.runtime.counters import CounterName
+from millpond.processors.runtime.current_record import TASK_TIME, CurrentRecord, RecordMetadata
 from millpond.processors.runtime.failure_handling import FailureHandling
 from millpond.processors.runtime.failures import FailurePolicy, Place
 from millpond.processors.runtime.kept_time import KeptTime
@@ -25,6 +26,7 @@ from millpond.processors.runtime.metrics import TaskMetric
 from millpond.processors.runtime.punctuation import PUNCTUATION, Punctuation, PunctuationType, Punctuator, Scheduler
 from millpond.stores.metrics import Metrics
 from millpond.stores.times import Duration, to_millis
+from millpond.stores.typed.set_back import SetBack
 
 _Shared = TypeVar("_Shared")
 
@@ -73,6 +75,7 @@ class ProcessorContext(FailureHandling):
         self.gathers = gathers
         self.metrics = metrics
         self._keep_late = keep_late
+        self._current: CurrentRecord | None = None
 
     def _connect(self, children: Sequence[tuple[str, "Processor"]]) -> None:
         self._by_name = {name: child.process for name, child in children}
@@ -89,6 +92,61 @@ class ProcessorContext(FailureHandling):
     def wall_clock(self) -> int:
         """The wall-clock time as the task was told last, int milliseconds; it does not move within a micro-batch."""
         return self._scheduler.wall_clock
+
+    @property
+    def stream_time(self) -> int | None:
+        """The greatest timestamp of the records that the task has taken, this one included, int milliseconds.
+
+        None before the first. It goes on after a restart, because the processor's first store keeps it.
+
+        Raises:
+            TopologyError: the processor's class does not say ``record_by_record``, or the processor has no store.
+        """
+        current = self._known("stream_time")
+        if not self._stores:
+            raise TopologyError(
+                f"processor {self.node!r} asks for the stream time, but has no store that keeps it from micro-batch to "
+                "micro-batch; give it one where it is added, for example "
+                f"stores=[StoreSpec('{TASK_TIME}-of-{self.node}', StoreKind.KEY_VALUE, STRING, INT64)]"
+            )
+        return current.stream_time
+
+    @property
+    def record_metadata(self) -> RecordMetadata | None:
+        """Of the record that the task has taken: topic, timestamp and headers, whatever other processors made of it.
+
+        None in punctuations, in ``flush`` and at the completion of the input. What was held back until another record
+        came, as by ``suppress``, has that one's.
+
+        Raises:
+            TopologyError: the processor's class does not say ``record_by_record``.
+        """
+        return self._known("record_metadata").metadata
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The topics from which the task takes records, repartition topics among them."""
+        return self._place.topics
+
+    def follow(self, current: CurrentRecord) -> KeptTime | None:
+        """Know the record that the task is at from now on; returns what keeps stream time, if there is a store."""
+        self._current = current
+        store = next(iter(self._stores.values()), None)
+        if store is None:
+            return None
+        kept = KeptTime(store, f"{TASK_TIME}-{self.node}")
+        if self._scheduler.set_back_to is not None:
+            self.count(CounterName.SET_BACK, kept.set_back(SetBack(self._scheduler.set_back_to)))
+        return kept
+
+    def _known(self, what: str) -> CurrentRecord:
+        if self._current is None:
+            raise TopologyError(
+                f"processor {self.node!r} asks for {what}, which is known only if the task takes one record after the "
+                "other, and once it has begun: set record_by_record = True in the processor's class, and ask where "
+                "records are processed"
+            )
+        return self._current
 
     def store(self, name: str) -> Any:
         """The store ``name``, which must be connected to this processor.
@@ -297,6 +355,12 @@ class Processor(ABC):
 
     keeps_positions: ClassVar[bool] = False
     """Whether it forwards at once, and at most one record for each, with the positions of those that came."""
+
+    record_by_record: bool = False
+    """Whether its task takes one record after the other, with all effects of one before the next, which is slower.
+
+    Then ``context.stream_time`` and ``context.record_metadata`` are those of the record that the task is at.
+    """
 
     gathers: ClassVar[bool] = False
     """Whether it can keep what comes until ``settle``, and process it then in the order of positions, together with all

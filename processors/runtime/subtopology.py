@@ -43,6 +43,11 @@ class Subtopology:
         """The sink nodes by topic."""
         return {node.topic: node for node in self.nodes.values() if isinstance(node, SinkNode)}
 
+    @cached_property
+    def global_stores(self) -> dict[str, str]:
+        """The stores that every task fills with all records of a topic: by name, the node that fills each."""
+        return {store: filler for store, (_, filler) in _global_tables(self.nodes).items()}
+
     def separable(self, name: str, ends: Collection[str] = ()) -> bool:
         """Whether a whole batch may go to the children of ``name`` one after another.
 
@@ -87,7 +92,7 @@ def connected_parts(
     internal_topics: frozenset[str],
     order: Order = Order.TIME,
 ) -> list[Subtopology]:
-    """The connected parts, in order of their first node. Each part that uses a global table holds all of it."""
+    """The connected parts, in order of their first node. Each that uses a global table or store holds all of it."""
     group = {name: name for name in nodes}
     shared = _global_tables(nodes)
 
@@ -123,11 +128,11 @@ def connected_parts(
     ]
 
 
-def _global_tables(nodes: Mapping[str, Node]) -> dict[str, list[str]]:
-    """The nodes that keep global tables current, by store."""
+def _global_tables(nodes: Mapping[str, Node]) -> dict[str, tuple[str, str]]:
+    """The source and the processor that keep each global table or store current, by store."""
     sources = [node for node in nodes.values() if isinstance(node, SourceNode) and node.broadcast]
     return {
-        store: [source.name, child] for source in sources for child in source.children for store in nodes[child].stores
+        store: (source.name, child) for source in sources for child in source.children for store in nodes[child].stores
     }
 
 

@@ -9,7 +9,9 @@ import numpy as np
 from millpond.errors import TopologyError
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns, Records
+from millpond.processors.runtime.current_record import CurrentRecord
 from millpond.processors.runtime.failures import FailurePolicy
+from millpond.processors.runtime.global_stores import as_reader
 from millpond.processors.runtime.late import KeepLate
 from millpond.processors.runtime.metrics import TaskMetric
 from millpond.processors.runtime.nodes import Node, ProcessorNode, SinkNode, SourceNode
@@ -97,7 +99,7 @@ class Task:
         self._scheduler = Scheduler(wall_clock, reset.limit if reset is not None and fresh else None)
         self._policy = policy or FailurePolicy()
         self._keep_late = keep_late
-        self._stream_time = -1
+        self._current = CurrentRecord()
         self._outputs: dict[str, list[Records]] = {topic: [] for topic in subtopology.sinks}
         self._processors = {name: self._make(node) for name, node in subtopology.nodes.items()}
         self._gathering = gathering_nodes(subtopology, self._processors)
@@ -105,8 +107,9 @@ class Task:
         self._shared: dict[str, Any] = {}
         self._sources = {topic: self._processors[node.name] for topic, node in subtopology.sources.items()}
         for name, node in subtopology.nodes.items():
-            self._processors[name].init(self._context(node, stores))
+            self._processors[name].init(self._context(node))
         self._scheduler.start()
+        self._follow()
         self._order = None
         if len(subtopology.sources) > 1:
             self._order = LookupOrder.of(subtopology, self._processors, stores, self._gathering)
@@ -120,11 +123,17 @@ class Task:
         assert isinstance(node, ProcessorNode)
         return node.supplier()
 
-    def _context(self, node: Node, stores: Mapping[str, Any]) -> ProcessorContext:
+    def _context(self, node: Node) -> ProcessorContext:
         children = [(child, self._processors[child]) for child in node.children]
         whole = self.subtopology.separable(node.name, self._gathering)
         separable = whole or all(child.at_flush for _, child in children)
-        return self._context_with(node, {name: stores[name] for name in node.stores}, children, separable)
+        return self._context_with(node, {name: self._store(node, name) for name in node.stores}, children, separable)
+
+    def _store(self, node: Node, name: str) -> Any:
+        """A store as a node may use it."""
+        filler = self.subtopology.global_stores.get(name)
+        store = self._stores[name]
+        return store if filler in (None, node.name) else as_reader(store, self.subtopology.stores[name].kind)
 
     def _context_with(
         self, node: Node, stores: Mapping[str, Any], children: Sequence[tuple[str, Processor]], separable: bool
@@ -145,6 +154,13 @@ class Task:
             self.metrics,
             self._keep_late,
         )
+
+    def _follow(self) -> None:
+        """Let the processors that want it know the record that the task is at."""
+        asking = [processor for processor in self._processors.values() if processor.record_by_record]
+        self._one_by_one = bool(asking)
+        kept = [one for processor in asking if (one := processor.context.follow(self._current)) is not None]
+        self._current.keep_in(kept)
 
     def _gate(self, edges: Sequence[Edge]) -> Gate:
         """A gate on edges that lead to one node, or to sinks of one topic, which are alike."""
@@ -187,7 +203,11 @@ class Task:
     @property
     def regroup(self) -> Regroup[str] | None:
         """Gives the inputs longer runs where the answers stay the same; None where they would not."""
-        return None if self._order is None or self._scheduler.follows_stream_time else self._order.regroup
+        return None if self._order is None or self._takes_each_alone else self._order.regroup
+
+    @property
+    def _takes_each_alone(self) -> bool:
+        return self._one_by_one or self._scheduler.follows_stream_time
 
     def process(self, topic: str, records: Records) -> None:
         """Process records of a source topic, with all effects of one before those of the next.
@@ -204,16 +224,25 @@ class Task:
         self.metrics.add(TaskMetric.RECORDS_IN, len(records))
         if self._gathering:
             records = self._positioned(records)
-        if self._scheduler.follows_stream_time:
+        if self._takes_each_alone:
             for row in records.to_batch().rows():
-                source.process(row)
-                self.settle()
-                self._stream_time = max(self._stream_time, row.timestamps[0])
-                self._scheduler.advance(PunctuationType.STREAM_TIME, self._stream_time)
+                self._process_alone(topic, source, row)
         elif isinstance(records, Columns):
             source.process_columns(records)
         else:
             source.process(records)
+
+    def _process_alone(self, topic: str, source: Processor, row: Batch) -> None:
+        """Process the only record of ``row``, and what is due by its time."""
+        current = self._current
+        current.begin(topic, row, moves_time=not self.subtopology.sources[topic].broadcast)
+        try:
+            source.process(row)
+            self.settle()
+        finally:
+            current.end()
+        if current.stream_time is not None:
+            self._scheduler.advance(PunctuationType.STREAM_TIME, current.stream_time)
 
     def minds_ties(self, topic: str) -> bool:
         """Whether it makes a difference which of two records of a source topic, of one key and time, comes first."""
@@ -303,6 +332,7 @@ class Task:
         self.settle()
         for processor in self._processors.values():
             _step(processor, processor.flush)
+        self._current.flush()
 
     def take(self) -> dict[str, list[Records]]:
         """The records written to each sink topic since the last call, in order."""

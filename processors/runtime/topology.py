@@ -1,4 +1,4 @@
-"""A finished topology: the graph that ``StreamsBuilder.build`` makes and drivers run. It never changes.
+"""A finished topology: the graph that ``build`` of a builder makes and drivers run. It never changes.
 
 Nodes keep the order in which they were added.
 """
@@ -16,7 +16,7 @@ from millpond.stores.specs import StoreSpec
 
 
 class Topology:
-    """A finished graph. ``StreamsBuilder.build`` makes it; drivers run it.
+    """A finished graph. ``build`` of ``StreamsBuilder`` and ``TopologyBuilder`` makes it; drivers run it.
 
     Attributes:
         nodes: all nodes by name.
@@ -92,6 +92,7 @@ class Topology:
 def _check_topics(nodes: Mapping[str, Node], internal_topics: frozenset[str]) -> None:
     """Refuse a user's topic that is both written and read: what is written leaves the topology."""
     readers = {node.topic: node.name for node in nodes.values() if isinstance(node, SourceNode)}
+    _check_internal_topics(nodes, internal_topics)
     for sink in nodes.values():
         if not isinstance(sink, SinkNode) or sink.topic in internal_topics or sink.topic not in readers:
             continue
@@ -101,8 +102,22 @@ def _check_topics(nodes: Mapping[str, Node], internal_topics: frozenset[str]) ->
             raise TopologyError(f"the topology has a cycle: topic {sink.topic!r} -> {' -> '.join(path)} -> the topic")
         raise TopologyError(
             f"topic {sink.topic!r} is written by {sink.name!r} and read by {reader!r} of the same topology; continue "
-            "from the stream that is written (repartition() moves its records), or make two topologies"
+            "from what is written (repartition(), or add_repartition() of a TopologyBuilder, moves the records), or "
+            "make two topologies"
         )
+
+
+def _check_internal_topics(nodes: Mapping[str, Node], internal_topics: frozenset[str]) -> None:
+    """Refuse a sink of the user's that is called like a repartition topic: its records would come in there."""
+    writers: dict[str, str] = {}
+    for node in nodes.values():
+        if isinstance(node, SinkNode) and node.topic in internal_topics:
+            other = writers.setdefault(node.topic, node.name)
+            if other != node.name:
+                raise TopologyError(
+                    f"topic {node.topic!r} is a repartition topic of the topology, but {other!r} and {node.name!r} "
+                    "write it; give the sink, or the repartition, another name"
+                )
 
 
 def _path(nodes: Mapping[str, Node], readers: Mapping[str, str], start: str, stop: str) -> list[str]:

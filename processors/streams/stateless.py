@@ -3,6 +3,7 @@
 Rule of this module: users' functions are called before anything is forwarded.
 """
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -154,11 +155,11 @@ class StreamPass(Processor):
         self.context.forward_columns(columns)
 
 
-class StreamBranch(Processor):
-    """Sends each record to the child of the first predicate that is true for it; without one it is dropped.
+class StreamSplit(Processor):
+    """Sends each record to the child that is chosen for it; without one it is dropped.
 
     Args:
-        branches: predicates and the names of the children, in the order in which they are tried.
+        destinations: the names of the children.
     """
 
     repeatable = True
@@ -166,20 +167,39 @@ class StreamBranch(Processor):
     keeps_records = True
     keeps_positions = True
 
-    def __init__(self, branches: Sequence[tuple[Predicate, str]]) -> None:
-        self._branches = branches
+    def __init__(self, destinations: Sequence[str]) -> None:
+        self._destinations = destinations
+
+    @abstractmethod
+    def choose(self, batch: Batch) -> list[str | None]:
+        """The name of a child for each record, or None."""
 
     def process(self, batch: Batch) -> None:
-        chosen = [self._choose(key, value) for key, value in zip(batch.keys, batch.values, strict=True)]
+        chosen = self.choose(batch)
         if self.context.separable:
-            for _, child in self._branches:
+            for child in self._destinations:
                 self.context.forward_to(child, batch.select([choice == child for choice in chosen]))
             return
         for row, choice in zip(batch.rows(), chosen, strict=True):
             if choice is not None:
                 self.context.forward_to(choice, row)
 
-    def _choose(self, key: Any, value: Any) -> str | None:
+
+class StreamBranch(StreamSplit):
+    """Sends each record to the child of the first predicate that is true for it.
+
+    Args:
+        branches: predicates and the names of the children, in the order in which they are tried.
+    """
+
+    def __init__(self, branches: Sequence[tuple[Predicate, str]]) -> None:
+        super().__init__([child for _, child in branches])
+        self._branches = branches
+
+    def choose(self, batch: Batch) -> list[str | None]:
+        return list(map(self._child, batch.keys, batch.values))
+
+    def _child(self, key: Any, value: Any) -> str | None:
         return next((child for predicate, child in self._branches if predicate(key, value)), None)
 
 

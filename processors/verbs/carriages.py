@@ -9,6 +9,7 @@ from typing import Final
 
 from millpond.processors.aggregations.carried_windows import WINDOWED_AGGREGATION_CARRIAGE
 from millpond.processors.aggregations.windowed_processor import WINDOWED_AGGREGATION
+from millpond.processors.runtime.current_record import TASK_TIME
 from millpond.processors.runtime.punctuation import PUNCTUATION
 from millpond.processors.runtime.stream_time_reset import RESET
 from millpond.processors.streams.unpaired_rows import UNPAIRED_RECORDS, UNPAIRED_RECORDS_CARRIAGE
@@ -24,7 +25,7 @@ from millpond.processors.verbs.key_timers import KEYED_TIMERS, KEYED_TIMERS_CARR
 from millpond.stores.evolution.carriage import NO_LAYOUT, LayoutCarriage, greatest
 
 CARRIAGES: Final[Mapping[str, LayoutCarriage]] = {
-    NO_LAYOUT: LayoutCarriage(rules={RESET: greatest, f"{PUNCTUATION}-*": greatest}),
+    NO_LAYOUT: LayoutCarriage(rules={RESET: greatest, f"{PUNCTUATION}-*": greatest, f"{TASK_TIME}-*": greatest}),
     FOREIGN_KEY_LEFT_ROWS.name: FOREIGN_KEY_LEFT_ROWS_CARRIAGE,
     FOREIGN_KEY_SUBSCRIPTIONS.name: FOREIGN_KEY_SUBSCRIPTIONS_CARRIAGE,
     KEYED_TIMERS.name: KEYED_TIMERS_CARRIAGE,

@@ -53,6 +53,14 @@ def test_two_repartition_topics_of_one_name(builder: StreamsBuilder) -> None:
         stream.repartition(Repartitioned(name="by-user"))
 
 
+def test_a_sink_that_is_called_like_a_repartition_topic(builder: StreamsBuilder) -> None:
+    stream = builder.stream("in")
+    stream.repartition(Repartitioned(name="by-user")).to("out")
+    stream.to("by-user-repartition", Produced(name="sink"))
+    with pytest.raises(TopologyError, match=r"'by-user-repartition' is a repartition topic .* and 'sink' write it"):
+        builder.build()
+
+
 def test_a_topic_that_is_read_as_a_stream_and_as_a_table(builder: StreamsBuilder) -> None:
     builder.stream("in")
     with pytest.raises(TopologyError, match="topic 'in' is already read by 'KSTREAM-SOURCE-0000000000'"):
@@ -196,5 +204,5 @@ def test_a_topic_that_the_driver_does_not_know(builder: StreamsBuilder) -> None:
             driver.pipe("out", "a", 1, 1)
         with pytest.raises(TopologyError, match=r"writes \['out'\], not 'in'"):
             driver.read("in")
-        with pytest.raises(TopologyError, match=r"has the stores \[\], not 'counts'"):
+        with pytest.raises(TopologyError, match=r"use the stores \[\], not 'counts'"):
             driver.store("counts")

@@ -9,7 +9,6 @@ from millpond.processors.dsl.wiring.table import check_table_store
 from millpond.processors.options.materialized import Materialized
 from millpond.processors.options.records import Consumed
 from millpond.processors.options.serdes import SerdeLike
-from millpond.processors.runtime.nodes import SourceNode
 from millpond.processors.tables.config import TableConfig
 from millpond.processors.tables.source import TableSource
 from millpond.stores.specs import StoreKind
@@ -49,7 +48,5 @@ def add_global_table(graph: TopologyGraph, topic: str, consumed: Consumed, mater
             "or join with a versioned table"
         )
     check_table_store(spec, materialized)
-    graph.add(SourceNode(source, topic=topic, consumed=consumed, broadcast=True))
-    graph.add_processor(node, [source], partial(TableSource, TableConfig(spec.name)))
-    graph.add_store(spec, node)
+    graph.add_global_store(spec, topic, consumed, source, node, partial(TableSource, TableConfig(spec.name)))
     return GlobalKTable(graph, node, spec.name, spec.key_serde, spec.value_serde)

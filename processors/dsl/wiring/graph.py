@@ -84,12 +84,25 @@ class TopologyGraph:
         for parent in node.parents:
             if parent not in self.nodes:
                 raise TopologyError(f"node {node.name!r} names the parent {parent!r}, which does not exist (yet)")
+            self._check_parent(node.name, self.nodes[parent])
         if isinstance(node, SourceNode):
             self.check_unread(node.topic)
         self.nodes[node.name] = node
         for name in node.parents:
             parent_node = self.nodes[name]
             self.nodes[name] = replace(parent_node, children=(*parent_node.children, node.name))
+
+    def _check_parent(self, node: str, parent: Node) -> None:
+        if isinstance(parent, SinkNode):
+            raise TopologyError(
+                f"node {node!r} names the parent {parent.name!r}, which is a sink: nothing comes out of it; name what "
+                f"comes before it ({', '.join(map(repr, parent.parents))})"
+            )
+        if self._is_broadcast(parent.parents) or (self._is_broadcast([parent.name]) and parent.children):
+            raise TopologyError(
+                f"node {node!r} names the parent {parent.name!r}, which is there for a global store, in every task, so "
+                "nothing else may come out of it; read the store: name it in stores=[...] of another processor"
+            )
 
     def add_processor(self, name: str, parents: Iterable[str], supplier: Callable[[], Processor]) -> None:
         """Add a node that runs the processor that ``supplier`` makes."""
@@ -153,14 +166,52 @@ class TopologyGraph:
         for node in nodes:
             self.connect(node, spec.name)
 
-    def connect(self, node: str, *stores: str) -> None:
-        """Let ``node`` use stores that are in the graph."""
+    def add_global_store(
+        self, spec: StoreSpec, topic: str, consumed: Consumed, source: str, node: str, supplier: Callable[[], Processor]
+    ) -> None:
+        """Add a store that a processor fills from a topic of which every task gets all.
+
+        Raises:
+            TopologyError: a name is taken, or the topic is already read.
+        """
+        self.add(SourceNode(source, topic=topic, consumed=consumed, broadcast=True))
+        self.add_processor(node, [source], supplier)
+        self.add_store(spec, node)
+
+    def use(self, node: str, stores: Iterable[str | StoreSpec]) -> None:
+        """Let ``node`` use stores: names of those that are in the graph, and descriptions of new ones."""
         for store in stores:
+            if isinstance(store, StoreSpec):
+                self.add_store(store, node)
+            else:
+                self.connect(node, store)
+
+    def connect(self, node: str, *stores: str) -> None:
+        """Let ``node`` use stores that are in the graph.
+
+        Raises:
+            TopologyError: there is no such processor or store, or the processor fills a global store.
+        """
+        for store in stores:
+            found = self.nodes.get(node)
+            if not isinstance(found, ProcessorNode):
+                raise TopologyError(
+                    f"store {store!r} cannot be connected to {node!r}, which is "
+                    f"{'no processor; name one' if found else 'not in the topology (yet); add the processor first'}"
+                )
             if store not in self.stores:
                 raise TopologyError(f"node {node!r} uses store {store!r}, which was never added")
-            found = self.nodes[node]
+            if found.stores and self._is_broadcast(found.parents):
+                raise TopologyError(
+                    f"node {node!r} fills the global store {found.stores[0]!r} in every task, so it can use no other "
+                    f"store; read {store!r} in a processor of its own"
+                )
             if store not in found.stores:
                 self.nodes[node] = replace(found, stores=(*found.stores, store))
+
+    def _is_broadcast(self, names: Iterable[str]) -> bool:
+        """Whether one of these nodes reads a topic of which every task gets all."""
+        return any(isinstance(node := self.nodes[name], SourceNode) and node.broadcast for name in names)
 
     def connected(self, one: str, other: str) -> bool:
         """Whether two nodes are in the same part of the graph as it stands, and so in the same tasks."""

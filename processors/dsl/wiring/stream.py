@@ -1,14 +1,15 @@
 """``StreamHandle``: a stream in the graph, as wiring takes and returns it; ``KStream`` wraps one."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from typing import Self
 
 from millpond.errors import TopologyError
 from millpond.processors.dsl.wiring.graph import TopologyGraph
+from millpond.processors.dsl.wiring.sinks import TopicExtractor, add_sink
 from millpond.processors.options.records import Produced
 from millpond.processors.options.serdes import SerdeLike, same_serde
-from millpond.processors.runtime.nodes import SinkNode, SourceNode
+from millpond.processors.runtime.nodes import SourceNode
 from millpond.processors.runtime.processor import Processor
 from millpond.processors.streams.stateless import DropNullKeys, StreamPass
 
@@ -130,18 +131,16 @@ class StreamHandle:
         keyed = self.then("", DropNullKeys, f"{name}-filter")
         return keyed.through_topic(name, key_serde, value_serde)
 
-    def write(self, topic: str, produced: Produced) -> None:
-        """Write the records to a sink.
+    def write(self, topic: str | TopicExtractor, produced: Produced, topics: Collection[str] = ()) -> None:
+        """Write the records to a sink, or to those among which a function chooses.
 
         Raises:
-            TopologyError: neither the stream nor ``produced`` says how keys and values become bytes or columns.
+            TopologyError: neither the stream nor ``produced`` says how keys and values become bytes or columns, or the
+                topics that the function may choose are missing.
         """
-        key_serde, value_serde = produced.key_serde or self.key_serde, produced.value_serde or self.value_serde
-        if produced.schema is None and (key_serde is None or value_serde is None):
-            missing = "key" if key_serde is None else "value"
-            raise TopologyError(
-                f"sink {topic!r} has no {missing} serde: give Produced({missing}_serde=...), or a DataFrame schema"
-            )
-        name = produced.name or self.graph.new_name("KSTREAM-SINK-")
-        described = replace(produced, key_serde=key_serde, value_serde=value_serde, name=name)
-        self.graph.add(SinkNode(name, (self.node,), topic=topic, produced=described))
+        described = replace(
+            produced,
+            key_serde=produced.key_serde or self.key_serde,
+            value_serde=produced.value_serde or self.value_serde,
+        )
+        add_sink(self.graph, [self.node], topic, topics, described)
