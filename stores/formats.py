@@ -95,8 +95,15 @@ def check_store_name(name: str) -> None:
         )
     if _VERSION_SUFFIX.fullmatch(name):
         raise ConfigurationError(
-            f"store name {name!r} ends like a format version; choose a name that does not end in '-v<number>'"
+            f"store name {name!r} ends like the directory of a store in another format, in '-v' and a number; write "
+            f"{_without_version(name)!r}"
         )
+
+
+def _without_version(name: str) -> str:
+    """A name that says the same and does not look like one with a format version."""
+    base, _, number = name.rpartition("-v")
+    return f"{base}_v{number}"
 
 
 def unknown_versions(parent: Path, store: str) -> list[Path]:

@@ -82,8 +82,8 @@ class SessionWindowedSerde(Serde[Windowed[K]], Generic[K]):
 def _check_windowed(value: object) -> None:
     if not isinstance(value, Windowed):
         raise SerdeError(
-            f"{value!r} is no windowed key; if an operator gives a windowed table other keys, name their serde, as in "
-            f"Grouped(key_serde=...)"
+            f"{value!r} is no windowed key; if an operator gives a windowed table other keys, name their serde: "
+            "select_key(..., key_serde=...), or Grouped(key_serde=...)"
         )
 
 

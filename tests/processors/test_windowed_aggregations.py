@@ -308,6 +308,22 @@ def test_a_windowed_table_can_be_grouped_again() -> None:
     assert last_values(drive(build, records, size=2)) == {"0": 3, "10": 1}
 
 
+def test_a_group_of_sliding_windows_adds_up_to_what_the_windows_hold() -> None:
+    def summed(builder: StreamsBuilder) -> KTable:
+        return windowed(builder, SlidingWindows(10)).aggregate(
+            int, lambda key, value, total: total + int(value), Materialized(value_serde="int64")
+        )
+
+    def build(builder: StreamsBuilder) -> KTable:
+        group = summed(builder).group_by(lambda window, total: (window.key, total), Grouped("string", "int64"))
+        return group.reduce(lambda sum_, total: sum_ + total, lambda sum_, total: sum_ - total)
+
+    records = rows(("a", "1", 100), ("a", "2", 105), ("a", "4", 103), ("a", "16", 98), ("a", "8", 130))
+    windows = last_values(drive(summed, records))
+    assert windows[Windowed("a", 95, 105)] == 1 + 2 + 4 + 16
+    assert last_values(drive(build, records)) == {"a": sum(windows.values())}
+
+
 def test_two_windowed_tables_join_by_key_and_window() -> None:
     def build(builder: StreamsBuilder) -> KTable:
         grouped = builder.stream("in").group_by_key()

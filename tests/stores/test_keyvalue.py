@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from millpond.errors import ConfigurationError, CorruptStoreError, SerdeError
+from millpond.stores.memory import MemoryBackend
 from millpond.stores.serdes import BYTES, INT64, STRING
 from millpond.stores.transaction import Transaction
 from millpond.stores.typed.keyvalue import KeyValueStore
@@ -28,6 +29,21 @@ def test_a_prefix_scan_stops_where_the_prefix_does(transaction: Transaction) -> 
     assert [key for key, _ in store.prefix_scan(b"a\xff")] == [b"a\xff", b"a\xff\xff"]
     assert [key for key, _ in store.prefix_scan(b"\xff", reverse=True)] == [b"\xff\xff", b"\xff"]
     assert [key for key, _ in store.prefix_scan(b"")] == keys
+
+
+def test_a_range_of_keys_stops_before_its_end_and_takes_it_in_where_the_end_is_the_next_key(
+    transaction: Transaction,
+) -> None:
+    texts = KeyValueStore("s", transaction, STRING, INT64)
+    for number, key in enumerate(["a", "b", "c", "c more", "d"]):
+        texts.put(key, number)
+    assert [key for key, _ in texts.scan("a", "c")] == ["a", "b"]
+    assert [key for key, _ in texts.scan("a", "c\0")] == ["a", "b", "c"]
+    assert [key for key, _ in texts.scan("a", "c\0", reverse=True)] == ["c", "b", "a"]
+    numbers = KeyValueStore("n", Transaction(MemoryBackend()), INT64, INT64)
+    numbers.put_many([1, 2, 3, 4], [1, 2, 3, 4])
+    assert [key for key, _ in numbers.scan(1, 3)] == [1, 2]
+    assert [key for key, _ in numbers.scan(1, 3 + 1)] == [1, 2, 3]
 
 
 def test_a_scan_shows_what_was_there_when_it_began(transaction: Transaction) -> None:

@@ -84,6 +84,13 @@ def test_a_name_that_is_no_plain_file_name_is_refused(name: str) -> None:
         spec(StoreKind.KEY_VALUE, name)
 
 
+def test_the_message_for_a_name_that_ends_like_a_version_names_one_that_is_taken() -> None:
+    with pytest.raises(ConfigurationError, match=r"'prices-v2' ends like the directory .* write 'prices_v2'"):
+        spec(StoreKind.KEY_VALUE, "prices-v2")
+    assert spec(StoreKind.KEY_VALUE, "prices_v2").directory_name == "prices_v2"
+    assert spec(StoreKind.TIMESTAMPED_KEY_VALUE, "prices").directory_name == "prices-v2"
+
+
 @pytest.mark.parametrize("name", ["counts-v", "v2", "counts-v2-old", "é", "a b", "KSTREAM-AGGREGATE-0001"])
 def test_a_plain_file_name_is_taken(name: str) -> None:
     assert spec(StoreKind.KEY_VALUE, name).directory_name == name

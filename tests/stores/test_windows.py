@@ -7,6 +7,7 @@ import pytest
 
 from millpond.errors import ConfigurationError
 from millpond.stores.keys import DATA
+from millpond.stores.memory import MemoryBackend
 from millpond.stores.serdes import STRING
 from millpond.stores.transaction import Transaction
 from millpond.stores.typed.timestamped_keyvalue import ValueAndTimestamp
@@ -91,6 +92,20 @@ def test_a_key_does_not_see_the_windows_of_a_key_that_it_begins(transaction: Tra
         store.put(key, key, 0)
     assert [value for _, value in store.fetch_range("a")] == ["a"]
     assert {window.key for window, _ in store.fetch_keys("a", "aa")} == {"a", "a\0"}
+
+
+def test_a_range_of_keys_stops_before_its_end_and_takes_it_in_where_the_end_is_the_next_key(
+    transaction: Transaction,
+) -> None:
+    windows = window_store(transaction)
+    sessions = session_store(Transaction(MemoryBackend()))
+    for key in ("a", "b", "c", "c more", "d"):
+        windows.put(key, "v", 100)
+        sessions.put(Windowed(key, 100, 110), "v")
+    for store in (windows, sessions):
+        assert sorted(window.key for window, _ in store.fetch_keys("a", "c")) == ["a", "b"]
+        assert sorted(window.key for window, _ in store.fetch_keys("a", "c\0")) == ["a", "b", "c"]
+    assert [start for start, _ in windows.fetch_range("a", 100, 100)] == [100]
 
 
 def test_timestamps_come_back_beside_the_values(transaction: Transaction) -> None:
