@@ -12,9 +12,11 @@ class TableConfig:
         versioned: whether downstream processors apply the rules of KIP-914 to it.
         send_olds: whether an operator downstream needs the value before each update.
         caching: whether only the last update of a key in each micro-batch is emitted.
+        remade: whether it is made a second time, in other tasks, so that functions that fail have been counted before.
     """
 
     store: str | None = None
     versioned: bool = False
     send_olds: bool = False
     caching: bool = False
+    remade: bool = False

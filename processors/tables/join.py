@@ -13,9 +13,9 @@ from typing import Any
 from millpond.processors.options.joins import JoinType, Side
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns
-from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.tables.config import TableConfig
+from millpond.processors.tables.latest_only import latest_only
 from millpond.processors.tables.value_getters import ValueGetter, ValueGetterFactory
 from millpond.processors.tables.value_operator import readable
 from millpond.processors.tables.writer import TableProcessor
@@ -62,11 +62,7 @@ class TableTableJoin(Processor):
         self.looks_up = dict.fromkeys(self._other.stores, False)
 
     def process(self, batch: Batch) -> None:
-        if self._versioned and batch.latest is not None:
-            kept = batch.select(batch.latest)
-            self.context.count(CounterName.DROPPED_OUT_OF_ORDER, len(batch) - len(kept))
-            batch = kept
-        self.context.attempt(self._join_all, batch)
+        self.context.attempt(self._join_all, latest_only(self.context, batch, self._versioned))
 
     def _join_all(self, batch: Batch) -> None:
         found = self._getter.get_many(batch.keys)
@@ -79,7 +75,7 @@ class TableTableJoin(Processor):
             for timestamp, other in zip(batch.timestamps, found, strict=True)
         ]
         olds = self._results(batch.keys, batch.olds or [None] * len(batch), others) if self._result.send_olds else None
-        news = self._results(batch.keys, batch.values, others, batch)
+        news = self._results(batch.keys, batch.values, others, None if self._result.remade else batch)
         self.context.forward(Batch(batch.keys, news, times, olds, batch.latest, batch.positions, batch.headers))
 
     def _changing(self, batch: Batch, found: list[Any]) -> list[bool]:

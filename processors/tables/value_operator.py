@@ -126,6 +126,8 @@ class TableOperator(TableProcessor):
             return list(map(self._new, batch.keys, batch.values, batch.timestamps, batch.headers_of_each))
 
     def _new(self, key: Any, value: Any, timestamp: int, headers: Headers | None) -> Any:
+        if self._config.remade:
+            return self._old(key, value)
         try:
             return self._operation.apply([key], [value])[0]
         except Exception as error:  # a user's code may raise anything
@@ -142,6 +144,7 @@ class TableOperator(TableProcessor):
             return list(map(self._old, batch.keys, olds))
 
     def _old(self, key: Any, value: Any) -> Any:
+        """The result for a value that has been an update before, whose failure was counted then."""
         try:
             return self._operation.apply([key], [value])[0]
         except Exception as error:  # a user's code may raise anything

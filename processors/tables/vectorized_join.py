@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from millpond.processors.options.joins import JoinType, Side
 from millpond.processors.runtime.batches.columns import Array, Columns, as_column, spread, valid
-from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.processor import ProcessorContext
 from millpond.processors.tables.join import JoinGetter, TableTableJoin, latest_of
+from millpond.processors.tables.latest_only import latest_only
 from millpond.processors.tables.value_getters import ValueGetter
 from millpond.stores.times import MIN_TIME
 from millpond.stores.typed.timestamped_keyvalue import ValueAndTimestamp
@@ -104,10 +104,7 @@ class VectorizedTableTableJoin(TableTableJoin):
         self._columns = columns
 
     def process_columns(self, columns: Columns) -> None:
-        kept = columns
-        if self._versioned and columns.latest is not None:
-            kept = columns.select(columns.latest)
-            self.context.count(CounterName.DROPPED_OUT_OF_ORDER, len(columns) - len(kept))
+        kept = latest_only(self.context, columns, self._versioned)
         try:
             joined = self._join_columns(kept)
         except Exception:  # a user's code may raise anything, and one by one shows for which update

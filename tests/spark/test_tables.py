@@ -44,6 +44,26 @@ def _chain_of_command() -> Topology:
     return builder.build()
 
 
+def _orders_with_all_names(before: bool) -> Topology:
+    """Both tables are joined by their keys, too, before or after; each name is made of a row that may not be there."""
+    builder = StreamsBuilder(value_serde="string")
+    orders, customers = builder.table("orders"), builder.table("customers")
+    names = customers.transform_values(lambda key, name: name or f"nobody of {key}")
+    if before:
+        orders.left_join(customers, _joiner)
+    orders.join(names, _joiner, TEXT, foreign_key=_customer).to("out", OUT)
+    if not before:
+        orders.left_join(customers, _joiner)
+    return builder.build()
+
+
+def _chain_of_pairs() -> Topology:
+    builder = StreamsBuilder(value_serde="string")
+    people = builder.table("people")
+    people.join(people.join(people, _joiner), _joiner, TEXT, foreign_key=_customer).to("out", OUT)
+    return builder.build()
+
+
 def _enriched_orders(moved: bool) -> Topology:
     builder = StreamsBuilder(value_serde="string")
     customers = builder.global_table("customers")
@@ -57,7 +77,7 @@ def _enriched_orders(moved: bool) -> Topology:
 
 
 def _last_values(
-    spark: SparkSession, topology: Topology, topics: dict[str, list[tuple[str, str, int]]], state: Path
+    spark: SparkSession, topology: Topology, topics: dict[str, list[tuple[str, Any, int]]], state: Path
 ) -> dict[str, Any]:
     frames = {topic: spark.createDataFrame(rows, DDL).coalesce(1) for topic, rows in topics.items()}
     streams = SparkStreams(topology, application_id="tables", state_dir=str(state), partitions=3, backend="memory")
@@ -83,6 +103,23 @@ def test_a_table_is_joined_with_itself_across_tasks(spark: SparkSession, tmp_pat
     managed = {key: value for key, value in by_key.items() if _customer(value) in by_key}
     expected = {key: _joiner(value, by_key[_customer(value)]) for key, value in managed.items()}
     assert _last_values(spark, _chain_of_command(), {"people": people}, tmp_path / "state") == expected
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
+def test_a_foreign_key_join_finds_its_rows_where_both_tables_share_their_tasks(
+    spark: SparkSession, tmp_path: Path, before: bool
+) -> None:
+    expected = {
+        key: _joiner(order, NAMES.get(name := _customer(order), f"nobody of {name}")) for key, order, _ in ORDERS
+    }
+    topics = {"orders": ORDERS, "customers": CUSTOMERS}
+    assert _last_values(spark, _orders_with_all_names(before), topics, tmp_path / "state") == expected
+
+
+def test_a_deleted_row_of_a_join_without_a_store_is_not_found_across_tasks(spark: SparkSession, tmp_path: Path) -> None:
+    people = [("k0", "k7:a", 1), ("k1", "k0:b", 2), ("k2", "k1:c", 3), ("k0", None, 4), ("k9", "k0:d", 5)]
+    found = {"k1": "k0:b for k7:a for k7:a", "k2": "k1:c for k0:b for k0:b"}
+    assert _last_values(spark, _chain_of_pairs(), {"people": people}, tmp_path / "state") == found
 
 
 @pytest.mark.parametrize("moved", [False, True], ids=["once", "on both sides of a repartition"])

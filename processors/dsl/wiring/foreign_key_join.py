@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from millpond.errors import TopologyError
 from millpond.processors.dsl.wiring.graph import TopologyGraph
-from millpond.processors.dsl.wiring.table import SourceTable, TableHandle, source_table, stored_table
+from millpond.processors.dsl.wiring.table import SourceTable, TableCopies, TableHandle, source_table, stored_table
 from millpond.processors.options.joins import JoinType, Side
 from millpond.processors.options.materialized import Materialized
 from millpond.processors.options.serdes import SerdeLike
@@ -16,14 +16,14 @@ from millpond.processors.runtime.processor import Processor
 from millpond.processors.tables.foreign_key.answering import ForeignTableJoin, SubscriptionReceive
 from millpond.processors.tables.foreign_key.messages import left_rows_spec, subscriptions_spec
 from millpond.processors.tables.foreign_key.results import ResponseJoin, UnjoinedRows
-from millpond.processors.tables.foreign_key.subscribing import LatestOnly, SubscriptionSend
+from millpond.processors.tables.foreign_key.subscribing import SubscriptionSend
 from millpond.processors.tables.foreign_key.user_functions import ColumnFunction, RowFunction
 from millpond.processors.tables.foreign_key.vectorized_results import VectorizedResponseJoin, VectorizedUnjoinedRows
 from millpond.processors.tables.foreign_key.vectorized_subscribing import VectorizedSubscriptionSend
 from millpond.processors.tables.join import Joiner
 from millpond.stores.columns.column_serdes import column_serde
 from millpond.stores.serdes import BYTES, Serde, serde
-from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.specs import StoreKind
 
 
 class _Serdes:
@@ -34,6 +34,7 @@ class _Serdes:
         self.left = _known(left, left.value_serde, "value")
         self.foreign_key = _known(foreign, foreign.key_serde, "key")
         self.foreign = _known(foreign, foreign.value_serde, "value")
+        self.of_answers = self.key, self.foreign_key, self.foreign
 
 
 class _Processors(NamedTuple):
@@ -103,8 +104,6 @@ def join_on_foreign_key(
     left.send_olds(force=True)
     # A filter of the foreign table then knows which of its tombstones are unnecessary.
     foreign.send_olds(force=True)
-    if graph.connected(left.node, foreign.node):
-        foreign = _copied(foreign, serdes, f"{name}-foreign")
     subscriptions, rows = f"{name}-subscription", f"{name}-rows"
     send = f"{name}-subscription-send"
     subscribe = partial(
@@ -119,6 +118,7 @@ def join_on_foreign_key(
     subscribed = _through(graph, subscriptions, [send], serdes.foreign_key, BYTES)
     moved = _through(graph, rows, [send], serdes.key, BYTES)
     responses = _foreign_side(graph, name, subscribed, foreign, serdes)
+    graph.at_build(partial(_part_sides, name, left, foreign, serdes))
     return _result_side(graph, name, (moved, responses), serdes, processors, materialized, join_type)
 
 
@@ -131,28 +131,34 @@ def _through(
     return source
 
 
-def _copied(table: TableHandle, serdes: _Serdes, name: str) -> SourceTable:
-    """A copy of the foreign table's latest rows in tasks of its own, because the two tables share their tasks."""
-    graph = table.graph
-    graph.add_processor(f"{name}-latest", [table.node], partial(LatestOnly, table.versioned))
-    source = _through(graph, name, [f"{name}-latest"], serdes.foreign_key, serdes.foreign)
-    spec = StoreSpec(f"{name}-store", StoreKind.TIMESTAMPED_KEY_VALUE, serdes.foreign_key, serdes.foreign)
-    return stored_table(graph, name, [source], spec)
-
-
 def _foreign_side(graph: TopologyGraph, name: str, subscribed: str, foreign: TableHandle, serdes: _Serdes) -> str:
     """Add what keeps and answers the subscriptions; returns the source of the answers."""
     store = f"{name}-subscription-store"
     graph.add_store(subscriptions_spec(store, serdes.foreign_key))
-    getter = foreign.value_getter()
-    of_messages = serdes.key, serdes.foreign_key, serdes.foreign
     receive, rejoin = f"{name}-subscription-receive", f"{name}-foreign-join"
-    graph.add_processor(receive, [subscribed], partial(SubscriptionReceive, store, getter, of_messages))
+    getter = foreign.value_getter()
+    graph.add_processor(receive, [subscribed], partial(SubscriptionReceive, store, getter, serdes.of_answers))
     graph.connect(receive, store, *getter.stores)
-    answer_all = partial(ForeignTableJoin, store, of_messages, versioned=foreign.versioned)
+    answer_all = partial(ForeignTableJoin, store, serdes.of_answers, versioned=foreign.versioned)
     graph.add_processor(rejoin, [foreign.node], answer_all)
     graph.connect(rejoin, store)
     return _through(graph, f"{name}-response", [receive, rejoin], serdes.key, BYTES)
+
+
+def _part_sides(name: str, left: TableHandle, foreign: TableHandle, serdes: _Serdes, graph: TopologyGraph) -> None:
+    """Have tasks of their own answer, with a copy of the foreign table, where else the left tasks would ask themselves.
+
+    All that is in the graph decides, in whatever order it was added.
+    """
+    if not graph.connected(left.node, foreign.node):
+        return
+    with graph.before(f"{name}-subscription-send"):
+        copy = TableCopies(graph, f"{name}-foreign", foreign).made()
+        copy.send_olds(force=True)
+    store, getter = f"{name}-subscription-store", copy.value_getter()
+    receive = partial(SubscriptionReceive, store, getter, serdes.of_answers)
+    graph.replace_processor(f"{name}-subscription-receive", receive, store, *getter.stores)
+    graph.move_processor(f"{name}-foreign-join", copy.node)
 
 
 def _result_side(

@@ -1,13 +1,15 @@
 """The graph while it is being built: names are checked as nodes are added, and what has been built is never touched.
 
 Rule of this module: nodes and table configurations are frozen. A change puts a new one in the old one's place, so the
-graph always holds exactly what ``build`` would return, and what it has returned stays as it is.
+graph always holds what ``build`` would return, and what it has returned stays as it is. Only what depends on the whole
+graph waits for ``build`` (``at_build``), which makes it of a copy.
 """
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from millpond.errors import TopologyError
 from millpond.processors.options.order import Order
@@ -65,6 +67,7 @@ class TopologyGraph:
         self.internal_topics: set[str] = set()
         self._table_processors: dict[str, dict[str, TableProcessorMaker]] = {}
         self._shared: dict[Hashable, Any] = {}
+        self._at_build: list[Callable[[TopologyGraph], None]] = []
         self._index = 0
 
     def new_name(self, prefix: str) -> str:
@@ -88,9 +91,12 @@ class TopologyGraph:
         if isinstance(node, SourceNode):
             self.check_unread(node.topic)
         self.nodes[node.name] = node
-        for name in node.parents:
-            parent_node = self.nodes[name]
-            self.nodes[name] = replace(parent_node, children=(*parent_node.children, node.name))
+        self._add_child(node.name, node.parents)
+
+    def _add_child(self, name: str, parents: Iterable[str]) -> None:
+        for parent in parents:
+            node = self.nodes[parent]
+            self.nodes[parent] = replace(node, children=(*node.children, name))
 
     def _check_parent(self, node: str, parent: Node) -> None:
         if isinstance(parent, SinkNode):
@@ -107,6 +113,31 @@ class TopologyGraph:
     def add_processor(self, name: str, parents: Iterable[str], supplier: Callable[[], Processor]) -> None:
         """Add a node that runs the processor that ``supplier`` makes."""
         self.add(ProcessorNode(name, tuple(parents), supplier=supplier))
+
+    def move_processor(self, name: str, *parents: str) -> None:
+        """Give a processor other parents."""
+        node = self.nodes[name]
+        for parent in node.parents:
+            old = self.nodes[parent]
+            self.nodes[parent] = replace(old, children=tuple(child for child in old.children if child != name))
+        self.nodes[name] = replace(node, parents=parents)
+        self._add_child(name, parents)
+
+    def replace_processor(self, name: str, supplier: Callable[[], Processor], *stores: str) -> None:
+        """Have a node run the processor that ``supplier`` makes, with these stores in place of those that it has."""
+        node = self.nodes[name]
+        assert isinstance(node, ProcessorNode)
+        self.nodes[name] = replace(node, supplier=supplier, stores=())
+        self.connect(name, *stores)
+
+    @contextmanager
+    def before(self, node: str) -> Iterator[None]:
+        """Have nodes that are added meanwhile come before ``node``, and so take their records first at equal times."""
+        known = list(self.nodes)
+        yield
+        place = known.index(node)
+        added = [name for name in self.nodes if name not in known]
+        self.nodes = {name: self.nodes[name] for name in (*known[:place], *added, *known[place:])}
 
     def add_table(self, node: str, config: TableConfig) -> None:
         """Note that the updates of ``node`` make a table; the node itself may be added later."""
@@ -225,6 +256,29 @@ class TopologyGraph:
         shared: T = self._shared[key]
         return shared
 
+    def at_build(self, change: Callable[["TopologyGraph"], None]) -> None:
+        """Have ``build`` make a change that depends on all that is in the graph by then, to the copy that it gives."""
+        self._at_build.append(change)
+
     def build(self) -> Topology:
         """The finished topology, which later additions do not touch."""
-        return Topology(self.nodes, self.stores, self.internal_topics, self._order)
+        graph = self._copy()
+        for change in self._at_build:
+            change(graph)
+        return Topology(graph.nodes, graph.stores, graph.internal_topics, self._order)
+
+    def _copy(self) -> Self:
+        """A graph that may be changed without changing this one; what is to happen at ``build`` is left out."""
+        graph = type(self)(
+            key_serde=self.key_serde,
+            value_serde=self.value_serde,
+            upgrade_from=self.upgrade_from,
+            optimize=self.optimize,
+            order=self._order,
+        )
+        graph.windows, graph.tables = dict(self.windows), dict(self.tables)
+        graph.nodes, graph.stores = dict(self.nodes), dict(self.stores)
+        graph.internal_topics = set(self.internal_topics)
+        graph._table_processors = {table: dict(made) for table, made in self._table_processors.items()}
+        graph._shared, graph._index = dict(self._shared), self._index
+        return graph

@@ -1,11 +1,13 @@
 """How ``KTable.suppress`` enters the graph, and the table that comes out."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from millpond.errors import TopologyError
 from millpond.processors.dsl.wiring.graph import TopologyGraph
-from millpond.processors.dsl.wiring.table import StoredTable, TableHandle
+from millpond.processors.dsl.wiring.table import StoredTable, TableCopies, TableHandle
 from millpond.processors.options.suppressed import Suppressed
 from millpond.processors.runtime.nodes import SourceNode
 from millpond.processors.runtime.processor import Processor, ProcessorContext
@@ -14,6 +16,7 @@ from millpond.processors.tables.suppress import Suppress, SuppressedGetter
 from millpond.processors.tables.suppress_buffer import SuppressBuffer, suppress_buffer_spec
 from millpond.processors.tables.value_getters import ValueGetter, ValueGetterFactory
 from millpond.stores.serdes import Serde, serde
+from millpond.stores.typed.windows.windowed import SESSION_WINDOWED, TIME_WINDOWED
 
 _TIMES_AND_ORIGIN = 28
 """The bytes of an update's buffer time, timestamp, offset and partition; the length of its topic's name is added."""
@@ -27,11 +30,13 @@ class SuppressedTable(StoredTable):
         parent: the table whose updates they are.
         buffer: the name of the buffer's store.
         serdes: of keys and values, as the buffer writes them.
+        make: makes the processor, given its configuration and the name of the store.
     """
 
     parent: TableHandle
     buffer: str
     serdes: tuple[Serde[Any], Serde[Any]]
+    make: Callable[[TableConfig, str], Processor]
 
     def value_getter(self) -> ValueGetterFactory:
         parent, store, (key_serde, value_serde) = self.parent.value_getter(), self.buffer, self.serdes
@@ -41,6 +46,15 @@ class SuppressedTable(StoredTable):
             return SuppressedGetter(buffer, key_serde, parent.make(context))
 
         return ValueGetterFactory((store, *parent.stores), make)
+
+    def copied(self, copies: TableCopies) -> TableHandle:
+        if self.serdes[0].name in (TIME_WINDOWED, SESSION_WINDOWED):
+            # Copies of windows are in the tasks of the windows, not of their keys, where stream time is another.
+            return super().copied(copies)
+        return copies.once(self, partial(self._again, copies))
+
+    def _again(self, copies: TableCopies, name: str) -> TableHandle:
+        return _add(self.parent.copied(copies), name, f"{name}-buffer", self.serdes, self.make)
 
 
 def suppress(table: TableHandle, suppressed: Suppressed) -> SuppressedTable:
@@ -57,19 +71,32 @@ def suppress(table: TableHandle, suppressed: Suppressed) -> SuppressedTable:
     graph = table.graph
     final = suppressed.wait is None
     delay = _window_delay(graph, table.node) if suppressed.wait is None else suppressed.wait
-    node = suppressed.name or graph.new_name("KTABLE-SUPPRESS-")
+    name = suppressed.name or graph.new_name("KTABLE-SUPPRESS-")
     store = f"{suppressed.name}-store" if suppressed.name else graph.new_name("KTABLE-SUPPRESS-STATE-STORE-")
     serdes = _serde(table, "key"), _serde(table, "value")
-    table.send_olds(force=True)
     overhead = _TIMES_AND_ORIGIN + max(map(len, _topics(graph, table.node)))
 
-    def make(config: TableConfig) -> Processor:
+    def make(config: TableConfig, store: str) -> Processor:
         return Suppress(config, suppressed, delay, final, store, serdes, overhead)
 
-    graph.add_table(node, TableConfig())
-    graph.add_table_processor(node, [table.node], make, node)
-    graph.add_store(suppress_buffer_spec(store, serdes[0], final=final), node)
-    return SuppressedTable(graph, node, table.key_serde, table.value_serde, table, store, serdes)
+    return _add(table, name, store, serdes, make, final=final)
+
+
+def _add(
+    table: TableHandle,
+    name: str,
+    store: str,
+    serdes: tuple[Serde[Any], Serde[Any]],
+    make: Callable[[TableConfig, str], Processor],
+    *,
+    final: bool = False,
+) -> SuppressedTable:
+    graph = table.graph
+    table.send_olds(force=True)
+    graph.add_table(name, TableConfig())
+    graph.add_table_processor(name, [table.node], lambda config: make(config, store), name)
+    graph.add_store(suppress_buffer_spec(store, serdes[0], final=final), name)
+    return SuppressedTable(graph, name, table.key_serde, table.value_serde, table, store, serdes, make)
 
 
 def _serde(table: TableHandle, which: str) -> Serde[Any]:

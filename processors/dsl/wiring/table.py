@@ -15,11 +15,12 @@ from millpond.processors.dsl.wiring.graph import TopologyGraph
 from millpond.processors.dsl.wiring.stream import StreamHandle
 from millpond.processors.options.functions import keyed_mapper
 from millpond.processors.options.materialized import Materialized
-from millpond.processors.options.serdes import SerdeLike
+from millpond.processors.options.serdes import SerdeLike, resolved
 from millpond.processors.runtime.processor import ProcessorContext
 from millpond.processors.tables.config import TableConfig
 from millpond.processors.tables.filter import FilterTable
 from millpond.processors.tables.latest_changes import LatestChanges
+from millpond.processors.tables.latest_only import LatestOnly
 from millpond.processors.tables.map_values import MapTableValues, TransformTableValues
 from millpond.processors.tables.reorder import TableReorder
 from millpond.processors.tables.source import TableSource
@@ -31,6 +32,33 @@ from millpond.stores.times import Duration, to_length
 
 TABLE_KINDS = (StoreKind.TIMESTAMPED_KEY_VALUE, StoreKind.VERSIONED, StoreKind.KEY_VALUE)
 """The kinds of stores that can hold a table; a plain one forgets timestamps, so results take the other side's."""
+
+
+class TableCopies:
+    """Tables as tasks other than their own read them: what has a store is copied, what has none is made anew of that.
+
+    Args:
+        graph: what they are added to.
+        name: of the copy of ``table``; those of the tables that it is made of are named after it.
+        table: what is read.
+    """
+
+    def __init__(self, graph: TopologyGraph, name: str, table: "TableHandle") -> None:
+        self.graph = graph
+        self._name = name
+        self._table = table
+        self._made: dict[str, TableHandle] = {}
+
+    def made(self) -> "TableHandle":
+        """The copy of the table."""
+        return self._table.copied(self)
+
+    def once(self, table: "TableHandle", make: Callable[[str], "TableHandle"]) -> "TableHandle":
+        """The copy of one of the tables, which ``make`` makes under a name when it is first asked for."""
+        node = table.node
+        if node not in self._made:
+            self._made[node] = make(self._name if node == self._table.node else f"{self._name}-{node}")
+        return self._made[node]
 
 
 @dataclass(frozen=True)
@@ -70,6 +98,10 @@ class TableHandle(ABC):
             Whether it does.
         """
 
+    @abstractmethod
+    def copied(self, copies: TableCopies) -> "TableHandle":
+        """This table in other tasks, where its rows and its updates are the same."""
+
     def as_stream(self) -> StreamHandle:
         """Its updates as a stream."""
         return StreamHandle(self.graph, self.node, self.key_serde, self.value_serde)
@@ -87,6 +119,23 @@ class StoredTable(TableHandle):
     def send_olds(self, *, force: bool) -> bool:
         self.graph.change_table(self.node, send_olds=True)
         return True
+
+    def copied(self, copies: TableCopies) -> TableHandle:
+        return copies.once(self, partial(self._kept_again, copies.graph))
+
+    def _kept_again(self, graph: TopologyGraph, name: str) -> "SourceTable":
+        """A copy of its latest rows, which travel by an internal topic."""
+        own = None if self.config.store is None else graph.stores[self.config.store]
+        kind = StoreKind.TIMESTAMPED_KEY_VALUE if own is None or own.kind is not StoreKind.KEY_VALUE else own.kind
+        key_serde, value_serde = resolved(self.key_serde), resolved(self.value_serde)
+        assert key_serde is not None
+        assert value_serde is not None
+        graph.add_processor(f"{name}-latest", [self.node], partial(LatestOnly, self.versioned))
+        serdes = key_serde, value_serde
+        graph.add_internal_topic(name, f"{name}-sink", f"{name}-source", [f"{name}-latest"], serdes)
+        copy = stored_table(graph, name, [f"{name}-source"], StoreSpec(f"{name}-store", kind, *serdes))
+        graph.change_table(name, versioned=self.versioned)
+        return copy
 
 
 @dataclass(frozen=True)
@@ -152,6 +201,17 @@ class DerivedTable(StoredTable):
         if self.config.store is not None or self.parent.send_olds(force=force):
             return super().send_olds(force=force)
         return self.config.send_olds
+
+    def copied(self, copies: TableCopies) -> TableHandle:
+        if self.config.store is not None:
+            return super().copied(copies)
+        return copies.once(self, partial(self._again, copies))
+
+    def _again(self, copies: TableCopies, name: str) -> TableHandle:
+        parent, serdes = self.parent.copied(copies), Materialized.with_serdes(self.key_serde, self.value_serde)
+        again = _derived(parent, "", self.operation, serdes, None, name)
+        copies.graph.change_table(name, remade=True)
+        return again
 
 
 def source_table(

@@ -1,12 +1,13 @@
 """How a table-table join enters the graph, and the table that comes out."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from millpond.errors import TopologyError
 from millpond.processors.dsl.wiring.copartition import check_copartitioned
 from millpond.processors.dsl.wiring.graph import TableProcessorMaker
-from millpond.processors.dsl.wiring.table import StoredTable, TableHandle, keep
+from millpond.processors.dsl.wiring.table import StoredTable, TableCopies, TableHandle, keep
 from millpond.processors.options.joins import JoinType, Side
 from millpond.processors.options.materialized import Materialized
 from millpond.processors.runtime.processor import Processor, ProcessorContext
@@ -78,6 +79,19 @@ class TableTableResult(StoredTable):
             self.left.send_olds(force=True)
             self.right.send_olds(force=True)
         return super().send_olds(force=force)
+
+    def copied(self, copies: TableCopies) -> TableHandle:
+        if self.config.store is not None:
+            return super().copied(copies)
+        return copies.once(self, partial(self._again, copies))
+
+    def _again(self, copies: TableCopies, name: str) -> TableHandle:
+        left, right = self.left.copied(copies), self.right.copied(copies)
+        serdes = Materialized.with_serdes(self.key_serde, self.value_serde)
+        join_type, vectorized = self.join_type, self.vectorized
+        again = join_tables(left, right, self.joiner, serdes, join_type, "latest", name, vectorized=vectorized)
+        copies.graph.change_table(name, remade=True)
+        return again
 
 
 def join_tables(

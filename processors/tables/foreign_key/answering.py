@@ -31,7 +31,7 @@ from millpond.processors.tables.foreign_key.messages import (
     read_subscriptions,
     response_bytes,
 )
-from millpond.processors.tables.foreign_key.subscribing import latest_only
+from millpond.processors.tables.latest_only import latest_only
 from millpond.processors.tables.value_getters import ValueGetterFactory
 from millpond.stores.columns.column_serdes import ColumnSerde, column_serde
 from millpond.stores.serdes import Serde

@@ -6,7 +6,7 @@ foreign task.
 
 from collections.abc import Sequence
 from itertools import compress
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -16,8 +16,7 @@ from millpond.processors.options.joins import JoinType
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Array, Columns, valid
 from millpond.processors.runtime.batches.headers import Headers
-from millpond.processors.runtime.counters import CounterName
-from millpond.processors.runtime.processor import Processor, ProcessorContext
+from millpond.processors.runtime.processor import Processor
 from millpond.processors.tables.foreign_key.message_columns import (
     column_serdes,
     hash_column,
@@ -27,41 +26,15 @@ from millpond.processors.tables.foreign_key.message_columns import (
 from millpond.processors.tables.foreign_key.messages import ASK, FORGET, left_row_bytes, subscription_bytes
 from millpond.processors.tables.foreign_key.murmur3 import murmur3_128_many
 from millpond.processors.tables.foreign_key.user_functions import RowFunction
+from millpond.processors.tables.latest_only import latest_only
 from millpond.stores.columns.column_serdes import ColumnSerde
 from millpond.stores.serdes import Serde
 from millpond.stores.typed.store import column_of
 
 pc: Any = _compute
 
-Updates = TypeVar("Updates", Batch, Columns)
-
 COLUMNS_FROM: Final = 100
 """The messages of fewer rows are made one by one: what the calls for columns cost is then more than what they save."""
-
-
-def latest_only(context: ProcessorContext, updates: Updates, versioned: bool) -> Updates:
-    """The updates without those that a versioned table ignores, which are counted."""
-    if not versioned or updates.latest is None:
-        return updates
-    kept = updates.select(updates.latest)
-    context.count(CounterName.DROPPED_OUT_OF_ORDER, len(updates) - len(kept))
-    return kept
-
-
-class LatestOnly(Processor):
-    """Passes on a table's latest rows, for a copy of the table elsewhere."""
-
-    by_key = True
-    keeps_records = True
-
-    def __init__(self, versioned: bool) -> None:
-        self._versioned = versioned
-
-    def process(self, batch: Batch) -> None:
-        self.context.forward(latest_only(self.context, batch, self._versioned))
-
-    def process_columns(self, columns: Columns) -> None:
-        self.context.forward_columns(latest_only(self.context, columns, self._versioned))
 
 
 class _Columns(NamedTuple):
