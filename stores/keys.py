@@ -34,6 +34,9 @@ COMMIT_ROW: Final = b"\x00commit"
 LAYOUT_ROW: Final = b"\x00layout"
 """Where a store keeps what its rows hold beyond what its kind says; see ``millpond.stores.layouts``."""
 
+TERMS_ROW: Final = b"\x00terms"
+"""Where a store keeps the parameters on which its rows depend; see ``millpond.stores.terms``."""
+
 TIME_SIZE: Final = 8
 TERMINATOR: Final = b"\x00\x00"
 LATEST_END: Final = b"\x00\x01"

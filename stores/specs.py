@@ -14,18 +14,19 @@ stands in one table, ``_TRAITS``. Nobody else compares kinds: they ask a kind fo
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from millpond.errors import ConfigurationError
 from millpond.stores.formats import FormatVersion, check_store_name
 from millpond.stores.layouts import Layout, check_layout
 from millpond.stores.serdes import Serde
+from millpond.stores.terms import KeptTerms, Terms, kept_terms
 from millpond.stores.transaction import Transaction
 from millpond.stores.typed.keyvalue import KeyValueStore, ReadOnlyKeyValueStore
 from millpond.stores.typed.store import Store, WritableStore
 from millpond.stores.typed.timestamped_keyvalue import ReadOnlyTimestampedKeyValueStore, TimestampedKeyValueStore
 from millpond.stores.typed.versions.read_only_versioned import ReadOnlyVersionedKeyValueStore, check_grace
-from millpond.stores.typed.versions.versioned import VersionedKeyValueStore
+from millpond.stores.typed.versions.versioned import HISTORY, VersionedKeyValueStore
 from millpond.stores.typed.windows.session import ReadOnlySessionStore, SessionStore
 from millpond.stores.typed.windows.timestamped_session import ReadOnlyTimestampedSessionStore, TimestampedSessionStore
 from millpond.stores.typed.windows.timestamped_window import ReadOnlyTimestampedWindowStore, TimestampedWindowStore
@@ -193,6 +194,7 @@ class StoreSpec:
         backend: the name or URL of the backend that keeps it; None for the job's own.
         layout: what lies in the rows beyond what the kind says; None for nothing.
         checksums: whether each row has a checksum, which every read verifies; None for the job's choice, or else none.
+        terms: the parameters of the operator that fills it on which its rows depend; None to keep none.
 
     Raises:
         ConfigurationError: a value makes no sense, is missing, or does not belong to the kind.
@@ -210,6 +212,7 @@ class StoreSpec:
     backend: str | None = None
     layout: Layout | None = None
     checksums: bool | None = None
+    terms: Terms | None = None
 
     def __post_init__(self) -> None:
         check_store_name(self.name)
@@ -259,9 +262,11 @@ class StoreSpec:
 
         Raises:
             FormatError: the rows are of another layout than this spec's.
+            StateConflictError: they were made with other parameters.
         """
-        store = self._opened(self.kind.traits.store, transaction)
+        store, kept = self._opened(self.kind.traits.store, transaction)
         store.keep_layout(self.layout)
+        store.keep_terms(self.terms, kept)
         return store
 
     def open_read_only(self, transaction: Transaction) -> Store[Any, Any]:
@@ -269,15 +274,31 @@ class StoreSpec:
 
         Raises:
             FormatError: the rows are of another layout than this spec's.
+            StateConflictError: they were made with other parameters.
         """
-        return self._opened(self.kind.traits.read_only, transaction)
+        return self._opened(self.kind.traits.read_only, transaction)[0]
+
+    def with_terms(self) -> Self:
+        """The same store, which keeps the parameters on which its rows depend: those of its kind, if it has no others.
+
+        Where history that was forgotten matters to what is put later, it notes how long that is, too.
+        """
+        terms, history = self.terms, self.history_retention
+        if terms is None and self.window_size is not None:
+            duplicates = str(self.retain_duplicates)
+            terms = Terms((("window_size", self.window_size), ("retain_duplicates", duplicates)))
+        if history is not None:
+            terms = terms or Terms()
+            terms = replace(terms, noted=(*terms.noted, (HISTORY, history)))
+        return replace(self, terms=terms)
 
     @property
     def _options(self) -> tuple[str, ...]:
         """Those of the fields that only some kinds have that this one has."""
         return self.kind.traits.needed + self.kind.traits.optional
 
-    def _opened(self, kind: type[AnyStore], transaction: Transaction) -> AnyStore:
+    def _opened(self, kind: type[AnyStore], transaction: Transaction) -> tuple[AnyStore, KeptTerms]:
         check_layout(self.name, self.layout, transaction.backend)
+        kept = kept_terms(self.name, self.terms, transaction.backend)
         options = {option: getattr(self, option) for option in self._options}
-        return kind(self.name, transaction, self.key_serde, self.value_serde, **options)
+        return kind(self.name, transaction, self.key_serde, self.value_serde, **options), kept

@@ -47,6 +47,7 @@ _ABBREVIATIONS: Final = {
     "h": "hour",
     "d": "day",
 }
+_SHOWN: Final = ("day", "hour", "minute", "second", "millisecond", "microsecond")
 _PREFIX = re.compile(r"^interval\s+")
 _TERM = re.compile(
     r"(?P<sign>[-+]?)\s*(?P<number>\d{1,20}(?:\.\d{0,9})?|\.\d{1,9})(?P<space>\s*)(?P<unit>[a-z]+)(?:\s+|$)", re.ASCII
@@ -62,6 +63,19 @@ class TimeUnit(IntEnum):
 
     MILLISECOND = 1_000
     """That of topologies."""
+
+    def length(self, count: int) -> str:
+        """A length of time as text, such as ``to_millis`` and ``to_micros`` take.
+
+        >>> TimeUnit.MILLISECOND.length(5_400_000), TimeUnit.MICROSECOND.length(-1), TimeUnit.MICROSECOND.length(0)
+        ('1 hour 30 minutes', '-1 microsecond', '0 seconds')
+        """
+        rest, parts, sign = abs(count) * int(self), [], "-" if count < 0 else ""
+        for name in _SHOWN:
+            number, rest = divmod(rest, _NANOSECONDS[name] // 1_000)
+            if number:
+                parts.append(f"{sign}{number} {name}{'s' if number > 1 else ''}")
+        return " ".join(parts) or "0 seconds"
 
     def shown(self, time: int) -> str:
         """A point in time as text, in UTC; the bare number if no calendar has it.

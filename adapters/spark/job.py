@@ -20,6 +20,7 @@ from millpond.adapters.spark.session import active_session, check_operator, defa
 from millpond.adapters.spark.worker import StateSettings
 from millpond.errors import ConfigurationError
 from millpond.processors.distribution.plan import Plan, make_plan
+from millpond.processors.distribution.shape_of import shape_of
 from millpond.processors.options.on_error import OnError
 from millpond.processors.runtime.stream_time_reset import StreamTimeReset
 from millpond.processors.runtime.topology import Topology
@@ -29,6 +30,7 @@ from millpond.stores.durability.older_reader import check_older_reader
 from millpond.stores.durability.policy import DurabilityPolicy
 from millpond.stores.durability.storage import Storage
 from millpond.stores.evolution.history import History
+from millpond.stores.evolution.matching import check_terms
 from millpond.stores.evolution.record import EvolutionRecord
 from millpond.stores.options import parse_size
 from millpond.stores.registry import supplier
@@ -239,7 +241,7 @@ class Job:
                 the policy retains less than the session, the release to be upgraded from can read no such state, or a
                 seed does not fit its store.
             StateConflictError: the state directory holds the state of another topology or number of partitions, and
-                what is declared does not lead to this one.
+                what is declared does not lead to this one, or rows that were made with other parameters.
             DurabilityError: the state could not be read or written.
         """
         if self.seeds and not streaming:
@@ -249,7 +251,9 @@ class Job:
         history, evolution = self.history(plan.sink), self.evolution if streaming else None
         self.check(session, plan, evolved=history.evolved or evolution is not None or bool(self.seeds))
         generation = generation_of(session, history, plan, evolution, self.seeds)
-        if not streaming:
+        if streaming:
+            check_terms(generation.shape, shape_of(plan))
+        else:
             generation = replace(generation, bases={})
         return self.settings_of(session, plan, unit, generation)
 

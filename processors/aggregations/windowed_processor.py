@@ -32,7 +32,7 @@ from millpond.processors.aggregations.column_fold import ColumnFold
 from millpond.processors.aggregations.completion import COMPLETION, Completion
 from millpond.processors.aggregations.fold import copier, slotter
 from millpond.processors.aggregations.window_fold import Integers, Standing, WindowFold, reached_since
-from millpond.processors.options.windows import EmitStrategy
+from millpond.processors.options.windows import EmitStrategy, Windows
 from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
 from millpond.processors.runtime.batches.columns import Columns, Records
 from millpond.processors.runtime.counters import CounterName
@@ -44,6 +44,7 @@ from millpond.stores.columns.column_serdes import ColumnSerde, column_serde
 from millpond.stores.layouts import Layout
 from millpond.stores.serdes import PLAIN_KEYS, Serde
 from millpond.stores.specs import StoreSpec
+from millpond.stores.terms import Terms
 from millpond.stores.times import MAX_TIME, MIN_TIME
 from millpond.stores.typed.set_back import SetBack
 from millpond.stores.typed.windows.windowed import Windowed
@@ -62,9 +63,22 @@ NEVER: Final = MIN_TIME
 """Before all stream time."""
 
 
-def windowed_aggregation_spec(spec: StoreSpec) -> StoreSpec:
-    """The spec of a window or session store that also keeps the stream time of the processors on it."""
-    return replace(spec, layout=WINDOWED_AGGREGATION)
+_GRACE: Final = "grace"
+"""What the terms of the store note."""
+
+
+def windowed_aggregation_spec(spec: StoreSpec, windows: Windows, emit: EmitStrategy) -> StoreSpec:
+    """The spec of a window or session store that also keeps the stream time of the processors on it.
+
+    Args:
+        spec: of the store.
+        windows: into which records are folded.
+        emit: when results go out.
+    """
+    lengths = {name: value for name, value in vars(windows).items() if name != _GRACE}
+    fixed = {"windows": type(windows).__name__, **lengths, "emit": emit.value}
+    terms = Terms(tuple(fixed.items()), ((_GRACE, windows.grace),), maker="a windowed aggregation")
+    return replace(spec, layout=WINDOWED_AGGREGATION, terms=terms)
 
 
 Change = tuple[tuple[Any, int, int], Any, bool, bool]
@@ -130,6 +144,7 @@ class WindowedProcessor(Processor):
         self._stream_time = self._saved_time = NEVER if saved is None else saved
         setup = self._setup
         self._closes = self.closes()
+        self._stream_time = self._resumed(self._stream_time)
         self._completion = Completion(
             self._store, setup.number, self._encode, setup.spec.value_serde, length=self._closes.length
         )
@@ -140,6 +155,22 @@ class WindowedProcessor(Processor):
             self._saved_waiting = self._waiting
             context.level(CounterName.WAITING, lambda: self._waiting)
         self._columns = self._make_column_fold()
+
+    def _resumed(self, stream_time: int) -> int:
+        """With which stream time it goes on, so that windows that have closed stay closed, whatever the grace is now.
+
+        With a longer one, it is ahead by what is added. With a shorter one, what has closed by now alone is late; but
+        windows whose results have not come out would be forgotten.
+
+        Raises:
+            StateConflictError: it is shorter, and results are final.
+        """
+        before: int | None = self._store.noted(_GRACE)
+        if before is None or stream_time == NEVER:
+            return stream_time
+        if self.grace < before and self._final:
+            raise self._store.conflict(_GRACE, before, self.grace)
+        return stream_time + max(self.grace - before, 0)
 
     def _make_column_fold(self) -> WindowFold | None:
         """What folds whole columns; None if what is computed from them, or kept, or comes out, has to be objects."""

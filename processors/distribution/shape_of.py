@@ -26,6 +26,7 @@ def _store_shape(part: Subtopology, spec: StoreSpec) -> StoreShape:
         spec.layout,
         _record_key_serde(part) or spec.key_serde.name,
         spec.name in part.global_stores,
+        spec.terms,
     )
 
 

@@ -4,8 +4,10 @@ Nodes keep the order in which they were added.
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import cached_property
 from hashlib import blake2b
+from typing import Self
 
 from millpond.errors import TopologyError
 from millpond.processors.options.order import Order
@@ -13,6 +15,8 @@ from millpond.processors.runtime.describe import as_mermaid, as_text
 from millpond.processors.runtime.nodes import Node, SinkNode, SourceNode
 from millpond.processors.runtime.subtopology import connected_parts, in_order
 from millpond.stores.specs import StoreSpec
+from millpond.stores.terms import Term, Terms
+from millpond.stores.times import TimeUnit
 
 
 class Topology:
@@ -71,6 +75,20 @@ class Topology:
     def mermaid(self) -> str:
         """The topology as a Mermaid flowchart, which Markdown viewers draw."""
         return as_mermaid(self.subtopologies, self.internal_topics)
+
+    def of_verb(self, name: str, fixed: Mapping[str, Term], unit: TimeUnit) -> Self:
+        """The same topology, whose stores are those of a verb.
+
+        Args:
+            name: of the verb.
+            fixed: the parameters of the verb on which the rows of all of them depend.
+            unit: what the topology's times count.
+        """
+        stores = {
+            store: replace(spec, terms=(spec.terms or Terms()).of_verb(name, fixed, unit))
+            for store, spec in self.stores.items()
+        }
+        return type(self)(self.nodes, stores, self.internal_topics, self.order)
 
     @property
     def fingerprint(self) -> str:

@@ -29,6 +29,7 @@ from millpond.stores.keys import pack_time, unpack_time
 from millpond.stores.layouts import Layout
 from millpond.stores.serdes import BYTES, Serde
 from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.terms import Terms
 from millpond.stores.times import MAX_TIME
 from millpond.stores.typed.keyvalue import KeyValueStore
 from millpond.stores.typed.set_back import SetBack
@@ -77,7 +78,9 @@ def suppress_buffer_spec(name: str, key_serde: Serde[Any], *, final: bool = Fals
     """
     layout = FINAL_SUPPRESS_BUFFER if final else SUPPRESS_BUFFER
     layout = replace(layout, key_serde=key_serde.name)
-    return StoreSpec(name, StoreKind.KEY_VALUE, BYTES, BYTES, layout=layout)
+    until = "window closes" if final else "time limit"
+    terms = Terms((("until", until),), maker="suppress")
+    return StoreSpec(name, StoreKind.KEY_VALUE, BYTES, BYTES, layout=layout, terms=terms)
 
 
 def _key(row: bytes) -> bytes:

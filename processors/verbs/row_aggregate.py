@@ -134,6 +134,9 @@ class RowAggregate:
     Raises:
         ConfigurationError: there are no calls, a type is missing or too many, or a function does not take it.
 
+    Attributes:
+        written: the calls, as far as they can be compared with those of another run: an expression cannot.
+
     >>> from millpond.processors.verbs.aggregates import avg, count
     >>> row = RowAggregate({"orders": count(), "mean": avg("price")}, {"mean": pa.int64()})
     >>> state = row.aggregator(b"key", (1_000_000, 3), row.initializer())
@@ -146,6 +149,7 @@ class RowAggregate:
         self, calls: Mapping[str, AggregateCall], types: Mapping[str, pa.DataType], *, ordered: bool = False
     ) -> None:
         _check(calls, types)
+        self.written = ", ".join(f"{name}={_written(call)}" for name, call in calls.items())
         self._labels = [f"{name!r}, {call}" for name, call in calls.items()]
         bound = {name: normalized(types[name], name) if name in types else pa.null() for name in calls}
         self._functions = [bind(call, name, bound[name]) for name, call in calls.items()]
@@ -282,6 +286,10 @@ def _check(calls: Mapping[str, AggregateCall], types: Mapping[str, pa.DataType])
     unknown = [name for name in types if name not in calls or calls[name].column is None]
     if unknown:
         raise ConfigurationError(f"there are types for {unknown}, which take no column; leave them out")
+
+
+def _written(call: AggregateCall) -> str:
+    return str(call) if isinstance(call.column, str | None) else f"{call.function}(...)"
 
 
 def _columnar(functions: Sequence[AggregateFunction]) -> list[ColumnarFunction]:

@@ -9,7 +9,7 @@ from millpond.processors.options.materialized import Materialized
 from millpond.processors.verbs.foreign_keyed import foreign_key_of
 from millpond.processors.verbs.parts import CHANGE_TIME, ChangeColumns, JoinedRows, Keys, Rows, Times, pair
 from millpond.processors.verbs.sequenced import sequenced_table
-from millpond.processors.verbs.verb import PackedRows, Verb
+from millpond.processors.verbs.verb import PackedRows, Verb, named, paired
 from millpond.stores.serdes import BYTES, MSGPACK
 
 
@@ -53,7 +53,10 @@ def table_join(
     }
     keys = Keys.of_rows(left, right) if join_type is JoinType.OUTER else Keys.of_rows(left)
     parts = keys, rows, ChangeColumns(left.times)
-    return Verb(builder.build(), inputs, parts, stores, follows_time=history is not None)
+    terms = {"on": paired(left.foreign or left.keys, right.keys), "how": join_type.value}
+    if left.foreign is not None:
+        terms["left_key"] = named(left.keys)
+    return Verb(builder.build(), inputs, parts, stores, follows_time=history is not None, terms=terms)
 
 
 def _joined_by_foreign_key(one: KTable, other: KTable, join_type: JoinType) -> KTable:

@@ -22,6 +22,7 @@ from millpond.processors.verbs.null_keys import NullKeys
 from millpond.processors.verbs.ordered_rows import with_order
 from millpond.stores.rows.packing import RowCodec
 from millpond.stores.rows.tuple_keys import KeyCodec
+from millpond.stores.times import TimeUnit
 
 MICROS: Final = 1_000
 """Microseconds in the millisecond, which is the unit of integers that a user gives as a duration."""
@@ -165,6 +166,7 @@ class Verb:
         parts: the result's columns, from left to right.
         stores: by name, the columns of the stores that show what the verb knows.
         follows_time: whether what comes out, or is late, depends on how far its inputs have come in time.
+        terms: the parameters on which the rows of all its stores depend, by name, as a user writes them.
     """
 
     topology: Topology
@@ -172,6 +174,10 @@ class Verb:
     parts: Sequence[Part]
     stores: Mapping[str, Sequence[Part]] = field(default_factory=dict)
     follows_time: bool = True
+    terms: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "topology", self.topology.of_verb(self.name, self.terms, TimeUnit.MICROSECOND))
 
     @property
     def name(self) -> str:
@@ -182,6 +188,17 @@ class Verb:
     def schema(self) -> pa.Schema:
         """The result's columns."""
         return schema_of(self.parts)
+
+
+def named(keys: KeyCodec) -> str:
+    """The columns of a key, as the terms of a verb have them."""
+    return ", ".join(keys.schema.names)
+
+
+def paired(left: KeyCodec, right: KeyCodec) -> str:
+    """The columns that are equal in a join, as the terms of a verb have them."""
+    pairs = zip(left.schema.names, right.schema.names, strict=True)
+    return ", ".join(one if one == other else f"{one} = {other}" for one, other in pairs)
 
 
 def schema_of(parts: Sequence[Part]) -> pa.Schema:

@@ -22,6 +22,7 @@ from millpond.stores.evolution.old_rows import Columns, OldRows, as_rows
 from millpond.stores.formats import FormatVersion
 from millpond.stores.keys import DATA, TERMINATOR, TIME_SIZE, pack_time
 from millpond.stores.specs import StoreKind
+from millpond.stores.terms import TERMS
 from millpond.stores.times import MIN_TIME
 from millpond.stores.typed.observed_stream_time import METADATA_NAME as OBSERVED
 from millpond.stores.typed.timestamped_keyvalue import TIMESTAMP_SIZE, UNKNOWN_TIMESTAMP
@@ -187,7 +188,7 @@ class ConvertedRows:
     @cached_property
     def metadata(self) -> dict[str, bytes]:
         """What is kept beside the rows, by name: of the observed stream time, what a store of the new kind has."""
-        kept = {name: data for name, data in self._old.metadata.items() if name != OBSERVED}
+        kept = {name: data for name, data in self._old.metadata.items() if name not in (OBSERVED, TERMS)}
         return kept if self._observed is None else {**kept, OBSERVED: pack_time(self._observed)}
 
     def get_metadata(self, name: str) -> bytes | None:

@@ -49,6 +49,17 @@ def same_state(before: Shape, after: Shape, converted: Collection[str] = ()) -> 
     return not told_difference(before, after, converted)
 
 
+def check_terms(before: Shape, after: Shape) -> None:
+    """Refuse state whose rows were made with other parameters of an operator than it has now.
+
+    Raises:
+        StateConflictError: a store of the same name has others.
+    """
+    for old in before.stores:
+        for new in after.named(old.name):
+            _check_terms(old, new)
+
+
 def told_difference(before: Shape, after: Shape, converted: Collection[str] = ()) -> str:
     """What differs so that state has to be carried over, a line each; empty if nothing does."""
     return difference(_plain(before, converted), _plain(after, converted))
@@ -200,6 +211,11 @@ def _numbered(shape: Shape) -> Iterator[str]:
     return (store.name for store in shape.stores if _NUMBERED.search(store.name))
 
 
+def _check_terms(old: StoreShape, new: StoreShape) -> None:
+    if old.terms is not None and new.terms is not None:
+        new.terms.check(old.name, dict(old.terms.fixed))
+
+
 def _check_readable(old: StoreShape, new: StoreShape, declared: Declared) -> None:
     """Refuse a store that cannot read the rows of the one that it continues, nor has them made into what it can."""
     others = [
@@ -225,3 +241,4 @@ def _check_readable(old: StoreShape, new: StoreShape, declared: Declared) -> Non
             f"the store {new.name!r} cannot go on with the rows of {old.name!r} ({'; '.join(changed)}); give the new "
             f"one another name, and drop the old one: Evolution(..., dropped=[{old.name!r}])"
         )
+    _check_terms(old, new)

@@ -10,13 +10,20 @@ from typing import Final
 from millpond.errors import StateConflictError
 from millpond.stores.evolution.carriage import NO_LAYOUT, LayoutCarriage, OldStore, Rule, greatest
 from millpond.stores.specs import StoreKind
+from millpond.stores.terms import TERMS, merged_terms
 from millpond.stores.typed.observed_stream_time import METADATA_NAME as OBSERVED
 from millpond.stores.typed.windows.segments import METADATA_NAME as INTERVAL
 from millpond.stores.typed.windows.window import SEQUENCE_NAME as SEQUENCE
 
 _ANY: Final = "*"
-_OF_VERSIONED: Final[Mapping[str, Rule]] = {OBSERVED: greatest}
-_OF_SEGMENTS: Final[Mapping[str, Rule]] = {OBSERVED: greatest, INTERVAL: lambda found: found[0], SEQUENCE: greatest}
+_OF_ALL: Final[Mapping[str, Rule]] = {TERMS: merged_terms}
+_OF_VERSIONED: Final[Mapping[str, Rule]] = {**_OF_ALL, OBSERVED: greatest}
+_OF_SEGMENTS: Final[Mapping[str, Rule]] = {
+    **_OF_ALL,
+    OBSERVED: greatest,
+    INTERVAL: lambda found: found[0],
+    SEQUENCE: greatest,
+}
 
 
 def carried_metadata(
@@ -53,7 +60,7 @@ def carried_metadata(
 def _rules(kind: StoreKind) -> Mapping[str, Rule]:
     if kind.in_segments:
         return _OF_SEGMENTS
-    return _OF_VERSIONED if kind.versioned else {}
+    return _OF_VERSIONED if kind.versioned else _OF_ALL
 
 
 def _rule(rules: Mapping[str, Rule], name: str) -> Rule | None:

@@ -7,13 +7,16 @@ Version 1::
 
     {"shape":1,"partitions":4,"stores":[
       {"subtopology":1,"name":"counts","kind":"timestamped-key-value","key_serde":"string","value_serde":"int64",
-       "layout":["suppress-buffer",1,"string" or null] or null,"record_key_serde":"string","is_global":false},…],
+       "layout":["suppress-buffer",1,"string" or null] or null,"record_key_serde":"string","is_global":false,
+       "terms":{"size":600000}},…],
      "crc32":checksum of the text up to here and "}"}
+
+There are ``terms`` only where a store has some that are fixed; without, they are unknown.
 """
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final, Self
 
@@ -22,6 +25,7 @@ from millpond.stores.durability.checked_text import check_text, checked_text, re
 from millpond.stores.formats import check_store_name
 from millpond.stores.layouts import Layout
 from millpond.stores.specs import StoreKind
+from millpond.stores.terms import Terms, read_terms
 
 SHAPE_VERSION: Final = 1
 
@@ -39,6 +43,8 @@ class StoreShape:
         layout: what lies in its rows beyond what the kind says; None for nothing.
         record_key_serde: the name of the serde of the keys by whose bytes records find their partition.
         is_global: whether every partition holds all rows, as those of a global table do.
+        terms: the parameters on which its rows depend; None for none, or for unknown ones. They decide whether it can
+            go on with rows, and are no part of what the shape is.
     """
 
     subtopology: int
@@ -49,12 +55,13 @@ class StoreShape:
     layout: Layout | None
     record_key_serde: str
     is_global: bool = False
+    terms: Terms | None = field(default=None, compare=False)
 
     @property
     def content(self) -> dict[str, Any]:
         """What its JSON says."""
-        layout = self.layout
-        return {
+        layout, terms = self.layout, self.terms
+        content = {
             "subtopology": self.subtopology,
             "name": self.name,
             "kind": self.kind.value,
@@ -64,6 +71,7 @@ class StoreShape:
             "record_key_serde": self.record_key_serde,
             "is_global": self.is_global,
         }
+        return content if terms is None or not terms.fixed else {**content, "terms": dict(terms.fixed)}
 
     @classmethod
     def from_content(cls, content: Any) -> Self:
@@ -82,6 +90,7 @@ class StoreShape:
             layout=None if layout is None else _layout(*layout),
             record_key_serde=read_text(content["record_key_serde"]),
             is_global=read_flag(content["is_global"]),
+            terms=Terms(tuple(read_terms(content["terms"]).items())) if "terms" in content else None,
         )
         check_store_name(shape.name)
         return shape

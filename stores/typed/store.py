@@ -9,11 +9,19 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import NoneType, TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
 
-from millpond.errors import ConfigurationError, CorruptStoreError, InvalidKeyError, SerdeError, UnreadableRowError
+from millpond.errors import (
+    ConfigurationError,
+    CorruptStoreError,
+    InvalidKeyError,
+    SerdeError,
+    StateConflictError,
+    UnreadableRowError,
+)
 from millpond.stores.closed import Closed
-from millpond.stores.keys import COMMIT_ROW, DATA, LAYOUT_ROW, METADATA
+from millpond.stores.keys import COMMIT_ROW, DATA, LAYOUT_ROW, METADATA, TERMS_ROW
 from millpond.stores.layouts import Layout
 from millpond.stores.serdes import Serde
+from millpond.stores.terms import KeptTerms, Term, Terms
 from millpond.stores.transaction import Transaction
 from millpond.stores.typed.scans import OpenScans
 from millpond.stores.typed.set_back import SetBack
@@ -175,6 +183,8 @@ class WritableStore(Store[K, V]):
     """What the writing halves of all kinds have in common."""
 
     _layout: Layout | None = None
+    _terms: Terms | None = None
+    _kept_terms = KeptTerms({}, {})
 
     def put_metadata(self, name: str, data: bytes) -> None:
         """Keep ``data`` beside the entries: it commits with them and is part of the changelog, as they are."""
@@ -189,6 +199,24 @@ class WritableStore(Store[K, V]):
     def keep_layout(self, layout: Layout | None) -> None:
         """Tell with the first change what the rows hold beyond what the kind says; None: nothing."""
         self._layout = layout
+
+    def keep_terms(self, terms: Terms | None, kept: KeptTerms) -> None:
+        """Tell with the first change which parameters the rows depend on; None: on none.
+
+        Args:
+            terms: these.
+            kept: what the store was committed with.
+        """
+        self._terms, self._kept_terms = terms, kept
+
+    def noted(self, name: str) -> int | None:
+        """What the terms that the store was committed with have noted; None if that is unknown."""
+        return self._kept_terms.noted.get(name)
+
+    def conflict(self, name: str, before: Term, now: Term) -> StateConflictError:
+        """What refuses its rows for a term that was another one, where the store itself has none against it."""
+        assert self._terms is not None, "who asks has given it terms"
+        return self._terms.conflict(self._name, [(name, before, now)])
 
     def set_back(self, limit: int) -> SetBack:
         """Set the times that the store keeps back to ``limit``, where they are later, and remove what lies beyond.
@@ -222,9 +250,17 @@ class WritableStore(Store[K, V]):
         """
         if self._transaction.changes and self._layout is not None and self._read(LAYOUT_ROW) is None:
             self._write(LAYOUT_ROW, self._layout.to_bytes())
+        if self._transaction.changes and self._terms is not None:
+            data = self._terms.to_bytes()
+            if self._read(TERMS_ROW) != data:
+                self._write(TERMS_ROW, data)
 
 
-_TAKEN: Final = {COMMIT_ROW: "the local copy's position", LAYOUT_ROW: "the layout of the rows"}
+_TAKEN: Final = {
+    COMMIT_ROW: "the local copy's position",
+    LAYOUT_ROW: "the layout of the rows",
+    TERMS_ROW: "the terms of the rows",
+}
 
 
 def _metadata_row(name: str) -> bytes:

@@ -14,7 +14,7 @@ from millpond.processors.runtime.punctuation import PUNCTUATION
 from millpond.processors.runtime.waiting_counts import WAITING
 from millpond.processors.verbs.key_timers import KEYED_TIMERS
 from millpond.stores.durability import Manifest, Storage, TaskState
-from millpond.stores.keys import LAYOUT_ROW, METADATA
+from millpond.stores.keys import LAYOUT_ROW, METADATA, TERMS_ROW
 from millpond.stores.layouts import Layout
 from millpond.stores.registry import supplier
 from tests.formats.scenarios import (
@@ -76,6 +76,11 @@ def without_counts(stores: Stores) -> Stores:
     }
 
 
+def without_terms(stores: Stores) -> Stores:
+    """The same rows without the parameters on which they depend, which golden files do not have yet."""
+    return {name: {row: value for row, value in rows.items() if row != TERMS_ROW} for name, rows in stores.items()}
+
+
 def without_clock_point(scenario: Scenario, stores: Stores) -> Stores:
     """The same rows without the next point of a wall-clock schedule, which keyed processors do not have any more."""
     if scenario.layout != KEYED_TIMERS:
@@ -119,7 +124,7 @@ def test_the_same_bytes_are_written_as_ever(scenario: Scenario, tmp_path: Path) 
     with driver:
         pipe(driver, scenario.before)
         golden = without_clock_point(scenario, read(scenario.file))
-        written = filled.rows() if scenario.counted else without_counts(filled.rows())
+        written = without_terms(filled.rows() if scenario.counted else without_counts(filled.rows()))
         assert written == migrated(scenario, golden)
 
 

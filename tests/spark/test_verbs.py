@@ -131,6 +131,34 @@ def test_a_restart_with_a_schema_that_cannot_read_the_state_is_refused(
     assert "int32" in str(refused.value) or "string" in str(refused.value)
 
 
+def test_a_restart_with_windows_of_another_size_is_refused_before_it_starts_and_the_advice_works(job: Job) -> None:
+    clicks = job.rows("user string, at timestamp", *(("ann", f"2024-01-01 00:0{minute}:00") for minute in (0, 1, 2)))
+    arriving = job.arrive("clicks", clicks)
+
+    def counted(size: str, **named: Any) -> DataFrame:
+        calls, window = {"n": aggregates.count()}, TimeWindows(size, grace="1 hour")
+        given = {"name": "clicks", **named}
+        return job.pond().aggregate(arriving, calls, by="user", time="at", window=window, emit="final", **given)
+
+    job.run(counted("10 minutes"))
+    told = (
+        "the rows of the store 'aggregate' were made by the verb 'clicks' with size='10 minutes' and not '20 minutes', "
+        "advance='10 minutes' and not '20 minutes', .*; write size='10 minutes', advance='10 minutes' again, or give "
+        "the verb another name and a new checkpoint"
+    )
+    with pytest.raises(StateConflictError, match=told):
+        counted("20 minutes")
+    job.arrive(
+        "clicks", job.rows("user string, at timestamp", ("ann", "2024-01-01 00:03"), ("ann", "2024-01-01 03:00"))
+    )
+    found = counted("10 minutes")
+    job.run(found)
+    assert [row[-1] for row in job.written(found)] == [4]
+    others = counted("20 minutes", name="others")
+    job.run(others, "others")
+    assert [row[-1] for row in job.written(others, "others")] == [4]
+
+
 def refusals() -> list[Any]:
     return [
         ("latest", {"key": "idd"}, "'input' has no column 'idd', only .*; did you mean 'id'"),

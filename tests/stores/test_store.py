@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from millpond.errors import ConfigurationError, CorruptStoreError, InvalidKeyError, StoreClosedError
-from millpond.stores.keys import COMMIT_ROW, LAYOUT_ROW
+from millpond.stores.keys import COMMIT_ROW, LAYOUT_ROW, TERMS_ROW
 from millpond.stores.serdes import INT64, STRING
 from millpond.stores.testing.store_calls import KINDS, Call, KindUnderTest, Seeded
 from millpond.stores.transaction import Transaction
@@ -123,8 +123,8 @@ def test_metadata_is_a_row_that_commits_with_the_entries_and_is_no_entry(transac
     assert store.len_estimate() == 0
 
 
-@pytest.mark.parametrize("row", [COMMIT_ROW, LAYOUT_ROW])
-def test_metadata_cannot_take_the_rows_of_the_local_position_and_the_layout(
+@pytest.mark.parametrize("row", [COMMIT_ROW, LAYOUT_ROW, TERMS_ROW])
+def test_metadata_cannot_take_the_rows_of_the_local_position_the_layout_and_the_terms(
     transaction: Transaction, row: bytes
 ) -> None:
     store = KINDS[0].spec.open(transaction)

@@ -74,7 +74,7 @@ def _add_window_aggregation(
     kind = StoreKind.TIMESTAMPED_WINDOW
     spec = materialized.spec(store, kind, *_known(graph, serdes), retention=windows.retention, window_size=size)
     _require_kind(spec, kind)
-    spec = windowed_aggregation_spec(_retained(spec, windows, emit))
+    spec = windowed_aggregation_spec(_retained(spec, windows, emit), windows, emit)
 
     def make(setup: AggregateSetup) -> Processor:
         if isinstance(windows, TimeWindows):
@@ -99,7 +99,7 @@ def _add_session_aggregation(
     store = graph.new_name("KSTREAM-AGGREGATE-STATE-STORE-")
     spec = materialized.spec(store, StoreKind.SESSION, *_known(graph, serdes), retention=windows.retention)
     _require_kind(spec, StoreKind.SESSION)
-    spec = windowed_aggregation_spec(_retained(spec, windows, emit))
+    spec = windowed_aggregation_spec(_retained(spec, windows, emit), windows, emit)
     key_serde = SessionWindowedSerde(spec.key_serde)
 
     def make(setup: AggregateSetup) -> Processor:

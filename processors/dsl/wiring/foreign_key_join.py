@@ -1,6 +1,7 @@
 """How a foreign-key join enters the graph: three groups of processors and the internal topics between them."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, Self
 
@@ -9,6 +10,7 @@ import pyarrow as pa
 from millpond.errors import TopologyError
 from millpond.processors.dsl.wiring.graph import TopologyGraph
 from millpond.processors.dsl.wiring.table import SourceTable, TableCopies, TableHandle, source_table, stored_table
+from millpond.processors.dsl.wiring.table_join import join_terms
 from millpond.processors.options.joins import JoinType, Side
 from millpond.processors.options.materialized import Materialized
 from millpond.processors.options.serdes import SerdeLike
@@ -175,6 +177,7 @@ def _result_side(
     of_values = serdes.left, serdes.foreign
     unjoined = join_type.keeps(Side.LEFT)
     spec = materialized.spec(f"{name}-store", StoreKind.TIMESTAMPED_KEY_VALUE, serdes.key, graph.value_serde)
+    spec = replace(spec, terms=join_terms(join_type))
     rows_spec = left_rows_spec(f"{name}-rows-store", serdes.key)
     rows = stored_table(graph, f"{name}-rows", [moved], rows_spec, send_olds=unjoined)
     parents = []

@@ -193,7 +193,7 @@ class TopologyGraph:
                 f"the topology already has a store called {spec.name!r}, used by {users or 'nobody yet'}; give the one "
                 f"for {list(nodes) or 'your processors'} another name"
             )
-        self.stores[spec.name] = spec
+        self.stores[spec.name] = spec.with_terms()
         for node in nodes:
             self.connect(node, spec.name)
 

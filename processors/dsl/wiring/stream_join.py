@@ -27,6 +27,7 @@ from millpond.processors.streams.window_join import StreamStreamJoinPlan
 from millpond.stores.columns.column_serdes import column_serde
 from millpond.stores.serdes import Serde, serde
 from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.terms import Term, Terms
 
 
 def join_streams(
@@ -56,7 +57,7 @@ def join_streams(
     if vectorized:
         _check_columns(specs, f"the join of {left.node!r} with {right.node!r}")
     waiting = (
-        _waiting_spec(joined, names[Side.LEFT], specs[Side.LEFT].key_serde)
+        _waiting_spec(joined, names[Side.LEFT], specs[Side.LEFT].key_serde, windows, join_type)
         if join_type is not JoinType.INNER and not windows.eager
         else None
     )
@@ -145,6 +146,7 @@ def _specs(
             retain_duplicates=True,
             backend=joined.backend,
             checksums=joined.checksums,
+            terms=_terms(windows),
         )
         for side, value in values.items()
     }
@@ -162,10 +164,19 @@ def _retention(windows: JoinWindows) -> int:
     return max(windows.size + windows.grace, apart + 1)
 
 
-def _waiting_spec(joined: StreamJoined, this: str, key_serde: Serde[Any]) -> StoreSpec:
+def _waiting_spec(
+    joined: StreamJoined, this: str, key_serde: Serde[Any], windows: JoinWindows, join_type: JoinType
+) -> StoreSpec:
     name = joined.store_name or joined.name or this
     spec = unpaired_records_spec(f"{name}-waiting", key_serde, joined.backend)
-    return replace(spec, checksums=joined.checksums)
+    # Records lie by the time at which they come out, and those of which side do.
+    return replace(spec, checksums=joined.checksums, terms=_terms(windows, grace=windows.grace, join=join_type.value))
+
+
+def _terms(windows: JoinWindows, **others: Term) -> Terms:
+    """The parameters on which the rows of a join's store depend."""
+    fixed: dict[str, Term] = {"before": windows.before, "after": windows.after, **others}
+    return Terms(tuple(fixed.items()), maker="a join of streams")
 
 
 def _known(given: SerdeLike | None, what: str, where: str) -> Serde[Any]:

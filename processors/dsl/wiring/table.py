@@ -6,7 +6,7 @@ for nothing else. A table's configuration is kept in the graph, which alone may 
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -28,6 +28,7 @@ from millpond.processors.tables.time_ordered_buffer import buffer_spec
 from millpond.processors.tables.value_getters import ValueGetter, ValueGetterFactory, store_getter, windowed_getter
 from millpond.processors.tables.value_operator import OperationGetter, TableOperation, TableOperator
 from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.terms import Terms
 from millpond.stores.times import Duration, to_length
 
 TABLE_KINDS = (StoreKind.TIMESTAMPED_KEY_VALUE, StoreKind.VERSIONED, StoreKind.KEY_VALUE)
@@ -314,8 +315,13 @@ def _derived(
     return table
 
 
-def keep(table: TableHandle, materialized: Materialized) -> None:
+def keep(table: TableHandle, materialized: Materialized, terms: Terms | None = None) -> None:
     """Give a table the store that ``materialized`` asks for, if any, which decides whether the table is versioned.
+
+    Args:
+        table: the table.
+        materialized: how it is kept.
+        terms: the parameters on which its rows depend; None for none.
 
     Raises:
         TopologyError: the store is of a kind that cannot hold a table, or versioned and cached.
@@ -325,7 +331,7 @@ def keep(table: TableHandle, materialized: Materialized) -> None:
     name = f"{table.node}-STATE-STORE"
     spec = materialized.spec(name, StoreKind.TIMESTAMPED_KEY_VALUE, table.key_serde, table.value_serde)
     check_table_store(spec, materialized)
-    table.graph.add_store(spec, table.node)
+    table.graph.add_store(replace(spec, terms=terms), table.node)
     versioned = spec.versioned
     table.graph.change_table(table.node, store=spec.name, versioned=versioned, caching=materialized.caching)
 

@@ -23,6 +23,7 @@ from millpond.processors.tables.vectorized_join import (
 )
 from millpond.stores.columns.column_serdes import column_serde
 from millpond.stores.serdes import serde
+from millpond.stores.terms import Terms
 
 History = Literal["latest", "complete"]
 """Which results an update makes: the key's latest, or all whose time it covers."""
@@ -129,8 +130,13 @@ def join_tables(
     for side, name_of_side in zip((Side.LEFT, Side.RIGHT), names, strict=True):
         _add_side(result, name_of_side, side)
     graph.add_table_processor(node, names, JoinedTable, node)
-    keep(result, materialized)
+    keep(result, materialized, join_terms(join_type))
     return result
+
+
+def join_terms(join_type: JoinType) -> Terms:
+    """The parameters on which the rows of a store with the results of a join of tables depend."""
+    return Terms((("join", join_type.value),), maker="a join of tables")
 
 
 def _add_side(result: TableTableResult, node: str, side: Side) -> None:

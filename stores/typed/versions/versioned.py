@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, Protocol
 
 from millpond.stores.keys import latest_row, pack_time
+from millpond.stores.terms import KeptTerms, Terms
 from millpond.stores.times import Instant, to_instant
 from millpond.stores.transaction import Transaction
 from millpond.stores.typed.set_back import SetBack
@@ -21,6 +22,9 @@ VALID_TO_UNDEFINED: Final = -1
 
 NOT_PUT: Final = -(2**63)
 """What ``put`` returns for a version that came after the grace period, and was not put."""
+
+HISTORY: Final = "history_retention"
+"""What the store notes among its terms: how far back versions are kept."""
 
 _BUCKETS = 4
 _SHORTEST_BUCKET = 1000
@@ -155,6 +159,17 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V], WritableStore
         """
         replaced = self.get(key, timestamp)
         return None if self.put(key, None, timestamp) == NOT_PUT else replaced
+
+    def keep_terms(self, terms: Terms | None, kept: KeptTerms) -> None:
+        """Forgotten history stays forgotten if from now on the store keeps more of it.
+
+        A put into it would meet none of the versions and tombstones that were there. So the observed stream time goes
+        on from where the longer history ends at what the store still has.
+        """
+        super().keep_terms(terms, kept)
+        before = self.noted(HISTORY)
+        if before is not None and self._observed.time is not None and self._grace > before:
+            self._observed.time += self._grace - before
 
     def flush(self) -> None:
         self._observed.save(self)

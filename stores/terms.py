@@ -1,0 +1,173 @@
+"""Terms: the parameters of an operator on which the rows of its store depend.
+
+Rule of this module: it compares and keeps, and knows no operator. Terms that are *fixed* are the same as long as the
+rows; what is *noted* may change, and whoever fills the store is told what it was. The row of a store with terms::
+
+    0x00 "terms" -> {"fixed":{"size":600000},"noted":{"reach":600000}}, UTF-8
+
+Lengths of time are ints in the unit of the topology. The row is written with the first change that is committed, and
+again when what is noted has changed. As metadata it goes into deltas and snapshots. What it does not name is unknown,
+as all of it is in a store of a release that kept none, and agrees with anything.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Self, TypeAlias
+
+from millpond.errors import CorruptStoreError, StateConflictError
+from millpond.stores.backend import Backend
+from millpond.stores.keys import METADATA, TERMS_ROW
+from millpond.stores.times import TimeUnit
+
+Term: TypeAlias = int | str
+"""A length of time, or text."""
+
+TERMS: Final = TERMS_ROW[len(METADATA) :].decode()
+"""The name of the row among metadata."""
+
+
+@dataclass(frozen=True)
+class Terms:
+    """The terms of one store.
+
+    Attributes:
+        fixed: by the names of the parameters, as a user writes them; they never change.
+        noted: what the one who fills the store has to know of earlier runs.
+        maker: whose they are, as errors say it; empty for the store's own.
+        verb: whether that is a verb, whose name is that of its state.
+        unit: what lengths of time count.
+    """
+
+    fixed: tuple[tuple[str, Term], ...] = ()
+    noted: tuple[tuple[str, int], ...] = ()
+    maker: str = ""
+    verb: bool = False
+    unit: TimeUnit = TimeUnit.MILLISECOND
+
+    def of_verb(self, name: str, fixed: Mapping[str, Term], unit: TimeUnit) -> Self:
+        """The terms of a store of a verb, which has some of its own."""
+        every = tuple({**dict(self.fixed), **fixed}.items())
+        return replace(self, fixed=every, maker=f"the verb {name!r}", verb=True, unit=unit)
+
+    def check(self, store: str, before: Mapping[str, Term]) -> None:
+        """Refuse rows that were made with other fixed terms.
+
+        Args:
+            store: how errors call the store.
+            before: those that the rows were made with, as far as they are known.
+
+        Raises:
+            StateConflictError: one of them is another now.
+        """
+        others = [(name, before[name], now) for name, now in self.fixed if before.get(name, now) != now]
+        if others:
+            raise self.conflict(store, others)
+
+    def conflict(self, store: str, others: Sequence[tuple[str, Term, Term]]) -> StateConflictError:
+        """What refuses the rows of a store.
+
+        Args:
+            store: how errors call the store.
+            others: name, value that the rows were made with, and value now, of each parameter that is another one.
+        """
+        told = ", ".join(f"{name}={self._shown(old)} and not {self._shown(now)}" for name, old, now in others)
+        again = ", ".join(f"{name}={self._shown(old)}" for name, old, _ in others)
+        new = "give the verb another name and a new checkpoint"
+        if not self.verb:
+            new = f"give the new store another name, and drop the old one: Evolution(..., dropped=[{store!r}])"
+        by = f" by {self.maker}" if self.maker else ""
+        return StateConflictError(
+            f"the rows of the store {store!r} were made{by} with {told}, and do not become others; write {again} "
+            f"again, or {new}"
+        )
+
+    def to_bytes(self) -> bytes:
+        """What the row ``TERMS_ROW`` holds."""
+        return _packed(dict(self.fixed), dict(self.noted))
+
+    def _shown(self, value: Term) -> str:
+        return repr(self.unit.length(value) if isinstance(value, int) else value)
+
+
+@dataclass(frozen=True)
+class KeptTerms:
+    """What a store keeps of its terms; nothing if it has none, or they are unknown.
+
+    Attributes:
+        fixed, noted: as ``Terms`` has them, by name.
+    """
+
+    fixed: Mapping[str, Term]
+    noted: Mapping[str, int]
+
+    @classmethod
+    def from_bytes(cls, data: bytes | None) -> Self:
+        """What the row holds; None for no row.
+
+        Raises:
+            ValueError: it is damaged.
+        """
+        if data is None:
+            return cls({}, {})
+        content = json.loads(data)
+        try:
+            return cls(read_terms(content["fixed"]), _ints(content["noted"]))
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"terms are damaged: {error!r}") from error
+
+
+def kept_terms(store: str, terms: Terms | None, backend: Backend) -> KeptTerms:
+    """The terms that a store was committed with.
+
+    Args:
+        store: how errors call the store.
+        terms: those that it is opened with; None for what says nothing of them.
+        backend: the rows as they were committed.
+
+    Raises:
+        StateConflictError: the rows were made with other fixed terms.
+        CorruptStoreError: the row that tells the terms is damaged.
+    """
+    data = backend.get(TERMS_ROW)
+    try:
+        kept = KeptTerms.from_bytes(data)
+    except ValueError as error:
+        raise CorruptStoreError(
+            f"store {store!r} has the damaged terms {data!r}: {error}; restore the store"
+        ) from error
+    if terms is not None:
+        terms.check(store, kept.fixed)
+    return kept
+
+
+def read_terms(content: Any) -> dict[str, Term]:
+    """Fixed terms by name, from JSON's meaning.
+
+    Raises:
+        TypeError: it is not that of terms.
+    """
+    if not isinstance(content, dict) or not all(type(value) in (int, str) for value in content.values()):
+        raise TypeError(f"{content!r} are no terms")
+    return content
+
+
+def merged_terms(found: Iterable[bytes]) -> bytes:
+    """The row of a partition that several become: of what they note, the least."""
+    fixed: dict[str, Term] = {}
+    noted: dict[str, int] = {}
+    for kept in map(KeptTerms.from_bytes, found):
+        fixed |= kept.fixed
+        for name, value in kept.noted.items():
+            noted[name] = min(value, noted.get(name, value))
+    return _packed(fixed, noted)
+
+
+def _ints(content: Any) -> dict[str, int]:
+    if not isinstance(content, dict) or not all(type(value) is int for value in content.values()):
+        raise TypeError(f"{content!r} is nothing noted")
+    return content
+
+
+def _packed(fixed: Mapping[str, Term], noted: Mapping[str, int]) -> bytes:
+    return json.dumps({"fixed": fixed, "noted": noted}, separators=(",", ":"), sort_keys=True).encode()

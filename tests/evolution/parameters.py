@@ -1,0 +1,250 @@
+"""Topologies whose parameters are others at a restart, and those of which stored rows depend on them."""
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from millpond.processors import (
+    EmitStrategy,
+    Joined,
+    JoinWindows,
+    Materialized,
+    SessionWindows,
+    SlidingWindows,
+    StreamJoined,
+    StreamsBuilder,
+    Suppressed,
+    TimeWindows,
+    Topology,
+)
+from millpond.processors.options.joins import JoinType
+from millpond.processors.runtime.record_processor import RecordProcessor
+from millpond.processors.verbs.aggregate import aggregate
+from millpond.processors.verbs.aggregates import AggregateCall, avg, count, last, sum
+from millpond.processors.verbs.apply import apply_topology
+from millpond.processors.verbs.asof_join import asof_join
+from millpond.processors.verbs.keyed_processor import KeyContext, KeyedProcessor
+from millpond.processors.verbs.latest import latest
+from millpond.processors.verbs.row_aggregate import RowAggregate
+from millpond.processors.verbs.stream_join import stream_join
+from millpond.processors.verbs.table_join import table_join
+from millpond.processors.verbs.verb import PackedRows, Verb, named
+from millpond.stores.rows.tuple_keys import KeyCodec
+from millpond.stores.serdes import INT64, STRING
+from millpond.stores.specs import StoreKind, StoreSpec
+from tests.processors.verbs.running import an_aggregated_input, an_input
+
+
+def grouped(windows: Any, emit: str = "updates", name: str = "counts", **kept: Any) -> Topology:
+    """Counts of windows."""
+    builder = StreamsBuilder(key_serde="string", value_serde="int64")
+    windowed = builder.stream("in").group_by_key().windowed_by(windows)
+    if emit == "final":
+        windowed = windowed.emit_strategy(EmitStrategy.ON_WINDOW_CLOSE)
+    windowed.count(Materialized(name, **kept)).to("out")
+    return builder.build()
+
+
+def suppressed(until: Suppressed, grace: int = 0) -> Topology:
+    builder = StreamsBuilder(key_serde="string", value_serde="int64")
+    counts = builder.stream("in").group_by_key().windowed_by(TimeWindows(10, grace=grace)).count(Materialized("counts"))
+    counts.suppress(until).to("out")
+    return builder.build()
+
+
+def streams_joined(windows: JoinWindows, how: str = "inner", name: str = "pairs") -> Topology:
+    builder = StreamsBuilder(key_serde="string", value_serde="int64")
+    left, right = builder.stream("left"), builder.stream("right")
+    join = {"inner": left.join, "left": left.left_join, "outer": left.outer_join}[how]
+    join(right, lambda one, other: f"{one}{other}", windows=windows, joined=StreamJoined(name=name)).map_values(
+        str, value_serde="string"
+    ).to("out")
+    return builder.build()
+
+
+def tables_joined(how: str, *, foreign: bool = False, history: Any = "latest") -> Topology:
+    builder = StreamsBuilder(key_serde="string", value_serde="string")
+    kept = Materialized.versioned if history == "complete" else lambda name, **_: Materialized(name)
+    left = builder.table("left", materialized=kept("left", history_retention=100))
+    right = builder.table("right", materialized=kept("right", history_retention=100))
+    options: dict[str, Any] = {"materialized": kept("joined", history_retention=100)}
+    if foreign:
+        options |= {"foreign_key": lambda key, value: value, "name": "fk"}
+    join = {"inner": left.join, "left": left.left_join, "outer": left.outer_join}[how]
+    join(right, lambda one, other: f"{one}{other}", **options).to("out")
+    return builder.build()
+
+
+def stream_with_table(history: int, wait: int | None = None, **kept: Any) -> Topology:
+    builder = StreamsBuilder(key_serde="string", value_serde="int64")
+    table = builder.table("table", materialized=Materialized.versioned("table", history_retention=history, **kept))
+    pairs = builder.stream("in").join(table, lambda one, other: (one, other), Joined(name="j", grace=wait))
+    pairs.map_values(str, value_serde="string").to("out")
+    return builder.build()
+
+
+class Ignoring(RecordProcessor):
+    def process_record(self, key: object, value: object, timestamp: int) -> None:
+        self.context.store("mine").put(key, value, timestamp)
+
+
+def with_a_store(**options: Any) -> Topology:
+    builder = StreamsBuilder(key_serde="string", value_serde="int64")
+    spec = StoreSpec("mine", StoreKind.WINDOW, STRING, INT64, **{"retention": 100, "window_size": 10, **options})
+    builder.stream("in").process(Ignoring, stores=[spec]).to("out")
+    return builder.build()
+
+
+class Rule(KeyedProcessor):
+    def process(self, key: Any, row: dict[str, Any], context: KeyContext) -> None:
+        pass
+
+
+KEY, VALUE = {"k": pa.string()}, {"v": pa.int64()}
+OTHER = {"c": pa.string()}
+ORDER = KeyCodec(pa.schema([("o", pa.int64())]))
+
+
+def of_latest(key: dict[str, Any] = KEY, history: int = 10, order: KeyCodec | None = None) -> Topology:
+    return latest("v", replace(an_input("input", key, VALUE), order=order), history=history, columns=["v"]).topology
+
+
+def of_aggregate(
+    calls: dict[str, AggregateCall] | None = None,
+    by: dict[str, Any] = KEY,
+    windows: Any = None,
+    order: KeyCodec | None = None,
+    *,
+    final: bool = False,
+) -> Topology:
+    calls = calls or {"n": count(), "s": sum("v")}
+    types = {name: pa.int64() for name, call in calls.items() if call.column is not None}
+    rows = replace(an_aggregated_input("input", by, types), order=order)
+    bound = RowAggregate(calls, types, ordered=order is not None)
+    return aggregate("v", rows, bound, windows, final=final).topology
+
+
+def of_apply(key: dict[str, Any] = KEY, *, ordered: bool = False) -> Topology:
+    rows = an_input("input", key, VALUE)
+    made = apply_topology("v", Rule(), rows.keys, rows.rows, 10, ordered=ordered)
+    return Verb(made, {"input": rows}, (), terms={"key": named(rows.keys)}).topology
+
+
+def sides(left: dict[str, Any] = KEY, right: dict[str, Any] = KEY, **options: Any) -> tuple[PackedRows, PackedRows]:
+    return an_input("left", left, {**VALUE}, **options), an_input("right", right, {"w": pa.int64()})
+
+
+def of_asof_join(right: dict[str, Any] = KEY, grace: int | None = 5, order: KeyCodec | None = None) -> Topology:
+    one, other = sides(right=right)
+    other = replace(other, order=order)
+    return asof_join("v", one, other, JoinType.INNER, history=10, grace=grace, columns=["w"]).topology
+
+
+def of_stream_join(windows: JoinWindows, how: JoinType = JoinType.LEFT, right: dict[str, Any] = KEY) -> Topology:
+    return stream_join("v", *sides(right=right), how, windows, columns=["w"], shared={}).topology
+
+
+def of_table_join(
+    how: JoinType = JoinType.INNER,
+    history: int | None = None,
+    foreign: dict[str, Any] | None = None,
+    orders: tuple[KeyCodec | None, KeyCodec | None] = (None, None),
+    **keys: Any,
+) -> Topology:
+    one, other = sides(foreign=foreign, **keys)
+    one, other = replace(one, order=orders[0]), replace(other, order=orders[1])
+    columns = {"left_columns": ["v"], "right_columns": ["w"]}
+    return table_join("v", one, other, how, history=history, **columns).topology
+
+
+class Change(NamedTuple):
+    """A parameter that is another one at a restart.
+
+    Attributes:
+        of: whose it is, and its name: what ``PARAMETERS`` says is refused by this case.
+        before, after: the topologies.
+        told: what the message says of the old and the new value; None if the shape itself is another.
+    """
+
+    of: tuple[str, ...]
+    before: Topology
+    after: Topology
+    told: str | None
+
+
+SECOND = 1_000_000
+REFUSED = [
+    Change(("TimeWindows.size",), grouped(TimeWindows(600_000)), grouped(TimeWindows(1_200_000)),
+           "by a windowed aggregation with size='10 minutes' and not '20 minutes'"),
+    Change(("TimeWindows.advance",), grouped(TimeWindows(10, advance=5)), grouped(TimeWindows(10, advance=2)),
+           "advance='5 milliseconds' and not '2 milliseconds'"),
+    Change(("SlidingWindows.difference",), grouped(SlidingWindows(10)), grouped(SlidingWindows(20)),
+           "difference='10 milliseconds' and not '20 milliseconds'"),
+    Change(("SessionWindows.gap",), grouped(SessionWindows(10)), grouped(SessionWindows(1_000)),
+           "gap='10 milliseconds' and not '1 second'"),
+    Change(("windowed_by.windows",), grouped(TimeWindows(10)), grouped(SlidingWindows(10)),
+           "windows='TimeWindows' and not 'SlidingWindows'"),
+    Change(("emit_strategy.emit",), grouped(TimeWindows(10)), grouped(TimeWindows(10), "final"),
+           "emit='on-window-update' and not 'on-window-close'"),
+    Change(("Suppressed.wait",), suppressed(Suppressed.until_time_limit(5, name="s")),
+           suppressed(Suppressed.until_window_closes(name="s")), "by suppress with until='time limit' and not 'win"),
+    Change(("JoinWindows.before",), streams_joined(JoinWindows(5, 5)), streams_joined(JoinWindows(6, 5)),
+           "by a join of streams with before='5 milliseconds' and not '6 milliseconds'"),
+    Change(("JoinWindows.after",), streams_joined(JoinWindows(5, 5)), streams_joined(JoinWindows(5, 4)),
+           "after='5 milliseconds' and not '4 milliseconds'"),
+    Change(("stream join.grace, left or outer",), streams_joined(JoinWindows(5, grace=1), "left"),
+           streams_joined(JoinWindows(5, grace=2), "left"), "grace='1 millisecond' and not '2 milliseconds'"),
+    Change(("stream join.type, between left and outer",), streams_joined(JoinWindows(5), "left"),
+           streams_joined(JoinWindows(5), "outer"), "join='left' and not 'outer'"),
+    Change(("stream join.type, inner", "JoinWindows.eager"), streams_joined(JoinWindows(5), "left"),
+           streams_joined(JoinWindows(5, eager=True), "left"), None),
+    Change(("table join.type",), tables_joined("inner"), tables_joined("left"), "join='inner' and not 'left'"),
+    Change(("table join.history",), tables_joined("inner", history="complete"), tables_joined("inner"), None),
+    Change(("foreign-key join.type",), tables_joined("inner", foreign=True), tables_joined("left", foreign=True),
+           "join='inner' and not 'left'"),
+    Change(("StoreSpec.window_size",), with_a_store(), with_a_store(window_size=20),
+           "made with window_size='10 milliseconds' and not '20 milliseconds'"),
+    Change(("StoreSpec.retain_duplicates",), with_a_store(), with_a_store(retain_duplicates=True),
+           "retain_duplicates='False' and not 'True'"),
+    Change(("Joined.grace, added or removed",), stream_with_table(100, 5), stream_with_table(100), None),
+    Change(("Millpond.latest.key",), of_latest(), of_latest(OTHER), "by the verb 'v' with key='k' and not 'c'"),
+    Change(("Millpond.aggregate.by",), of_aggregate(), of_aggregate(by=OTHER), "by='k' and not 'c'"),
+    Change(("Millpond.aggregate.calls",), of_aggregate(), of_aggregate({"n": count(), "s": avg("v")}), None),
+    Change(("Millpond.aggregate.calls",), of_aggregate({"a": sum("v"), "b": sum("w")}),
+           of_aggregate({"b": sum("w"), "a": sum("v")}), r"calls='a=sum\(v\), b=sum\(w\)' and not 'b=sum\(w\), a=sum"),
+    Change(("Millpond.aggregate.window",), of_aggregate(windows=TimeWindows(600_000)),
+           of_aggregate(windows=TimeWindows(1_200_000)), "by the verb 'v' with size='10 minutes' and not '20 minutes'"),
+    Change(("Millpond.aggregate.emit",), of_aggregate(windows=TimeWindows(10)),
+           of_aggregate(windows=TimeWindows(10), final=True), "emit='on-window-update' and not 'on-window-close'"),
+    Change(("Millpond.apply.key",), of_apply(), of_apply(OTHER), "key='k' and not 'c'"),
+    Change(("Millpond.asof_join.on",), of_asof_join(), of_asof_join(OTHER), "on='k' and not 'k = c'"),
+    Change(("Millpond.stream_join.on",), of_stream_join(JoinWindows(5)), of_stream_join(JoinWindows(5), right=OTHER),
+           "on='k' and not 'k = c'"),
+    Change(("Millpond.stream_join.within", "Millpond.stream_join.before", "Millpond.stream_join.after"),
+           of_stream_join(JoinWindows.of(5 * SECOND)), of_stream_join(JoinWindows.of(6 * SECOND)),
+           "before='5 seconds' and not '6 seconds', after='5 seconds' and not '6 seconds'"),
+    Change(("Millpond.stream_join.how",), of_stream_join(JoinWindows(5)),
+           of_stream_join(JoinWindows(5), JoinType.OUTER), None),
+    Change(("Millpond.table_join.how",), of_table_join(), of_table_join(JoinType.LEFT), "how='inner' and not 'left'"),
+    Change(("Millpond.table_join.on",), of_table_join(), of_table_join(right=OTHER), "on='k' and not 'k = c'"),
+    Change(("Millpond.table_join.left_key",), of_table_join(foreign=KEY), of_table_join(foreign=KEY, left=OTHER),
+           "left_key='k' and not 'c'"),
+    Change(("Millpond.table_join.left_key",), of_table_join(), of_table_join(foreign=KEY), None),
+    Change(("Millpond.table_join.history, added or removed",), of_table_join(), of_table_join(history=10), None),
+    Change(("Millpond.latest.order",), of_latest(), of_latest(order=ORDER), None),
+    Change(("Millpond.aggregate.order",), of_aggregate({"v": last("v")}), of_aggregate({"v": last("v")}, order=ORDER),
+           None),
+    Change(("Millpond.apply.order",), of_apply(), of_apply(ordered=True), None),
+    Change(("Millpond.asof_join.right_order",), of_asof_join(), of_asof_join(order=ORDER), None),
+    Change(("Millpond.asof_join.grace, added or removed",), of_asof_join(), of_asof_join(grace=None), None),
+    Change(("Millpond.table_join.left_order",), of_table_join(history=10),
+           of_table_join(history=10, orders=(ORDER, None)), None),
+    Change(("Millpond.table_join.right_order",), of_table_join(history=10),
+           of_table_join(history=10, orders=(None, ORDER)), None),
+    Change(("Materialized.kind",), tables_joined("inner"), tables_joined("inner", history="complete"), None),
+    Change(("Materialized.name", "StreamJoined.name", "StreamJoined.store_name"), streams_joined(JoinWindows(5)),
+           streams_joined(JoinWindows(5), name="others"), None),
+    Change(("Suppressed.name",), suppressed(Suppressed.until_time_limit(5, name="s")),
+           suppressed(Suppressed.until_time_limit(5, name="t")), None),
+]  # fmt: skip

@@ -1,0 +1,241 @@
+"""Parameters that may change at a restart, and what comes out then.
+
+From the restart on a job does what one would that had always had the new value: only what the old one has left out,
+forgotten or closed stays so. So nothing comes out twice, or never, or of a part of its records.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+import pytest
+
+from millpond.errors import StateConflictError
+from millpond.processors import (
+    JoinWindows,
+    SessionWindows,
+    SlidingWindows,
+    Suppressed,
+    TimeWindows,
+    Topology,
+    TopologyDriver,
+)
+from tests.evolution.parameters import grouped, stream_with_table, streams_joined, suppressed
+
+HARMLESS: Final = {"Millpond.apply.lateness"}
+"""Those that a test here is about, or one of the verb's own."""
+
+Record = tuple[str, Any, int]
+Inputs = Sequence[tuple[str, Record]]
+"""Topics and records, one by one."""
+
+Test = Callable[..., None]
+
+
+def harmless(*parameters: str) -> Callable[[Test], Test]:
+    """Note which parameters a test is about."""
+    HARMLESS.update(parameters)
+    return lambda test: test
+
+
+def run(directory: Path, topology: Topology, inputs: Inputs, *, complete: bool = False) -> list[Any]:
+    """What comes out of a run that goes on with what is in the directory."""
+    with TopologyDriver(topology, backend="lmdb", local_dir=directory) as driver:
+        for topic, record in inputs:
+            driver.pipe(topic, *record)
+        if complete:
+            driver.complete()
+        return driver.read("out")
+
+
+def of(topic: str, *times: int, key: str = "a") -> Inputs:
+    return [(topic, (key, 1, time)) for time in times]
+
+
+def counts(records: Sequence[Any]) -> list[tuple[int, int, int]]:
+    return [(record.key.start, record.key.end, record.value) for record in records]
+
+
+def test_a_window_that_has_come_out_stays_closed_under_a_longer_grace(tmp_path: Path) -> None:
+    first = run(tmp_path, grouped(TimeWindows(10, grace=10), "final"), of("in", 1, 12, 35))
+    assert counts(first) == [(0, 10, 1), (10, 20, 1)]
+    # 13 is late: its window has come out. 24 and 31 are not, and 24 would be without the longer grace from 40 on.
+    longer = grouped(TimeWindows(10, grace=40), "final")
+    assert counts(run(tmp_path, longer, of("in", 2, 13, 24, 45, 25))) == []
+    assert counts(run(tmp_path, longer, of("in", 100))) == [(20, 30, 2), (30, 40, 1), (40, 50, 1)]
+
+
+def test_a_window_that_the_store_has_forgotten_does_not_begin_anew_under_a_longer_grace(tmp_path: Path) -> None:
+    first = run(tmp_path, grouped(TimeWindows(10)), of("in", 1, 2, 5_000))
+    assert counts(first) == [(0, 10, 1), (0, 10, 2), (5_000, 5_010, 1)]
+    longer = grouped(TimeWindows(10, grace=100_000))
+    assert counts(run(tmp_path, longer, of("in", 3, 5_001))) == [(5000, 5010, 2)]
+
+
+def test_a_shorter_grace_of_final_results_is_refused_and_the_old_one_goes_on(tmp_path: Path) -> None:
+    def of_grace(grace: int) -> Topology:
+        return grouped(TimeWindows(10, grace=grace), "final")
+
+    run(tmp_path, of_grace(20_000), of("in", 1, 12, 5_000))
+    told = "by a windowed aggregation with grace='20 seconds' and not '5 seconds', .*; write grace='20 seconds' again"
+    with pytest.raises(StateConflictError, match=told):
+        run(tmp_path, of_grace(5_000), of("in", 5_001))
+    assert counts(run(tmp_path, of_grace(20_000), of("in", 30_000))) == [(0, 10, 1), (10, 20, 1), (5_000, 5_010, 1)]
+
+
+WINDOWS: Final[dict[str, Callable[[int], Any]]] = {
+    "TimeWindows.grace": lambda grace: TimeWindows(10, grace=grace),
+    "hopping": lambda grace: TimeWindows(10, advance=4, grace=grace),
+    "SlidingWindows.grace": lambda grace: SlidingWindows(10, grace=grace),
+    "SessionWindows.grace": lambda grace: SessionWindows(10, grace=grace),
+}
+
+
+SHORT, LONG = 5, 40
+
+
+@harmless("TimeWindows.grace", "SlidingWindows.grace", "SessionWindows.grace")
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("emit", ["updates", "final"])
+@pytest.mark.parametrize("windows", WINDOWS.values(), ids=WINDOWS)
+def test_a_longer_grace_gives_what_it_had_always_given_without_what_was_late_for_the_shorter(
+    windows: Callable[[int], Any], emit: str, seed: int, tmp_path: Path
+) -> None:
+    random = Random(seed)
+    first, reached = drawn(random, 0, windows(SHORT), -1)
+    second, _ = drawn(random, 100, windows(LONG), reached + LONG - SHORT)
+    late = of("in", *(reached - SHORT - 10 - back for back in range(0, 30, 4)))
+    if not isinstance(windows(SHORT), TimeWindows):
+        late = []  # It might belong to a window that is still open.
+    found = run(tmp_path / "changed", grouped(windows(SHORT), emit), first)
+    found += run(tmp_path / "changed", grouped(windows(LONG), emit), [*late, *second], complete=emit == "final")
+    expected = run(tmp_path / "always", grouped(windows(10_000), emit), [*first, *second], complete=emit == "final")
+    assert last(found) == last(expected)
+    if emit == "final":
+        assert Counter(found) == Counter(expected)
+
+
+def drawn(random: Random, begin: int, windows: Any, reached: int) -> tuple[Inputs, int]:
+    """Records as late as the windows allow, and how far they reach in time."""
+    kept = []
+    for at in range(begin, begin + 100, 3):
+        time = max(at - random.randint(0, windows.grace), 0)
+        if time + windows.grace >= reached:
+            reached = max(reached, time)
+            kept.append(("in", (random.choice("ab"), 1, time)))
+    return kept, reached
+
+
+def last(records: Sequence[Any]) -> dict[Any, Any]:
+    """The last value of each key."""
+    return {record.key: record.value for record in records}
+
+
+@harmless("Materialized.retention", "StoreSpec.retention", "Materialized.caching")
+@pytest.mark.parametrize(("one", "other"), [(20, 500), (500, 20)])
+def test_a_windows_retention_and_caching_may_change(one: int, other: int, tmp_path: Path) -> None:
+    windows, times = TimeWindows(10, grace=5), (1, 12, 3, 18, 27, 21, 9, 40, 44)
+    for cut in range(len(times)):
+        place = tmp_path / str(cut)
+        found = run(place, grouped(windows, retention=one, caching=True), of("in", *times[:cut]))
+        found += run(place, grouped(windows, retention=other), of("in", *times[cut:]))
+        assert found == run(tmp_path / f"{cut} always", grouped(windows, retention=other), of("in", *times))
+
+
+@harmless(
+    "Materialized.history_retention",
+    "Materialized.grace",
+    "StoreSpec.history_retention",
+    "StoreSpec.grace",
+    "Millpond.latest.history",
+    "Millpond.asof_join.history",
+    "Millpond.table_join.history",
+)
+@pytest.mark.parametrize("grace", [None, 5_000])
+def test_a_longer_history_brings_back_no_version_and_no_deleted_row(grace: int | None, tmp_path: Path) -> None:
+    kept = {} if grace is None else {"grace": grace}
+    changes: Inputs = [
+        ("table", ("a", 1, 10_000)), ("table", ("a", None, 12_000)), ("table", ("b", 2, 10_000)),
+        ("table", ("b", 3, 12_000)), ("table", ("b", 4, 14_000)), ("table", ("c", 1, 20_000)),
+    ]  # fmt: skip
+    run(tmp_path, stream_with_table(2_000), changes)
+    # What was deleted, or replaced, is forgotten: a row from before comes too late, as under the old history.
+    late: Inputs = [("table", ("a", 9, 11_000)), ("table", ("b", 9, 13_000))]
+    asked: Inputs = [("in", ("a", 0, 11_500)), ("in", ("a", 0, 30_000)), ("in", ("b", 0, 19_000))]
+    longer = stream_with_table(50_000, **kept)
+    assert [record.value for record in run(tmp_path, longer, [*late, *asked])] == ["(0, 4)"]
+    # From now on nothing is forgotten before its time.
+    more: Inputs = [
+        ("table", ("b", 5, 60_000)), ("table", ("b", None, 65_000)), ("in", ("b", 0, 64_000)),
+        ("in", ("b", 0, 66_000)),
+    ]  # fmt: skip
+    assert [record.value for record in run(tmp_path, longer, more)] == ["(0, 5)"]
+    # A shorter one forgets what is older, and the longer one does not bring it back.
+    run(tmp_path, stream_with_table(2_000), [("table", ("c", 2, 90_000))])
+    assert run(tmp_path, longer, [("table", ("b", 9, 64_500)), ("in", ("b", 0, 90_001))]) == []
+
+
+@harmless("Joined.grace", "Joined.within_history", "Millpond.asof_join.grace", "Millpond.asof_join.how")
+@pytest.mark.parametrize(("one", "other"), [(5, 40), (40, 5)])
+@pytest.mark.parametrize("cut", range(1, 10))
+def test_records_that_wait_for_a_table_come_out_once_whatever_the_grace_is_now(
+    one: int, other: int, cut: int, tmp_path: Path
+) -> None:
+    inputs: Inputs = [
+        ("table", ("a", 1, 0)), *of("in", 10, 12), ("table", ("a", 2, 11)), *of("in", 30, 28), ("table", ("a", 3, 25)),
+        *of("in", 60, 55, 70),
+    ]  # fmt: skip
+    found = run(tmp_path, stream_with_table(1_000, one), inputs[:cut])
+    found += run(tmp_path, stream_with_table(1_000, other), inputs[cut:], complete=True)
+    times = Counter(record.timestamp for record in found)
+    assert times == Counter(time for topic, (_, _, time) in inputs if topic == "in")
+    # A record that is still to come out when a version arrives finds it.
+    assert {"(1, 3)"} == {record.value for record in found if record.timestamp >= 55}
+
+
+@harmless("Suppressed.max_records", "Suppressed.max_bytes", "Suppressed.emit_early")
+@pytest.mark.parametrize(("one", "other"), [(5, 100), (100, 5)])
+def test_updates_that_are_held_back_come_out_once_under_another_limit(one: int, other: int, tmp_path: Path) -> None:
+    times = (1, 2, 12, 14, 23, 120, 250)
+    for cut in range(len(times)):
+        place = tmp_path / str(cut)
+        before = suppressed(Suppressed.until_time_limit(one, max_records=9, name="s"))
+        found = counts(run(place, before, of("in", *times[:cut])))
+        bounded = Suppressed.until_time_limit(other, max_records=2, max_bytes=10_000, emit_early=True, name="s")
+        found += counts(run(place, suppressed(bounded), of("in", *times[cut:]), complete=True))
+        ends = {(start, end): value for start, end, value in found}
+        assert ends == {(0, 10): 2, (10, 20): 2, (20, 30): 1, (120, 130): 1, (250, 260): 1}
+
+
+@pytest.mark.parametrize(("one", "other"), [(0, 30), (30, 0)])
+def test_a_window_that_suppress_holds_back_comes_out_once_under_another_grace(
+    one: int, other: int, tmp_path: Path
+) -> None:
+    until = Suppressed.until_window_closes(name="s")
+    times = (1, 2, 12, 14, 3, 35, 13, 90)
+    for cut in range(len(times)):
+        place = tmp_path / str(cut)
+        found = counts(run(place, suppressed(until, one), of("in", *times[:cut])))
+        found += counts(run(place, suppressed(until, other), of("in", *times[cut:]), complete=True))
+        assert [window for window, number in Counter(place[:2] for place in found).items() if number > 1] == []
+        assert {place[:2] for place in found} == {(0, 10), (10, 20), (30, 40), (90, 100)}
+
+
+@harmless("JoinWindows.grace", "JoinWindows.drop_late", "Millpond.stream_join.grace")
+@pytest.mark.parametrize(("one", "other"), [(0, 60), (60, 0)])
+@pytest.mark.parametrize("cut", range(1, 9))
+def test_pairs_of_an_inner_join_come_out_once_under_another_grace(
+    one: int, other: int, cut: int, tmp_path: Path
+) -> None:
+    times = (10, 14, 30, 12, 50, 47, 90, 88)
+    inputs = [("left" if place % 2 else "right", ("a", place, time)) for place, time in enumerate(times)]
+    found = run(tmp_path / "changed", streams_joined(JoinWindows(5, 5, one)), inputs[:cut])
+    found += run(tmp_path / "changed", streams_joined(JoinWindows(5, 5, other, drop_late=True)), inputs[cut:])
+    pairs = Counter(record.value for record in found)
+    always = Counter(record.value for record in run(tmp_path / "all", streams_joined(JoinWindows(5, 5, 999)), inputs))
+    assert pairs <= always
+    assert max(pairs.values()) == 1
+    in_order = Counter(["10", "54", "76"])
+    assert in_order <= pairs
