@@ -229,11 +229,11 @@ def test_a_feed_that_files_hold_counts_in_its_order_however_they_are_read(feed: 
 
 
 def test_what_a_verb_puts_out_is_the_input_of_any_other_as_it_is(feed: Feed) -> None:
-    batches = [
+    batches: list[list[Row]] = [
         [(1, "a", at(0)), (2, None, at(1)), (3, "b", at(1))],
         [(4, "a", at(2)), (5, None, at(3)), (6, "c", at(4))],
     ]
-    deletes = [[("a", "insert", at(0)), (None, "insert", at(0))], [("a", "delete", at(3))]]
+    deletes: list[list[Row]] = [[("a", "insert", at(0)), (None, "insert", at(0))], [("a", "delete", at(3))]]
     pond = feed.pond()
     kept = pond.latest(feed.stream("d", "shop string, what string, since timestamp", deletes), key="shop", time="since",
                        op="what", history="1 hour", name="kept")  # fmt: skip

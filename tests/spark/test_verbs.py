@@ -286,8 +286,8 @@ def test_a_match_is_as_old_as_the_tolerance_whatever_the_history(job: Job) -> No
     expected: list[tuple[Any, ...]] = []
     for tolerance, ages in ((None, {1: 365, 2: 0}), ("2 days", {2: 0}), ("366 days", {1: 365, 2: 0})):
         for how in ("inner", "left"):
-            expressions = (F.expr("at"), F.expr("since + interval 0 days"))
-            for times in [("at", "since"), *([expressions] if tolerance == "2 days" else [])]:
+            columns: list[tuple[Any, Any]] = [("at", "since"), (F.expr("at"), F.expr("since + interval 0 days"))]
+            for times in columns if tolerance == "2 days" else columns[:1]:
                 name = f"{tolerance}-{how}-{len(found)}"
                 joined = job.pond().asof_join(
                     left, right, on="k", left_time=times[0], right_time=times[1], history="1 day",
