@@ -153,8 +153,9 @@ class Draft:
     def selector(self, part: Part) -> str:
         if part.value == "long":
             return self.choose("number_mod:3", "const:a", "value")
-        options = ["value_first_char", "const:a", "value", "key", "value_prefix_before_colon"]
-        options += ["value_first_char_or_null:b", *(["number_mod:3"] if part.plain else [])]
+        options = ["value_first_char", "const:a", "value", "value_prefix_before_colon", "value_first_char_or_null:b"]
+        options += ["number_mod:3"] if part.plain else []
+        options += [] if part.windowed else ["key"]
         return self.choose(*options)
 
     def mapped(self, part: Part, op: str, mapper: str, **fields: Any) -> Part:

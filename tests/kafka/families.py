@@ -278,8 +278,9 @@ def processors(draft: Draft) -> None:
 
 
 def _processed(draft: Draft, stream: Part, kind: str, **fields: Any) -> Part:
-    id_ = draft.add("process", input=stream.id, processor={"kind": kind, **fields})
-    return Part(id_, "stream", plain=False)
+    if stream.value == "long":
+        stream = draft.mapped(stream, "mapValues", "str")
+    return stream.then(draft.add("process", input=stream.id, processor={"kind": kind, **fields}), plain=False)
 
 
 def timers(draft: Draft) -> None:
