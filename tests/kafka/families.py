@@ -134,12 +134,13 @@ def foreign_keys_of_one_table(draft: Draft) -> None:
     table, other = draft.table("kv"), draft.table("kv")
     if draft.chance(0.5):
         draft.to(draft.join(table, other, draft.choose("inner", "left", "outer")))
-    right = draft.choose(
+    sides: list[Callable[[], Part]] = [
         lambda: draft.mapped(other, "transformValues", "default:z"),
         lambda: draft.join(table, table, "inner"),
         lambda: draft.join(other, table, draft.choose("inner", "left", "outer")),
         lambda: table,
-    )()
+    ]
+    right = draft.choose(*sides)()
     type_ = draft.choose("inner", "left")
     id_ = draft.add("fkJoin", this=table.id, other=right.id, type=type_, extractor="value_first_char", joiner="concat")
     draft.to(table.then(id_))
@@ -224,12 +225,13 @@ def suppressed_windows(draft: Draft) -> None:
 
 
 def suppressed_updates(draft: Draft) -> None:
-    table = draft.choose(
+    tables: list[Callable[[], Part]] = [
         lambda: draft.table("kv"),
         lambda: draft.table(None),
         lambda: draft.aggregated(draft.grouped(draft.stream())),
         lambda: _windowed_count(draft, draft.choose("tumbling", "session")),
-    )()
+    ]
+    table = draft.choose(*tables)()
     suppressed = _suppressed(draft, table)
     if draft.chance(0.3):
         suppressed = draft.aggregated(draft.grouped(suppressed))
