@@ -179,8 +179,8 @@ class StreamOperators(HandleWrapper[StreamHandle]):
 
         Args:
             supplier: makes the processor, one for each task; a class will do.
-            stores: what it may use: names of stores that are in the topology (``StreamsBuilder.add_state_store``, or a
-                table's), or descriptions of new ones.
+            stores: what it may use: names of stores that are in the topology (``StreamsBuilder.add_state_store``,
+                ``add_global_store``, or a table's), or descriptions of new ones.
             name: the node's name.
             keeps_key: promise that no record gets another key, so that nothing need be repartitioned later.
             key_serde: of the keys that it forwards; the same unless given.

@@ -17,7 +17,7 @@ from millpond.processors.runtime.batches.columns import Columns
 from millpond.processors.verbs.parts import CHANGE_TIME, ChangeColumns, Keys, Times, in_micros
 from millpond.processors.verbs.row_aggregate import RowAggregate
 from millpond.processors.verbs.row_fold import rows_type
-from millpond.processors.verbs.verb import MICROS, Input, Part, Verb, flattened, named
+from millpond.processors.verbs.verb import MICROS, Input, Part, Verb, flattened
 from millpond.stores.keys import pack_time
 from millpond.stores.rows.physical import check_text, from_physical, normalized, plain_leaves, to_physical
 from millpond.stores.rows.row_columns import PackedRowType
@@ -137,7 +137,7 @@ def aggregate(name: str, rows: AggregatedRows, calls: RowAggregate, windows: Win
     parts = (keys, Results(calls)) if final else (keys, Results(calls), ChangeColumns(rows.times))
     stores = {"aggregate": (keys, Results(calls), Times(CHANGE_TIME, rows.times))}
     rows = replace(rows, types=calls.arguments)
-    terms = {"by": named(rows.keys), "calls": calls.written}
+    terms = {"calls": calls.written}
     return Verb(builder.build(), {rows.topic: rows}, parts, stores, follows_time=windows is not None, terms=terms)
 
 

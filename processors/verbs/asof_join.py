@@ -11,7 +11,7 @@ from millpond.processors.options.joins import Joined, JoinType
 from millpond.processors.options.materialized import Materialized
 from millpond.processors.verbs.parts import JoinedRows, Keys, Rows, Times, pairs
 from millpond.processors.verbs.sequenced import sequenced_table
-from millpond.processors.verbs.verb import PackedRows, Verb, paired
+from millpond.processors.verbs.verb import PackedRows, Verb
 from millpond.stores.serdes import BYTES
 
 
@@ -43,5 +43,4 @@ def asof_join(
     join(table, pairs, Joined(grace=grace, within_history=grace is not None), vectorized=True).to(name)
     rows = JoinedRows(left.rows, right.rows, left.rows.schemas.current.names, columns)
     stores = {"right": (Keys.of_rows(right), Rows(right.rows, columns), Times("valid_from", right.times))}
-    terms = {"on": paired(left.keys, right.keys)}
-    return Verb(builder.build(), {right.topic: right, left.topic: left}, (rows,), stores, terms=terms)
+    return Verb(builder.build(), {right.topic: right, left.topic: left}, (rows,), stores)

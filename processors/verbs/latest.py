@@ -6,7 +6,7 @@ from millpond.processors.dsl.builder import StreamsBuilder
 from millpond.processors.options.materialized import Materialized
 from millpond.processors.verbs.parts import CHANGE_TIME, ChangeColumns, Keys, Rows, Times
 from millpond.processors.verbs.sequenced import sequenced_table
-from millpond.processors.verbs.verb import PackedRows, Verb, named
+from millpond.processors.verbs.verb import PackedRows, Verb
 from millpond.stores.serdes import BYTES
 
 
@@ -25,4 +25,4 @@ def latest(name: str, rows: PackedRows, *, history: int, columns: Sequence[str])
     table.to_stream(changes_only=True).to(name)
     parts = (Keys.of_rows(rows), Rows(rows.rows, columns), ChangeColumns(rows.times))
     stores = {"latest": (*parts[:2], Times(CHANGE_TIME, rows.times))}
-    return Verb(builder.build(), {rows.topic: rows}, parts, stores, terms={"key": named(rows.keys)})
+    return Verb(builder.build(), {rows.topic: rows}, parts, stores)

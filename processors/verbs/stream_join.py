@@ -6,7 +6,7 @@ from millpond.processors.dsl.builder import StreamsBuilder
 from millpond.processors.options.join_windows import JoinWindows
 from millpond.processors.options.joins import JoinType
 from millpond.processors.verbs.parts import JoinedRows, pair
-from millpond.processors.verbs.verb import PackedRows, Verb, paired
+from millpond.processors.verbs.verb import PackedRows, Verb
 from millpond.stores.serdes import BYTES
 
 
@@ -40,5 +40,4 @@ def stream_join(
         joined = one.join(other, pair, windows=windows)
     joined.to(name)
     rows = JoinedRows(left.rows, right.rows, left.rows.schemas.current.names, columns, shared)
-    terms = {"on": paired(left.keys, right.keys)}
-    return Verb(builder.build(), {left.topic: left, right.topic: right}, (rows,), terms=terms)
+    return Verb(builder.build(), {left.topic: left, right.topic: right}, (rows,))

@@ -9,7 +9,7 @@ from millpond.processors.options.materialized import Materialized
 from millpond.processors.verbs.foreign_keyed import foreign_key_of
 from millpond.processors.verbs.parts import CHANGE_TIME, ChangeColumns, JoinedRows, Keys, Rows, Times, pair
 from millpond.processors.verbs.sequenced import sequenced_table
-from millpond.processors.verbs.verb import PackedRows, Verb, named, paired
+from millpond.processors.verbs.verb import PackedRows, Verb
 from millpond.stores.serdes import BYTES, MSGPACK
 
 
@@ -53,9 +53,7 @@ def table_join(
     }
     keys = Keys.of_rows(left, right) if join_type is JoinType.OUTER else Keys.of_rows(left)
     parts = keys, rows, ChangeColumns(left.times)
-    terms = {"on": paired(left.foreign or left.keys, right.keys), "how": join_type.value}
-    if left.foreign is not None:
-        terms["left_key"] = named(left.keys)
+    terms = {"how": join_type.value}
     return Verb(builder.build(), inputs, parts, stores, follows_time=history is not None, terms=terms)
 
 

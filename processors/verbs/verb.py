@@ -190,17 +190,6 @@ class Verb:
         return schema_of(self.parts)
 
 
-def named(keys: KeyCodec) -> str:
-    """The columns of a key, as the terms of a verb have them."""
-    return ", ".join(keys.schema.names)
-
-
-def paired(left: KeyCodec, right: KeyCodec) -> str:
-    """The columns that are equal in a join, as the terms of a verb have them."""
-    pairs = zip(left.schema.names, right.schema.names, strict=True)
-    return ", ".join(one if one == other else f"{one} = {other}" for one, other in pairs)
-
-
 def schema_of(parts: Sequence[Part]) -> pa.Schema:
     """The columns of all parts."""
     return pa.schema([column for part in parts for column in part.schema])

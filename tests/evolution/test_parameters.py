@@ -99,8 +99,11 @@ PARAMETERS: Final[dict[str, dict[str, str]]] = {
 BY_OTHERS: Final = {
     *(f"{owner}.{name}" for owner in PARAMETERS for name in (*SERDES, "other_value_serde", "kind", "layout", "terms")),
     "StoreSpec.name",
+    *(f"Millpond.{verb}.key" for verb in ("latest", "apply")),
+    *(f"Millpond.{verb}.on" for verb in ("asof_join", "stream_join", "table_join")),
+    "Millpond.aggregate.by",
 }
-"""What is refused for its shape alone: the tests of shapes are theirs."""
+"""What is refused for its shape alone, and columns of keys: the tests of shapes, and of verbs on Spark, are theirs."""
 
 
 def shape(topology: Topology) -> Shape:

@@ -131,6 +131,39 @@ def test_a_restart_with_a_schema_that_cannot_read_the_state_is_refused(
     assert "int32" in str(refused.value) or "string" in str(refused.value)
 
 
+def test_a_restart_by_other_columns_of_the_key_is_refused_and_renamed_ones_are_declared(job: Job) -> None:
+    columns = "id int, at timestamp, a string, b string, v int"
+    orders = job.rows(columns, (1, "2024-01-01 10:00", "x", "y", 5), (2, "2024-01-01 10:01", "y", "x", 6))
+    names = job.rows("k string, since timestamp, name string", ("x", "2024-01-01 09:00", "Xu"))
+    left, right = job.arrive("orders", orders), job.arrive("names", names)
+    times: dict[str, Any] = {"left_time": "at", "right_time": "since"}
+
+    def total(by: str) -> DataFrame:
+        return job.pond().aggregate(left, {"n": aggregates.sum("v")}, by=by, time="at", name="totals")
+
+    def newest(rows: DataFrame, key: str, **given: Any) -> DataFrame:
+        return job.pond().latest(rows, key=key, time="at", history=0, name="newest", **given)
+
+    def joined(**given: Any) -> DataFrame:
+        return job.pond().table_join(left, right, how="left", name="joined", **times, **given)
+
+    job.run(newest(left, "a").select("sequence").unionAll(total("a").select("sequence")).unionAll(
+        joined(on={"a": "k"}, left_key="id").select("sequence")))  # fmt: skip
+    told = r"the {} is \({}: string\), but the rows .* put by \({}: string\); write these columns again"
+    with pytest.raises(StateConflictError, match=told.format("key of 'input'", "b", "a")):
+        total("b")
+    with pytest.raises(StateConflictError, match=told.format("key of 'input'", "b", "a")):
+        newest(left, "b")
+    with pytest.raises(StateConflictError, match=told.format("foreign key of 'left'", "b", "a")):
+        joined(on={"b": "k"}, left_key="id")
+    renamed = left.withColumnRenamed("a", "c")
+    with pytest.raises(StateConflictError, match=r"renamed: \.withColumnRenamed\('c', 'a'\)\), or give the verb"):
+        newest(renamed, "c")
+    assert newest(renamed.withColumnRenamed("c", "a"), "a").columns[0] == "a"
+    assert newest(renamed, "c", renamed={"a": "c"}).columns[0] == "c"
+    assert newest(renamed, "c").columns[0] == "c"
+
+
 def test_a_restart_with_windows_of_another_size_is_refused_before_it_starts_and_the_advice_works(job: Job) -> None:
     clicks = job.rows("user string, at timestamp", *(("ann", f"2024-01-01 00:0{minute}:00") for minute in (0, 1, 2)))
     arriving = job.arrive("clicks", clicks)

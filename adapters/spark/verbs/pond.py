@@ -44,7 +44,7 @@ from millpond.processors.verbs.latest import latest
 from millpond.processors.verbs.null_keys import NullKeys
 from millpond.processors.verbs.parts import CHANGE_COLUMNS
 from millpond.processors.verbs.row_aggregate import RowAggregate
-from millpond.processors.verbs.verb import Verb, named
+from millpond.processors.verbs.verb import Verb
 from millpond.stores.backend import BackendSupplier
 from millpond.stores.durability.policy import DurabilityPolicy
 from millpond.stores.times import Duration, Instant
@@ -300,7 +300,7 @@ class Millpond(JoinVerbs):
         wait = Allowance(LATENESS, in_micros(lateness, "lateness"), time_of(rows, time).bound)
         ordered = order is not None
         topology = apply_topology(run.name, processor, packed.keys, packed.rows, wait.total, ordered=ordered)
-        verb = Verb(topology, {packed.topic: packed}, (announced,), terms={"key": named(packed.keys)})
+        verb = Verb(topology, {packed.topic: packed}, (announced,))
         times = [one.name for one in columns.fields if isinstance(one.dataType, T.TimestampType | T.TimestampNTZType)]
         account = apply_account(run.name, type(processor).__name__, wait, times)
         return self._result(run, verb, account, columns=columns, ticks=ticks)

@@ -5,7 +5,7 @@ Rule of this module: it knows what all verbs share, and no verb by name.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -45,6 +45,9 @@ from millpond.stores.rows.schemas import Schemas
 from millpond.stores.rows.tuple_keys import KeyCodec
 from millpond.stores.serdes import Serde
 from millpond.stores.times import TimeUnit
+
+_SHOWN: Final = {"foreign": "foreign key"}
+"""What errors call fixed columns, where that is not their place."""
 
 
 @dataclass(frozen=True)
@@ -159,10 +162,10 @@ class VerbRun:
         return self.streaming or self.backfill is not None
 
     def keys(self, rows: RowInput) -> KeyCodec:
-        """How the keys of one of the inputs are packed; their types are kept with the state.
+        """How the keys of one of the inputs are packed; their names and types are kept with the state.
 
         Raises:
-            StateConflictError: the state has keys of other types.
+            StateConflictError: the state has keys of other columns, or of other types.
         """
         return self._fixed(rows.role, "key", rows.key_schema(rows.keys))
 
@@ -184,19 +187,39 @@ class VerbRun:
         return rows.times
 
     def _fixed(self, role: str, what: str, columns: pa.Schema) -> KeyCodec:
-        """The codec of columns whose types stay what they are as long as the state."""
+        """The codec of columns that stay what they are as long as the state, but for names that are declared."""
         if not self.kept:
             return KeyCodec(columns)
-        storage, place = self.job.storage, self.job.application_id
+        storage, place, shown = self.job.storage, self.job.application_id, _SHOWN.get(what, what)
         before = kept_schemas(storage, place, f"{role}-{what}")
         if before is None:
             evolve_schemas(storage, place, f"{role}-{what}", columns, {}, ())
         elif key_kinds(before.current) != key_kinds(columns):
             raise StateConflictError(
-                f"the {what} of {role!r} is ({listed_key(columns)}), but the state of {place!r} has {what}s of "
+                f"the {shown} of {role!r} is ({listed_key(columns)}), but the state of {place!r} has {shown}s of "
                 f"({listed_key(before.current)}); cast the columns, or give the verb another name and a new checkpoint"
             )
+        elif before.current.names != columns.names:
+            self._rename(role, what, before.current, columns)
         return KeyCodec(columns)
+
+    def _rename(self, role: str, what: str, before: pa.Schema, columns: pa.Schema) -> None:
+        """Keep the new names of columns that are fixed, if the user has declared them.
+
+        Raises:
+            StateConflictError: they are not the same columns.
+        """
+        pairs = {old: new for old, new in zip(before.names, columns.names, strict=True) if old != new}
+        if any(self.changes.renamed.get(old) != new for old, new in pairs.items()):
+            back = "".join(f".withColumnRenamed({new!r}, {old!r})" for old, new in pairs.items())
+            raise StateConflictError(
+                f"the {_SHOWN.get(what, what)} of {role!r} is ({listed_key(columns)}), but the rows in the state of "
+                f"{self.job.application_id!r} were put by ({listed_key(before)}); write these columns again (if they "
+                f"have been renamed: {back}), or give the verb another name and a new checkpoint"
+            )
+        fields = zip(before, columns.names, strict=True)
+        renamed = pa.schema([field.with_name(name) for field, name in fields])
+        evolve_schemas(self.job.storage, self.job.application_id, f"{role}-{what}", renamed, pairs, ())
 
     def input(
         self,
@@ -219,7 +242,7 @@ class VerbRun:
         """
         keys, schema = self.keys(rows), rows.schema(rows.values)
         schemas = self._evolved(rows.role, schema) if self.kept else Schemas.first(schema)
-        foreign = KeyCodec(rows.key_schema(rows.foreign)) if rows.foreign else None
+        foreign = self._fixed(rows.role, "foreign", rows.key_schema(rows.foreign)) if rows.foreign else None
         order, in_order = self.order(rows), rows.in_order
         return PackedRows(
             rows.role,
