@@ -27,8 +27,8 @@ _log = logging.getLogger(__name__)
 class StreamTableJoin(Processor):
     """Joins each record of a stream with the table's value for its key.
 
-    A null key to look up joins nothing: an inner join drops the record, a left join passes it on alone (KIP-962). A
-    null value is dropped by both. A record without a time (``NO_TIME``) waits for nothing.
+    A null key joins nothing: an inner join drops the record, a left join passes it on alone (KIP-962). A null value is
+    dropped by both. A record without a time (``NO_TIME``) waits for nothing.
 
     Args:
         table: the table's value getter.
@@ -126,11 +126,13 @@ class StreamTableJoin(Processor):
     def _usable(self, batch: Batch) -> Batch:
         """The records that can have a result."""
         batch = batch.select([value is not None for value in batch.values])
-        if self._left:
-            # KIP-962: also where there is nothing to look up.
-            return batch
         wanted = self._lookup_keys(batch)
-        return batch if None not in wanted else batch.select([key is not None for key in wanted])
+        if None not in wanted:
+            return batch
+        # KIP-962: a left join keeps a record without a key, although there is nothing to look up.
+        return batch.select(
+            [key is not None or (self._left and own is None) for key, own in zip(wanted, batch.keys, strict=True)]
+        )
 
     def _lookup_keys(self, batch: Batch) -> list[Any]:
         """The keys to look up."""
