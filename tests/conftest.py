@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 from tests import quick_spark
 
@@ -14,6 +15,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 os.environ.update(quick_spark.environment())
+
+# A machine that is busy fails no test by its time; all else is as this release of Hypothesis has it.
+settings.register_profile("untimed", settings(), deadline=None)
+settings.load_profile("untimed")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell has what it runs in the background ignore Ctrl-C, and so would all commands that tests interrupt.
