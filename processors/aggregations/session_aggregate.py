@@ -209,7 +209,7 @@ class SessionAggregate(WindowedProcessor):
     def column_fold(self, fold: ColumnFold, keys: ColumnSerde, values: ColumnSerde) -> WindowFold | None:
         if not isinstance(fold, MergingFold):
             return None
-        return SessionFold(self._windows, fold, self._store, keys, values)
+        return SessionFold(self._windows, fold, self._store, keys, values, final=self._final)
 
     def closes(self) -> Closes:
         return Closes(self._store.find_sessions_ended, self._delay + 1)

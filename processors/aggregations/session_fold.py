@@ -1,4 +1,4 @@
-"""Folding whole columns into sessions whose results come out when they close.
+"""Folding whole columns into sessions.
 
 Rule of this module: as long as no record meets a session that has closed, a key's sessions are what its records and its
 open sessions are when they are laid out by time and cut at the gaps, whatever order the records came in. Only a record
@@ -6,8 +6,8 @@ that is further behind stream time than the grace period can meet such a session
 and grace together is late, unless an open session is within the gap of it. A run in which a record meets a closed
 session, or an open one keeps it from being late, is cut around such records, and these are left to objects.
 
-All sessions that are open are read at once, which costs less than seeking those of each key, unless there are many more
-of them than records: such runs are left to objects, too.
+For final results, all sessions that are open are read at once, which costs less than seeking those of each key, unless
+there are many more of them than records.
 """
 
 from itertools import pairwise
@@ -26,11 +26,10 @@ from millpond.processors.aggregations.window_fold import (
     closing_order,
     places_in,
     reached_since,
-    taken,
 )
 from millpond.processors.options.windows import SessionWindows
-from millpond.processors.runtime.batches.column_tuples import chosen, laid_end_to_end
-from millpond.processors.runtime.batches.columns import Columns
+from millpond.processors.runtime.batches.column_tuples import chosen, laid_end_to_end, taken
+from millpond.processors.runtime.batches.columns import Columns, nulls
 from millpond.processors.runtime.order.time_order import reached_by_key
 from millpond.stores.columns.column_serdes import ColumnSerde
 from millpond.stores.times import FARTHEST, MIN_TIME
@@ -41,7 +40,7 @@ _LEAST_PART: Final = 1024
 """Where parts of a run would have fewer records on average, reading the open sessions for each costs too much."""
 
 _PATIENCE: Final = 16
-"""How many open sessions are read in the time that it takes to fold in one record as an object."""
+"""How many open sessions are read in the time that it takes to seek those of one key."""
 
 
 class _Laid(NamedTuple):
@@ -85,6 +84,7 @@ class SessionFold(WindowFold):
         fold: the aggregate.
         store: where the aggregates are.
         keys, values: what its serdes do, for whole columns.
+        final: whether final results come out, or else updates.
     """
 
     def __init__(
@@ -94,35 +94,37 @@ class SessionFold(WindowFold):
         store: SessionStore[Any, Any],
         keys: ColumnSerde,
         values: ColumnSerde,
+        *,
+        final: bool,
     ) -> None:
-        super().__init__(keys, windows.delay + 1)
+        super().__init__(keys, values, windows.delay + 1, final=final)
         self._gap = windows.gap
         self._grace = windows.grace
         self._fold = fold
+        self._retention = store.retention
         self._store = SessionColumns(store, values)
-        self._type = values.type
 
     def fold(self, columns: Columns, standing: Standing) -> Folded | None:
         reached = reached_since(standing.stream_time, columns.timestamps)
         late = reached - columns.timestamps >= self._reach
-        if standing.observed > standing.stream_time or standing.waiting > _PATIENCE * len(columns) or late.all():
+        if standing.observed > standing.stream_time or self._retention < self._reach or late.all():
             return None
         run = _Run(Groups(self._keys.write(columns.keys)), columns.timestamps, reached, late)
-        stored = self._open(standing.stream_time)
-        places = places_in(stored.keys, run.groups.keys)
-        met, others = chosen(stored, places >= 0), chosen(stored, places < 0)
-        laid = self._laid_out(run, places[places >= 0], met, standing.stream_time)
+        last = int(reached[-1]) - self._reach
+        met, others = self._stored(run, standing, last)
+        laid = self._laid_out(run, places_in(met.keys, run.groups.keys), met, standing.stream_time)
         if laid is None:
             return None
-        kept = columns.select(~late) if late.any() else columns
-        folded, removed, left = self._folded(laid, run, met, kept)
-        self._store.change(removed, folded)
-        last = int(reached[-1]) - self._reach
-        untouched = [chosen(some, some.ends <= last) for some in (others, left)]
-        waiting = standing.waiting - len(removed.ends) - sum(len(some.ends) for some in untouched)
-        waiting += int(np.count_nonzero(folded.ends > last))
+        folded, met_by = self._folded(laid, run, met, columns.select(~late))
+        self._store.change(chosen(met, met_by >= 0), folded)
+        number = int(np.count_nonzero(late))
+        if not self._final:
+            return Folded(self._updates(folded, met, met_by), int(reached[-1]), standing.waiting, number)
+        untouched = [chosen(some, some.ends <= last) for some in (others, chosen(met, met_by < 0))]
+        waiting = standing.waiting - np.count_nonzero(met_by >= 0) - sum(len(some.ends) for some in untouched)
+        waiting += np.count_nonzero(folded.ends > last)
         results = self._closed(*untouched, chosen(folded, folded.ends <= last))
-        return Folded(results, int(reached[-1]), waiting, int(np.count_nonzero(late)))
+        return Folded(results, int(reached[-1]), int(waiting), number)
 
     def cut(self, columns: Columns, stream_time: int) -> list[Columns]:
         times = columns.timestamps
@@ -162,29 +164,49 @@ class SessionFold(WindowFold):
         found = _first_from(keys, ends, run.groups.numbers[strays], run.times[strays] - self._gap)
         return bool((ends[found] <= run.reached[strays] - self._reach).any())
 
-    def _open(self, stream_time: int) -> Sessions:
-        """The sessions of the store that have not closed."""
-        return self._ended(stream_time, stream_time - self._reach + 1, FARTHEST)
+    def _stored(self, run: _Run, standing: Standing, last: int) -> tuple[Sessions, Sessions]:
+        """The open sessions of the run's keys; and those of other keys that end up to ``last``, for final results."""
+        time, keys, nothing = standing.stream_time, run.groups.keys, self._nothing
+        if time == MIN_TIME:
+            return nothing, nothing
+        first = time - self._reach + 1
+        seeks = not self._final or standing.waiting > _PATIENCE * len(keys)
+        ended = self._store.ended_between(first, last if seeks else FARTHEST) if self._final else nothing
+        own = places_in(ended.keys, keys) >= 0
+        met = self._store.of_keys_ended_from(keys, first) if seeks else chosen(ended, own)
+        return met, chosen(ended, ~own)
 
     def _ended(self, stream_time: int, earliest: int, latest: int) -> Sessions:
         """The sessions of the store that end from ``earliest`` to ``latest``, both included."""
-        if stream_time == MIN_TIME:
-            none = np.empty(0, np.int64)
-            return Sessions(pa.array([], pa.binary()), none, none, pa.array([], self._type))
-        return self._store.ended_between(earliest, latest)
+        return self._nothing if stream_time == MIN_TIME else self._store.ended_between(earliest, latest)
 
-    def _folded(self, laid: _Laid, run: _Run, met: Sessions, columns: Columns) -> tuple[Sessions, Sessions, Sessions]:
-        """The sessions that records are in, those of the store that became part of these, and those that did not."""
+    @property
+    def _nothing(self) -> Sessions:
+        none = np.empty(0, np.int64)
+        return Sessions(pa.array([], pa.binary()), none, none, pa.array([], self._values.type))
+
+    def _folded(self, laid: _Laid, run: _Run, met: Sessions, columns: Columns) -> tuple[Sessions, Integers]:
+        """The sessions that records are in, and for each session of the store which it became part of, or -1."""
         known = len(met.starts)
         numbers = np.empty(len(laid.order), np.int64)
         numbers[laid.order] = laid.numbers
         slots = Groups(taken(run.groups.keys, laid.keys), numbers[known:])
         before = self._fold.merged(Groups(slots.keys, numbers[:known]), met.values)
-        values = self._fold.totals(slots, columns.values, before).cast(self._type)
+        values = self._values.own(self._fold.totals(slots, columns.values, before))
         changed = slots.sizes > 0
         sessions = Sessions(slots.keys, laid.starts, laid.ends, values)
-        parts = changed[numbers[:known]]
-        return chosen(sessions, changed), chosen(met, parts), chosen(met, ~parts)
+        places = np.where(changed, np.cumsum(changed) - 1, -1)
+        return chosen(sessions, changed), places[numbers[:known]]
+
+    def _updates(self, folded: Sessions, met: Sessions, met_by: Integers) -> Columns:
+        """The sessions that records are in, each behind the deletes of those of the store that became part of it."""
+        same = (met.starts == folded.starts[met_by]) & (met.ends == folded.ends[met_by])
+        replaced = (met_by >= 0) & ~same
+        gone = chosen(met, replaced)
+        deletes = gone._replace(values=nulls(len(gone.ends), gone.values.type))
+        keys, starts, ends, values = laid_end_to_end([deletes, folded])
+        order = np.append(met_by[replaced], np.arange(len(folded.ends))).argsort(kind="stable")
+        return self._results(taken(keys, order), starts[order], ends[order], taken(values, order), ends[order])
 
     def _closed(self, *parts: Sessions) -> Columns:
         """The results of sessions that have closed."""

@@ -1,4 +1,4 @@
-"""Folding whole columns into tumbling and hopping windows whose results come out when they close.
+"""Folding whole columns into tumbling and hopping windows.
 
 Rule of this module: a window that has closed takes no more records, so its result is what all records of the run make
 of it, and results come out in the order of the windows' starts, then keys, whatever the order of the records was.
@@ -20,10 +20,9 @@ from millpond.processors.aggregations.window_fold import (
     closing_order,
     places_in,
     reached_since,
-    taken,
 )
 from millpond.processors.options.windows import TimeWindows
-from millpond.processors.runtime.batches.column_tuples import chosen, laid_end_to_end
+from millpond.processors.runtime.batches.column_tuples import chosen, laid_end_to_end, taken
 from millpond.processors.runtime.batches.columns import Columns
 from millpond.stores.columns.column_serdes import ColumnSerde
 from millpond.stores.times import MIN_TIME
@@ -51,6 +50,14 @@ class _Slots(NamedTuple):
     begins: Integers
     codes: Integers
 
+    @property
+    def as_they_came(self) -> Integers:
+        """The pairs in the order of their first records."""
+        records = len(self.numbers)
+        firsts = np.empty(len(self.codes), np.int64)
+        firsts[self.numbers[::-1]] = np.arange(records)[::-1]
+        return firsts.argsort()
+
     def holds(self, windows: Windows) -> npt.NDArray[np.bool_]:
         """Which windows are among these."""
         keys, begins = places_in(windows.keys, self.distinct), np.searchsorted(self.begins, windows.starts)
@@ -68,6 +75,7 @@ class TimeWindowFold(WindowFold):
         fold: the aggregate.
         store: where the aggregates are.
         keys, values: what its serdes do, for whole columns.
+        final: whether final results come out, or else updates.
     """
 
     def __init__(
@@ -77,13 +85,14 @@ class TimeWindowFold(WindowFold):
         store: TimestampedWindowStore[Any, Any],
         keys: ColumnSerde,
         values: ColumnSerde,
+        *,
+        final: bool,
     ) -> None:
-        super().__init__(keys, windows.size + windows.grace)
+        super().__init__(keys, values, windows.size + windows.grace, final=final)
         self._windows = windows
         self._retention = store.retention
         self._fold = fold
         self._store = WindowColumns(store, values)
-        self._type = values.type
 
     def fold(self, columns: Columns, standing: Standing) -> Folded | None:
         reached = reached_since(standing.stream_time, columns.timestamps)
@@ -94,11 +103,15 @@ class TimeWindowFold(WindowFold):
         if late:
             records, starts = records[is_open], starts[is_open]
         if not len(starts):
-            return Folded(self._closed(*2 * [_nothing(self._type)]), now, standing.waiting, late)
+            return Folded(self._closed(*2 * [_nothing(self._values.type)]), now, standing.waiting, late)
         if int(starts.min()) <= standing.observed - self._retention:
             return None  # By another stream's time, the store has forgotten them.
         slots = _slots(taken(self._keys.write(columns.keys), records), starts)
         folded, known = self._folded(slots, columns, records)
+        if not self._final:
+            self._store.put(folded)
+            updates = self._came_out(*chosen(folded, slots.as_they_came))
+            return Folded(updates, now, standing.waiting, late, len(starts) - len(updates))
         untouched = self._untouched(standing.stream_time, now - self._reach, slots)
         self._store.put(folded)
         waiting = standing.waiting - len(untouched.starts) - known
@@ -110,7 +123,7 @@ class TimeWindowFold(WindowFold):
         """The windows with the records folded in, and how many of them were there before."""
         before, since = self._store.get(slots.keys, slots.starts)
         groups = Groups(slots.keys, slots.numbers)
-        totals = self._fold.totals(groups, taken(columns.values, records), before).cast(self._type)
+        totals = self._values.own(self._fold.totals(groups, taken(columns.values, records), before))
         latest = groups.latest(columns.timestamps[records])
         if since.null_count < len(since):
             latest = np.maximum(latest, since.fill_null(MIN_TIME).to_numpy())
@@ -120,7 +133,7 @@ class TimeWindowFold(WindowFold):
         """The windows of the store that close up to the start ``last``, but those that records have come to."""
         first = stream_time - self._reach + 1
         if stream_time == MIN_TIME or first > last - last % self._windows.advance:
-            return _nothing(self._type)
+            return _nothing(self._values.type)
         stored = self._store.between(first, last)
         return chosen(stored, ~slots.holds(stored)) if slots.begins[0] <= last else stored
 
@@ -128,9 +141,10 @@ class TimeWindowFold(WindowFold):
         """The results of windows that have closed."""
         keys, starts, values, timestamps = laid_end_to_end(parts)
         order = closing_order(keys, starts)
-        starts = starts[order]
-        ends = starts + self._windows.size
-        return self._results(taken(keys, order), starts, ends, taken(values, order), timestamps[order])
+        return self._came_out(taken(keys, order), starts[order], taken(values, order), timestamps[order])
+
+    def _came_out(self, keys: Any, starts: Integers, values: Any, timestamps: Integers) -> Columns:
+        return self._results(keys, starts, starts + self._windows.size, values, timestamps)
 
 
 def _placed(windows: TimeWindows, times: Integers) -> tuple[Integers, Integers]:

@@ -1,4 +1,6 @@
-"""Folding whole columns into windows whose results come out when they close: what all kinds of windows share.
+"""Folding whole columns into windows: what all kinds of windows share.
+
+What comes out is the final results of the windows that close, or of each window that changes its last update.
 
 Rule of this module: the answers are those of record by record. A run for which that takes more than arithmetic on whole
 columns is left to objects, before anything has changed. Within a fold keys are the bytes that their serde writes.
@@ -9,7 +11,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 import pyarrow.compute as _compute
 
 from millpond.processors.aggregations.column_fold import inverse
@@ -40,16 +41,18 @@ class Folded(NamedTuple):
     """What a run has come to.
 
     Attributes:
-        results: the final results of what has closed.
+        results: the final results of what has closed, or the last update of each window that has changed.
         stream_time: the greatest timestamp so far.
-        waiting: how many windows wait now.
+        waiting: how many windows wait for their final results now.
         late: how many records were late, each counted for every window that it was late for.
+        replaced: how many updates there were besides those in ``results``, which took their places.
     """
 
     results: Columns
     stream_time: int
     waiting: int
     late: int = 0
+    replaced: int = 0
 
 
 class WindowFold(ABC):
@@ -57,12 +60,16 @@ class WindowFold(ABC):
 
     Args:
         keys: what the key serde does, for whole columns.
+        values: what the store's value serde does, for whole columns.
         reach: a window is closed once stream time is this far past the time that windows go by.
+        final: whether final results come out, or else updates.
     """
 
-    def __init__(self, keys: ColumnSerde, reach: int) -> None:
+    def __init__(self, keys: ColumnSerde, values: ColumnSerde, reach: int, *, final: bool) -> None:
         self._keys = keys
+        self._values = values
         self._reach = reach
+        self._final = final
 
     def takes(self, columns: Columns, stream_time: int) -> bool:
         """Whether the keys are of a type that can be written, and no sum of times leaves 64 bits."""
@@ -104,9 +111,3 @@ def reached_since(stream_time: int, times: Integers) -> Integers:
     """Stream time at each record."""
     reached: Integers = np.maximum(np.maximum.accumulate(times), stream_time)
     return reached
-
-
-def taken(column: Any, places: npt.NDArray[Any]) -> Any:
-    """The entries of an Arrow array at some places, or where a mask is true."""
-    chosen: Any = pa.array(places)
-    return column.filter(chosen) if places.dtype == np.bool_ else column.take(chosen)

@@ -167,7 +167,7 @@ class WindowedAggregate(WindowedProcessor):
         return reached - self._closes.reach - first_starts(self._windows, times) + 1
 
     def column_fold(self, fold: ColumnFold, keys: ColumnSerde, values: ColumnSerde) -> WindowFold:
-        return TimeWindowFold(self._windows, fold, self._store, keys, values)
+        return TimeWindowFold(self._windows, fold, self._store, keys, values, final=self._final)
 
     def closes(self) -> Closes:
         windows = self._windows

@@ -149,6 +149,7 @@ class WindowedProcessor(Processor):
             self._store, setup.number, self._encode, setup.spec.value_serde, length=self._closes.length
         )
         self._completion.close(self._closed)
+        self._waiting = 0
         if self._final:
             self._kept_count = WaitingCounts(self._store, waiting_of(setup.number), 1, self._scan_waiting)
             (self._waiting,) = self._kept_count.bring_up(None if saved is None else self._closed)
@@ -176,7 +177,7 @@ class WindowedProcessor(Processor):
         """What folds whole columns; None if what is computed from them, or kept, or comes out, has to be objects."""
         spec, fold = self._setup.spec, self._setup.aggregation.columns
         keys, values = column_serde(spec.key_serde), column_serde(spec.value_serde)
-        if not self._final or self._config.send_olds or spec.key_serde not in PLAIN_KEYS:
+        if not (self._final or self._caching) or self._config.send_olds or spec.key_serde not in PLAIN_KEYS:
             return None
         if fold is None or keys is None or values is None or not values.takes(fold.result):
             return None
@@ -215,6 +216,7 @@ class WindowedProcessor(Processor):
         self._late, self._late_at = folded.late, None
         self._note_late(columns, self._stream_time)
         self._stream_time, self._waiting = folded.stream_time, folded.waiting
+        self._updates.replaced(folded.replaced)
         self._updates.send_columns(folded.results)
 
     def _fold_parts(self, parts: list[Columns], fold: WindowFold) -> None:

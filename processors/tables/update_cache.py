@@ -3,11 +3,11 @@
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns, Records, joined
 from millpond.processors.runtime.batches.headers import NO_HEADERS, Headers
+from millpond.processors.runtime.batches.windowed_columns import WindowedArray
 from millpond.processors.runtime.metrics import TaskMetric
 from millpond.processors.runtime.processor import ProcessorContext
 from millpond.stores.serdes import Serde
@@ -85,13 +85,14 @@ class UpdateCache:
 
 def _last_of_each_key(columns: Columns) -> Columns:
     """Each key's last update, in the order in which the keys first came."""
-    encoded = columns.keys.dictionary_encode()
-    if len(encoded.dictionary) == len(columns):
+    keys = columns.keys
+    numbers = keys.numbers if isinstance(keys, WindowedArray) else keys.dictionary_encode().indices.to_numpy()
+    _, firsts, numbers = np.unique(numbers, return_index=True, return_inverse=True)
+    if len(firsts) == len(columns):
         return columns
-    last = np.empty(len(encoded.dictionary), np.int64)
-    last[encoded.indices.to_numpy()] = np.arange(len(columns))
-    places: Any = pa.array(last)
-    return Columns(encoded.dictionary, columns.values.take(places), columns.timestamps[last])
+    last = np.empty_like(firsts)
+    last[numbers] = np.arange(len(columns))
+    return columns.taken(last[firsts.argsort()])
 
 
 def _distinct(keys: list[Any]) -> bool:

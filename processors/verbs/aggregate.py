@@ -5,15 +5,19 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
 import msgpack
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as _compute
 
 from millpond.processors.dsl.builder import StreamsBuilder
 from millpond.processors.dsl.streams_and_tables import KGroupedStream, KTable
+from millpond.processors.dsl.wiring.grouping import WindowedGrouping
 from millpond.processors.options.materialized import Materialized
 from millpond.processors.options.records import Consumed
 from millpond.processors.options.windows import EmitStrategy, SessionWindows, SlidingWindows, TimeWindows
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns
+from millpond.processors.runtime.batches.windowed_columns import WindowedArray
 from millpond.processors.verbs.parts import CHANGE_TIME, ChangeColumns, Keys, Times, in_micros
 from millpond.processors.verbs.row_aggregate import RowAggregate
 from millpond.processors.verbs.row_fold import rows_type
@@ -23,6 +27,9 @@ from millpond.stores.rows.physical import check_text, from_physical, normalized,
 from millpond.stores.rows.row_columns import PackedRowType
 from millpond.stores.rows.tuple_keys import KeyCodec
 from millpond.stores.serdes import BYTES
+from millpond.stores.typed.windows.windowed import Windowed
+
+pc: Any = _compute
 
 WINDOW: Final = "window"
 """The column with the start and the end of a window."""
@@ -93,11 +100,20 @@ class WindowedKeys(Part):
         return [pa.field("start", self.times), pa.field("end", self.times)]
 
     def columns(self, batch: Batch, first: int) -> list[Any]:
-        keys = self.codec.unpack([windowed.key for windowed in batch.keys])
-        starts = in_micros([windowed.start for windowed in batch.keys], self.times)
-        ends = in_micros([windowed.end + self.beyond for windowed in batch.keys], self.times)
-        bounds = pa.StructArray.from_arrays([starts, ends], fields=self._bounds)
-        return [*keys.columns, bounds]
+        keys, starts, ends = ([windowed[place] for windowed in batch.keys] for place in range(3))
+        return self._columns(keys, np.array(starts, np.int64), np.array(ends, np.int64))
+
+    def of_columns(self, columns: Columns, first: int) -> list[Any]:
+        keys: WindowedArray = columns.keys
+        return self._columns(*(keys.entries(name) for name in Windowed._fields))
+
+    def _columns(self, keys: Any, starts: Any, ends: Any) -> list[Any]:
+        # A key is in many windows, and read once.
+        encoded: Any = pa.array(keys, pa.binary()).dictionary_encode()
+        distinct = self.codec.unpack(encoded.dictionary.to_pylist())
+        bounds = [in_micros(times, self.times) for times in (starts, pc.add(ends, self.beyond))]
+        window = pa.StructArray.from_arrays(bounds, fields=self._bounds)
+        return [*distinct.take(encoded.indices).columns, window]
 
 
 @dataclass(frozen=True)
@@ -145,19 +161,14 @@ def _aggregated(
     grouped: KGroupedStream, calls: RowAggregate, windows: Windows | None, kept: Materialized, final: bool
 ) -> KTable:
     emit = EmitStrategy.ON_WINDOW_CLOSE if final else EmitStrategy.ON_WINDOW_UPDATE
+    grouping = grouped.grouping
     if windows is None:
-        return KTable(grouped.grouping.aggregate(calls.aggregation, kept, calls.state_serde))
-    if isinstance(windows, SessionWindows):
-        in_micros = SessionWindows(windows.gap * MICROS, grace=windows.grace * MICROS)
+        return KTable(grouping.aggregate(calls.aggregation, kept, calls.state_serde))
+    in_micros = _in_micros(windows)
+    if isinstance(in_micros, SessionWindows):
         # A session is kept as long as it takes rows: one that ends as long ago as the store keeps it is gone there.
         kept = replace(kept, retention=in_micros.retention + 1)
-        sessions = grouped.windowed_by(in_micros).emit_strategy(emit)
-        return sessions.aggregate(calls.initializer, calls.aggregator, calls.merger, kept)
-    return (
-        grouped.windowed_by(_in_micros(windows))
-        .emit_strategy(emit)
-        .aggregate(calls.initializer, calls.aggregator, kept)
-    )
+    return KTable(WindowedGrouping(grouping, in_micros, emit).aggregate(calls.aggregation, kept, calls.state_serde))
 
 
 class _TimeWindows(TimeWindows):
@@ -168,9 +179,11 @@ class _SlidingWindows(SlidingWindows):
     from_epoch = False
 
 
-def _in_micros(windows: TimeWindows | SlidingWindows) -> TimeWindows | SlidingWindows:
+def _in_micros(windows: Windows) -> Windows:
     """The same windows, in microseconds, of all times."""
     grace = windows.grace * MICROS
+    if isinstance(windows, SessionWindows):
+        return SessionWindows(windows.gap * MICROS, grace=grace)
     if isinstance(windows, SlidingWindows):
         return _SlidingWindows(windows.difference * MICROS, grace=grace)
     return _TimeWindows(windows.size * MICROS, advance=windows.advance * MICROS, grace=grace)

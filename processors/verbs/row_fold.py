@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from millpond.processors.aggregations.column_fold import ColumnFold, Groups
+from millpond.processors.aggregations.column_fold import Groups, MergingFold
 from millpond.processors.verbs.functions.function import ColumnarFunction
 from millpond.stores.rows.row_columns import PhysicalRowType
 
@@ -22,7 +22,7 @@ def rows_type(types: Sequence[pa.DataType]) -> pa.StructType | None:
     return pa.struct([TIME, *(pa.field(str(place), type_) for place, type_ in enumerate(types))])
 
 
-class RowFold(ColumnFold):
+class RowFold(MergingFold):
     """Folds rows of ``rows_type`` into rows of states.
 
     Args:
@@ -43,6 +43,15 @@ class RowFold(ColumnFold):
             for state, (function, place) in zip(states, self._parts, strict=True)
         ]
         return PhysicalRowType.of(pa.StructArray.from_arrays(folded, fields=self._fields))
+
+    def merged(self, groups: Groups, aggregates: Any) -> Any:
+        size = len(groups.keys)
+        columns = [
+            function.merge_columns(states, groups.numbers, size)
+            for states, (function, _) in zip(aggregates.storage.flatten(), self._parts, strict=True)
+        ]
+        nothing: Any = pa.array(groups.sizes == 0)
+        return PhysicalRowType.of(pa.StructArray.from_arrays(columns, fields=self._fields, mask=nothing))
 
     def running(self, groups: Groups, values: Any, before: Any) -> Any:
         raise pa.ArrowInvalid("the states after each row are made row by row")

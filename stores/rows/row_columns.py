@@ -100,8 +100,8 @@ class RowColumnSerde(ColumnSerde):
         super().__init__(PhysicalRowType(storage), lambda type_: False)
         self._storage = storage
 
-    def write(self, column: Array) -> Array:
-        return self._write(column)
+    def own(self, column: Array) -> Array:
+        return column
 
     def _write(self, column: Array) -> Array:
         return pa.array(_packed(column.storage), pa.binary())

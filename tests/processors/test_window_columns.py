@@ -1,4 +1,4 @@
-"""Final results of windows and sessions over columns are those of the records one by one, to the record."""
+"""Windows and sessions over columns give what they give over objects, to the record."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,11 +38,21 @@ WINDOWS: dict[str, TimeWindows | SessionWindows] = {
 
 
 def counting(windows: TimeWindows | SessionWindows, key_serde: str = "string", **options: Any) -> Topology:
+    return _counting(windows, key_serde, EmitStrategy.ON_WINDOW_CLOSE, Materialized("store", **options))
+
+
+def _counting(
+    windows: TimeWindows | SessionWindows, key_serde: str, emit: EmitStrategy, kept: Materialized
+) -> Topology:
     builder = StreamsBuilder(key_serde=key_serde, value_serde="int64")
     windowed: Any = builder.stream("in", Consumed(key_serde, "int64")).group_by_key().windowed_by(windows)
-    counted = windowed.emit_strategy(EmitStrategy.ON_WINDOW_CLOSE).count(Materialized("store", **options))
-    counted.to_stream().to("out")
+    windowed.emit_strategy(emit).count(kept).to_stream().to("out")
     return builder.build()
+
+
+def updating(windows: TimeWindows | SessionWindows, key_serde: str) -> Topology:
+    kept = Materialized("store", retention=windows.retention + 1).with_caching()
+    return _counting(windows, key_serde, EmitStrategy.ON_WINDOW_UPDATE, kept)
 
 
 def steps(
@@ -106,6 +116,44 @@ def test_final_counts_of_columns_are_those_of_single_records(
         assert columns == list(steps(topology, backend, chunks, None, complete_at))
 
     check()
+
+
+@pytest.mark.parametrize(
+    ("key_serde", "backend", "examples"), [("string", "memory", 60), ("int64", "memory", 20), ("bytes", "rocksdb", 10)]
+)
+def test_last_updates_of_columns_are_those_of_objects(key_serde: str, backend: str, examples: int) -> None:
+    topologies = [updating(windows, key_serde) for windows in WINDOWS.values()]
+
+    @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(st.sampled_from(topologies), chunks_of(key_serde))
+    def check(topology: Topology, chunks: list[list[Record]]) -> None:
+        columns = steps(topology, backend, chunks, as_columns(KEYS[key_serde][0]), -1)
+        objects = steps(topology, backend, chunks, as_batch, -1)
+        # In a micro-batch a session has one update, wherever it comes.
+        assert list(map(_sorted, columns)) == list(map(_sorted, objects))
+
+    check()
+
+
+def _sorted(entries: list[Any]) -> list[Any]:
+    return sorted(entries, key=repr)
+
+
+def test_sessions_are_replaced_behind_their_deletes() -> None:
+    (part,) = updating(SessionWindows(5, grace=10), "string").subtopologies
+    task = Task(part, {name: spec.open(Transaction(MemoryBackend())) for name, spec in part.stores.items()})
+    for records in [("a", 1, 2), ("a", 1, 10), ("b", 1, 9)], [("b", 1, 9), ("a", 1, 6)]:
+        task.process("in", as_columns(pa.string())(records))
+        task.flush()
+    runs = task.take()["out"]
+    assert all(isinstance(run, Columns) for run in runs)
+    out = [row for run in runs for row in zip(run.to_batch().keys, run.to_batch().values, strict=True)]
+    assert [(*key, value) for key, value in out[3:]] == [
+        ("b", 9, 9, 2),
+        ("a", 2, 2, None),
+        ("a", 10, 10, None),
+        ("a", 2, 10, 3),
+    ]
 
 
 @pytest.mark.parametrize("windows", list(WINDOWS))

@@ -13,8 +13,16 @@ import pyarrow as pa
 _Entries = TypeVar("_Entries", bound=tuple[Any, ...])
 
 
-def chosen(entries: _Entries, mask: npt.NDArray[np.bool_]) -> _Entries:
-    """The entries for which ``mask`` is true.
+def taken(column: Any, places: npt.NDArray[Any]) -> Any:
+    """The entries of a column at some places, or where a mask is true."""
+    if isinstance(column, np.ndarray):
+        return column[places]
+    chosen: Any = pa.array(places)
+    return column.filter(chosen) if places.dtype == np.bool_ else column.take(chosen)
+
+
+def chosen(entries: _Entries, places: npt.NDArray[Any]) -> _Entries:
+    """The entries at some places, or where a mask is true.
 
     >>> from typing import NamedTuple
     >>> Point = NamedTuple("Point", [("name", Any), ("at", Any)])
@@ -22,8 +30,7 @@ def chosen(entries: _Entries, mask: npt.NDArray[np.bool_]) -> _Entries:
     >>> chosen(points, points.at > 3).name.to_pylist()
     ['b']
     """
-    arrow: Any = pa.array(mask)
-    return _made(entries, (one[mask] if isinstance(one, np.ndarray) else one.filter(arrow) for one in entries))
+    return _made(entries, (taken(column, places) for column in entries))
 
 
 def laid_end_to_end(parts: Sequence[_Entries]) -> _Entries:

@@ -20,6 +20,9 @@ class WindowedType(pa.ExtensionType):
         fields: Any = [("key", key), ("start", pa.int64()), ("end", pa.int64())]
         super().__init__(pa.struct(fields), "millpond.windowed")
 
+    def __hash__(self) -> int:
+        return hash((self.extension_name, self.storage_type))
+
     def __arrow_ext_serialize__(self) -> bytes:
         return b""
 
@@ -42,6 +45,15 @@ class WindowedArray(pa.ExtensionArray):  # type: ignore[type-arg]
         """The column ``key``, ``start`` or ``end``."""
         storage: Any = self.storage
         return storage.field(name)
+
+    @property
+    def numbers(self) -> npt.NDArray[np.int64]:
+        """Numbers that are equal for equal keys."""
+        numbers: npt.NDArray[np.int64] = self.entries("key").dictionary_encode().indices.to_numpy().astype(np.int64)
+        for bound in ("start", "end"):
+            distinct, places = np.unique(self.entries(bound).to_numpy(), return_inverse=True)
+            numbers = np.unique(numbers * len(distinct) + places, return_inverse=True)[1]
+        return numbers
 
     def to_pylist(self, **options: Any) -> list[Any]:
         """The keys as ``Windowed``."""

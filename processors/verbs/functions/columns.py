@@ -71,6 +71,13 @@ def added(states: Array, values: Array, groups: Integers, lowest: int, highest: 
     return pa.array(totals, mask=~seen)
 
 
+def totals(numbers: Array, groups: Integers, size: int) -> Array:
+    """Each group's sum of counts, int64; 0 where there is none."""
+    sums = np.zeros(size, np.int64)
+    np.add.at(sums, groups, integers(numbers))
+    return pa.array(sums)
+
+
 def chained(states: Array, values: Array, groups: Integers) -> tuple[Array, Integers]:
     """States, as the first values of their groups, and then the values that are not null, with their groups."""
     before, after = present(states), present(values)

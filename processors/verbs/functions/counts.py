@@ -15,7 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from millpond.errors import ConfigurationError
-from millpond.processors.verbs.functions.columns import Array, Integers, counted, integers
+from millpond.processors.verbs.functions.columns import Array, Integers, counted, integers, totals
 from millpond.processors.verbs.functions.forms import Form, equality_form
 from millpond.processors.verbs.functions.function import AggregateFunction, ColumnarFunction
 
@@ -39,6 +39,9 @@ class Count(ColumnarFunction):
 
     def add_columns(self, states: Array, values: Array, times: Array, groups: Integers) -> Array:
         return pa.array(integers(states) + counted(values, groups, len(states)))
+
+    def merge_columns(self, states: Array, groups: Integers, size: int) -> Array:
+        return totals(states, groups, size)
 
     def results(self, states: Array) -> Array:
         return states

@@ -88,6 +88,19 @@ class ColumnarFunction(AggregateFunction):
             pyarrow.ArrowInvalid: a state could not be held, or not exactly; then ``add`` tells.
         """
 
+    @abstractmethod
+    def merge_columns(self, states: Array, groups: Integers, size: int) -> Array:
+        """The states of many groups, each merged of states in their order; null where there is none.
+
+        Args:
+            states: of parts of the rows; null where a part has none.
+            groups: the number of each state's group.
+            size: how many groups there are.
+
+        Raises:
+            pyarrow.ArrowInvalid: a state could not be held, or not exactly; then ``merge`` tells.
+        """
+
     def results(self, states: Array) -> Array:
         """The results for a column of states, null where a state is.
 

@@ -69,9 +69,14 @@ class ScalarExtreme(Extreme, ColumnarFunction):
         self.state_type = type_
 
     def add_columns(self, states: Array, values: Array, times: Array, groups: Integers) -> Array:
-        candidates, numbers = chained(states, values, groups)
+        return self._extremes(*chained(states, values, groups), len(states))
+
+    def merge_columns(self, states: Array, groups: Integers, size: int) -> Array:
+        return self._extremes(*chained(pa.nulls(size, states.type), states, groups), size)
+
+    def _extremes(self, candidates: Array, groups: Integers, size: int) -> Array:
         greatest = self._before(1, 0)
-        return picked(candidates, ranks_of(candidates), numbers, len(states), greatest=greatest, last=False)
+        return picked(candidates, ranks_of(candidates), groups, size, greatest=greatest, last=False)
 
     def results(self, states: Array) -> Array:
         return states
@@ -99,11 +104,13 @@ class First(ColumnarFunction):
     def add_columns(self, states: Array, values: Array, times: Array, groups: Integers) -> Array:
         nulls: Any = values.is_null() if self._ignore_nulls else None
         given = pa.StructArray.from_arrays([times, values], fields=list(states.type), mask=nulls)
-        candidates, numbers = chained(states, given, groups)
-        return self._picked(candidates, integers(candidates.field(0)), numbers, len(states))
+        return self._picked(*chained(states, given, groups), len(states))
 
-    def _picked(self, candidates: Array, times: Integers, groups: Integers, size: int) -> Array:
-        return picked(candidates, times, groups, size, greatest=False, last=False)
+    def merge_columns(self, states: Array, groups: Integers, size: int) -> Array:
+        return self._picked(*chained(pa.nulls(size, states.type), states, groups), size)
+
+    def _picked(self, candidates: Array, groups: Integers, size: int) -> Array:
+        return picked(candidates, integers(candidates.field(0)), groups, size, greatest=False, last=False)
 
     def results(self, states: Array) -> Array:
         return states.flatten()[1]
@@ -125,8 +132,8 @@ class Last(First):
             return state
         return [time, value] if state is None or time >= state[0] else state
 
-    def _picked(self, candidates: Array, times: Integers, groups: Integers, size: int) -> Array:
-        return picked(candidates, times, groups, size, greatest=True, last=True)
+    def _picked(self, candidates: Array, groups: Integers, size: int) -> Array:
+        return picked(candidates, integers(candidates.field(0)), groups, size, greatest=True, last=True)
 
     def merge(self, left: Any, right: Any) -> Any:
         if left is None or right is None:

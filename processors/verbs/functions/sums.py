@@ -11,13 +11,16 @@ The states, where ``whole`` is an integer, from 64 bits on as 16 bytes in two's 
 
 from abc import abstractmethod
 from math import fsum, isfinite, nan
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pyarrow as pa
+import pyarrow.compute as _compute
 
-from millpond.processors.verbs.functions.columns import Array, Integers, added, counted, integers, joined_lists
+from millpond.processors.verbs.functions.columns import Array, Integers, added, counted, integers, joined_lists, totals
 from millpond.processors.verbs.functions.function import ColumnarFunction, refusal
 from millpond.stores.rows.physical import SHORT_DECIMAL
+
+pc: Any = _compute
 
 DURATION: Final = pa.duration("us")
 _INT64: Final = 1 << 63
@@ -78,6 +81,9 @@ class NarrowSum(Sum):
     def add_columns(self, states: Array, values: Array, times: Array, groups: Integers) -> Array:
         return added(states, values, groups, self._lowest, self._highest)
 
+    def merge_columns(self, states: Array, groups: Integers, size: int) -> Array:
+        return added(pa.nulls(size, pa.int64()), states, groups, self._lowest, self._highest)
+
     def results(self, states: Array) -> Array:
         return super().results(states) if pa.types.is_decimal(self.type) else states.view(self.type)
 
@@ -118,6 +124,9 @@ class WideSum(Sum):
     def add_columns(self, states: Array, values: Array, times: Array, groups: Integers) -> Array:
         return added(states, values, groups, -_INT64, _INT64 - 1)
 
+    def merge_columns(self, states: Array, groups: Integers, size: int) -> Array:
+        return added(pa.nulls(size, pa.int64()), states, groups, -_INT64, _INT64 - 1)
+
     def merge(self, left: Any, right: Any) -> Any:
         return self.add(left, right, 0)
 
@@ -148,6 +157,11 @@ class FloatSum(Sum):
 
     def add_columns(self, states: Array, values: Array, times: Array, groups: Integers) -> Array:
         return joined_lists(states, values, groups, _TOO_MANY, self._longer)
+
+    def merge_columns(self, states: Array, groups: Integers, size: int) -> Array:
+        lengths = pc.list_value_length(states).fill_null(0).to_numpy()
+        nothing: Any = pa.nulls(size, self.state_type)
+        return joined_lists(nothing, states.flatten(), groups.repeat(lengths), _TOO_MANY, self._longer)
 
     def _longer(self, state: list[float] | None, values: list[float]) -> list[float]:
         longer = state
@@ -215,9 +229,16 @@ class Average(ColumnarFunction):
     def add_columns(self, states: Array, values: Array, times: Array, groups: Integers) -> Array:
         counts, sums = states.flatten()
         numbers = integers(counts) + counted(values, groups, len(states))
-        totals = self._sum.add_columns(sums, values, times, groups)
-        nothing: Any = pa.array(numbers == 0)
-        return pa.StructArray.from_arrays([pa.array(numbers), totals], fields=list(states.type), mask=nothing)
+        return self._states(pa.array(numbers), self._sum.add_columns(sums, values, times, groups))
+
+    def merge_columns(self, states: Array, groups: Integers, size: int) -> Array:
+        counts, sums = states.flatten()
+        return self._states(totals(counts, groups, size), self._sum.merge_columns(sums, groups, size))
+
+    def _states(self, counts: Array, sums: Array) -> Array:
+        """States of counts and sums; null where nothing was counted."""
+        fields: Any = list(cast(pa.StructType, self.state_type))
+        return pa.StructArray.from_arrays([counts, sums], fields=fields, mask=pc.equal(counts, 0))
 
     def merge(self, left: Any, right: Any) -> Any:
         if left is None or right is None:

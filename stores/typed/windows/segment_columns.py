@@ -69,16 +69,31 @@ class SegmentColumns:
 
     def _entries(self, earliest: int, latest: int, times: int) -> tuple[Any, Sequence[Times], Any]:
         """Keys, times and data of the entries whose first time lies between two; each row ends in so many times."""
-        found = self._segments.entries(earliest, latest)
-        rows, data = (pa.array(column, pa.binary()) for column in (zip(*found, strict=True) if found else ((), ())))
-        ends_at = times * TIME_SIZE
-        first = time_at(rows, -ends_at)
+        rows, data = _columns(self._segments.entries(earliest, latest))
+        first = time_at(rows, -times * TIME_SIZE)
         wanted = (first >= max(earliest, self._segments.horizon() + 1)) & (first <= latest)
         if not wanted.all():
             mask: Any = pa.array(wanted)
-            rows, data, first = rows.filter(mask), data.filter(mask), first[wanted]
-        rest = [time_at(rows, -at) for at in range(ends_at - TIME_SIZE, 0, -TIME_SIZE)]
-        return _keys(pc.binary_slice(rows, _KEY_FROM, -ends_at)), [first, *rest], data
+            rows, data = rows.filter(mask), data.filter(mask)
+        return _parts(rows, data, times)
+
+    def _entries_of_keys(self, keys: Any, earliest: int, latest: int, times: int) -> tuple[Any, Sequence[Times], Any]:
+        """``_entries`` of some keys, no two of them the same, which are sought one by one."""
+        bounds = dict.fromkeys(terminated_column(keys).to_pylist(), (earliest, latest))
+        return _parts(*_columns([entry for _, entry in self._segments.rows_between(bounds)]), times)
+
+
+def _columns(entries: Sequence[tuple[bytes, bytes]]) -> tuple[Any, Any]:
+    """The rows and the data of entries."""
+    rows, data = zip(*entries, strict=True) if entries else ((), ())
+    return pa.array(rows, pa.binary()), pa.array(data, pa.binary())
+
+
+def _parts(rows: Any, data: Any, times: int) -> tuple[Any, Sequence[Times], Any]:
+    """The keys in rows that end in so many times, these times, and the rows' data."""
+    ends_at = times * TIME_SIZE
+    at_end = [time_at(rows, -at) for at in range(ends_at, 0, -TIME_SIZE)]
+    return _keys(pc.binary_slice(rows, _KEY_FROM, -ends_at)), at_end, data
 
 
 def terminated_column(keys: Any) -> Any:

@@ -3,11 +3,13 @@
 Rule of this module: that of ``millpond.stores.typed.windows.segment_columns``.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from millpond.stores.times import MAX_TIME
 from millpond.stores.typed.windows.segment_columns import SegmentColumns, Times
 
 
@@ -42,5 +44,16 @@ class SessionColumns(SegmentColumns):
         Raises:
             pyarrow.ArrowInvalid: a row is damaged.
         """
-        keys, (ends, starts), data = self._entries(earliest, latest, 2)
+        return self._sessions(*self._entries(earliest, latest, 2))
+
+    def of_keys_ended_from(self, keys: Any, earliest: int) -> Sessions:
+        """The sessions of some keys, no two of them the same, that end no earlier and have not expired.
+
+        Raises:
+            pyarrow.ArrowInvalid: a row is damaged.
+        """
+        return self._sessions(*self._entries_of_keys(keys, earliest, MAX_TIME, 2))
+
+    def _sessions(self, keys: Any, times: Sequence[Times], data: Any) -> Sessions:
+        ends, starts = times
         return Sessions(keys, starts, ends, self._values.read(data))

@@ -3,7 +3,7 @@
 Rule of this module: that of ``millpond.stores.typed.windows.segment_columns``.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pyarrow as pa
@@ -43,8 +43,8 @@ class WindowColumns(SegmentColumns):
             pyarrow.ArrowInvalid: a row is damaged.
         """
         if not self._segments.holds_any(np.unique(starts).tolist()):
-            nothing: Any = pa.nulls(len(keys), pa.int64())
-            return nothing.cast(self._values.type), nothing
+            nothing: Any = pa.nulls(len(keys), cast(Any, self._values.type))
+            return nothing, pa.nulls(len(keys), pa.int64())
         return self._read(get_column(self._segments.transaction, self._rows(keys, starts)))
 
     def put(self, windows: Windows) -> None:
