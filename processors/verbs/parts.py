@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as _compute
 
 from millpond.processors.runtime.batches.batch import Batch
-from millpond.processors.runtime.batches.columns import Columns
+from millpond.processors.runtime.batches.columns import Columns, nulls
 from millpond.processors.verbs.foreign_keyed import without_foreign_key
 from millpond.processors.verbs.null_keys import NullKeys
 from millpond.processors.verbs.verb import Input, Part, chosen, nullable
@@ -81,7 +81,13 @@ class Rows(Part):
         return nullable(chosen(self.codec.schemas.current, self.names))
 
     def columns(self, batch: Batch, first: int) -> list[Any]:
-        rows = self.codec.unpack(_rows(batch.values, self.foreign))
+        return self._columns(batch.values)
+
+    def of_columns(self, columns: Columns, first: int) -> list[Any]:
+        return self._columns(columns.values)
+
+    def _columns(self, packed: Any) -> list[Any]:
+        rows = self.codec.unpack(_rows(packed, self.foreign))
         return [rows.column(name) for name in self.names]
 
 
@@ -119,10 +125,10 @@ class JoinedRows(Part):
         left, right = columns.values.flatten()
         # A right row is in many results, and read once.
         encoded = right.dictionary_encode()
-        rows = self.right.unpack([*encoded.dictionary.to_pylist(), None])
-        return self._columns(left.to_pylist(), rows.take(encoded.indices.fill_null(len(encoded.dictionary))))
+        rows = self.right.unpack(pa.concat_arrays([encoded.dictionary, nulls(1, encoded.dictionary.type)]))
+        return self._columns(left, rows.take(encoded.indices.fill_null(len(encoded.dictionary))))
 
-    def _columns(self, packed: Sequence[bytes | None], right: pa.Table) -> list[Any]:
+    def _columns(self, packed: Any, right: pa.Table) -> list[Any]:
         left = self.left.unpack(_rows(packed, self.foreign))
         columns = [
             pc.coalesce(left[name], right[self.shared[name]]) if name in self.shared else left[name]
@@ -186,9 +192,12 @@ def in_micros(times: Any, type_: pa.DataType) -> Any:
     return pa.array(times, pa.int64()).cast(type_)
 
 
-def _rows(values: Sequence[bytes | None], foreign: bool) -> Sequence[bytes | None]:
-    """The packed rows, without the foreign key in front of them if there is one."""
-    return [None if value is None else without_foreign_key(value) for value in values] if foreign else values
+def _rows(values: Any, foreign: bool) -> Any:
+    """The packed rows, a list or a column, without the foreign key in front of them if there is one."""
+    if not foreign:
+        return values
+    packed = values.to_pylist() if isinstance(values, pa.Array) else values
+    return [None if value is None else without_foreign_key(value) for value in packed]
 
 
 def _as_pair(value: Any) -> Any:

@@ -119,10 +119,10 @@ class PackedRows(Input):
         return self.rows.unpack(values if self.foreign is None else list(map(without_foreign_key, values)))
 
     def packed(self, rows: pa.Table) -> Any:
-        values = self.rows.pack(flattened(rows["value"]))
-        if self.foreign is not None:
-            values = with_foreign_keys(self.foreign, flattened(rows["foreign"]), values)
-        return pa.array(values, pa.binary())
+        values = self.rows.pack_columns(flattened(rows["value"]))
+        if self.foreign is None:
+            return values
+        return pa.array(with_foreign_keys(self.foreign, flattened(rows["foreign"]), values.to_pylist()), pa.binary())
 
 
 def flattened(column: Any) -> pa.Table:

@@ -8,21 +8,23 @@ with the physical values (``millpond.stores.rows.physical``) of the columns of t
 repeated in rows, so the schemas must be kept beside them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
 from operator import itemgetter
-from typing import Any, Final
+from typing import Any, Final, TypeAlias, cast
 
 import msgpack
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from millpond.errors import SerdeError
 from millpond.stores.rows.agreed import agreed_columns, naming
 from millpond.stores.rows.columns import struct_of
 from millpond.stores.rows.conversion import convert
+from millpond.stores.rows.msgpack_columns import FEW, first_integers, pack_values, packed_rows, spread, unpack_columns
 from millpond.stores.rows.physical import from_physical, to_physical
 from millpond.stores.rows.schemas import Schemas
 
@@ -50,7 +52,12 @@ class RowCodec:
     schemas: Schemas
 
     def pack(self, rows: "pa.Table | pa.StructArray") -> list[bytes]:
-        """The bytes of each row.
+        """``pack_columns`` as a list."""
+        packed: list[bytes] = self.pack_columns(rows).to_pylist()
+        return packed
+
+    def pack_columns(self, rows: "pa.Table | pa.StructArray") -> Any:
+        """The bytes of each row, a binary column.
 
         Args:
             rows: columns of the current schema, in its order; types may be of another form (``normalized``).
@@ -59,62 +66,73 @@ class RowCodec:
             ConfigurationError: names or types are not those of the current schema.
             RecordError: a null in a column that is NOT NULL, or a value that cannot be held.
         """
-        schema = self.schemas.current
+        schema, number, size = self.schemas.current, self.schemas.number, len(rows)
+        made = to_physical if size < FEW else _packed_values
         values = []
         for name, column in zip(schema.names, agreed_columns(rows, schema), strict=True):
             with naming(name):
-                values.append(to_physical(column))
+                values.append(made(column))
+        if size >= FEW:
+            return packed_rows(values, size, number)
         pack = msgpack.Packer().pack
-        return list(map(pack, zip(repeat(self.schemas.number, len(rows)), *values, strict=True)))
+        return pa.array(list(map(pack, zip(repeat(number, size), *values, strict=True))), pa.binary())
 
-    def unpack(self, rows: Sequence[bytes | None]) -> pa.Table:
+    def unpack(self, rows: "Sequence[bytes | None] | pa.BinaryArray") -> pa.Table:
         """The rows as columns of the current schema.
 
         Args:
-            rows: what ``pack`` returned, with any schema of the history; None becomes a row of nulls, and then all
-                columns of the result are nullable.
+            rows: what ``pack`` or ``pack_columns`` returned, with any schema of the history; None becomes a row of
+                nulls, and then all columns of the result are nullable.
 
         Raises:
             SerdeError: a row has the number of a schema that is not in the history, or is damaged.
         """
-        present = [row for row in rows if row is not None]
+        data: Any = rows if isinstance(rows, pa.Array) else pa.array(rows, pa.binary())
         try:
-            structs = self._structs(present)
+            structs = self._structs(data.drop_null())
         except SerdeError:
-            self._refuse(rows)
+            self._refuse(data.to_pylist())
             raise
-        if len(present) < len(rows):
-            structs = _spread(structs, rows)
+        if data.null_count:
+            fields = pa.struct([field.with_nullable(True) for field in structs.type])
+            structs = _struct_array(spread(structs, data).flatten(), fields, len(data))
         return _table(structs)
 
-    def _structs(self, rows: Sequence[bytes]) -> Any:
-        """``rows`` as structs of the current columns."""
-        values, numbers = _decoded(rows)
-        if set(numbers) <= {self.schemas.number}:
-            return self._of_version(values, self.schemas.number)
-        parts, places = [], []
-        for number in set(numbers):
-            places.append([place for place, found in enumerate(numbers) if found == number])
-            parts.append(self._of_version([values[place] for place in places[-1]], number))
-        order = np.argsort(np.concatenate(places))
-        return pa.concat_arrays(parts).take(pa.array(order))
+    def _structs(self, rows: Any) -> Any:
+        """``rows``, a binary column without nulls, as structs of the current columns."""
+        if len(rows) >= FEW:
+            try:
+                return self._of_versions(rows, first_integers(rows), _column_fields)
+            except pa.ArrowInvalid:
+                pass  # Reading row by row says what is wrong.
+        values, numbers = _decoded(rows.to_pylist())
+        return self._of_versions(values, np.array(numbers, object), _value_fields)
 
-    def _of_version(self, values: list[Any], number: int) -> Any:
-        """``values`` of the schema of that number as structs of the current columns."""
+    def _of_versions(self, rows: Any, numbers: npt.NDArray[Any], read: "_Reading") -> Any:
+        """Rows, which begin with the numbers of their schemas, as structs of the current columns."""
+        if (numbers == self.schemas.number).all():
+            return self._of_version(rows, self.schemas.number, read)
+        parts, places = [], []
+        for number in set(numbers.tolist()):
+            places.append(np.flatnonzero(numbers == number))
+            parts.append(self._of_version(_taken(rows, places[-1]), number, read))
+        order: Any = pa.array(np.argsort(np.concatenate(places)))
+        return pa.concat_arrays(parts).take(order)
+
+    def _of_version(self, rows: Any, number: int, read: "_Reading") -> Any:
+        """Rows of the schema of that number as structs of the current columns."""
         versions = self.schemas.versions
         if not 1 <= number <= len(versions):
             raise SerdeError(f"it is of schema {number}, but the newest one known here is {len(versions)}")
         columns = versions[number - 1]
-        numbered: Any = from_physical(values, pa.struct([_NUMBER, *(column.field for column in columns)]))
-        fields = [numbered.field(place + 1) for place in range(len(columns))]
-        structs = _struct_array(fields, struct_of(columns), len(values))
-        return convert(structs, columns, versions[-1])
+        fields = read(rows, [_NUMBER, *(column.field for column in columns)])
+        return convert(_struct_array(fields[1:], struct_of(columns), len(rows)), columns, versions[-1])
 
     def _refuse(self, rows: Sequence[bytes | None]) -> None:
         """Raise the error of the first row that cannot be read, with its position and bytes."""
         for position, row in enumerate(rows):
             try:
-                self._structs([] if row is None else [row])
+                self._structs(pa.array([] if row is None else [row], pa.binary()))
             except SerdeError as error:
                 raise SerdeError(f"row {position} of {len(rows)} ({_shown(row)}): {error}") from error
 
@@ -133,12 +151,27 @@ def _decoded(rows: Sequence[bytes]) -> tuple[list[Any], list[int]]:
     return values, numbers
 
 
-def _spread(structs: Any, rows: Sequence[bytes | None]) -> Any:
-    """``structs`` with nulls in all fields where a row is None."""
-    present = np.fromiter((row is not None for row in rows), np.bool_, len(rows))
-    spread = structs.take(pa.array(np.cumsum(present) - 1, mask=~present))
-    fields = pa.struct([field.with_nullable(True) for field in structs.type])
-    return _struct_array(spread.flatten(), fields, len(rows))
+_Reading: TypeAlias = Callable[[Any, Sequence[Any]], list[Any]]
+"""Reads rows as columns of these fields."""
+
+
+def _column_fields(rows: Any, fields: Sequence[Any]) -> list[Any]:
+    return unpack_columns(rows, [field.type for field in fields])
+
+
+def _value_fields(values: Any, fields: Sequence[Any]) -> list[Any]:
+    structs: Any = from_physical(values, pa.struct(list(fields)))
+    return [structs.field(place) for place in range(len(fields))]
+
+
+def _taken(rows: Any, places: npt.NDArray[np.intp]) -> Any:
+    if isinstance(rows, pa.Array):
+        return rows.take(cast(Any, pa.array(places)))
+    return [rows[place] for place in places]
+
+
+def _packed_values(column: Any) -> Any:
+    return pack_values(column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column)
 
 
 def _struct_array(fields: Sequence[Any], type_: Any, length: int) -> Any:

@@ -309,10 +309,10 @@ def _array(values: Sequence[Any], type_: Any) -> Any:
         return _list_array(values, type_, pa.struct([type_.key_field, type_.item_field]))
     if pa.types.is_list(type_):
         return _list_array(values, type_, type_.value_field.type)
-    if pa.types.is_decimal128(type_):
-        return _decimal_array(values, type_)
-    if type_ in _WORDS and not pa.types.is_floating(type_):
-        return _number_array(values, type_)
+    if pa.types.is_decimal128(type_) and type_.precision > SHORT_DECIMAL:
+        return _wide_array(values, type_)
+    if pa.types.is_decimal128(type_) or (type_ in _WORDS and not pa.types.is_floating(type_)):
+        return from_integers(_int_array(values), type_)
     return pa.array(values, type_, from_pandas=False)
 
 
@@ -326,23 +326,39 @@ def _int_array(values: Sequence[Any]) -> Any:
     return array
 
 
-def _number_array(values: Sequence[Any], type_: Any) -> Any:
-    array = _int_array(values)
+def from_integers(array: Any, type_: Any) -> Any:
+    """The column of a type of numbers, short decimals included, whose physical values are a column of int64.
+
+    Raises:
+        pyarrow.ArrowInvalid: one is beyond its type.
+    """
+    if pa.types.is_decimal(type_):
+        lower = words(array)
+        return _decimals_of(np.stack([lower, lower >> 63], axis=1), array.buffers()[0], type_)
     numbers = (array if type_.bit_width == array.type.bit_width else array.cast(f"int{type_.bit_width}")).view(type_)
     if pa.types.is_time(type_):
         numbers.validate(full=True)  # refuses times that are not within a day
     return numbers
 
 
-def _decimal_array(values: Sequence[Any], type_: Any) -> Any:
-    if type_.precision <= SHORT_DECIMAL:
-        array = _int_array(values)
-        lower = words(array)
-        data = np.stack([lower, lower >> 63], axis=1)
-    else:
-        array = pa.array(values, pa.binary(16), from_pandas=False)
-        data = _fixed(array, np.dtype((">u8", 2)))[:, ::-1].astype("<u8", order="C")
-    numbers = pa.Array.from_buffers(type_, len(array), [array.buffers()[0], pa.py_buffer(data.tobytes())])
+def from_wide(data: npt.NDArray[np.uint8], nulls: npt.NDArray[np.bool_], type_: Any) -> Any:
+    """The column of a type of wide decimals, whose physical values are rows of 16 bytes.
+
+    Raises:
+        pyarrow.ArrowInvalid: one is beyond its type.
+    """
+    halves = np.ascontiguousarray(data).view(">u8")[:, ::-1].astype("<u8", order="C")
+    halves[nulls] = 0
+    return _decimals_of(halves, validity(nulls), type_)
+
+
+def _wide_array(values: Sequence[Any], type_: Any) -> Any:
+    array = pa.array(values, pa.binary(16), from_pandas=False)
+    return from_wide(_fixed(array, np.dtype((np.uint8, 16))), null_mask(array), type_)
+
+
+def _decimals_of(halves: npt.NDArray[Any], validity: pa.Buffer | None, type_: Any) -> Any:
+    numbers = pa.Array.from_buffers(type_, len(halves), [validity, pa.py_buffer(halves.tobytes())])
     numbers.validate(full=True)  # refuses numbers of more digits than the type has
     return numbers
 
@@ -370,8 +386,9 @@ def _struct_array(values: Sequence[Any], type_: Any) -> Any:
 def _nulls(values: Sequence[Any]) -> pa.Buffer | None:
     if None not in values:
         return None
-    return _validity(np.fromiter((value is None for value in values), np.bool_, len(values)))
+    return validity(np.fromiter((value is None for value in values), np.bool_, len(values)))
 
 
-def _validity(nulls: npt.NDArray[np.bool_]) -> pa.Buffer | None:
+def validity(nulls: npt.NDArray[np.bool_]) -> pa.Buffer | None:
+    """Arrow's bits of where there is a value; None if there is one everywhere."""
     return pa.py_buffer(np.packbits(~nulls, bitorder="little").tobytes()) if nulls.any() else None

@@ -5,14 +5,18 @@ Rule of this module: as long as rows stay columns, no Python object is made of a
 MessagePack array of these. The two are types of their own, so that a column knows by itself which it is.
 """
 
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, cast
 
 import msgpack
 import pyarrow as pa
+import pyarrow.compute as _compute
 
 from millpond.errors import SerdeError
 from millpond.stores.columns.column_serdes import Array, ColumnSerde
+from millpond.stores.rows.msgpack_columns import FEW, pack_values, packed_rows, spread, unpack_columns
 from millpond.stores.rows.physical import from_physical, to_physical
+
+pc: Any = _compute
 
 if TYPE_CHECKING:
     _ExtensionArray = pa.ExtensionArray[Any]
@@ -104,7 +108,12 @@ class RowColumnSerde(ColumnSerde):
         return column
 
     def _write(self, column: Array) -> Array:
-        return pa.array(_packed(column.storage), pa.binary())
+        structs = column.storage
+        if len(structs) < FEW:
+            return pa.array(_packed(structs), pa.binary())
+        fields = [pack_values(structs.field(place)) for place in range(structs.type.num_fields)]
+        rows = packed_rows(fields, len(structs))
+        return pc.if_else(structs.is_valid(), rows, None) if structs.null_count else rows
 
     def read(self, data: Array) -> Array:
         if isinstance(data.type, PackedRowType):
@@ -115,10 +124,23 @@ class RowColumnSerde(ColumnSerde):
 
     def _read(self, data: Array) -> Array:
         try:
-            values = [None if row is None else msgpack.unpackb(row) for row in data.to_pylist()]
-            return PhysicalRowType.of(from_physical(values, self._storage))
+            return PhysicalRowType.of(self._structs(data))
         except (ValueError, TypeError, msgpack.UnpackException, SerdeError) as error:
             raise pa.ArrowInvalid(f"not all of the rows are {self._storage}: {error}") from error
+
+    def _structs(self, data: Array) -> Array:
+        if len(data) >= FEW:
+            try:
+                return self._of_columns(data)
+            except pa.ArrowInvalid:
+                pass  # Reading row by row says what is wrong.
+        values = [None if row is None else msgpack.unpackb(row) for row in data.to_pylist()]
+        return from_physical(values, self._storage)
+
+    def _of_columns(self, data: Array) -> Array:
+        present, fields = data.drop_null(), list(cast(pa.StructType, self._storage))
+        structs = pa.StructArray.from_arrays(unpack_columns(present, [field.type for field in fields]), fields=fields)
+        return spread(structs, data)
 
 
 def _packed(structs: Array) -> list[Any]:

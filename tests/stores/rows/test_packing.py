@@ -1,6 +1,7 @@
 """Packed rows come back as they were, and bytes that are no packed rows are refused by position."""
 
 import pickle
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -16,6 +17,14 @@ from tests.stores.rows.columns import bits, column, physical_rows, structs, type
 
 TABLE = pa.table({"id": pa.array([1, 2, 3], pa.int32()), "name": ["a", None, "c"]})
 CODEC = RowCodec(Schemas.first(TABLE.schema))
+
+
+@pytest.fixture(autouse=True, scope="module", params=[0, 1_000_000], ids=["columns", "objects"])
+def forms(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Rows are packed and read as columns, however few they are, or as objects, however many."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("millpond.stores.rows.packing.FEW", request.param)
+        yield
 
 
 @st.composite
