@@ -32,6 +32,7 @@ from millpond.stores.typed.timestamped_keyvalue import (
     TimestampedKeyValueStore,
     ValueAndTimestamp,
 )
+from millpond.stores.typed.versions.late_puts import LatePuts
 from millpond.stores.typed.versions.read_only_versioned import ReadOnlyVersionedKeyValueStore, VersionedRecord
 from millpond.stores.typed.versions.versioned import NOT_PUT, VALID_TO_UNDEFINED, VersionedKeyValueStore
 from millpond.stores.typed.windows.session import ReadOnlySessionStore, SessionStore
@@ -51,6 +52,7 @@ __all__ = [
     "INT64",
     "JSON",
     "KeyValueStore",
+    "LatePuts",
     "MSGPACK",
     "NOT_PUT",
     "ReadOnlyKeyValueStore",

@@ -25,6 +25,7 @@ from millpond.stores.transaction import Transaction
 from millpond.stores.typed.keyvalue import KeyValueStore, ReadOnlyKeyValueStore
 from millpond.stores.typed.store import Store, WritableStore
 from millpond.stores.typed.timestamped_keyvalue import ReadOnlyTimestampedKeyValueStore, TimestampedKeyValueStore
+from millpond.stores.typed.versions.late_puts import LatePuts
 from millpond.stores.typed.versions.read_only_versioned import ReadOnlyVersionedKeyValueStore, check_grace
 from millpond.stores.typed.versions.versioned import HISTORY, VersionedKeyValueStore
 from millpond.stores.typed.windows.session import ReadOnlySessionStore, SessionStore
@@ -140,7 +141,7 @@ _VERSIONED = StoreTraits(
     stamped=True,
     versioned=True,
     needed=("history_retention",),
-    optional=("grace",),
+    optional=("grace", "late_puts"),
 )
 _WINDOW = StoreTraits(
     "window",
@@ -187,6 +188,7 @@ class StoreSpec:
         history_retention: versioned stores: how far back from the observed stream time the past can be read.
         grace: versioned stores: how much older than the observed stream time a put may be; ``history_retention`` where
             not given, and never more.
+        late_puts: versioned stores: what becomes of puts that are older than that.
         retention: window and session stores: how long a window or session stays, counted back from the observed
             stream time.
         window_size: window stores: the length of a window.
@@ -206,6 +208,7 @@ class StoreSpec:
     value_serde: Serde[Any]
     history_retention: int | None = None
     grace: int | None = None
+    late_puts: LatePuts = LatePuts.REFUSED
     retention: int | None = None
     window_size: int | None = None
     retain_duplicates: bool = False
@@ -226,8 +229,13 @@ class StoreSpec:
             self._check_duration(what, getattr(self, what))
         if self.retain_duplicates and "retain_duplicates" not in self._options:
             raise ConfigurationError(f"store {self.name!r} of kind {self.kind.value} cannot retain duplicates")
+        if self.late_puts is not LatePuts.REFUSED and "late_puts" not in self._options:
+            raise ConfigurationError(
+                f"store {self.name!r} of kind {self.kind.value} has no late_puts; leave it out, or choose the kind "
+                f"{StoreKind.VERSIONED.value}"
+            )
         if self.grace is not None and self.history_retention is not None:
-            check_grace(self.name, self.grace, self.history_retention)
+            check_grace(self.name, self.grace, self.history_retention, self.late_puts)
 
     def _check_duration(self, what: str, value: object) -> None:
         where = f"store {self.name!r} of kind {self.kind.value}"

@@ -7,6 +7,7 @@ from millpond.errors import TopologyError
 from millpond.processors.options.serdes import SerdeLike, resolved
 from millpond.stores.specs import StoreKind, StoreSpec
 from millpond.stores.times import Duration, to_length
+from millpond.stores.typed.versions.late_puts import LatePuts
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,7 @@ class Materialized:
         history_retention: for a versioned store, how far back versions can be read, and, unless ``grace`` says
             otherwise, how late a record may be (KIP-889).
         grace: for a versioned store, how late a record may be.
+        late_puts: for a versioned store, what becomes of records that are later than that.
         retention: for a window or session store, how long a window is kept after stream time has passed its start.
         caching: whether only the last update of each key in a micro-batch is emitted.
 
@@ -36,6 +38,7 @@ class Materialized:
     value_serde: SerdeLike | None = None
     history_retention: Duration | None = None
     grace: Duration | None = None
+    late_puts: LatePuts = LatePuts.REFUSED
     retention: Duration | None = None
     caching: bool = False
     checksums: bool | None = None
@@ -95,6 +98,7 @@ class Materialized:
             checksums=self.checksums,
             history_retention=self._millis("history_retention"),
             grace=self._millis("grace"),
+            late_puts=self.late_puts,
             retention=retention if self.retention is None else self._millis("retention"),
             window_size=window_size,
         )

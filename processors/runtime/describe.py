@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence, Set
 from millpond.processors.runtime.nodes import Node, SinkNode, SourceNode
 from millpond.processors.runtime.subtopology import Subtopology
 from millpond.stores.specs import StoreSpec
+from millpond.stores.typed.versions.late_puts import LatePuts
 
 
 def as_text(parts: Sequence[Subtopology], internal_topics: Set[str]) -> str:
@@ -66,6 +67,8 @@ def _properties(spec: StoreSpec) -> Iterator[str]:
         length = getattr(spec, name)
         if length is not None:
             yield f"{name.replace('_', ' ')} {length} ms"
+    if spec.late_puts is not LatePuts.REFUSED:
+        yield f"late puts: {spec.late_puts.value}"
     if spec.retain_duplicates:
         yield "retains duplicates"
 

@@ -21,6 +21,7 @@ from millpond.stores.testing.store_oracles import (
     WindowOracle,
 )
 from millpond.stores.typed.timestamped_keyvalue import ValueAndTimestamp
+from millpond.stores.typed.versions.late_puts import LatePuts
 from millpond.stores.typed.windows.windowed import Windowed
 
 T = TypeVar("T")
@@ -137,7 +138,12 @@ class KindUnderTest:
 
     @property
     def id(self) -> str:
-        return f"{self.spec.kind.value}{'-with-duplicates' if self.spec.retain_duplicates else ''}"
+        late = self.spec.late_puts
+        details = [
+            "-with-duplicates" if self.spec.retain_duplicates else "",
+            "" if late is LatePuts.REFUSED else f"-{late.value.replace(' ', '-')}",
+        ]
+        return f"{self.spec.kind.value}{''.join(details)}"
 
     def draw(self, choices: Choices) -> Call:
         """A call: as often one that writes as one that reads."""
@@ -215,10 +221,10 @@ def _session(kind: StoreKind, put: Arguments) -> KindUnderTest:
     )
 
 
-def _versioned(grace: int | None) -> KindUnderTest:
+def _versioned(late_puts: LatePuts = LatePuts.REFUSED) -> KindUnderTest:
     return KindUnderTest(
-        _spec(StoreKind.VERSIONED, history_retention=RETENTION, grace=grace),
-        lambda: VersionedOracle(RETENTION, grace),
+        _spec(StoreKind.VERSIONED, history_retention=RETENTION, late_puts=late_puts),
+        lambda: VersionedOracle(RETENTION, None, late_puts.value),
         {
             "put": lambda c: (c.key(), c.value(), c.time()),
             "put_many": lambda c: ([*KEYS[:2], *KEYS[:2]], [c.value() for _ in range(4)], [c.time() for _ in range(4)]),
@@ -263,11 +269,13 @@ KINDS: Final = (
         {**_KEYED_READS, "get_value": lambda c: (c.key(),)},
         _KEYED_BACKWARD,
     ),
-    _versioned(grace=None),
+    _versioned(),
     _window(StoreKind.WINDOW, lambda c: (c.key(), c.value(), c.time())),
     _window(StoreKind.WINDOW, lambda c: (c.key(), c.value(), c.time()), retain_duplicates=True),
     _window(StoreKind.TIMESTAMPED_WINDOW, lambda c: (c.key(), c.value(), c.time(), c.time())),
     _session(StoreKind.SESSION, lambda c: (c.session(), c.value())),
     _session(StoreKind.TIMESTAMPED_SESSION, lambda c: (c.session(), c.value(), c.time())),
+    _versioned(LatePuts.VALID),
+    _versioned(LatePuts.VALID_FIRST),
 )
 """Every kind."""

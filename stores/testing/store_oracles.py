@@ -87,7 +87,8 @@ class TimestampedOracle(KeyValueOracle):
 class VersionedOracle:
     """Triples of key, timestamp and value; the value None is a tombstone."""
 
-    def __init__(self, history_retention: int, grace: int | None) -> None:
+    def __init__(self, history_retention: int, grace: int | None, late_puts: str = "refused") -> None:
+        self.late_puts = late_puts
         self.triples: list[Entry] = []
         self.retention = history_retention
         self.grace = history_retention if grace is None else grace
@@ -95,7 +96,7 @@ class VersionedOracle:
 
     def put(self, key: str, value: Any, timestamp: int) -> int:
         self.observed_stream_time = _later(self.observed_stream_time, timestamp)
-        if timestamp < self.observed_stream_time - self.grace:
+        if timestamp < self.observed_stream_time - self.grace and not self._takes_late(key, timestamp):
             return -(2**63)
         self.triples = [triple for triple in self.triples if triple[:2] != (key, timestamp)]
         self.triples.append((key, timestamp, value))
@@ -145,6 +146,17 @@ class VersionedOracle:
     def scan(self, start: str | None = None, stop: str | None = None) -> list[Any]:
         keys = sorted({key for key, _, _ in self.triples if _between(start, key, stop)}, key=_bytes)
         return [(key, record) for key in keys for record in self.history(key)]
+
+    def _takes_late(self, key: str, timestamp: int) -> bool:
+        """Whether a version is valid at the horizon, as far as is known; what was deleted before is not known."""
+        if self.late_puts == "refused":
+            return False
+        gone = [triple for triple in self.triples if triple[0] == key and timestamp <= triple[1] <= self._horizon()]
+        _, last, value = max(gone, default=(key, timestamp, None), key=lambda triple: int(triple[1]))
+        taken = value is None or (last == timestamp and self.late_puts == "valid")
+        if taken:
+            self.triples = [triple for triple in self.triples if triple not in gone]
+        return taken
 
     def _horizon(self) -> float:
         return -_NEVER if self.observed_stream_time is None else self.observed_stream_time - self.retention

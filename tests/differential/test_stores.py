@@ -59,6 +59,9 @@ def test_every_backend_gives_the_same_answers_and_holds_the_same_rows(kind: Kind
         (KINDS[3], lambda: WindowOracle(RETENTION + 100, WINDOW, retain_duplicates=False)),
         (KINDS[4], lambda: WindowOracle(RETENTION, WINDOW, retain_duplicates=False)),
         (KINDS[6], lambda: SessionOracle(RETENTION - 100)),
+        (KINDS[8], lambda: VersionedOracle(RETENTION, None)),
+        (KINDS[8], lambda: VersionedOracle(RETENTION, None, "valid first")),
+        (KINDS[9], lambda: VersionedOracle(RETENTION, None, "valid")),
     ],
 )
 def test_an_answer_that_is_a_little_wrong_is_noticed(kind: KindUnderTest, wrong: Callable[[], Any]) -> None:

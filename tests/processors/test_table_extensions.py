@@ -1,4 +1,4 @@
-"""The three options beyond Kafka Streams, each against an oracle that knows all records and tries them by brute force.
+"""The options beyond Kafka Streams, most of them against an oracle that knows all records and tries by brute force.
 
 Every history is random: few keys, many equal and out-of-order times, tombstones. The batches are random too, and their
 records are taken in the order of arrival.
@@ -21,6 +21,7 @@ from millpond.processors import (
     Topology,
     TopologyDriver,
 )
+from millpond.stores import LatePuts
 
 HISTORIES = 1000
 """How many cases each option is tried on, at least; if a test comes in several kinds, each takes its share."""
@@ -326,3 +327,18 @@ def test_what_comes_too_late_to_be_the_latest_is_no_change_of_a_versioned_table(
     with TopologyDriver(builder.build()) as driver:
         driver.pipe_all("in", [("a", "new", 10), ("a", "old", 5), ("a", None, 20), ("a", "between", 15)])
         assert [(value, timestamp) for _, value, timestamp in driver.read("out")] == [("new", 10), (None, 20)]
+
+
+@pytest.mark.parametrize(("late_puts", "found", "late"), [(LatePuts.REFUSED, None, 2), (LatePuts.VALID, "old", 1)])
+def test_a_late_update_is_put_if_it_is_valid_within_the_history(
+    late_puts: LatePuts, found: str | None, late: int
+) -> None:
+    builder = _builder()
+    kept = Materialized.versioned(history_retention=10, late_puts=late_puts)
+    builder.stream("stream").left_join(builder.table("table", materialized=kept), lambda _, other: other).to("out")
+    with TopologyDriver(builder.build()) as driver:
+        for key, value, time in (("b", "b", 20), ("c", "c", 100), ("a", "old", -1), ("b", "replaced", 5)):
+            driver.pipe("table", key, value, time)
+        driver.pipe_all("stream", [(key, "one", 100) for key in "abc"])
+        assert [record.value for record in driver.read("out")] == [found, "b", "c"]
+        assert sum(n for name, n in driver.counters.items() if name.endswith(":dropped-expired")) == late

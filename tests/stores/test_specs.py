@@ -15,6 +15,7 @@ from millpond.stores.serdes import INT64, STRING
 from millpond.stores.specs import StoreKind, StoreSpec
 from millpond.stores.testing.store_calls import KINDS, KindUnderTest
 from millpond.stores.transaction import Transaction
+from millpond.stores.typed.versions.late_puts import LatePuts
 
 LIMITS: dict[StoreKind, dict[str, int]] = {
     StoreKind.KEY_VALUE: {},
@@ -108,6 +109,8 @@ def test_a_plain_file_name_is_taken(name: str) -> None:
         (StoreKind.WINDOW, {"retention": 1.5}, "milliseconds as an int"),
         (StoreKind.VERSIONED, {"grace": 1001}, "longer than its history retention"),
         (StoreKind.SESSION, {"retain_duplicates": True}, "cannot retain duplicates"),
+        (StoreKind.KEY_VALUE, {"late_puts": LatePuts.VALID}, "has no late_puts; .* choose the kind versioned"),
+        (StoreKind.VERSIONED, {"grace": 999, "late_puts": LatePuts.VALID}, "leave out one of the two"),
         (StoreKind.KEY_VALUE, {"key_serde": "string"}, "not a serde"),
     ],
 )

@@ -19,6 +19,7 @@ from millpond.stores.registry import supplier
 from millpond.stores.serdes import INT64, STRING
 from millpond.stores.transaction import Transaction
 from millpond.stores.typed.versions import version_puts
+from millpond.stores.typed.versions.late_puts import LatePuts
 from millpond.stores.typed.versions.versioned import NOT_PUT, VALID_TO_UNDEFINED, VersionedKeyValueStore
 from millpond.stores.typed.versions.versioned_columns import VersionedColumns
 
@@ -48,16 +49,25 @@ puts = st.lists(
     max_size=12,
 )
 in_time = puts.map(lambda some: sorted(some, key=lambda put: put[2]))
-limits = st.sampled_from([(4_000, 4_000), (4_000, 500), (50_000, 50_000), (2**63 - 1, 2**62), (0, 0)])
+limits = st.sampled_from(
+    [
+        {"history_retention": 4_000},
+        {"history_retention": 4_000, "grace": 500},
+        {"history_retention": 50_000},
+        {"history_retention": 2**63 - 1, "grace": 2**62},
+        {"history_retention": 0},
+        *[{"history_retention": history, "late_puts": late} for history in (4_000, 0) for late in LatePuts],
+    ]
+)
 
 
 def states(
-    backend: str, batches: list[list[list[Put]]], limits: tuple[int, int], *, whole: bool
+    backend: str, batches: list[list[list[Put]]], limits: dict[str, Any], *, whole: bool
 ) -> Iterator[tuple[Any, ...]]:
     """What puts return, what lookups between them find, and the rows of the store after each commit."""
     with TemporaryDirectory() as directory, supplier(backend).open(Path(directory) / "store") as engine:
         transaction = Transaction(engine)
-        store = open_store(transaction, history_retention=limits[0], grace=limits[1])
+        store = open_store(transaction, **limits)
         columns = columns_of(store)
         for batch in batches:
             for run in batch:
@@ -81,7 +91,7 @@ def states(
 def test_columns_of_versions_are_put_as_one_by_one(backend: str) -> None:
     @settings(deadline=None, max_examples=60 if backend == "memory" else 10)
     @given(st.lists(st.lists(st.one_of(puts, in_time), min_size=1, max_size=3), min_size=1, max_size=3), limits)
-    def check(batches: list[list[list[Put]]], limits: tuple[int, int]) -> None:
+    def check(batches: list[list[list[Put]]], limits: dict[str, Any]) -> None:
         with mock.patch.object(version_puts, "_SHORTEST", 1):
             assert list(states(backend, batches, limits, whole=True)) == list(
                 states(backend, batches, limits, whole=False)

@@ -36,6 +36,7 @@ from millpond.stores.typed.observed_stream_time import ObservedStreamTime
 from millpond.stores.typed.scans import Scan
 from millpond.stores.typed.store import K, Store, V, column_of
 from millpond.stores.typed.timestamped_keyvalue import ValueAndTimestamp
+from millpond.stores.typed.versions.late_puts import LatePuts
 from millpond.stores.typed.versions.recent_versions import RecentVersions
 from millpond.stores.typed.versions.version_rows import (
     ALONE,
@@ -77,6 +78,7 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
         value_serde: how its values become bytes.
         history_retention: how far back from the observed stream time versions can be read.
         grace: how much older than the observed stream time a put may be; ``history_retention`` where not given.
+        late_puts: what becomes of those that are older.
     """
 
     def __init__(
@@ -88,11 +90,13 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
         *,
         history_retention: Duration,
         grace: Duration | None = None,
+        late_puts: LatePuts = LatePuts.REFUSED,
     ) -> None:
         super().__init__(name, transaction, key_serde, value_serde)
         self._retention = to_length(history_retention, f"history_retention of store {name!r}")
         self._grace = self._retention if grace is None else to_length(grace, f"grace of store {name!r}")
-        check_grace(name, self._grace, self._retention)
+        self._late_puts = late_puts
+        check_grace(name, self._grace, self._retention, late_puts)
         self._observed = ObservedStreamTime(self)
         self._recent: RecentVersions | None = None
         self._prepare_to_write()
@@ -106,6 +110,11 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
     def grace(self) -> int:
         """How much older than the observed stream time a put may be, in milliseconds."""
         return self._grace
+
+    @property
+    def late_puts(self) -> LatePuts:
+        """What becomes of puts that are older than that."""
+        return self._late_puts
 
     @property
     def observed_stream_time(self) -> int | None:
@@ -365,8 +374,8 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
                     yield key, record
 
 
-def check_grace(store: str, grace: int, history_retention: int) -> None:
-    """Refuse a grace period, in milliseconds, that is longer than the history.
+def check_grace(store: str, grace: int, history_retention: int, late_puts: LatePuts) -> None:
+    """Refuse a grace period, in milliseconds, that is longer than the history, or shorter but refuses nothing.
 
     Raises:
         ConfigurationError: it is.
@@ -375,6 +384,12 @@ def check_grace(store: str, grace: int, history_retention: int) -> None:
         raise ConfigurationError(
             f"store {store!r}: a grace of {grace} ms is longer than its history retention of {history_retention} ms; "
             "puts would be accepted that nobody can read"
+        )
+    if grace < history_retention and late_puts is not LatePuts.REFUSED:
+        raise ConfigurationError(
+            f"store {store!r}: a grace of {grace} ms says which puts are refused, but with late_puts "
+            f"{late_puts.value!r} those that are valid within the history of {history_retention} ms are put; leave out "
+            "one of the two"
         )
 
 

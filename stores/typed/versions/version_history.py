@@ -89,6 +89,33 @@ class VersionHistory:
             self.index.add(row[1:-2] + TERMINATOR, unpack_time(start))
         return following, None
 
+    def forget(self, row: bytes, latest: bytes | None, horizon: int) -> bytes | None:
+        """Remove what of one key ended by ``horizon``, now and not when its time has come.
+
+        Args:
+            row: where the key's latest version lies.
+            latest: what lies there.
+            horizon: where the history begins.
+
+        Returns:
+            What lies at ``row`` now.
+        """
+        if latest is None or latest[TIME_SIZE:VALUE_START] == _NOT_INDEXED:
+            return latest
+        if len(latest) <= HEAD_SIZE:
+            raise damaged_latest(latest)
+        self._remove_invisible(row[1:-2] + TERMINATOR, horizon)
+        self.recent.forget(row)
+        return self._transaction.get(row)
+
+    def has_version(self, row: bytes, latest: bytes, first: bytes, last: bytes) -> bool:
+        """Whether a key has a version of the packed times from ``first`` to ``last``, both included."""
+        if first <= latest[:TIME_SIZE] <= last:
+            return True
+        prefix = history_prefix(row)
+        older = latest[TIME_SIZE:HEAD_SIZE] == OLDER
+        return older and any(True for _ in self._transaction.scan(prefix + first, prefix + last + JUST_ABOVE))
+
     def _put_older(self, row: bytes, latest: bytes, start: bytes, version: bytes) -> tuple[bytes, int]:
         plain = history_prefix(row) + start
         later = next(self._transaction.scan(plain + JUST_ABOVE, row), None)

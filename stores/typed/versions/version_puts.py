@@ -1,8 +1,8 @@
 """``VersionPuts``: many versions put into a ``VersionedKeyValueStore``, as columns as far as that gives the same.
 
 Rule of this module: it decides which versions are put in one run (``millpond.stores.typed.versions.version_run``) and
-which one by one: those of keys whose versions do not come in the order of time, and those after which something may
-expire.
+which one by one: those of keys whose versions do not come in the order of time, those after which something may
+expire, and those that are put although they are late.
 """
 
 from typing import Any, Final
@@ -13,6 +13,7 @@ import pyarrow.compute as _compute
 
 from millpond.stores.columns.column_changes import get_column, put_column
 from millpond.stores.times import MAX_TIME
+from millpond.stores.typed.versions.late_puts import LatePuts
 from millpond.stores.typed.versions.version_row_columns import (
     Array,
     Booleans,
@@ -56,10 +57,11 @@ class VersionPuts:
         """Put them in their order; returns what ``VersionedKeyValueStore.put`` does for each."""
         start, size = 0, len(self._times)
         reached = self._reached()
+        late = self._taken_late(reached)
         while start < size:
-            calm = self._calm(start, reached)
+            calm = self._calm(start, reached, late)
             if calm < _SHORTEST:
-                stop = min(start + _SHORTEST, size)
+                stop = min(start + max(_SHORTEST, _first(~late[start:])), size)
                 self._put_each(np.arange(start, stop))
             else:
                 stop = start + calm
@@ -73,14 +75,21 @@ class VersionPuts:
         reached = np.maximum.accumulate(self._times)
         return reached if observed is None else np.maximum(reached, observed)
 
-    def _calm(self, start: int, reached: Integers) -> int:
-        """How many versions from ``start`` on can be put before something may expire."""
+    def _taken_late(self, reached: Integers) -> Booleans:
+        """Which are late, but may be put all the same."""
+        if self._store.late_puts is LatePuts.REFUSED:
+            return np.zeros(len(reached), np.bool_)
+        times, reached = (np.clip(column, -_FAR, _FAR) for column in (self._times, reached))
+        late: Booleans = times < reached - min(self._store.grace, _FAR)
+        return late
+
+    def _calm(self, start: int, reached: Integers, late: Booleans) -> int:
+        """How many versions from ``start`` on can be put before something may expire, or one is put that is late."""
         index, times, reached = self._store.rows.index, self._times[start:], reached[start:]
         if max(abs(int(reached[-1])), abs(int(times.min()))) > _FAR:
             return 0
         first = np.minimum(np.minimum.accumulate(bucket_ends(times, index.bucket)), index.first)
-        due = first <= reached - min(self._store.history_retention, _FAR) + 1
-        return int(due.argmax()) if due.any() else len(times)
+        return _first((first <= reached - min(self._store.history_retention, _FAR) + 1) | late[start:])
 
     def _put_each(self, places: Integers) -> None:
         """Put some one by one."""
@@ -137,6 +146,11 @@ class VersionPuts:
         put_column(self._store.transaction, pa.concat_arrays([rows, index]), pa.concat_arrays([values, nothing]))
         history.index.first = min(history.index.first, int(ends.min(initial=MAX_TIME)))
         history.recent.later(run.note)
+
+
+def _first(where: Booleans) -> int:
+    """The first place where it is true; behind the end if there is none."""
+    return int(where.argmax()) if where.any() else len(where)
 
 
 def _in_order(stems: Array) -> tuple[Array, Integers]:

@@ -13,9 +13,10 @@ from millpond.stores.times import Instant, to_instant
 from millpond.stores.transaction import Transaction
 from millpond.stores.typed.set_back import SetBack
 from millpond.stores.typed.store import K, V, WritableStore, column_of
+from millpond.stores.typed.versions.late_puts import LatePuts
 from millpond.stores.typed.versions.read_only_versioned import ReadOnlyVersionedKeyValueStore, VersionedRecord
 from millpond.stores.typed.versions.version_history import VersionHistory
-from millpond.stores.typed.versions.version_rows import LIVE, TOMBSTONE
+from millpond.stores.typed.versions.version_rows import JUST_ABOVE, LIVE, TOMBSTONE
 
 VALID_TO_UNDEFINED: Final = -1
 """What ``put`` returns for a version that is the key's latest: its end is not known yet."""
@@ -95,7 +96,7 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V], WritableStore
         Returns:
             The end of the new version: the timestamp of the next one (0 if that is -1, which says something else), or
             ``VALID_TO_UNDEFINED`` if it is the latest, or ``NOT_PUT`` if the timestamp is older than the observed
-            stream time minus the grace period.
+            stream time minus the grace period, and ``late_puts`` does not say otherwise.
         """
         if key is None:
             raise self._null_key()
@@ -104,7 +105,7 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V], WritableStore
         start = pack_time(time)
         version = TOMBSTONE if value is None else LIVE + self._encode_value(value)
         if not self._admits(time):
-            return NOT_PUT
+            return self._put_late(row, self._read(row), start, version)[1]
         _, valid_to = self._history.put(row, self._read(row), start, version)
         self._expire()
         return _told(valid_to)
@@ -144,7 +145,8 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V], WritableStore
         ends = []
         for row, version, start, time in zip(rows, versions, starts, timestamps, strict=True):
             if not self._admits(time):
-                ends.append(NOT_PUT)
+                latest[row], end = self._put_late(row, latest[row], start, version)
+                ends.append(end)
                 continue
             latest[row], valid_to = put(row, latest[row], start, version)
             ends.append(_told(valid_to))
@@ -194,6 +196,23 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V], WritableStore
             self._observed.time = time
             return True
         return time >= observed - self._grace
+
+    def _put_late(self, row: bytes, latest: bytes | None, start: bytes, version: bytes) -> tuple[bytes | None, int]:
+        """Put a version that is older than the grace period, if it is one of those that are put all the same.
+
+        Returns:
+            What lies at ``row`` now, and what ``put`` returns.
+        """
+        if self._late_puts is LatePuts.REFUSED:
+            return latest, NOT_PUT
+        assert self._observed.time is not None, "otherwise nothing is late"
+        horizon = self._observed.time - self._retention
+        latest = self._history.forget(row, latest, horizon)
+        first = start if self._late_puts is LatePuts.VALID_FIRST else start + JUST_ABOVE
+        if latest is not None and self._history.has_version(row, latest, first, pack_time(horizon)):
+            return latest, NOT_PUT
+        latest, valid_to = self._history.put(row, latest, start, version)
+        return latest, _told(valid_to)
 
     def _expire(self) -> bool:
         """Remove what nobody can see anymore; whether rows of latest versions may have changed."""
