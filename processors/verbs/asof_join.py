@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 from millpond.processors.dsl.builder import StreamsBuilder
 from millpond.processors.options.joins import Joined, JoinType
-from millpond.processors.options.materialized import Materialized
 from millpond.processors.verbs.parts import JoinedRows, Keys, Rows, Times, pairs
 from millpond.processors.verbs.sequenced import sequenced_table
 from millpond.processors.verbs.verb import PackedRows, Verb
@@ -36,8 +35,7 @@ def asof_join(
         columns: the right side's columns in the result; the left side has all.
     """
     builder = StreamsBuilder(key_serde=BYTES, value_serde=BYTES)
-    kept = Materialized.versioned("right", history_retention=history)
-    table = sequenced_table(builder, right.topic, kept, history, ordered=right.order is not None)
+    table = sequenced_table(builder, right.topic, "right", history, ordered=right.order is not None)
     stream = builder.stream(left.topic)
     join = stream.join if join_type is JoinType.INNER else stream.left_join
     join(table, pairs, Joined(grace=grace, within_history=grace is not None), vectorized=True).to(name)

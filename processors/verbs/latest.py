@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from millpond.processors.dsl.builder import StreamsBuilder
-from millpond.processors.options.materialized import Materialized
 from millpond.processors.verbs.parts import CHANGE_TIME, ChangeColumns, Keys, Rows, Times
 from millpond.processors.verbs.sequenced import sequenced_table
 from millpond.processors.verbs.verb import PackedRows, Verb
@@ -20,8 +19,7 @@ def latest(name: str, rows: PackedRows, *, history: int, columns: Sequence[str])
         columns: the columns of the result, besides those of the key.
     """
     builder = StreamsBuilder(key_serde=BYTES, value_serde=BYTES)
-    kept = Materialized.versioned("latest", history_retention=history)
-    table = sequenced_table(builder, rows.topic, kept, history, ordered=rows.order is not None)
+    table = sequenced_table(builder, rows.topic, "latest", history, ordered=rows.order is not None)
     table.to_stream(changes_only=True).to(name)
     parts = (Keys.of_rows(rows), Rows(rows.rows, columns), ChangeColumns(rows.times))
     stores = {"latest": (*parts[:2], Times(CHANGE_TIME, rows.times))}

@@ -1,7 +1,11 @@
-"""Versioned tables of rows that have an order (``order=`` of a verb): of one key and time the greatest counts.
+"""The versioned tables of verbs, also of rows that have an order (``order=``): of one key and time the greatest counts.
+
+A version that is older than the history counts if it is valid within the history: those that are valid "from the
+beginning" come with the first record of a key, whenever that is.
 
 A table keeps no order beside its versions, since one that is deleted has no place for it. So the order of each key and
-time is kept apart, as long as the table admits versions of that time.
+time is kept apart, as long as the table has a history of that time. Of older ones it is not known, so none of them
+replaces one of its own time that came in an earlier micro-batch.
 """
 
 from functools import partial
@@ -16,21 +20,23 @@ from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.verbs.ordered_rows import order_and_row
 from millpond.stores.serdes import BYTES
 from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.times import MIN_TIME
+from millpond.stores.typed.versions.late_puts import LatePuts
 from millpond.stores.typed.windows.window import WindowStore
 
 
-def sequenced_table(
-    builder: StreamsBuilder, topic: str, materialized: Materialized, history: int, *, ordered: bool
-) -> KTable:
+def sequenced_table(builder: StreamsBuilder, topic: str, store: str, history: int, *, ordered: bool) -> KTable:
     """A versioned table of the rows of a topic; of those of one key and time the one with the greatest order, if any.
 
     Args:
         builder: of the topology.
         topic: the topic.
-        materialized: how the table is kept.
-        history: how long it admits versions, in microseconds.
+        store: the name of its store.
+        history: how far back it keeps versions, in microseconds.
         ordered: whether rows have an order in front.
     """
+    late_puts = LatePuts.VALID_FIRST if ordered else LatePuts.VALID
+    materialized = Materialized.versioned(store, history_retention=history, late_puts=late_puts)
     if not ordered:
         return builder.table(topic, materialized=materialized)
     name = f"{topic}-order"
@@ -64,19 +70,30 @@ class Sequenced(Processor):
         keys, times = [key for key, _ in distinct], [time for _, time in distinct]
         known: dict[Any, bytes | None] = dict(zip(distinct, self._store.fetch_many(keys, times), strict=True))
         greater: dict[Any, bytes] = {}
+        last: dict[Any, int] = {}
         kept, rows = [], []
-        for place, value in zip(places, batch.values, strict=True):
+        forgotten = self._forgotten()
+        for number, (place, value) in enumerate(zip(places, batch.values, strict=True)):
             order, row = order_and_row(value)
             before = greater.get(place, known[place])
             kept.append(before is None or order >= before)
-            if before is None or order > before:
+            if kept[-1]:
                 greater[place] = order
+                if place[1] <= forgotten:
+                    # Of these the table takes only the first.
+                    kept[last.get(place, number)] = False
+                    kept[number], last[place] = True, number
             rows.append(row)
         for (key, time), order in greater.items():
             self._store.put(key, order, time)
         self.context.count(CounterName.DROPPED_OUT_OF_ORDER, kept.count(False))
         passed = Batch(batch.keys, rows, batch.timestamps, positions=batch.positions)
         self.context.forward(passed.select(kept))
+
+    def _forgotten(self) -> int:
+        """The last time of which no orders are known any more."""
+        observed = self._store.observed_stream_time
+        return MIN_TIME if observed is None else observed - self._store.retention
 
     def advance(self, time: int) -> None:
         self._store.observe(time)

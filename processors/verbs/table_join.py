@@ -75,5 +75,4 @@ def _is_complete(key: bytes, joined: tuple[bytes, bytes | None]) -> bool:
 def _table(builder: StreamsBuilder, rows: PackedRows, history: int | None) -> KTable:
     if history is None:
         return builder.table(rows.topic, materialized=Materialized(rows.topic))
-    kept = Materialized.versioned(rows.topic, history_retention=history)
-    return sequenced_table(builder, rows.topic, kept, history, ordered=rows.order is not None)
+    return sequenced_table(builder, rows.topic, rows.topic, history, ordered=rows.order is not None)

@@ -25,6 +25,32 @@ def newest(rows: Iterable[Row], key: str, time: str, op: str | None = None) -> d
     return {one: row for one, row in found.items() if op is None or row[op] != "delete"}
 
 
+def judge_versions(
+    batches: Iterable[Sequence[Row]], key: str, time: str, history: int, op: str | None = None
+) -> tuple[list[Row], list[list[Row]]]:
+    """Which rows of a table count, and which of each micro-batch come too late, all else being in the order of time.
+
+    A row that is older than the history comes too late if another one of its key has replaced it before the history
+    begins. A delete is known as long as the history goes back.
+    """
+    known: list[Row] = []
+    late: list[list[Row]] = []
+    clock: float = float("-inf")
+    for rows in batches:
+        late.append([])
+        for row in sorted(rows, key=lambda row: int(row[time])):
+            own = [one for one in known if one[key] == row[key]]
+            gone = [one for one in own if row[time] < one[time] <= clock - history]
+            last = max(gone, default=None, key=lambda one: int(one[time]))
+            if last is not None and (op is None or last[op] != "delete"):
+                late[-1].append(row)
+                continue
+            known = [one for one in known if not any(one is forgotten for forgotten in gone)]
+            known.append(row)
+        clock = max([clock, *(row[time] for row in rows)])
+    return known, late
+
+
 def asof(
     left: Sequence[Row], right: Sequence[Row], how: How, times: tuple[str, str], op: str | None = None
 ) -> Iterator[dict[str, Any]]:

@@ -170,15 +170,20 @@ def test_a_rule_sees_the_rows_in_time(events: list[Event], ways: list[Way], late
 
 @histories(EXAMPLES // 2)
 @given(rows_of("a", KEYS, 14, op=True), ALIKE, GRACES)
-def test_a_table_of_latest_rows_is_that_of_the_rows_in_time(events: list[Event], ways: list[Way], history: int) -> None:
+def test_a_table_of_latest_rows_is_that_of_the_rows_that_are_valid_within_the_history(
+    events: list[Event], ways: list[Way], history: int
+) -> None:
     source = schema("a", op=True)
     made = make_latest("out", Rows.of("a", source), key="k", time="at", history=history * SECOND, op="ao")
     chain = Chain([made], {"a": source}, {"a": "at"})
     batches = late_batches(chain, events, ways[0])
-    in_time, late = _sorted_out(batches, lambda event, clock: event.at + history * SECOND < clock)
-    expected = {(key,): row for key, row in oracle.newest(own(in_time, "a"), "k", "at", "ao").items()}
+    by_batch = [own(some, "a") for some in batches]
+    rows, late = oracle.judge_versions(by_batch, "k", "at", history * SECOND, "ao")
+    expected = {(key,): row for key, row in oracle.newest(rows, "k", "at", "ao").items()}
     for answer in answers(chain, batches, ways):
-        assert [Counter(time for time, _, _ in some.elements()) for some in told(answer)] == late
+        assert [sorted(time for time, _, _ in some.elements()) for some in told(answer)] == [
+            [row["at"] for row in some] for some in late
+        ]
         assert table(current(answer.rows, ["k"]), "change_time") == table(expected, "ao")
 
 

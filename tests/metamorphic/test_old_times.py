@@ -1,6 +1,6 @@
 """Verbs at other times than those around the present: from the year 1 on, across 1970, and those that mean never."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -26,6 +26,8 @@ from tests.metamorphic.verbs import Made, make_asof_join, make_latest, make_tabl
 DAY = 86_400 * SECOND
 FIRST, LAST = (to_instant_micros(datetime(year, 1, 1, tzinfo=UTC)) for year in (1, 9999))
 ORIGINS = {"year 1": FIRST, "1900": to_instant_micros(datetime(1900, 1, 1, tzinfo=UTC)), "1970": -20 * SECOND}
+SCHEMAS = {source: schema(source) for source in "ab"}
+A, B = (Rows.of(source, one) for source, one in SCHEMAS.items())
 AGGREGATE: tuple[Any, ...] = (verbs.SOME, TWO, verbs.WHICH, LENGTHS, st.booleans())
 TESTS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "aggregate": (verbs.test_aggregates_by_key, (verbs.SOME, TWO, verbs.WHICH)),
@@ -55,6 +57,10 @@ TESTS: dict[str, tuple[Any, tuple[Any, ...]]] = {
 }
 
 
+def row(source: str, second: int, value: int, key: str = "k") -> Event:
+    return event(source, key, second, value, "", with_op=False)
+
+
 def moved(events: Sequence[Event], origin: int) -> list[Event]:
     """The rows with the origin in place of that of ``event``."""
     by = origin - event("a", None, 0, None, "", with_op=False).at
@@ -73,19 +79,103 @@ def test_verbs_answer_the_same_at_all_times(name: str, origin: int, data: st.Dat
     test.hypothesis.inner_test(moved(events, origin), *rest)
 
 
+VALID_FROM: dict[str, tuple[str, Callable[..., int]]] = {
+    "latest": ("a", lambda ways, history, deletes: history),
+    "asof_join": ("b", lambda *rest: 0),
+    "asof_join with grace": ("b", lambda ways, grace, *rest: grace - 1),
+    "table_join": ("ab", lambda ways, history, how: history or 0),
+    "by foreign key": ("ab", lambda ways, history, left: history or 0),
+}
+"""The tables of verbs, and by how many seconds their rows may be late, given the rest of what a test draws."""
+
+
+def key_of(one: Event) -> Any:
+    return one.row["id" if "id" in one.row else "k"]
+
+
+def first_versions(events: Sequence[Event], sources: str, origin: int, late: int) -> list[Event]:
+    """Of each key of these sources a version that comes just before all others and is older by far."""
+    first: dict[tuple[str, Any], Event] = {}
+    for one in sorted(events, key=lambda one: one.at):
+        for source in sources:
+            if one.source == source or sources == "b":
+                first.setdefault((source, key_of(one)), one)
+    versions = []
+    for (source, key), one in first.items():
+        own = one.row if one.source == source else event(source, key, 0, 0, "upsert", with_op=True).row
+        row = {**own, f"{source}t": origin, f"{source}v": 77, f"{source}o": "upsert"}
+        versions.append(Event(source, one.at - (late + 1) * SECOND, {name: row[name] for name in own}))
+    return versions
+
+
+@pytest.mark.parametrize("origin", ["year 1", "1900"])
+@pytest.mark.parametrize("name", VALID_FROM)
+@histories(18)
+@given(data=st.data())
+def test_a_key_may_begin_with_a_version_of_any_age_in_any_micro_batch(
+    name: str, origin: str, data: st.DataObject
+) -> None:
+    test, strategies = TESTS[name]
+    sources, late = VALID_FROM[name]
+    events, *rest = data.draw(st.tuples(*strategies))
+    versions = first_versions(events, sources, ORIGINS[origin], late(*rest))
+    test.hypothesis.inner_test([*versions, *without_some(data, events, sources)], *rest)
+
+
+def without_some(data: st.DataObject, events: Sequence[Event], sources: str) -> list[Event]:
+    """The rows without those of these sources whose key is one of some, which have nothing but their first version."""
+    alone = data.draw(st.sets(st.sampled_from([key_of(one) for one in events] or [""]), max_size=2))
+    return [one for one in events if one.source not in sources or key_of(one) not in alone]
+
+
+@pytest.mark.parametrize("name", ["latest", "table_join", "by foreign key"])
+@histories()
+@given(data=st.data())
+def test_a_version_of_any_age_is_what_a_key_has_until_its_next_one(name: str, data: st.DataObject) -> None:
+    test, strategies = TESTS[name]
+    sources, _ = VALID_FROM[name]
+    events, *rest = data.draw(st.tuples(*strategies))
+    kept = [replace(one, row={**one.row, f"{one.source}o": "upsert"}) for one in events]
+    versions = [
+        replace(one, at=(1_000 + data.draw(st.integers(0, 40))) * SECOND)
+        for one in first_versions(kept, sources, ORIGINS["1900"], 0)
+    ]
+    if rest[1] is None:
+        rest[1] = 3
+    test.hypothesis.inner_test([*versions, *without_some(data, kept, sources)], *rest)
+
+
+def test_a_version_that_was_replaced_before_the_history_is_late() -> None:
+    made = make_latest("out", B, key="k", time="bt", history=5 * SECOND)
+    old = {"k": "k", "bt": ORIGINS["1900"], "bv": 0}
+    batches = [[row("b", 10, 1)], [row("b", 20, 2, "other")], [Event("b", 0, old)]]
+    answer = run(Chain([made], {"b": SCHEMAS["b"]}, {"b": "bt"}), batches, Way(1, 0, 1, (2,)))
+    assert [one["bv"] for one in answer.rows] == [1, 2]
+    assert [len(some) for some in answer.late["out"]] == [0, 0, 1]
+
+
+def test_an_order_tells_apart_old_versions_of_one_micro_batch_and_the_first_ones_stay() -> None:
+    source = schema("b", id_=True)
+    made = make_latest("out", Rows.of("b", source), key="k", time="bt", history=5 * SECOND, order="id")
+
+    def version(key: str, number: int) -> Event:
+        return Event("b", 0, {"id": number, "k": key, "bt": ORIGINS["1900"], "bv": number})
+
+    batches = [
+        [replace(row("b", 20, 9, "other"), row={"id": 0, **row("b", 20, 9, "other").row})],
+        [version("k", number) for number in (3, 5, 4)],
+        [version("k", 7), version("l", 2), version("l", 1)],
+    ]
+    answer = run(Chain([made], {"b": source}, {"b": "bt"}), batches, Way(1, 0, 1, (2,)))
+    assert sorted((one["k"], one["bv"]) for one in answer.rows) == [("k", 5), ("l", 2), ("other", 9)]
+    assert [len(some) for some in answer.late["out"]] == [0, 0, 1]
+
+
 def test_a_row_before_the_last_moment_of_1969_is_not_the_latest_of_its_key() -> None:
     made = make_latest("out", B, key="k", time="bt", history=DAY)
     rows = [Event("b", at, {"k": "k", "bt": at, "bv": at}) for at in (-1, -2)]
     found = run(Chain([made], {"b": SCHEMAS["b"]}, {"b": "bt"}), [[one] for one in rows], Way(1, 0, 1, (1,))).rows
     assert [one["bv"] for one in found] == [-1]
-
-
-SCHEMAS = {source: schema(source) for source in "ab"}
-A, B = (Rows.of(source, one) for source, one in SCHEMAS.items())
-
-
-def row(source: str, second: int, value: int, key: str = "k") -> Event:
-    return event(source, key, second, value, "", with_op=False)
 
 
 def never(source: str) -> list[Event]:

@@ -79,7 +79,7 @@ class JoinVerbs(MadeVerbs):
             left_time, right_time: the columns (or expressions) with the times: timestamps or dates.
             history: how far back from the newest right time a left row may be, beyond the bounds that the times have
                 from other verbs; an older one finds at most its key's newest version. A version that was still valid
-                then is found whatever its age.
+                then is found whatever its age, and whenever it comes.
             how: ``"inner"``, or ``"left"`` to keep left rows without a match, those without a time among them.
             grace: how long a left row waits for late right rows, in event time, beyond the bound of the right side; by
                 default it is joined at once, if there is no bound.

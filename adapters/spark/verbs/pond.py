@@ -158,7 +158,7 @@ class Millpond(JoinVerbs):
             key: the columns of the key.
             time: the column (or expression) with the time of the change.
             history: how long deletes are remembered, and how late a row may be, beyond the bound that its time has from
-                another verb; one that is later is dropped.
+                another verb; one that is later counts only if no other of its key has replaced it by then.
             order: what decides among rows of one key and time, the greatest last, also where they come in different
                 micro-batches: a column or an expression, such as an offset or a struct of several. Without it a later
                 micro-batch does, and within one micro-batch what the rows' bytes say: always the same.
