@@ -5,7 +5,7 @@ as a mapping.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,11 +15,13 @@ from millpond.processors.distribution.exchange import Blob, BlobWriter, partials
 from millpond.processors.distribution.execution import Outputs
 from millpond.processors.distribution.header_column import HEADERS, header_column, without_empty_headers
 from millpond.processors.distribution.plan import Plan
+from millpond.processors.options.records import Produced
 from millpond.processors.runtime.batches.columns import Columns, Records
 from millpond.processors.runtime.subtopology import Subtopology
 from millpond.stores.columns.column_serdes import column_serde
 from millpond.stores.columns.partitions import NO_KEY, partitions_of
 from millpond.stores.serdes import BYTES, Serde, serde
+from millpond.stores.typed.windows.windowed import SUFFIX_SIZES
 
 TaskNumbers: TypeAlias = Mapping[tuple[int, int], int]
 """The number that stands for each (sub-topology, partition) in blobs; no two tasks of a plan share one."""
@@ -64,10 +66,33 @@ def _tasks(plan: Plan, part: Subtopology, numbers: TaskNumbers) -> list[int]:
 
 
 class _Repartition(NamedTuple):
+    """What a repartition topic needs of its writer.
+
+    Attributes:
+        key_serde, value_serde: of its records.
+        route: to its reader.
+        combining: how records become fewer on the way, if they do.
+        behind_key: how many bytes at the end of a key say nothing about where its record goes.
+    """
+
     key_serde: Serde[Any]
     value_serde: Serde[Any]
     route: Route
     combining: Combining | None
+    behind_key: int
+
+    @classmethod
+    def between(cls, plan: Plan, topic: str, produced: Produced, numbers: TaskNumbers) -> Self:
+        """The repartition topic ``topic`` between its writer and its reader."""
+        key_serde, value_serde = serde(produced.key_serde or BYTES), serde(produced.value_serde or BYTES)
+        without_window = plan.readers[topic].sources[topic].without_window
+        return cls(
+            key_serde,
+            value_serde,
+            Route(plan, topic, numbers),
+            of_repartition_topic(plan, topic, produced),
+            SUFFIX_SIZES[key_serde.name] if without_window else 0,
+        )
 
     def write(self, records: Records) -> pa.Table:
         """The records as they travel."""
@@ -86,6 +111,8 @@ class _Repartition(NamedTuple):
         for records, partial in [Sent(table)] if self.combining is None else self.combining.split(table):
             keys: Any = records["key"].combine_chunks()
             known = pc.fill_null(keys, NO_KEY) if keys.null_count else keys
+            if self.behind_key:
+                known = pc.binary_slice(known, 0, -self.behind_key)
             yield from self.route.send(records, known, writer, partial=partial)
 
     def _written_columns(self, columns: Columns) -> tuple[Any, Any] | None:
@@ -106,12 +133,7 @@ class Router:
 
     def __init__(self, plan: Plan, part: Subtopology, numbers: TaskNumbers) -> None:
         self._topics = {
-            topic: _Repartition(
-                serde(node.produced.key_serde or BYTES),
-                serde(node.produced.value_serde or BYTES),
-                Route(plan, topic, numbers),
-                of_repartition_topic(plan, topic, node.produced),
-            )
+            topic: _Repartition.between(plan, topic, node.produced, numbers)
             for topic, node in part.sinks.items()
             if topic in plan.topology.internal_topics and topic in plan.readers
         }

@@ -32,5 +32,5 @@ def _store_shape(part: Subtopology, spec: StoreSpec) -> StoreShape:
 
 def _record_key_serde(part: Subtopology) -> str | None:
     """The name of the serde by whose bytes records find their task; None if all of them go to every task."""
-    own = (source for source in part.sources.values() if not source.broadcast)
+    own = (source for source in part.sources.values() if not source.broadcast and not source.without_window)
     return next((serde(source.consumed.key_serde or BYTES).name for source in own), None)

@@ -25,12 +25,14 @@ class SourceNode(Node):
     Attributes:
         stream: whether the records are those of a stream, not updates of a table.
         broadcast: whether every task gets all records, not only those of its own keys.
+        without_window: whether records, whose keys are windowed, go to the tasks of their keys without the windows.
     """
 
     topic: str = ""
     consumed: Consumed = field(default_factory=Consumed)
     stream: bool = False
     broadcast: bool = False
+    without_window: bool = False
 
 
 def _no_processor() -> Processor:

@@ -2,7 +2,7 @@
 
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -15,14 +15,19 @@ from millpond.processors import (
     Consumed,
     EmitStrategy,
     Grouped,
+    KGroupedStream,
+    KTable,
     Materialized,
     Processor,
     ProcessorContext,
     Produced,
     PunctuationType,
     Repartitioned,
+    SessionWindows,
     StreamsBuilder,
+    Suppressed,
     Task,
+    TimeWindowedSerde,
     TimeWindows,
     Topology,
     TopologyDriver,
@@ -41,6 +46,7 @@ from millpond.stores.memory import MemoryBackend
 from millpond.stores.serdes import BYTES, INT64, MSGPACK, STRING
 from millpond.stores.specs import StoreKind, StoreSpec
 from millpond.stores.transaction import Transaction
+from millpond.stores.typed.windows.windowed import Windowed
 
 TEXT = Consumed("string", "string")
 PARTITIONS = 3
@@ -152,6 +158,75 @@ def test_a_chain_of_stages_gives_what_the_driver_gives() -> None:
         expected = last_values(driver.read_batches("updates"))
     assert last_values(part for outputs in results for part in batches_of(outputs, "updates")) == expected
     assert sum(expected.values()) == 800
+
+
+WINDOWED: dict[str, Callable[[KGroupedStream], KTable]] = {
+    "tumbling": lambda clicks: clicks.windowed_by(TimeWindows(10, grace=100)).count(),
+    "cached": lambda clicks: clicks.windowed_by(TimeWindows(10, grace=100)).count(Materialized("counts", caching=True)),
+    "mapped": lambda clicks: clicks.windowed_by(TimeWindows(10, grace=100)).count().map_values(lambda n: n + 100),
+    "filtered": lambda clicks: clicks.windowed_by(TimeWindows(10, grace=100)).count().filter(lambda key, n: n % 2 == 1),
+    "suppressed": lambda clicks: (
+        clicks.windowed_by(TimeWindows(10, grace=0)).count().suppress(Suppressed.until_window_closes())
+    ),
+    "sessions": lambda clicks: clicks.windowed_by(SessionWindows(3, grace=100)).count(),
+    "of another stream": lambda clicks: (
+        clicks.windowed_by(TimeWindows(10, grace=100))
+        .count()
+        .to_stream()
+        .to_table(Materialized("kept", value_serde="int64"))
+    ),
+}
+
+
+def window_named(value: str) -> Windowed[str]:
+    user, start, end = value.split()
+    return Windowed(user, int(start), int(end))
+
+
+def counts_named(right: Callable[[KGroupedStream], KTable], join_type: str) -> Topology:
+    """Rows with the counts in the windows that they name."""
+    builder = StreamsBuilder(key_serde="string", value_serde="string")
+    counts = right(builder.stream("clicks").group_by_key())
+    join = KTable.join if join_type == "inner" else KTable.left_join
+    stored = Materialized("named", value_serde="string")
+    named = join(builder.table("rows"), counts, lambda row, n: f"{row}: {n}", stored, foreign_key=window_named)
+    named.to_stream().to("out")
+    return builder.build()
+
+
+@pytest.mark.parametrize("join_type", ["inner", "left"])
+@pytest.mark.parametrize("right", WINDOWED)
+def test_rows_find_those_of_a_windowed_table_by_foreign_key_in_whatever_task(right: str, join_type: str) -> None:
+    made = random.Random(4)
+    topology = counts_named(WINDOWED[right], join_type)
+    plan = make_plan(topology, "out", PARTITIONS)
+    numbers, stores = numbered(plan), open_stores(plan)
+    users = ["ann", "ben", "cem", "dee", "eve", "fay"]
+    clicks = [(user, "x", start * 10 + 4) for start in range(4) for user in users for _ in range(made.randrange(4))]
+    rows = []
+    for number in range(60):
+        start = made.randrange(4) * 10
+        ends = (start + 4, start + 4) if right == "sessions" else (start, start + 10)
+        rows.append((f"row-{number % 30}", f"{made.choice(users)} {ends[0]} {ends[1]}", number))
+    found: dict[str, str | None] = {}
+    with TopologyDriver(topology) as driver:
+        for some in ({"clicks": clicks[::2]}, {"rows": rows[:40]}, {"clicks": clicks[1::2], "rows": rows[40:]}):
+            blobs = [blob for topic, one in some.items() for blob in sent_to_tasks(plan, numbers, topic, [one])]
+            for record in all_records(run_stages(plan, numbers, blobs, stores), "out"):
+                found[record[0]] = record[1]
+            driver.pipe_inputs({topic: Batch(*map(list, zip(*one, strict=True))) for topic, one in some.items()})
+        expected = last_values(driver.read_batches("out"))
+    known = {key: value for key, value in expected.items() if value is not None}
+    assert {key: value for key, value in found.items() if value is not None} == known
+    assert any(not value.endswith("None") for value in known.values())
+
+
+def test_windowed_keys_of_a_topic_are_found_where_its_records_go() -> None:
+    builder = StreamsBuilder(value_serde="string")
+    counts = builder.table("counts", Consumed(TimeWindowedSerde(STRING, 10), "string"))
+    rows = builder.table("rows", TEXT)
+    rows.join(counts, "{}{}".format, Materialized("named"), foreign_key=window_named).to("out")
+    assert [node.name for node in builder.build().nodes.values() if getattr(node, "without_window", False)] == []
 
 
 def sent(topology: Topology, topic: str, keys: list[bytes]) -> dict[int, list[bytes]]:

@@ -1,10 +1,13 @@
 """What the state of a plan looks like: its stores, where they are, and by whose bytes records find them."""
 
-from millpond.processors import Consumed, Grouped, Materialized, Produced, StreamsBuilder, Topology
+from millpond.processors import Consumed, Grouped, Materialized, Produced, StreamsBuilder, TimeWindows, Topology
 from millpond.processors.distribution.plan import make_plan
 from millpond.processors.distribution.shape_of import shape_of
+from millpond.processors.tables.foreign_key.messages import FOREIGN_KEY_SUBSCRIPTIONS_CARRIAGE
+from millpond.stores.evolution.record_keys import RecordKeys
 from millpond.stores.evolution.shape import StoreShape
 from millpond.stores.specs import StoreKind
+from millpond.stores.typed.windows.windowed import Windowed
 
 
 def orders() -> Topology:
@@ -34,3 +37,17 @@ def test_a_shape_has_the_stores_that_a_sink_depends_on_with_the_serde_of_their_r
     )
     assert (countries.key_serde, countries.record_key_serde, countries.is_global) == ("int64", "string", True)
     assert counts.subtopology != countries.subtopology
+
+
+def test_subscriptions_at_a_windowed_table_lie_by_the_keys_of_its_records() -> None:
+    builder = StreamsBuilder(key_serde="string", value_serde="string")
+    clicks = builder.stream("clicks").group_by_key().windowed_by(TimeWindows(10)).count(Materialized("counts"))
+    named = Materialized("named", value_serde="string")
+    rows = builder.table("rows").join(clicks, "{}{}".format, named, foreign_key=lambda row: Windowed(row, 0, 10))
+    rows.to_stream().to("out")
+    shape = shape_of(make_plan(builder.build(), "out", 3))
+    (subscriptions,) = (store for store in shape.stores if "subscription" in store.name)
+    assert subscriptions.record_key_serde == "string"
+    assert subscriptions.layout is not None
+    keys = RecordKeys(subscriptions, FOREIGN_KEY_SUBSCRIPTIONS_CARRIAGE, duplicates=False)
+    assert keys.of_key(b"ann" + bytes(8)) == b"ann"

@@ -2,9 +2,10 @@
 
 Rule of this module: it follows what the documentation says of micro-batches and partitions, with none of the code that
 distributed drivers share, for topologies that take records in the order of arrival. A record goes to the partition of
-its key's CRC-32. A task gets what all tasks before it sent in one micro-batch, with the records of one topic in the
-order of the largest timestamp that their sender has shown so far, and ties in the order of senders. What keeps no state
-and reads the user's topics runs before there are partitions, one topic after the other.
+its key's CRC-32, without the key's window if its source says so. A task gets what all tasks before it sent in one
+micro-batch, with the records of one topic in the order of the largest timestamp that their sender has shown so far, and
+ties in the order of senders. What keeps no state and reads the user's topics runs before there are partitions, one
+topic after the other.
 """
 
 from collections import defaultdict
@@ -20,6 +21,7 @@ from millpond.processors.runtime.nodes import SinkNode
 from millpond.processors.runtime.repartition_topic import Repartition
 from millpond.processors.runtime.subtopology import Subtopology
 from millpond.stores.serdes import serde
+from millpond.stores.typed.windows.windowed import SUFFIX_SIZES
 from tests.golden.sampling import MicroBatch, Record
 
 
@@ -103,11 +105,12 @@ class _Flow:
             keyed = [record for record in inputs[topic] if record[0] is not None]
             writer = serde(source.consumed.key_serde or "bytes")
             for record in keyed:
-                for partition in range(partitions) if source.broadcast else [self._partition(writer, record)]:
+                for partition in range(partitions) if source.broadcast else [self._partition(writer, record, 0)]:
                     self._waiting[topic, partition][0].append(record)
 
-    def _partition(self, writer: Any, record: Record) -> int:
-        return crc32(b"" if record[0] is None else writer.serialize(record[0])) % self._partitions
+    def _partition(self, writer: Any, record: Record, behind_key: int) -> int:
+        key = b"" if record[0] is None else writer.serialize(record[0])
+        return crc32(key[: len(key) - behind_key]) % self._partitions
 
     def arrived(self, part: Subtopology, partition: int) -> Iterator[tuple[str, list[Record]]]:
         """What waits for a task, by topic."""
@@ -130,9 +133,10 @@ class _Flow:
         passage = Repartition.between(topic, sink.produced, source.consumed)
         arrived = passage.transfer(_batch(records)).to_batch()
         writer = serde(sink.produced.key_serde or "bytes")
+        behind_key = SUFFIX_SIZES[writer.name] if source.without_window else 0
         moved = zip(arrived.keys, arrived.values, arrived.timestamps, strict=True)
         for written, record in zip(records, moved, strict=True):
-            self._waiting[topic, self._partition(writer, written)][sender].append(record)
+            self._waiting[topic, self._partition(writer, written, behind_key)][sender].append(record)
 
 
 def _in_order_of_time(queues: Sequence[list[Record]]) -> list[Record]:

@@ -13,7 +13,8 @@ from millpond.processors.dsl.wiring.table import SourceTable, TableCopies, Table
 from millpond.processors.dsl.wiring.table_join import join_terms
 from millpond.processors.options.joins import JoinType, Side
 from millpond.processors.options.materialized import Materialized
-from millpond.processors.options.serdes import SerdeLike
+from millpond.processors.options.serdes import SerdeLike, same_serde
+from millpond.processors.options.windowed_serdes import SessionWindowedSerde, TimeWindowedSerde
 from millpond.processors.runtime.processor import Processor
 from millpond.processors.tables.foreign_key.answering import ForeignTableJoin, SubscriptionReceive
 from millpond.processors.tables.foreign_key.messages import left_rows_spec, subscriptions_spec
@@ -150,9 +151,13 @@ def _foreign_side(graph: TopologyGraph, name: str, subscribed: str, foreign: Tab
 def _part_sides(name: str, left: TableHandle, foreign: TableHandle, serdes: _Serdes, graph: TopologyGraph) -> None:
     """Have tasks of their own answer, with a copy of the foreign table, where else the left tasks would ask themselves.
 
-    All that is in the graph decides, in whatever order it was added.
+    Otherwise those of the foreign table answer, so subscriptions go where its rows are: those of a windowed aggregation
+    to their keys without the windows, as in Kafka Streams. All that is in the graph decides, in whatever order it was
+    added.
     """
     if not graph.connected(left.node, foreign.node):
+        if _lies_without_window(graph, foreign.node, serdes.foreign_key):
+            graph.place_without_window(f"{name}-subscription-source")
         return
     with graph.before(f"{name}-subscription-send"):
         copy = TableCopies(graph, f"{name}-foreign", foreign).made()
@@ -161,6 +166,14 @@ def _part_sides(name: str, left: TableHandle, foreign: TableHandle, serdes: _Ser
     receive = partial(SubscriptionReceive, store, getter, serdes.of_answers)
     graph.replace_processor(f"{name}-subscription-receive", receive, store, *getter.stores)
     graph.move_processor(f"{name}-foreign-join", copy.node)
+
+
+def _lies_without_window(graph: TopologyGraph, table: str, key_serde: Serde[Any]) -> bool:
+    """Whether the rows of a table have windowed keys, but lie where records of their keys without the windows come."""
+    if not isinstance(key_serde, TimeWindowedSerde | SessionWindowedSerde):
+        return False
+    sources = [source.consumed.key_serde for source in graph.sources_of(table)]
+    return any(same_serde(one, key_serde.key_serde) or not same_serde(one, key_serde) for one in sources)
 
 
 def _result_side(

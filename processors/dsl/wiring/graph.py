@@ -165,6 +165,22 @@ class TopologyGraph:
         self.add(SinkNode(sink, tuple(parents), topic=topic, produced=Produced(*serdes, name=sink)))
         self.add(SourceNode(source, topic=topic, consumed=Consumed(*serdes, name=source)))
 
+    def sources_of(self, node: str) -> list[SourceNode]:
+        """The nodes that read the records of which those that come out of ``node`` are made, in its tasks."""
+        above = {node: self.nodes[node]}
+        waiting = [*above.values()]
+        while waiting:
+            parents = {name: self.nodes[name] for name in waiting.pop().parents if name not in above}
+            above |= parents
+            waiting += parents.values()
+        return [found for found in above.values() if isinstance(found, SourceNode)]
+
+    def place_without_window(self, source: str) -> None:
+        """Have the records of a source, whose keys are windowed, go to the tasks of their keys without the windows."""
+        node = self.nodes[source]
+        assert isinstance(node, SourceNode)
+        self.nodes[source] = replace(node, without_window=True)
+
     def reader(self, topic: str) -> SourceNode | None:
         """The node that reads ``topic``."""
         return next((n for n in self.nodes.values() if isinstance(n, SourceNode) and n.topic == topic), None)
