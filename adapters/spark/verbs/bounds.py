@@ -45,33 +45,30 @@ def _bound(field: T.StructField) -> int:
 
 
 def _path(frame: DataFrame, time: Column, name: str) -> Path | None:
-    """Where the column stands in the rows, if it is selected as ``name`` and is no expression."""
+    """Where the column stands in the rows, if it is selected as ``name`` and is no expression.
+
+    It may be written with dots: ``window.end``, ``rows.sold`` or ``rows.window.end``. A column of that name goes first.
+    """
     text = str(time).removeprefix("Column<'").removesuffix("'>")
-    for whole in (text, text.replace("`", "")):
-        for same in (str, str.casefold):
-            found = [column for column in frame.columns if same(column) == same(whole) == same(name)]
-            if len(found) == 1:
-                return (found[0],)
-    return _nested(frame.schema, text, name)
-
-
-def _nested(columns: T.StructType, text: str, name: str) -> Path | None:
-    """The path of a column that was written with dots: ``window.end``, ``rows.sold``, or ``rows.window.end``."""
-    written = text.replace("['", ".").replace("']", "").split(".")
-    for parts in (written, written[1:]):
-        path = _found(columns, parts)
+    dotted = text.replace("['", ".").replace("']", "").split(".")
+    for parts in ([text], [text.replace("`", "")], dotted, dotted[1:]):
+        path = _found(frame.schema, parts)
         if path and name.casefold() in (parts[-1].casefold(), ".".join(parts).casefold()):
             return path
     return None
 
 
 def _found(columns: T.StructType, parts: Sequence[str]) -> Path | None:
-    """The path of a column, or of a field of a struct, as its names are written; None if there is none, or several."""
+    """The path of a column, or of a field of a struct; None if there is none, or several.
+
+    The names are those that are written, or else, whatever their case, the only ones that are the same.
+    """
     path: Path = ()
     type_: T.DataType = columns
     for part in parts:
         fields = type_.fields if isinstance(type_, T.StructType) else []
-        same = [field for field in fields if field.name.casefold() == part.casefold()]
+        alike = [field for field in fields if field.name.casefold() == part.casefold()]
+        same = [field for field in alike if field.name == part] or alike
         if len(same) != 1:
             return None
         path, type_ = (*path, same[0].name), same[0].dataType
