@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Self
 
-from millpond.errors import ConfigurationError
+from millpond.processors.options.choices import choice
 
 
 class OnError(StrEnum):
@@ -25,8 +25,4 @@ class OnError(StrEnum):
         Raises:
             ConfigurationError: there is none.
         """
-        try:
-            return cls(on_error)
-        except ValueError:
-            known = ", ".join(repr(policy.value) for policy in cls)
-            raise ConfigurationError(f"on_error is {on_error!r}; give one of {known}") from None
+        return choice("on_error", on_error, cls)

@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Self
 
-from millpond.errors import ConfigurationError
+from millpond.processors.options.choices import choice
 
 
 class Order(StrEnum):
@@ -24,8 +24,4 @@ class Order(StrEnum):
         Raises:
             ConfigurationError: there is none.
         """
-        try:
-            return cls(order)
-        except ValueError:
-            known = " or ".join(repr(one.value) for one in cls)
-            raise ConfigurationError(f"order is {order!r}; give {known}") from None
+        return choice("order", order, cls)

@@ -369,7 +369,7 @@ def test_what_a_record_sends_through_a_loop_comes_before_the_next_record(
 
 
 def test_another_order_is_refused_by_name() -> None:
-    with pytest.raises(ConfigurationError, match="order is 'sideways'; give 'time' or 'arrival'"):
+    with pytest.raises(ConfigurationError, match="order is 'sideways'; give one of 'time', 'arrival'"):
         StreamsBuilder(order="sideways")
 
 

@@ -1,0 +1,26 @@
+"""What a user chooses by name: members of enumerations of text."""
+
+from enum import StrEnum
+from typing import TypeVar
+
+from millpond.errors import ConfigurationError
+
+E = TypeVar("E", bound=StrEnum)
+
+
+def choice(argument: str, value: str, kind: type[E]) -> E:
+    """The member of that name, or the member itself.
+
+    Args:
+        argument: what the user calls it.
+        value: what was given.
+        kind: what can be chosen.
+
+    Raises:
+        ConfigurationError: there is no such member.
+    """
+    try:
+        return kind(value)
+    except ValueError:
+        known = ", ".join(repr(one.value) for one in kind)
+        raise ConfigurationError(f"{argument} is {value!r}; give one of {known}") from None
