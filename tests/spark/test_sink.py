@@ -48,6 +48,7 @@ TYPES: Mapping[str, T.DataType] = {
     "map<string,bigint>": T.MapType(T.StringType(), T.LongType()),
     "struct<a:bigint,b:bigint>": T.StructType([T.StructField("a", T.LongType()), T.StructField("b", T.LongType())]),
     "void": T.NullType(),
+    "array<struct<a:interval day to second>>": T.ArrayType(T.StructType([T.StructField("a", T.DayTimeIntervalType())])),
     "array<struct<price:double>>": T.ArrayType(T.StructType([T.StructField("price", T.DoubleType())])),
 }
 """Every type that a column of a sink can have, by Spark's name."""
@@ -100,6 +101,8 @@ def column_named(name: str, type_: str, *entries: Any) -> list[Any]:
         ("timestamp", pd.Timestamp(NOON)),
         ("timestamp_ntz", NAIVE),
         ("interval day to second", timedelta(microseconds=1)),
+        ("interval day to second", timedelta(microseconds=-(1 << 63))),
+        ("array<struct<a:interval day to second>>", [{"a": timedelta(microseconds=-(1 << 63))}, None]),
         ("time(6)", time(12, 30)),
         ("array<bigint>", [1, None]),
         ("array<bigint>", []),

@@ -27,6 +27,10 @@ _LARGEST_FLOAT: Final = float(np.finfo(np.float32).max)
 _MISFITS: Final = (pa.ArrowException, TypeError, ValueError, OverflowError)
 """How Arrow refuses a value."""
 
+_LEAST: Final = -(1 << 63)
+"""The least interval that Spark has, in microseconds."""
+_LEAST_TIMEDELTA: Final = timedelta(microseconds=_LEAST)
+
 _OF_RECORD: Final = ("key", "value", "timestamp")
 """Columns that a misspelled one may have been meant to be, besides the entries of the value."""
 
@@ -102,7 +106,7 @@ class ColumnValues:
             RecordError: the column cannot hold an entry, or not without changing it.
         """
         try:
-            made = pa.array(entries, type_)
+            made = _array(entries, type_)
         except _MISFITS as error:
             raise self._refusal(path, type_, _first_misfit(entries, type_), f" ({error})") from error
         self._check(path, type_, entries)
@@ -158,11 +162,29 @@ class ColumnValues:
         )
 
 
+def _array(entries: Sequence[Any], type_: pa.DataType) -> Any:
+    """What Arrow makes of the entries. It refuses the least of all intervals as a timedelta, and takes it as an int."""
+    try:
+        return pa.array(entries, type_)
+    except _MISFITS:
+        return pa.array(_with_least(list(entries)), type_)
+
+
+def _with_least(entry: Any) -> Any:
+    """The entry with an int for the least interval, at any depth."""
+    if isinstance(entry, dict):
+        return {_with_least(name): _with_least(value) for name, value in entry.items()}
+    if isinstance(entry, list | tuple):
+        values = map(_with_least, entry)
+        return tuple(values) if isinstance(entry, tuple) else list(values)
+    return _LEAST if isinstance(entry, timedelta) and entry == _LEAST_TIMEDELTA else entry
+
+
 def _first_misfit(entries: Sequence[Any], type_: pa.DataType) -> Any:
     """The first entry that Arrow refuses."""
     for entry in entries:
         try:
-            pa.array([entry], type_)
+            _array([entry], type_)
         except _MISFITS:
             return entry
     return entries
