@@ -73,12 +73,18 @@ def avg(column: object) -> AggregateCall:
 
 
 def min(column: object) -> AggregateCall:
-    """The least value that is not null; null if there are none. NaN is greater than all other floats."""
+    """The least value that is not null; null if there are none.
+
+    NaN is greater than all other floats, and of values that are equal, one with -0.0 is less than one with 0.0.
+    """
     return AggregateCall("min", column)
 
 
 def max(column: object) -> AggregateCall:
-    """The greatest value that is not null; null if there are none. NaN is greater than all other floats."""
+    """The greatest value that is not null; null if there are none.
+
+    NaN is greater than all other floats, and of values that are equal, one with 0.0 is greater than one with -0.0.
+    """
     return AggregateCall("max", column)
 
 

@@ -1,12 +1,13 @@
 """Forms of physical values in which they can be compared: for their order, and for being equal.
 
 Rule of this module: NaN equals NaN and is greater than all other floats, -0.0 equals 0.0, and within a list or struct
-null comes first, as in Spark SQL. Maps and variants have no order and are never equal.
+null comes first, as in Spark SQL. Of values that are equal as wholes, one with -0.0 comes before one with 0.0, so that
+it makes no difference which of them arrived first. Maps and variants have no order and are never equal.
 """
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from math import isnan
+from math import copysign, isnan
 from typing import Any, Final
 
 import msgpack
@@ -28,14 +29,20 @@ def order_form(path: str, type_: pa.DataType) -> Form | None:
     Raises:
         ConfigurationError: such values have no order.
     """
+    form = _order_form(path, type_)
+    return partial(_zeros_apart, form) if form is not None and _holds_floats(type_) else form
+
+
+def _order_form(path: str, type_: pa.DataType) -> Form | None:
+    """The form of values, and of those within others, where -0.0 equals 0.0."""
     if pa.types.is_floating(type_):
         return _float_order
     if pa.types.is_decimal(type_) and type_.precision > SHORT_DECIMAL:
         return _wide_order
     if pa.types.is_list(type_):
-        return partial(_list_order, order_form(f"{path}.element", type_.value_type) or _same)
+        return partial(_list_order, _order_form(f"{path}.element", type_.value_type) or _same)
     if pa.types.is_struct(type_):
-        return partial(_struct_order, [order_form(name, of) or _same for name, of in _fields(path, type_)])
+        return partial(_struct_order, [_order_form(name, of) or _same for name, of in _fields(path, type_)])
     _check_scalar(path, type_)
     return None
 
@@ -84,6 +91,25 @@ def _same(value: Any) -> Any:
 
 def _float_order(value: float) -> tuple[bool, float]:
     return (True, 0.0) if isnan(value) else (False, value)
+
+
+def _holds_floats(type_: pa.DataType) -> bool:
+    if pa.types.is_list(type_):
+        return _holds_floats(type_.value_type)
+    if pa.types.is_struct(type_):
+        return any(_holds_floats(field.type) for field in type_)
+    return pa.types.is_floating(type_)
+
+
+def _zeros_apart(form: Form, value: Any) -> tuple[Any, Any]:
+    return form(value), _signs(value)
+
+
+def _signs(value: Any) -> Any:
+    """The signs of the floats in a value, in which values that are equal may differ."""
+    if isinstance(value, float):
+        return 1.0 if isnan(value) else copysign(1, value)
+    return tuple(map(_signs, value)) if isinstance(value, list | tuple) else None
 
 
 def _wide_order(value: bytes) -> int:

@@ -49,7 +49,7 @@ class Extreme(AggregateFunction):
 
 
 class ExtremeByForm(Extreme):
-    """The value whose form comes before those of all others. Of equal values, the one that arrived first."""
+    """The value whose form comes before those of all others."""
 
     def __init__(self, type_: pa.DataType, before: Callable[[Any, Any], bool], form: Form) -> None:
         super().__init__(type_, before)
@@ -151,7 +151,7 @@ class Collect(AggregateFunction):
     nullable = False
 
     def __init__(self, type_: pa.DataType) -> None:
-        self.type = pa.list_(pa.field("element", type_, nullable=False))
+        self.type = pa.list_(pa.field("element", type_, nullable=pa.types.is_null(type_)))
 
     def add(self, state: Any, value: Any, time: int) -> Any:
         if value is None:
