@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as _compute
+from pyspark import cloudpickle
 
 from millpond.adapters.spark.rows.event_times import EventTimes
 from millpond.adapters.spark.rows.sink import SinkRows
@@ -33,6 +34,7 @@ from tests.metamorphic.tables import Selection
 from tests.metamorphic.verbs import Made
 
 pc: Any = _compute
+shipping: Any = cloudpickle
 
 EVENT_TIMES = EventTimes(TimeUnit.MICROSECOND, None)
 ON_ERROR = OnError.FAIL
@@ -195,6 +197,15 @@ class Query:
         self._random = random
         self._batch = 0
         self.late: dict[str, list[list[LateRecords]]] = {made.verb.name: [] for made in chain}
+
+    def restarted(self) -> "Query":
+        """The query that goes on with what this one keeps, with verbs as they come to another process."""
+        self._keeper.restart()
+        chain, partitions = zip(*((verb.made, verb.partitions) for verb in self._verbs), strict=True)
+        query = Query(shipping.loads(shipping.dumps(chain)), partitions, self._keeper, self._random)
+        query._batch = self._batch
+        query.late = self.late
+        return query
 
     def run(self, inputs: Tables, *, complete: bool = False, deaths: Sequence[int] = ()) -> list[pa.Table]:
         """One micro-batch, which dies each time that so many tasks have run, and then lives; the last verb's rows."""

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -50,6 +51,7 @@ class Way:
         splits: in how many files a micro-batch of a source comes.
         partitions: how many tasks verbs have, one after the other, again and again.
         deaths: how likely it is that a micro-batch dies.
+        restarts: how likely it is that the query is ended behind a micro-batch, and begun anew.
         complete: whether the last micro-batch tells that inputs are complete; otherwise rows far in the future come.
         backend: of the stores; None for all in turn, with durable files.
     """
@@ -61,6 +63,7 @@ class Way:
     deaths: float = 0.0
     complete: bool = True
     backend: str | None = "memory"
+    restarts: float = 0.0
 
     def partitions_of(self, verbs: int) -> list[int]:
         """Of each verb; few where stores are files."""
@@ -102,14 +105,21 @@ class Answer:
     """What came out.
 
     Attributes:
-        rows: of the last verb, in the order of micro-batches; times are microseconds.
+        key: the column with the key.
+        tables: of the last verb, in the order of micro-batches.
         late: of each verb, the late records of each micro-batch, as key, value, time, reached and short.
         batches: which rows each micro-batch had.
     """
 
-    rows: list[dict[str, Any]] = field(default_factory=list)
+    key: str = "k"
+    tables: list[pa.Table] = field(default_factory=list)
     late: dict[str, list[list[Any]]] = field(default_factory=dict)
     batches: list[list[Event]] = field(default_factory=list)
+
+    @cached_property
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows, without those that close; times are microseconds."""
+        return [row for table in self.tables for row in rows_of(table) if row.get(self.key) != CLOSING]
 
 
 def arrivals(events: Sequence[Event], delays: Mapping[str, int], random: Random) -> list[Event]:
@@ -169,7 +179,7 @@ def ticking(events: Sequence[Event]) -> list[Event]:
 def run(chain: Chain, batches: Sequence[Sequence[Event]], way: Way) -> Answer:
     """What comes out of the last verb."""
     with TemporaryDirectory() as directory, closing(_keeper(Path(directory), way)) as keeper:
-        random, answer = Random(way.seed), Answer()
+        random, answer = Random(way.seed), Answer(chain.key)
         query = Query(chain.verbs, way.partitions_of(len(chain.verbs)), keeper, random)
         endings = [] if way.complete else _closing(chain)
         for number, events in enumerate([*batches, *endings]):
@@ -177,8 +187,9 @@ def run(chain: Chain, batches: Sequence[Sequence[Event]], way: Way) -> Answer:
             deaths = [random.randint(0, 6) for _ in range(1 + (random.random() < way.deaths))]
             dies = deaths if random.random() < way.deaths else []
             inputs = tables(chain, events, way.splits, random)
-            for table in query.run(inputs, complete=last, deaths=dies):
-                answer.rows += [row for row in rows_of(table) if row.get(chain.key) != CLOSING]
+            answer.tables += query.run(inputs, complete=last, deaths=dies)
+            if way.restarts and random.random() < way.restarts:
+                query = query.restarted()
         answer.late = {name: [_told(some) for some in told] for name, told in query.late.items()}
         answer.batches = [list(events) for events in batches]
         return answer

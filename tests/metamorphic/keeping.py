@@ -40,6 +40,10 @@ class Keeper(ABC):
         """The micro-batch does not count, and another process goes on."""
 
     @abstractmethod
+    def restart(self) -> None:
+        """Another process goes on after what counts."""
+
+    @abstractmethod
     def close(self) -> None:
         """Let go of everything."""
 
@@ -55,6 +59,7 @@ class BackendKeeper(Keeper):
     def __init__(self, directory: Path, backend: str) -> None:
         self._directory = directory
         self._supplier = supplier(backend)
+        self._lasts = backend != "memory"
         self._backends: dict[str, Backend] = {}
         self._open: dict[str, Transaction] = {}
 
@@ -86,6 +91,13 @@ class BackendKeeper(Keeper):
             transaction.rollback()
         self._open = {}
 
+    def restart(self) -> None:
+        """What is in memory stays."""
+        kept = {} if self._lasts else self._backends
+        for backend in self._backends.values() if self._lasts else ():
+            backend.close()
+        self._backends = kept
+
     def close(self) -> None:
         self.die()
         for backend in self._backends.values():
@@ -110,9 +122,9 @@ class DurableKeeper(Keeper):
         self._states: dict[str, TaskState] = {}
         self._committed: dict[str, Manifest] = {}
         self._written: dict[str, Manifest] = {}
-        self._restart()
+        self.restart()
 
-    def _restart(self) -> None:
+    def restart(self) -> None:
         with ExitStack() as stack:
             for state in self._states.values():
                 stack.callback(state.close)
@@ -153,9 +165,9 @@ class DurableKeeper(Keeper):
 
     def die(self) -> None:
         self._written = {}
-        self._restart()
+        self.restart()
         if self._loses:
             shutil.rmtree(self._local, ignore_errors=True)
 
     def close(self) -> None:
-        self._restart()
+        self.restart()

@@ -24,12 +24,14 @@ class Rows:
         schema: the columns.
         paths: where each of them is found in what is put out.
         bounds: how much later than their time rows may come, by such places.
+        present: the places of columns; where one of them is null, a row is left out.
     """
 
     source: str
     schema: pa.Schema
     paths: Mapping[str, Path]
     bounds: Mapping[Path, int]
+    present: tuple[Path, ...] = ()
 
     @classmethod
     def of(cls, source: str, schema: pa.Schema, bounds: Mapping[Path, int | None] | None = None) -> "Rows":
@@ -43,6 +45,10 @@ class Rows:
         fields = [pa.field(name, _type(self.schema, path)) for name, path in chosen.items()]
         places = {name: (*self.paths[path[0]], *path[1:]) for name, path in chosen.items()}
         return replace(self, schema=pa.schema(fields), paths=places)
+
+    def where_present(self, name: str) -> "Rows":
+        """The rows in which a column is not null."""
+        return replace(self, present=(*self.present, self.paths[name]))
 
     def is_feed(self, time: str) -> bool:
         """Whether a column is the time of a change feed that a verb has made."""
@@ -76,6 +82,8 @@ class Selection:
     order: str | None = None
 
     def of(self, table: pa.Table) -> pa.Table:
+        for path in self.rows.present:
+            table = table.filter(pc.is_valid(_column(table, path)))
         columns = {name: _column(table, path) for name, path in self.rows.paths.items()}
         made = {
             "key": _struct(self.keys, columns),

@@ -1,0 +1,143 @@
+"""What DuckDB says that verbs answer once all rows are there: which rows make up each row of the result.
+
+Rule of this module: DuckDB compares keys, of whatever type, and times; values never get there. A relation is a query
+with the columns ``kid`` (the number of a row that has the key), ``k``, ``t``, ``del``, ``present`` (whether a join has
+matched), windows, and one for each source with the number of its row, or, once aggregated, with a list of them in the
+order of time.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tests.metamorphic.oracle import How
+
+
+@dataclass(frozen=True)
+class Relation:
+    """Rows of numbers of rows.
+
+    Attributes:
+        sql: the query.
+        sources: whose rows they are made of.
+        windowed: whether it has the columns ``ws`` and ``we``.
+    """
+
+    sql: str
+    sources: tuple[str, ...]
+    windowed: bool = False
+
+    @property
+    def columns(self) -> str:
+        return ", ".join(["kid", *(["ws", "we"] if self.windowed else []), *(f'"{one}"' for one in self.sources)])
+
+
+def rows_of(source: str, key: str = "k") -> Relation:
+    """The rows of a source; ``key`` is the column that is the key."""
+    return Relation(f'select id as kid, {key} as k, t, del, true as present, id as "{source}" from {source}', (source,))
+
+
+def newest(rows: Relation) -> Relation:
+    """The last row of each key, unless it deletes it."""
+    last = f"select * from ({rows.sql}) qualify row_number() over (partition by k order by t desc) = 1"
+    return replace(rows, sql=f"select * from ({last}) where not del")
+
+
+def where_present(rows: Relation) -> Relation:
+    """The rows for which a join has found a match."""
+    return replace(rows, sql=f"select * from ({rows.sql}) where present")
+
+
+def asof(left: Relation, right: Relation, how: How) -> Relation:
+    """Each left row with the right row that was valid at its time, unless that is a delete."""
+    places = ", ".join(f'case when found then r."{one}" end as "{one}"' for one in right.sources)
+    ours = ", ".join(f'l."{one}"' for one in left.sources)
+    sql = f"""
+        with l as materialized (select *, row_number() over () as place from ({left.sql})), r as ({right.sql})
+        select l.kid, l.k, l.t, false as del, r.kid is not null and not r.del as found, found as present,
+            {ours}, {places}
+        from l left join r on l.k = r.k and r.t <= l.t
+        qualify row_number() over (partition by l.place order by r.t desc) = 1
+    """
+    where = "" if how == "left" else " where found"
+    return Relation(f"select * exclude (found) from ({sql}){where}", (*left.sources, *right.sources))
+
+
+def near(left: Relation, right: Relation, how: How, reach: tuple[int, int], time: str = "l") -> Relation:
+    """The pairs of rows of which the right one is at most so much older, and so much newer, than the left one."""
+    ids = ", ".join([*(f'l."{one}"' for one in left.sources), *(f'r."{one}"' for one in right.sources)])
+    join = {"inner": "inner", "left": "left", "outer": "full"}[how]
+    sql = f"""
+        select coalesce(l.kid, r.kid) as kid, coalesce(l.k, r.k) as k, {time}.t as t, false as del,
+            l.kid is not null and r.kid is not null as present, {ids}
+        from ({left.sql}) l {join} join ({right.sql}) r
+        on l.k = r.k and r.t - l.t between -({reach[0]}) and {reach[1]}
+    """
+    return Relation(sql, (*left.sources, *right.sources))
+
+
+def tables(left: Relation, right: Relation, how: How, on: str = "l.k = r.k") -> Relation:
+    """Two tables, joined."""
+    ids = ", ".join([*(f'l."{one}"' for one in left.sources), *(f'r."{one}"' for one in right.sources)])
+    join = {"inner": "inner", "left": "left", "outer": "full"}[how]
+    key = "coalesce(l.kid, r.kid) as kid, coalesce(l.k, r.k) as k" if how == "outer" else "l.kid, l.k"
+    sql = f"""
+        select {key}, coalesce(greatest(l.t, r.t), l.t, r.t) as t, false as del,
+            l.kid is not null and r.kid is not null as present, {ids}
+        from ({newest(left).sql}) l {join} join ({newest(right).sql}) r on {on}
+    """
+    return Relation(sql, (*left.sources, *right.sources))
+
+
+def by_foreign_key(left: Relation, foreign: str, right: Relation, how: How) -> Relation:
+    """Two tables, joined by a column of the source that the left one is of."""
+    source = left.sources[0]
+    return tables(left, right, how, on=f'(select {foreign} from {source} where id = l."{source}") = r.k')
+
+
+def numbered(rows: Relation) -> Relation:
+    """The rows with the numbers, as windows of the first rows to themselves, of what they are among those of a key."""
+    sql = f"select *, 0 as ws, row_number() over (partition by k order by t) as we from ({rows.sql})"
+    return Relation(sql, rows.sources, windowed=True)
+
+
+def grouped(rows: Relation) -> Relation:
+    """All rows of each key."""
+    return _grouped(f"select *, 0 as ws, max(t) over (partition by k) as we from ({rows.sql})", rows.sources)
+
+
+def hopping(rows: Relation, size: int, step: int) -> Relation:
+    """Windows without their ends, from each multiple of the step on."""
+    starts = f"unnest(generate_series(t // {step} * {step} - {(size - 1) // step * step}, t, {step}))"
+    cut = f"select *, ws + {size} as we from (select *, {starts} as ws from ({rows.sql})) where t < ws + {size}"
+    return _grouped(cut, rows.sources)
+
+
+def sliding(rows: Relation, difference: int) -> Relation:
+    """Windows with their ends, which are times of rows, or which start right behind one; none is empty."""
+    cut = f"""
+        with r as materialized ({rows.sql}), w as (
+            select distinct k, unnest([t - {difference}, t + 1]) as ws from r
+        ) select r.*, ws, ws + {difference} as we from r join w on r.k is not distinct from w.k
+        and r.t between ws and ws + {difference}
+    """
+    return _grouped(cut, rows.sources)
+
+
+def sessions(rows: Relation, gap: int) -> Relation:
+    """Rows that are no further apart than the gap, which is part of the window."""
+    first = f"select *, coalesce(t - lag(t) over (partition by k order by t) > {gap}, true) as first from ({rows.sql})"
+    placed = f"select *, sum(first::int) over (partition by k order by t) as place from ({first})"
+    cut = f"""
+        select *, min(t) over (partition by k, place) as ws, max(t) over (partition by k, place) + {gap} as we
+        from ({placed})
+    """
+    return _grouped(cut, rows.sources)
+
+
+def _grouped(cut: str, sources: Sequence[str]) -> Relation:
+    lists = ", ".join(f'list("{one}" order by t) as "{one}"' for one in sources)
+    sql = f"""
+        select min(kid) as kid, any_value(k) as k, ws, we, we as t, false as del, true as present, {lists}
+        from ({cut}) group by k, ws, we
+    """
+    return Relation(sql, tuple(sources), windowed=True)
