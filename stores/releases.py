@@ -54,6 +54,7 @@ class Numbered(StrEnum):
 
     DIRECTORY = "directory of a store"
     LAYOUT = "layout"
+    TERMS = "terms"
     KEPT_TIME = "kept time"
     SUBSCRIPTION = "subscription"
     RESPONSE = "response"
@@ -69,6 +70,7 @@ class Numbered(StrEnum):
 OLDEST_READERS: Final[Mapping[Numbered, Mapping[int, Release]]] = {
     Numbered.DIRECTORY: {1: _0_1, 2: _0_1, 3: _0_2, 4: _0_2, 5: _0_2, 6: _0_2},
     Numbered.LAYOUT: {1: _0_2},
+    Numbered.TERMS: {1: _0_2},
     Numbered.KEPT_TIME: {1: _0_2},
     Numbered.SUBSCRIPTION: {0: _0_1, 1: _0_1},
     Numbered.RESPONSE: {1: _0_2},

@@ -1,10 +1,12 @@
 """Terms: the parameters of an operator on which the rows of its store depend.
 
 Rule of this module: it compares and keeps, and knows no operator. Terms that are *fixed* are the same as long as the
-rows; what is *noted* may change, and whoever fills the store is told what it was. The row of a store with terms::
+rows; what is *noted* may change, and whoever fills the store is told what it was. The row of a store with terms carries
+a version number, and a version never changes its meaning::
 
-    0x00 "terms" -> {"fixed":{"size":600000},"noted":{"reach":600000}}, UTF-8
+    0x00 "terms" -> {"fixed":{"size":600000},"noted":{"reach":600000},"terms":1}, UTF-8
 
+A row without a number is of version 1.
 Lengths of time are ints in the unit of the topology. The row is written with the first change that is committed, and
 again when what is noted has changed. As metadata it goes into deltas and snapshots. What it does not name is unknown,
 as all of it is in a store of a release that kept none, and agrees with anything.
@@ -15,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Self, TypeAlias
 
-from millpond.errors import CorruptStoreError, StateConflictError
+from millpond.errors import CorruptStoreError, FormatError, StateConflictError
 from millpond.stores.backend import Backend
 from millpond.stores.keys import METADATA, TERMS_ROW
 from millpond.stores.times import TimeUnit
@@ -25,6 +27,8 @@ Term: TypeAlias = int | str
 
 TERMS: Final = TERMS_ROW[len(METADATA) :].decode()
 """The name of the row among metadata."""
+
+TERMS_VERSION: Final = 1
 
 
 @dataclass(frozen=True)
@@ -106,14 +110,21 @@ class KeptTerms:
         """What the row holds; None for no row.
 
         Raises:
+            FormatError: this release does not know its version.
             ValueError: it is damaged.
         """
         if data is None:
             return cls({}, {})
-        content = json.loads(data)
+        content = json.loads(data.decode())  # Of bytes, json would guess the encoding.
         try:
+            version = content.get("terms", TERMS_VERSION)
+            if type(version) is not int or version != TERMS_VERSION:
+                raise FormatError(
+                    f"terms have version {version!r}, but this release of Millpond knows version {TERMS_VERSION}; run "
+                    "the release that wrote them, or a newer one"
+                )
             return cls(read_terms(content["fixed"]), _ints(content["noted"]))
-        except (KeyError, TypeError) as error:
+        except (AttributeError, KeyError, TypeError) as error:
             raise ValueError(f"terms are damaged: {error!r}") from error
 
 
@@ -127,12 +138,15 @@ def kept_terms(store: str, terms: Terms | None, backend: Backend) -> KeptTerms:
 
     Raises:
         StateConflictError: the rows were made with other fixed terms.
+        FormatError: a later release has kept them.
         CorruptStoreError: the row that tells the terms is damaged.
     """
     data = backend.get(TERMS_ROW)
     try:
         kept = KeptTerms.from_bytes(data)
-    except ValueError as error:
+    except FormatError as error:
+        raise FormatError(f"of store {store!r}, the {error}") from None
+    except (ValueError, RecursionError) as error:
         raise CorruptStoreError(
             f"store {store!r} has the damaged terms {data!r}: {error}; restore the store"
         ) from error
@@ -170,4 +184,5 @@ def _ints(content: Any) -> dict[str, int]:
 
 
 def _packed(fixed: Mapping[str, Term], noted: Mapping[str, int]) -> bytes:
-    return json.dumps({"fixed": fixed, "noted": noted}, separators=(",", ":"), sort_keys=True).encode()
+    content = {"fixed": fixed, "noted": noted, "terms": TERMS_VERSION}
+    return json.dumps(content, separators=(",", ":"), sort_keys=True).encode()

@@ -205,7 +205,14 @@ def test_the_advice_of_a_refusal_works(tmp_path: Path) -> None:
 
 def test_damaged_terms_are_refused() -> None:
     (spec,) = with_a_store().stores.values()
-    for damage in (b"", b"[]", b'{"fixed":{}}', b'{"fixed":{"a":1.5},"noted":{}}', b'{"fixed":{},"noted":{"a":"b"}}'):
+    for damage in (
+        b"",
+        b"[]",
+        b"[" * 100_000,
+        b'{"fixed":{}}',
+        b'{"fixed":{"a":1.5},"noted":{}}',
+        b'{"fixed":{},"noted":{"a":"b"}}',
+    ):
         backend = MemoryBackend()
         backend.write({TERMS_ROW: damage})
         with Transaction(backend) as transaction, pytest.raises(CorruptStoreError, match="damaged terms"):
@@ -214,4 +221,18 @@ def test_damaged_terms_are_refused() -> None:
 
 def test_partitions_that_become_one_know_the_shortest_history_of_all() -> None:
     one, other = (b'{"fixed":{"size":10},"noted":{"grace":%d}}' % grace for grace in (5, 3))
-    assert merged_terms([one, other]) == other
+    assert merged_terms([one, other]) == b'{"fixed":{"size":10},"noted":{"grace":3},"terms":1}'
+
+
+def test_terms_without_a_number_are_those_of_the_first_version() -> None:
+    (spec,) = with_a_store().stores.values()
+    assert spec.terms is not None
+    numbered = spec.terms.to_bytes()
+    backend = MemoryBackend()
+    backend.write({TERMS_ROW: numbered.replace(b',"terms":1', b"")})
+    committed(spec, backend)
+    assert backend.get(TERMS_ROW) == numbered
+    (other,) = with_a_store(window_size=20).stores.values()
+    backend.write({TERMS_ROW: numbered.replace(b',"terms":1', b"")})
+    with Transaction(backend) as transaction, pytest.raises(StateConflictError, match="window_size='10 milliseconds'"):
+        other.open(transaction)

@@ -36,6 +36,7 @@ from millpond.stores.registry import supplier
 from millpond.stores.releases import OLDEST_READERS, RELEASE, Numbered
 from millpond.stores.serdes import INT64, STRING
 from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.terms import Terms
 
 Opening: TypeAlias = Callable[[], object]
 
@@ -100,6 +101,19 @@ def directory_of_a_store(directory: Path, engine: str) -> Opening:
 def layout(directory: Path) -> Opening:
     newer = committed(directory, replace(TIMES, layout=replace(LAYOUT, version=2)))
     return reopened(directory, newer, replace(TIMES, layout=LAYOUT), local="elsewhere", engine="memory")
+
+
+class NewerTerms(Terms):
+    """Terms as a later release will keep them."""
+
+    def to_bytes(self) -> bytes:
+        return super().to_bytes().replace(b'"terms":1', b'"terms":2')
+
+
+def terms(directory: Path) -> Opening:
+    newer = committed(directory, replace(TIMES, terms=NewerTerms((("size", 10),))))
+    spec = replace(TIMES, terms=Terms((("size", 10),)))
+    return reopened(directory, newer, spec, local="elsewhere", engine="memory")
 
 
 def kept_time(directory: Path) -> Opening:
@@ -218,6 +232,7 @@ CASES: Final = {
         Numbered.DIRECTORY, partial(directory_of_a_store, engine="rocksdb"), r"times-v7 is in a format version .* use"
     ),
     "layout": Case(Numbered.LAYOUT, layout, "version 2, but this release reads .* in version 1; run the release that"),
+    "terms": Case(Numbered.TERMS, terms, "of store 'times', the terms have version 2, but .* knows version 1; run the"),
     "kept time": Case(Numbered.KEPT_TIME, kept_time, "in version 2, but this release reads version 1; run the release"),
     "durable file": Case(
         Numbered.DURABLE_FILE,

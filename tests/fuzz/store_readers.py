@@ -13,11 +13,20 @@ from uuid import UUID
 import msgpack
 import pyarrow as pa
 
-from millpond.errors import FormatError
+from millpond.errors import FormatError, StateConflictError
 from millpond.processors.options.windowed_serdes import SessionWindowedSerde, TimeWindowedSerde
 from millpond.processors.verbs.python_values import python_keys, python_rows
 from millpond.stores.change import Change, ChangeSerde
-from millpond.stores.keys import COMMIT_ROW, LAYOUT_ROW, last_time, pack_time, terminated, unpack_time, unterminated
+from millpond.stores.keys import (
+    COMMIT_ROW,
+    LAYOUT_ROW,
+    TERMS_ROW,
+    last_time,
+    pack_time,
+    terminated,
+    unpack_time,
+    unterminated,
+)
 from millpond.stores.layouts import Layout, check_layout
 from millpond.stores.longkeys import LongKeys
 from millpond.stores.memory import MemoryBackend
@@ -26,6 +35,7 @@ from millpond.stores.rows.schemas import Schemas
 from millpond.stores.rows.tuple_keys import KeyCodec
 from millpond.stores.serdes import BYTES, FLOAT64, INT64, JSON, MSGPACK, STRING, Serde
 from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.terms import Terms, kept_terms
 from millpond.stores.transaction import Transaction
 from millpond.stores.typed.timestamped_keyvalue import ValueAndTimestamp, ValueAndTimestampSerde
 from millpond.stores.typed.windows.windowed import Windowed
@@ -103,6 +113,7 @@ def _long_keys() -> bytes:
 
 
 LAYOUT: Final = Layout("some-layout", 1)
+TERMS: Final = Terms((("size", 10), ("windows", "TimeWindows")), (("grace", 3),))
 
 
 def _read_layout(data: bytes) -> None:
@@ -111,6 +122,13 @@ def _read_layout(data: bytes) -> None:
     with suppress(FormatError):  # a store that should have no layout has one
         check_layout("s", None, backend)
     check_layout("s", LAYOUT, backend)
+
+
+def _read_terms(data: bytes) -> None:
+    backend = MemoryBackend()
+    backend.write({TERMS_ROW: data})
+    with suppress(FormatError, StateConflictError):  # of a later release, or of other rows
+        kept_terms("s", TERMS, backend)
 
 
 def store_reader(spec: StoreSpec, fill: Callable[[Any], None], reads: Iterable[Callable[[Any], Any]]) -> Reader:
@@ -305,4 +323,5 @@ def store_readers() -> dict[str, Reader]:
         "times": Reader(_read_times, (pack_time(5) + pack_time(6),)),
         "long keys": Reader(_read_long_keys, (_long_keys(),)),
         "layout": Reader(_read_layout, (LAYOUT.to_bytes(),)),
+        "terms": Reader(_read_terms, (TERMS.to_bytes(),)),
     }
