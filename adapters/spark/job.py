@@ -234,7 +234,8 @@ class Job:
             session: the session.
             plan: the plan.
             unit: what the topology's times count.
-            streaming: whether it goes on with the state that there is.
+            streaming: whether it goes on with the state that there is. That of a run over static DataFrames begins
+                empty, whatever there is, and ends with its tasks: nothing is written, and nothing is read.
 
         Raises:
             ConfigurationError: a backend is unknown or cannot do with the budget, the session cannot run the operator,
@@ -248,13 +249,14 @@ class Job:
             raise ConfigurationError(
                 "seeds are for streaming DataFrames, and static ones start from empty state; leave seeds out"
             )
-        history, evolution = self.history(plan.sink), self.evolution if streaming else None
-        self.check(session, plan, evolved=history.evolved or evolution is not None or bool(self.seeds))
-        generation = generation_of(session, history, plan, evolution, self.seeds)
-        if streaming:
-            check_terms(generation.shape, shape_of(plan))
-        else:
-            generation = replace(generation, bases={})
+        if not streaming:
+            self.check(session, plan, evolved=False)
+            passing = replace(self.part(f"static-{uuid4().hex}"), local_dir=None)
+            return passing.settings_of(session, plan, unit, None)
+        history = self.history(plan.sink)
+        self.check(session, plan, evolved=history.evolved or self.evolution is not None or bool(self.seeds))
+        generation = generation_of(session, history, plan, self.evolution, self.seeds)
+        check_terms(generation.shape, shape_of(plan))
         return self.settings_of(session, plan, unit, generation)
 
     def check(self, session: SparkSession, plan: Plan, *, evolved: bool) -> None:
@@ -280,9 +282,9 @@ class Job:
             check_older_reader(self.upgrade.release, specs, evolved=evolved)
 
     def settings_of(
-        self, session: SparkSession, plan: Plan, unit: TimeUnit, generation: EvolutionRecord
+        self, session: SparkSession, plan: Plan, unit: TimeUnit, generation: EvolutionRecord | None
     ) -> StateSettings:
-        """Where the state of the plan's tasks lives, in a generation of it.
+        """Where the state of the plan's tasks lives, in a generation of it; None for state that ends with its tasks.
 
         Raises:
             ConfigurationError: a backend is unknown, or the policy retains less than the session.

@@ -165,6 +165,11 @@ class Operator:
         report: _Report,
     ) -> Iterator[pa.Table]:
         settings = self._stage.settings
+        if settings.generation is None:
+            with task_state(settings, part, partition) as state:
+                yield from self._run(part, state.open(None), partition, blobs, wall_clock, report)
+                report.metrics |= state.metrics.figures
+            return
         stored = manifest.get()
         found = None if stored is None else kept_manifest(*stored)
         before = settings.generation.start_of(f"{part.index}_{partition}", found, current_batch())

@@ -49,7 +49,8 @@ class StateSettings:
         application_id: the job's name.
         sink: the sink that the query writes; queries for other sinks have local copies of their own.
         run: a new id each time the query is built; what was remembered of another run is dropped.
-        generation: of the state; tells what manifests call the topology, and with which ones tasks begin.
+        generation: of the state; tells what manifests call the topology, and with which ones tasks begin. None for
+            state that ends with its tasks.
         storage: where the durable files are.
         local_dir: where local copies are; None for a directory of the executor's own.
         supplier: the backend of stores that do not name one.
@@ -64,7 +65,7 @@ class StateSettings:
     application_id: str
     sink: str
     run: str
-    generation: EvolutionRecord
+    generation: EvolutionRecord | None
     storage: Storage
     local_dir: str | None
     supplier: BackendSupplier
@@ -142,7 +143,7 @@ def _make(settings: StateSettings, part: Subtopology, task_id: str) -> TaskState
         task_id=task_id,
         local_dir=local_directory(settings, task_id),
         storage=settings.storage,
-        fingerprint=settings.generation.fingerprint,
+        fingerprint="" if settings.generation is None else settings.generation.fingerprint,
         policy=settings.policy,
         run=settings.run,
         upgrade_mode=settings.upgrade,

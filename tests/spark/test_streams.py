@@ -94,6 +94,28 @@ def test_static_dataframes_give_the_rows_of_one_sink(spark: SparkSession, tmp_pa
     )
 
 
+def test_static_dataframes_leave_no_state_and_mind_none_that_is_there(
+    spark: SparkSession, tmp_path: Path, run_stream: RunStream
+) -> None:
+    def counted(windows: TimeWindows) -> SparkStreams:
+        builder = StreamsBuilder(key_serde="string", value_serde="int64")
+        builder.stream("orders").group_by_key().windowed_by(windows).count(Materialized("counts")).to("out")
+        places: dict[str, Any] = {"state_dir": str(tmp_path / "state"), "local_dir": str(tmp_path / "local")}
+        return SparkStreams(builder.build(), application_id="counts", backend="lmdb", **places)
+
+    ddl = "key string, value long, timestamp long"
+    frame = spark.createDataFrame([("a", 1, 1), ("a", 2, 12)], ddl)
+    assert counted(TimeWindows(20)).transform({"orders": frame}).count() == 2
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+    frame.write.parquet(str(tmp_path / "in"))
+    run_stream(
+        counted(TimeWindows(10)).transform({"orders": spark.readStream.schema(ddl).parquet(str(tmp_path / "in"))})
+    )
+    kept = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    assert counted(TimeWindows(20)).transform({"orders": frame}).count() == 2
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == kept
+
+
 def rows_of(topic: str, events: list[Event]) -> list[Any]:
     return [row for name, row in events if name == topic]
 

@@ -303,9 +303,7 @@ class VerbRun:
         )
         if self.backfill is not None:
             return marked(self._backfilled(self.backfill, flow, columns), marks)
-        # Static DataFrames start from empty state, so whatever ran before under this name is none of their business.
-        job = self.job if self.streaming else self.job.part(f"static-{plan.fingerprint.replace('/', '-')}")
-        settings = job.settings(self.session, plan, TimeUnit.MICROSECOND, streaming=self.streaming)
+        settings = self.job.settings(self.session, plan, TimeUnit.MICROSECOND, streaming=self.streaming)
         rows = to_columns(flow.with_operators(settings), traveling(columns))
         return marked(from_months(rows, columns), marks)
 
