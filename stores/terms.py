@@ -38,6 +38,7 @@ class Terms:
     Attributes:
         fixed: by the names of the parameters, as a user writes them; they never change.
         noted: what the one who fills the store has to know of earlier runs.
+        lasting: the names of what is noted that may become more, and never less.
         maker: whose they are, as errors say it; empty for the store's own.
         verb: whether that is a verb, whose name is that of its state.
         unit: what lengths of time count.
@@ -45,6 +46,7 @@ class Terms:
 
     fixed: tuple[tuple[str, Term], ...] = ()
     noted: tuple[tuple[str, int], ...] = ()
+    lasting: tuple[str, ...] = ()
     maker: str = ""
     verb: bool = False
     unit: TimeUnit = TimeUnit.MILLISECOND
@@ -54,21 +56,37 @@ class Terms:
         every = tuple({**dict(self.fixed), **fixed}.items())
         return replace(self, fixed=every, maker=f"the verb {name!r}", verb=True, unit=unit)
 
-    def check(self, store: str, before: Mapping[str, Term]) -> None:
-        """Refuse rows that were made with other fixed terms.
+    @property
+    def kept(self) -> "KeptTerms":
+        """What a store keeps of them."""
+        return KeptTerms(dict(self.fixed), dict(self.noted))
+
+    def check(self, store: str, before: "KeptTerms") -> None:
+        """Refuse rows that were made with other fixed terms, or with more of what may not become less.
 
         Args:
             store: how errors call the store.
-            before: those that the rows were made with, as far as they are known.
+            before: the terms that the rows were made with, as far as they are known.
 
         Raises:
             StateConflictError: one of them is another now.
         """
-        others = [(name, before[name], now) for name, now in self.fixed if before.get(name, now) != now]
+        fixed, noted = before.fixed, before.noted
+        others = [(name, fixed[name], now) for name, now in self.fixed if fixed.get(name, now) != now]
+        others += [(name, noted[name], now) for name, now in self._lasting.items() if noted.get(name, now) > now]
         if others:
-            raise self.conflict(store, others)
+            raise self._conflict(store, others)
 
-    def conflict(self, store: str, others: Sequence[tuple[str, Term, Term]]) -> StateConflictError:
+    @property
+    def in_shape(self) -> "Terms":
+        """What of them decides whether they can go on with rows: what is fixed, and what may not become less."""
+        return Terms(self.fixed, tuple(self._lasting.items()))
+
+    @property
+    def _lasting(self) -> dict[str, int]:
+        return {name: value for name, value in self.noted if name in self.lasting}
+
+    def _conflict(self, store: str, others: Sequence[tuple[str, Term, Term]]) -> StateConflictError:
         """What refuses the rows of a store.
 
         Args:
@@ -123,7 +141,7 @@ class KeptTerms:
                     f"terms have version {version!r}, but this release of Millpond knows version {TERMS_VERSION}; run "
                     "the release that wrote them, or a newer one"
                 )
-            return cls(read_terms(content["fixed"]), _ints(content["noted"]))
+            return cls(read_terms(content["fixed"]), read_noted(content["noted"]))
         except (AttributeError, KeyError, TypeError) as error:
             raise ValueError(f"terms are damaged: {error!r}") from error
 
@@ -137,7 +155,7 @@ def kept_terms(store: str, terms: Terms | None, backend: Backend) -> KeptTerms:
         backend: the rows as they were committed.
 
     Raises:
-        StateConflictError: the rows were made with other fixed terms.
+        StateConflictError: the rows were made with other terms.
         FormatError: a later release has kept them.
         CorruptStoreError: the row that tells the terms is damaged.
     """
@@ -151,7 +169,7 @@ def kept_terms(store: str, terms: Terms | None, backend: Backend) -> KeptTerms:
             f"store {store!r} has the damaged terms {data!r}: {error}; restore the store"
         ) from error
     if terms is not None:
-        terms.check(store, kept.fixed)
+        terms.check(store, kept)
     return kept
 
 
@@ -166,6 +184,17 @@ def read_terms(content: Any) -> dict[str, Term]:
     return content
 
 
+def read_noted(content: Any) -> dict[str, int]:
+    """What is noted by name, from JSON's meaning.
+
+    Raises:
+        TypeError: it is not that of terms.
+    """
+    if not isinstance(content, dict) or not all(type(value) is int for value in content.values()):
+        raise TypeError(f"{content!r} is nothing noted")
+    return content
+
+
 def merged_terms(found: Iterable[bytes]) -> bytes:
     """The row of a partition that several become: of what they note, the least."""
     fixed: dict[str, Term] = {}
@@ -175,12 +204,6 @@ def merged_terms(found: Iterable[bytes]) -> bytes:
         for name, value in kept.noted.items():
             noted[name] = min(value, noted.get(name, value))
     return _packed(fixed, noted)
-
-
-def _ints(content: Any) -> dict[str, int]:
-    if not isinstance(content, dict) or not all(type(value) is int for value in content.values()):
-        raise TypeError(f"{content!r} is nothing noted")
-    return content
 
 
 def _packed(fixed: Mapping[str, Term], noted: Mapping[str, int]) -> bytes:

@@ -77,7 +77,9 @@ def windowed_aggregation_spec(spec: StoreSpec, windows: Windows, emit: EmitStrat
     """
     lengths = {name: value for name, value in vars(windows).items() if name != _GRACE}
     fixed = {"windows": type(windows).__name__, **lengths, "emit": emit.value}
-    terms = Terms(tuple(fixed.items()), ((_GRACE, windows.grace),), maker="a windowed aggregation")
+    # With a shorter one, windows whose final results have not come out would be forgotten.
+    lasting = (_GRACE,) if emit is EmitStrategy.ON_WINDOW_CLOSE else ()
+    terms = Terms(tuple(fixed.items()), ((_GRACE, windows.grace),), lasting, maker="a windowed aggregation")
     return replace(spec, layout=WINDOWED_AGGREGATION, terms=terms)
 
 
@@ -160,17 +162,11 @@ class WindowedProcessor(Processor):
     def _resumed(self, stream_time: int) -> int:
         """With which stream time it goes on, so that windows that have closed stay closed, whatever the grace is now.
 
-        With a longer one, it is ahead by what is added. With a shorter one, what has closed by now alone is late; but
-        windows whose results have not come out would be forgotten.
-
-        Raises:
-            StateConflictError: it is shorter, and results are final.
+        With a longer one, it is ahead by what is added. With a shorter one, what has closed by now alone is late.
         """
         before: int | None = self._store.noted(_GRACE)
         if before is None or stream_time == NEVER:
             return stream_time
-        if self.grace < before and self._final:
-            raise self._store.conflict(_GRACE, before, self.grace)
         return stream_time + max(self.grace - before, 0)
 
     def _make_column_fold(self) -> WindowFold | None:

@@ -213,7 +213,7 @@ def _numbered(shape: Shape) -> Iterator[str]:
 
 def _check_terms(old: StoreShape, new: StoreShape) -> None:
     if old.terms is not None and new.terms is not None:
-        new.terms.check(old.name, dict(old.terms.fixed))
+        new.terms.check(old.name, old.terms.kept)
 
 
 def _check_readable(old: StoreShape, new: StoreShape, declared: Declared) -> None:

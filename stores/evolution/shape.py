@@ -8,10 +8,11 @@ Version 1::
     {"shape":1,"partitions":4,"stores":[
       {"subtopology":1,"name":"counts","kind":"timestamped-key-value","key_serde":"string","value_serde":"int64",
        "layout":["suppress-buffer",1,"string" or null] or null,"record_key_serde":"string","is_global":false,
-       "terms":{"size":600000}},…],
+       "terms":{"size":600000},"noted":{"grace":60000}},…],
      "crc32":checksum of the text up to here and "}"}
 
-There are ``terms`` only where a store has some that are fixed; without, they are unknown.
+There are ``terms`` only where a store has some that are fixed, and ``noted`` only where some may not become less;
+without, they are unknown.
 """
 
 import json
@@ -25,7 +26,7 @@ from millpond.stores.durability.checked_text import check_text, checked_text, re
 from millpond.stores.formats import check_store_name
 from millpond.stores.layouts import Layout
 from millpond.stores.specs import StoreKind
-from millpond.stores.terms import Terms, read_terms
+from millpond.stores.terms import Terms, read_noted, read_terms
 
 SHAPE_VERSION: Final = 1
 
@@ -61,7 +62,7 @@ class StoreShape:
     def content(self) -> dict[str, Any]:
         """What its JSON says."""
         layout, terms = self.layout, self.terms
-        content = {
+        content: dict[str, Any] = {
             "subtopology": self.subtopology,
             "name": self.name,
             "kind": self.kind.value,
@@ -71,7 +72,11 @@ class StoreShape:
             "record_key_serde": self.record_key_serde,
             "is_global": self.is_global,
         }
-        return content if terms is None or not terms.fixed else {**content, "terms": dict(terms.fixed)}
+        if terms is not None and terms.in_shape.fixed:
+            content["terms"] = dict(terms.fixed)
+        if terms is not None and terms.in_shape.noted:
+            content["noted"] = dict(terms.in_shape.noted)
+        return content
 
     @classmethod
     def from_content(cls, content: Any) -> Self:
@@ -90,7 +95,7 @@ class StoreShape:
             layout=None if layout is None else _layout(*layout),
             record_key_serde=read_text(content["record_key_serde"]),
             is_global=read_flag(content["is_global"]),
-            terms=Terms(tuple(read_terms(content["terms"]).items())) if "terms" in content else None,
+            terms=_terms(content.get("terms", {}), content.get("noted", {})),
         )
         check_store_name(shape.name)
         return shape
@@ -220,6 +225,11 @@ def _told(store: StoreShape) -> str:
 
 def _place(store: StoreShape) -> tuple[int, str]:
     return store.subtopology, store.name
+
+
+def _terms(fixed: Any, noted: Any) -> Terms | None:
+    terms = Terms(tuple(read_terms(fixed).items()), tuple(read_noted(noted).items()), tuple(noted))
+    return terms if terms != Terms() else None
 
 
 def _layout(name: Any, version: Any, key_serde: Any) -> Layout:

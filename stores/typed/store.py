@@ -14,14 +14,13 @@ from millpond.errors import (
     CorruptStoreError,
     InvalidKeyError,
     SerdeError,
-    StateConflictError,
     UnreadableRowError,
 )
 from millpond.stores.closed import Closed
 from millpond.stores.keys import COMMIT_ROW, DATA, LAYOUT_ROW, METADATA, TERMS_ROW
 from millpond.stores.layouts import Layout
 from millpond.stores.serdes import Serde
-from millpond.stores.terms import KeptTerms, Term, Terms
+from millpond.stores.terms import KeptTerms, Terms
 from millpond.stores.transaction import Transaction
 from millpond.stores.typed.scans import OpenScans
 from millpond.stores.typed.set_back import SetBack
@@ -212,11 +211,6 @@ class WritableStore(Store[K, V]):
     def noted(self, name: str) -> int | None:
         """What the terms that the store was committed with have noted; None if that is unknown."""
         return self._kept_terms.noted.get(name)
-
-    def conflict(self, name: str, before: Term, now: Term) -> StateConflictError:
-        """What refuses its rows for a term that was another one, where the store itself has none against it."""
-        assert self._terms is not None, "who asks has given it terms"
-        return self._terms.conflict(self._name, [(name, before, now)])
 
     def set_back(self, limit: int) -> SetBack:
         """Set the times that the store keeps back to ``limit``, where they are later, and remove what lies beyond.

@@ -203,6 +203,12 @@ def test_the_advice_of_a_refusal_works(tmp_path: Path) -> None:
     assert not origins_of(before, after, Declared(dropped=["counts"]))
 
 
+def test_a_longer_grace_of_final_results_and_a_shorter_one_of_updates_are_taken() -> None:
+    for emit, grace in (("final", 30), ("updates", 5)):
+        before = Shape.from_json(shape(grouped(TimeWindows(10, grace=20), emit)).to_json())
+        check_terms(before, shape(grouped(TimeWindows(10, grace=grace), emit)))
+
+
 def test_damaged_terms_are_refused() -> None:
     (spec,) = with_a_store().stores.values()
     for damage in (
