@@ -48,27 +48,27 @@ SERDES: Final = {"key_serde": REFUSAL, "value_serde": REFUSAL}
 
 PARAMETERS: Final[dict[str, dict[str, str]]] = {
     "Millpond.latest": {
-        "rows": OWN, "key": REFUSAL, "time": OWN, "history": NO_HARM, "order": REFUSAL, "op": OWN, **NAMES,
+        "rows": OWN, "key": REFUSAL, "time": REFUSAL, "history": NO_HARM, "order": REFUSAL, "op": REFUSAL, **NAMES,
     },
     "Millpond.aggregate": {
-        "rows": OWN, "calls": REFUSAL, "by": REFUSAL, "time": OWN, "order": REFUSAL, "window": REFUSAL,
+        "rows": OWN, "calls": REFUSAL, "by": REFUSAL, "time": REFUSAL, "order": REFUSAL, "window": REFUSAL,
         "emit": REFUSAL, "name": OWN,
     },
     "Millpond.apply": {
-        "rows": OWN, "processor": OWN, "key": REFUSAL, "time": OWN, "schema": OWN, "lateness": NO_HARM,
+        "rows": OWN, "processor": OWN, "key": REFUSAL, "time": REFUSAL, "schema": OWN, "lateness": NO_HARM,
         "order": REFUSAL, "optional": OWN, "ticks": OWN, **NAMES,
     },
     "Millpond.asof_join": {
-        "left": OWN, "right": OWN, "on": REFUSAL, "left_time": OWN, "right_time": OWN, "history": NO_HARM,
-        "how": NO_HARM, "grace": NO_HARM, "tolerance": OWN, "right_order": REFUSAL, "right_op": OWN, **NAMES,
+        "left": OWN, "right": OWN, "on": REFUSAL, "left_time": REFUSAL, "right_time": REFUSAL, "history": NO_HARM,
+        "how": NO_HARM, "grace": NO_HARM, "tolerance": OWN, "right_order": REFUSAL, "right_op": REFUSAL, **NAMES,
     },
     "Millpond.stream_join": {
-        "left": OWN, "right": OWN, "on": REFUSAL, "left_time": OWN, "right_time": OWN, "within": REFUSAL,
+        "left": OWN, "right": OWN, "on": REFUSAL, "left_time": REFUSAL, "right_time": REFUSAL, "within": REFUSAL,
         "before": REFUSAL, "after": REFUSAL, "how": REFUSAL, "grace": NO_HARM, **NAMES,
     },
     "Millpond.table_join": {
-        "left": OWN, "right": OWN, "on": REFUSAL, "left_time": OWN, "right_time": OWN, "left_key": REFUSAL,
-        "left_order": REFUSAL, "right_order": REFUSAL, "left_op": OWN, "right_op": OWN, "how": REFUSAL,
+        "left": OWN, "right": OWN, "on": REFUSAL, "left_time": REFUSAL, "right_time": REFUSAL, "left_key": REFUSAL,
+        "left_order": REFUSAL, "right_order": REFUSAL, "left_op": REFUSAL, "right_op": REFUSAL, "how": REFUSAL,
         "history": NO_HARM, **NAMES,
     },
     "TimeWindows": {"size": REFUSAL, "advance": REFUSAL, "grace": NO_HARM},
@@ -102,8 +102,18 @@ BY_OTHERS: Final = {
     *(f"Millpond.{verb}.key" for verb in ("latest", "apply")),
     *(f"Millpond.{verb}.on" for verb in ("asof_join", "stream_join", "table_join")),
     "Millpond.aggregate.by",
+    *(f"Millpond.{verb}.time" for verb in ("latest", "aggregate", "apply")),
+    *(
+        f"Millpond.{verb}.{side}_time"
+        for verb in ("asof_join", "stream_join", "table_join")
+        for side in ("left", "right")
+    ),
+    "Millpond.latest.op",
+    "Millpond.asof_join.right_op",
+    "Millpond.table_join.left_op",
+    "Millpond.table_join.right_op",
 }
-"""What is refused for its shape alone, and columns of keys: the tests of shapes, and of verbs on Spark, are theirs."""
+"""What is refused for its shape alone, and columns and expressions: tests of shapes and of verbs on Spark have them."""
 
 
 def shape(topology: Topology) -> Shape:

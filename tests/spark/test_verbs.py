@@ -164,6 +164,45 @@ def test_a_restart_by_other_columns_of_the_key_is_refused_and_renamed_ones_are_d
     assert newest(renamed, "c").columns[0] == "c"
 
 
+def test_a_restart_with_another_expression_is_refused_and_another_way_to_write_it_is_not(job: Job) -> None:
+    columns = "k string, at timestamp, since timestamp, a int, b int, act string, gone string"
+    rows = job.arrive(
+        "rows", job.rows(columns, ("x", "2024-01-01 10:00", "2024-01-01 11:00", 1, 2, "upsert", "upsert"))
+    )
+    a, b = F.col("a"), F.col("b")
+
+    def newest(frame: DataFrame = rows, **given: Any) -> DataFrame:
+        how: dict[str, Any] = {"time": "at", "order": a, "op": "act", **given}
+        return job.pond().latest(frame, key="k", history=0, name="newest", **how)
+
+    def total(argument: Any, time: Any = "at") -> DataFrame:
+        return job.pond().aggregate(rows, {"s": aggregates.sum(argument)}, by="k", time=time, name="total")
+
+    job.run(newest().select("sequence").unionAll(total(a * 2, F.greatest("at", "since")).select("sequence")))
+    told = r"the verb '{}' has {}, but the rows in the state of '\w+.{}' were put with {}; write {} again"
+    for changed, before, now in (
+        ({"time": F.col("since")}, "time='at'", "time='since'"),
+        ({"order": b}, "order='a'", "order='b'"),
+        ({"order": a + 1}, "order='a'", r"order=F.expr\('\(a \+ 1\)'\)"),
+        ({"op": "gone"}, "op='act'", "op='gone'"),
+        ({"op": None}, "op='act'", "op=None"),
+        ({"op": F.lower("act")}, "op='act'", r"op=F.expr\('lower\(act\)'\)"),
+    ):
+        with pytest.raises(StateConflictError, match=told.format("newest", now, "newest", before, before)):
+            newest(**changed)
+    twice = r"calls\['s'\]=F.expr\('\(a \* 2\)'\)"
+    for argument, now in ((a * 3, r"calls\['s'\]=F.expr\('\(a \* 3\)'\)"), ("b", r"calls\['s'\]='b'")):
+        with pytest.raises(StateConflictError, match=told.format("total", now, "total", twice, twice)):
+            total(argument, F.greatest("at", "since"))
+    newest(rows.alias("q"), time=rows["at"].alias("t"), order="a", op=F.col("q.act"))
+    total((F.expr("a * 2")).alias("double"), F.expr("GREATEST(at, since) as t"))
+    renamed = rows.withColumnRenamed("at", "moment")
+    with pytest.raises(StateConflictError, match=r"renamed: \.withColumnRenamed\('moment', 'at'\)\), or give the verb"):
+        newest(renamed, time="moment")
+    newest(renamed, time="moment", renamed={"at": "moment"})
+    newest(renamed, time=F.col("moment"))
+
+
 def test_a_restart_with_windows_of_another_size_is_refused_before_it_starts_and_the_advice_works(job: Job) -> None:
     clicks = job.rows("user string, at timestamp", *(("ann", f"2024-01-01 00:0{minute}:00") for minute in (0, 1, 2)))
     arriving = job.arrive("clicks", clicks)

@@ -11,6 +11,7 @@ from pyspark.sql import Column, DataFrame
 
 from millpond.adapters.spark.rows.column_types import check_leaf_types, compared_otherwise
 from millpond.adapters.spark.rows.names import named
+from millpond.adapters.spark.verbs.expressions import Expression
 from millpond.adapters.spark.verbs.feeds import feed_in
 from millpond.adapters.spark.verbs.inputs import RowInput, field_of
 from millpond.adapters.spark.verbs.intervals import is_in_months
@@ -95,7 +96,20 @@ def aggregated_input(
         if column.name in compared:
             check_leaf_types(f"the argument of {column.name!r}", column.name, column.dataType, compared_otherwise)
     kept = None if order is None else decides
-    return RowInput(INPUT, selected, keys, list(arguments), moment, order=kept, feed=feed)
+    columns = {"time": time} | ({} if order is None else {"order": order})
+    columns |= {f"calls[{name!r}]": column for name, column in arguments.items()}
+    given = {name: Expression.of(rows, column) for name, column in columns.items()}
+    return RowInput(INPUT, selected, keys, list(arguments), moment, order=kept, feed=feed, given=given)
+
+
+def named_calls(rows: DataFrame, calls: Mapping[str, AggregateCall]) -> dict[str, AggregateCall]:
+    """The calls, with the names of columns in place of expressions that are nothing else."""
+
+    def named_call(call: AggregateCall) -> AggregateCall:
+        found = Expression.of(rows, call.column) if isinstance(call.column, Column) else None
+        return call if found is None or found.release is not None else replace(call, column=found.text)
+
+    return {name: named_call(call) for name, call in calls.items()}
 
 
 def _free(name: str, taken: Collection[str]) -> str:

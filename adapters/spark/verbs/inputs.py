@@ -4,7 +4,7 @@ Rule of this module: what can be known from the schema is checked here, before t
 converted that could come out as another value.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any, Final
@@ -17,6 +17,7 @@ from pyspark.sql import types as T
 from millpond.adapters.spark.rows.column_types import check_leaf_types, check_operations, compared_otherwise
 from millpond.adapters.spark.rows.names import did_you_mean, named, written
 from millpond.adapters.spark.rows.sink import arrow_schema
+from millpond.adapters.spark.verbs.expressions import Expression
 from millpond.adapters.spark.verbs.feeds import Feed
 from millpond.adapters.spark.verbs.intervals import MONTHS, is_in_months, to_months, traveling
 from millpond.adapters.spark.verbs.marks import without_marks
@@ -50,6 +51,7 @@ class RowInput:
         foreign: the names of the columns of the foreign key.
         order: the column, or an expression, which decides among rows of one key and time; None if nothing does.
         feed: the change feed that the rows are of; None if no verb has made them one.
+        given: what the user gave, by parameter, where the columns are not those of the user; None if they are.
     """
 
     role: str
@@ -61,6 +63,16 @@ class RowInput:
     foreign: Sequence[str] = ()
     order: str | Column | None = None
     feed: Feed | None = None
+    given: Mapping[str, Expression] | None = None
+
+    @property
+    def expressions(self) -> Mapping[str, Expression]:
+        """What the user gave for its time, operations and order, by the parameters as they are written."""
+        if self.given is not None:
+            return self.given
+        side = "" if self.role == "input" else f"{self.role}_"
+        columns = {f"{side}time": self.time, f"{side}op": self.op, f"{side}order": self.order}
+        return {name: Expression.of(self.frame, one) for name, one in columns.items() if one is not None}
 
     @property
     def in_order(self) -> bool:

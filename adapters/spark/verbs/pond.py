@@ -20,6 +20,7 @@ from millpond.adapters.spark.verbs.arguments import (
     column_names,
     emits_final,
     in_micros,
+    named_calls,
     operation_of,
     table_input,
 )
@@ -222,6 +223,7 @@ class Millpond(JoinVerbs):
             DurabilityError: the state could not be read or written.
         """
         check_calls(calls, window)
+        calls = named_calls(rows, calls)
         final = emits_final(emit, window)
         keys = column_names(by)
         check_names([*keys, *([WINDOW] if window is not None else []), *calls], changes=not final)

@@ -27,6 +27,7 @@ from millpond.adapters.spark.ticks import check_ticks
 from millpond.adapters.spark.verbs.account import Path
 from millpond.adapters.spark.verbs.backfill import Backfill, check_storable, to_results
 from millpond.adapters.spark.verbs.bounds import bound_marks
+from millpond.adapters.spark.verbs.expressions import Expression, kept_as, kept_in, name_of
 from millpond.adapters.spark.verbs.feeds import feed_marks
 from millpond.adapters.spark.verbs.inputs import RowInput, check_equal_keys, check_equal_times, key_kinds, listed_key
 from millpond.adapters.spark.verbs.intervals import from_months, traveling
@@ -84,7 +85,8 @@ class VerbRunner:
             ConfigurationError: the inputs are not all streaming or all static, or streaming in a backfill, keys that
                 are to be equal have other types, times are of two kinds, the name is that of an input, or the session
                 cannot run a verb.
-            StateConflictError: the verb has begun without this backfill, or waits for one to come to its end.
+            StateConflictError: the verb has begun without this backfill, or waits for one to come to its end, or its
+                state has rows that were put with other expressions.
         """
         if name in (one.role for one in inputs):
             raise ConfigurationError(f"the verb's name is {name!r}, which is what its input is called; give another")
@@ -108,9 +110,12 @@ class VerbRunner:
         complete = self.complete if streaming else session.range(1)
         if self.backfill is not None:
             complete = self.backfill.complete
-        return VerbRun(
+        run = VerbRun(
             job, name, session, list(inputs), changes, handling, complete, streaming, kept=kept, backfill=self.backfill
         )
+        if kept:
+            run.keep_expressions()
+        return run
 
     def _keeps_state(self, job: Job, name: str, *, streaming: bool) -> bool:
         """Whether a run leaves state, for which the state that there is has to be such that it can begin.
@@ -160,6 +165,37 @@ class VerbRun:
     def named(self) -> bool:
         """Whether its name is that of state that stays."""
         return self.streaming or self.backfill is not None
+
+    def keep_expressions(self) -> None:
+        """Keep with the state what its rows are put with: times, operations, orders and arguments of calls.
+
+        Raises:
+            StateConflictError: the state has rows that were put with others.
+        """
+        storage, place = self.job.storage, self.job.application_id
+        for rows in self.inputs:
+            kept = kept_schemas(storage, place, f"{rows.role}-expressions")
+            before = {} if kept is None else kept_in(kept.current.names)
+            now = rows.expressions
+            self._check_expressions(before, now)
+            pairs = {name_of(name, one): name_of(name, now[name]) for name, one in before.items() if name in now}
+            renamed = {old: new for old, new in pairs.items() if old != new}
+            evolve_schemas(storage, place, f"{rows.role}-expressions", kept_as({**before, **now}), renamed, ())
+
+    def _check_expressions(self, before: Mapping[str, Expression], now: Mapping[str, Expression]) -> None:
+        """Refuse an expression that is another than before. What was all upserts may get operations."""
+        for name, old in before.items():
+            new = now.get(name)
+            if new is None and not name.endswith("op"):
+                continue  # The state has another shape then, or other calls.
+            if new is None or not new.follows(old, self.changes.renamed):
+                columns = new is not None and new.release is None and old.release is None
+                back = f" (if the column has been renamed: .withColumnRenamed({new}, {old}))" if columns else ""
+                raise StateConflictError(
+                    f"the verb {self.name!r} has {name}={new}, but the rows in the state of "
+                    f"{self.job.application_id!r} were put with {name}={old}; write {name}={old} again{back}, or give "
+                    "the verb another name and a new checkpoint"
+                )
 
     def keys(self, rows: RowInput) -> KeyCodec:
         """How the keys of one of the inputs are packed; their names and types are kept with the state.
