@@ -76,6 +76,24 @@ def tables_joined(how: str, *, foreign: bool = False, history: Any = "latest") -
     return builder.build()
 
 
+def below_a_join(how: str, below: str = "grouped") -> Topology:
+    """What keeps rows behind a join of tables that has no store."""
+    builder = StreamsBuilder(key_serde="string", value_serde="string")
+    left, right, other = (builder.table(name, materialized=Materialized(name)) for name in ("left", "right", "other"))
+    join = {"inner": left.join, "left": left.left_join, "outer": left.outer_join}[how]
+    joined = join(right, lambda one, other: f"{one}{other}").filter(lambda key, value: value != "")
+    if below == "kept":
+        joined = joined.map_values(lambda value: value, Materialized("kept"))
+    elif below == "held back":
+        joined = joined.suppress(Suppressed.until_time_limit(5, name="held"))
+    elif below == "foreign key":
+        joined = joined.join(other, lambda one, other: one, foreign_key=lambda key, value: value, name="fk")
+    else:
+        joined = joined.group_by(lambda key, value: (value, value)).count(Materialized("counts"))
+    joined.to_stream().map_values(str, value_serde="string").to("out")
+    return builder.build()
+
+
 def stream_with_table(history: int, wait: int | None = None, **kept: Any) -> Topology:
     builder = StreamsBuilder(key_serde="string", value_serde="int64")
     table = builder.table("table", materialized=Materialized.versioned("table", history_retention=history, **kept))
@@ -204,6 +222,8 @@ REFUSED = [
            streams_joined(JoinWindows(5, eager=True), "left"), None),
     Change(("table join.type",), tables_joined("inner"), tables_joined("left"), "join='inner' and not 'left'"),
     Change(("table join.history",), tables_joined("inner", history="complete"), tables_joined("inner"), None),
+    *(Change(("table join.type, without a store",), below_a_join("inner", below), below_a_join("left", below),
+             "tables_joined='inner' and not 'left'") for below in ("grouped", "kept", "held back", "foreign key")),
     Change(("foreign-key join.type",), tables_joined("inner", foreign=True), tables_joined("left", foreign=True),
            "join='inner' and not 'left'"),
     Change(("StoreSpec.window_size",), with_a_store(), with_a_store(window_size=20),

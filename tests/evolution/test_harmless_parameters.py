@@ -15,8 +15,10 @@ import pytest
 from millpond.errors import StateConflictError
 from millpond.processors import (
     JoinWindows,
+    Materialized,
     SessionWindows,
     SlidingWindows,
+    StreamsBuilder,
     Suppressed,
     TimeWindows,
     Topology,
@@ -207,6 +209,29 @@ def test_updates_that_are_held_back_come_out_once_under_another_limit(one: int, 
         found += counts(run(place, suppressed(bounded), of("in", *times[cut:]), complete=True))
         ends = {(start, end): value for start, end, value in found}
         assert ends == {(0, 10): 2, (10, 20): 2, (20, 30): 1, (120, 130): 1, (250, 260): 1}
+
+
+@pytest.mark.parametrize("after", ["inner", "left", "outer"])
+@pytest.mark.parametrize("before", ["inner", "left", "outer"])
+def test_the_type_of_a_join_of_tables_that_no_store_is_behind_may_change(
+    before: str, after: str, tmp_path: Path
+) -> None:
+    def joined(how: str) -> Topology:
+        builder = StreamsBuilder(key_serde="string", value_serde="int64")
+        left, right = (builder.table(name, materialized=Materialized(name)) for name in ("left", "right"))
+        join = {"inner": left.join, "left": left.left_join, "outer": left.outer_join}[how]
+        join(right, lambda one, other: f"{one}{other}", Materialized.with_serdes(None, "string")).to("out")
+        return builder.build()
+
+    random = Random(7)
+    changes: Inputs = [
+        (random.choice(["left", "right"]), (random.choice("abc"), random.choice([None, 1, 2]), time))
+        for time in range(60)
+    ]
+    run(tmp_path / "changed", joined(before), changes[:30])
+    run(tmp_path / "always", joined(after), changes[:30])
+    changed, always = (run(tmp_path / place, joined(after), changes[30:]) for place in ("changed", "always"))
+    assert changed == always
 
 
 @pytest.mark.parametrize(("one", "other"), [(0, 30), (30, 0)])

@@ -5,7 +5,7 @@ graph always holds what ``build`` would return, and what it has returned stays a
 graph waits for ``build`` (``at_build``), which makes it of a copy.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -22,6 +22,7 @@ from millpond.processors.runtime.subtopology import connected_parts
 from millpond.processors.runtime.topology import Topology
 from millpond.processors.tables.config import TableConfig
 from millpond.stores.specs import StoreSpec
+from millpond.stores.terms import Terms
 
 T = TypeVar("T")
 
@@ -41,6 +42,7 @@ class TopologyGraph:
     Attributes:
         windows: by node, the windows of the aggregations, for operators below that ask when a window closes.
         tables: by node, how each table is configured.
+        joins: by node, the types of the joins of tables; on those without a store the rows of stores below depend.
         nodes: by name, parents before children.
         stores: by name.
         internal_topics: the repartition topics.
@@ -62,6 +64,7 @@ class TopologyGraph:
         self._order = order
         self.windows: dict[str, Windows] = {}
         self.tables: dict[str, TableConfig] = {}
+        self.joins: dict[str, str] = {}
         self.nodes: dict[str, Node] = {}
         self.stores: dict[str, StoreSpec] = {}
         self.internal_topics: set[str] = set()
@@ -281,7 +284,42 @@ class TopologyGraph:
         graph = self._copy()
         for change in self._at_build:
             change(graph)
+        graph._note_joins()
         return Topology(graph.nodes, graph.stores, graph.internal_topics, self._order)
+
+    def _note_joins(self) -> None:
+        """Note with the stores of operators the types of the joins above them whose results are kept nowhere else."""
+        owners = {config.store: [node] for node, config in self.tables.items() if config.store is not None}
+        for name, spec in self.stores.items():
+            if spec.layout is not None and name not in owners:
+                owners[name] = [node.name for node in self.nodes.values() if name in node.stores]
+        for store, nodes in owners.items():
+            types = self._joins_above(nodes)
+            if types:
+                terms = self.stores[store].terms or Terms(maker="an operator on tables")
+                joined = ("tables_joined", ", ".join(types))
+                self.stores[store] = replace(self.stores[store], terms=replace(terms, fixed=(*terms.fixed, joined)))
+
+    def _joins_above(self, nodes: Iterable[str]) -> list[str]:
+        """The types of the joins from which records come to nodes without a table with a store in between."""
+        sinks = {node.topic: node.name for node in self.nodes.values() if isinstance(node, SinkNode)}
+        found: list[str] = []
+        seen: set[str] = set()
+        pending = [parent for node in nodes for parent in self._before(node, sinks)]
+        while pending:
+            name = pending.pop()
+            kept = name in self.tables and self.tables[name].store is not None
+            if name not in seen and not kept:
+                seen.add(name)
+                found += [self.joins[name]] if name in self.joins else []
+                pending += self._before(name, sinks)
+        return sorted(found)
+
+    def _before(self, name: str, sinks: Mapping[str, str]) -> Iterable[str]:
+        """The nodes from which records come to a node, also through repartition topics."""
+        node = self.nodes[name]
+        through = sinks.get(node.topic) if isinstance(node, SourceNode) else None
+        return node.parents if through is None else [through]
 
     def _copy(self) -> Self:
         """A graph that may be changed without changing this one; what is to happen at ``build`` is left out."""
@@ -292,7 +330,7 @@ class TopologyGraph:
             optimize=self.optimize,
             order=self._order,
         )
-        graph.windows, graph.tables = dict(self.windows), dict(self.tables)
+        graph.windows, graph.tables, graph.joins = dict(self.windows), dict(self.tables), dict(self.joins)
         graph.nodes, graph.stores = dict(self.nodes), dict(self.stores)
         graph.internal_topics = set(self.internal_topics)
         graph._table_processors = {table: dict(made) for table, made in self._table_processors.items()}

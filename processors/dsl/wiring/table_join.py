@@ -125,6 +125,7 @@ def join_tables(
             if join_type.keeps(side):
                 table.send_olds(force=True)
     graph.add_table(node, TableConfig(versioned=complete))
+    graph.joins[node] = join_type.value
     prefixes = "KTABLE-JOINTHIS-", "KTABLE-JOINOTHER-"
     names = (f"{node}-this", f"{node}-other") if name else tuple(map(graph.new_name, prefixes))
     for side, name_of_side in zip((Side.LEFT, Side.RIGHT), names, strict=True):
