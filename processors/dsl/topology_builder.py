@@ -100,7 +100,8 @@ class TopologyBuilder(GraphBuilder):
             The node's name.
 
         Raises:
-            TopologyError: a name is taken, a parent or a store is not in the topology, or there is no parent.
+            TopologyError: a name is taken, a parent or a store is not in the topology, there is no parent, or one is
+                named twice.
         """
         self._check_parents(name, parents)
         self._graph.add_processor(name, parents, supplier)
@@ -190,3 +191,6 @@ class TopologyBuilder(GraphBuilder):
     def _check_parents(self, name: str, parents: Sequence[str]) -> None:
         if not parents:
             raise TopologyError(f"node {name!r} has no parent, so no record reaches it; name at least one")
+        twice = next((parent for parent in parents if parents.count(parent) > 1), None)
+        if twice is not None:
+            raise TopologyError(f"node {name!r} names the parent {twice!r} twice; each record reaches it once, so once")

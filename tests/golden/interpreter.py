@@ -49,13 +49,15 @@ class Interpreter:
     def __init__(self, case: Mapping[str, Any]) -> None:
         self.case = case
         self.config = case.get("config", {})
-        self.builder = dsl.StreamsBuilder(
+        self.builder: Any = dsl.StreamsBuilder(
             key_serde=named.TEXT,
             value_serde=named.TEXT,
             upgrade_from=self.config.get("upgrade_from"),
             optimize=self.config.get("optimization") == "all",
             order="arrival",
         )
+        if any(operator["op"] == "addSource" for operator in case["topology"]):
+            self.builder = dsl.TopologyBuilder(key_serde=named.TEXT, value_serde=named.TEXT, order="arrival")
         self.nodes: dict[str, Any] = {}
         self.types: dict[str, str] = {}
         self.topics: list[str] = []
@@ -68,7 +70,8 @@ class Interpreter:
             made = getattr(self, method)(operator)
             if "id" in operator:
                 self.nodes[operator["id"]] = made
-        return self.builder.build()
+        topology: dsl.Topology = self.builder.build()
+        return topology
 
     def versioned_tables(self) -> dict[str, bool]:
         return {id_: node.versioned for id_, node in self.nodes.items() if isinstance(node, dsl.KTable)}
@@ -121,8 +124,17 @@ class Interpreter:
 
     def op_to(self, operator: Operator) -> None:
         node = self._input(operator)
-        self.topics.append(operator["topic"])
-        node.to(operator["topic"], dsl.Produced(node.key_serde, self.types[operator["input"]]))
+        produced = dsl.Produced(node.key_serde, self.types[operator["input"]])
+        node.to(self._sink(operator), produced, topics=operator.get("topics", ()))
+
+    def _sink(self, operator: Operator) -> Any:
+        """The topic of a sink, or what chooses it."""
+        topics = operator.get("topics", [operator.get("topic")])
+        self.topics += topics
+        if "extractor" not in operator:
+            return topics[0]
+        by_key = operator["extractor"] == "by_key"
+        return lambda key, value: topics[len(named.text(key if by_key else value)) % len(topics)]
 
     # Operators of streams, tables or both
 
@@ -224,6 +236,34 @@ class Interpreter:
             stores=[] if store is None else [store],
             value_serde=named.TEXT,
         )
+
+    def op_add_global_store(self, operator: Operator) -> None:
+        spec = store_spec(operator["name"], {"kind": "kv"})
+        described = {"kind": "fill", "store": operator["name"]}
+        consumed = dsl.Consumed(named.TEXT, named.TEXT)
+        self.builder.add_global_store(spec, operator["topic"], lambda: processors.make(described, None), consumed)
+
+    # Node by node
+
+    def op_add_source(self, operator: Operator) -> Any:
+        return self.builder.add_source(operator["id"], operator["topic"])
+
+    def op_add_processor(self, operator: Operator) -> Any:
+        described = operator["processor"]
+        store = described.get("store")
+        return self.builder.add_processor(
+            operator["id"],
+            lambda: processors.make(described, self.kinds.get(store)),
+            *operator["parents"],
+            stores=[] if store is None else [store],
+        )
+
+    def op_add_repartition(self, operator: Operator) -> Any:
+        return self.builder.add_repartition(operator["id"], *operator["parents"])
+
+    def op_add_sink(self, operator: Operator) -> None:
+        topics = operator.get("topics", ())
+        self.builder.add_sink(operator["name"], self._sink(operator), *operator["parents"], topics=topics)
 
     # Joins
 

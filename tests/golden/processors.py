@@ -4,7 +4,7 @@ Rule of this module: each does what the class of its name in ``tests/kafka/java/
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from millpond.processors import PunctuationType, RecordProcessor
@@ -22,6 +22,14 @@ def make(described: Mapping[str, Any], store_kind: str | None) -> RecordProcesso
             return LastSeen(store)
         case "look_up":
             return LookUp(store)
+        case "peek":
+            return Peek(store)
+        case "rekey":
+            return Rekey()
+        case "route":
+            return Route(described["children"])
+        case "fill":
+            return Fill(store)
         case "collect":
             return Collect(store, described)
         case "tick":
@@ -62,6 +70,50 @@ class LookUp(RecordProcessor):
         found = None if key is None else self._store.get(key)
         answer = "null" if found is None else f"{found.value}@{found.timestamp}"
         self.forward(key, f"{text(value)}/{answer}", timestamp)
+
+
+class Peek(RecordProcessor):
+    """Forwards each record together with what a plain store has for its key."""
+
+    def __init__(self, store: str) -> None:
+        self._name = store
+
+    def open(self) -> None:
+        self._store = self.context.store(self._name)
+
+    def process_record(self, key: Any, value: Any, timestamp: int) -> None:
+        found = None if key is None else self._store.get(key)
+        self.forward(key, f"{text(value)}/{text(found)}", timestamp)
+
+
+class Rekey(RecordProcessor):
+    """Gives each record the first character of its value for a key."""
+
+    def process_record(self, key: Any, value: Any, timestamp: int) -> None:
+        self.forward(text(value)[0], value, timestamp)
+
+
+class Route(RecordProcessor):
+    """Forwards a record to one of its children, or to all, by the length of its value."""
+
+    def __init__(self, children: Sequence[str]) -> None:
+        self._children = children
+
+    def process_record(self, key: Any, value: Any, timestamp: int) -> None:
+        place = len(text(value)) % (len(self._children) + 1)
+        to = self._children[place] if place < len(self._children) else None
+        self.forward(key, value, timestamp, to=to)
+
+
+class Fill(RecordProcessor):
+    """Fills a global store."""
+
+    def __init__(self, store: str) -> None:
+        self._name = store
+
+    def process_record(self, key: Any, value: Any, timestamp: int) -> None:
+        if key is not None:
+            self.context.store(self._name).put(key, None if value is None else f"={value}")
 
 
 class Collect(RecordProcessor):

@@ -272,5 +272,7 @@ AVOIDED: Final = (
     "Sliding windows and sessions of no length",
     "A topic that a topology both writes and reads",
     "What a processor forwards before it changes a store",
+    "A node that names a parent twice",
+    "Schedules that are due at the same time",
 )
 """How the rows begin of which no case is drawn, since there would be nothing left to compare."""

@@ -300,6 +300,109 @@ def timers(draft: Draft) -> None:
     draft.to(fired)
 
 
+def timers_behind_topics(draft: Draft) -> None:
+    """Processors that act by stream time in the tasks behind a repartition topic, and perhaps before it."""
+    stream = draft.stream(SPARSE)
+    if draft.chance(0.3):
+        stream = _ticking(draft, stream)
+    if draft.chance(0.3):
+        other = draft.stream(SPARSE)
+        stream = stream.then(draft.add("merge", this=stream.id, other=other.id), plain=stream.plain and other.plain)
+    stream = draft.rekeyed(stream)
+    stream = stream.then(draft.add("repartition", input=stream.id, apart=True))
+    draft.act("store", name="own", kind="kv")
+    timing = {"interval_ms": draft.choose(1, 7, 20, 50), "clock": "stream"}
+    if draft.chance(0.5):
+        fired = _processed(draft, stream, "collect", store="own", **timing)
+    else:
+        fired = _ticking(draft, stream)
+    if draft.chance(0.4):
+        again = draft.rekeyed(fired)
+        fired = _ticking(draft, again.then(draft.add("repartition", input=again.id, apart=True)))
+    draft.to(fired)
+
+
+def _ticking(draft: Draft, stream: Part) -> Part:
+    times = {"times": draft.choose(1, 3)} if draft.chance(0.5) else {}
+    return _processed(draft, stream, "tick", interval_ms=draft.choose(3, 13, 40), clock="stream", **times)
+
+
+def global_stores(draft: Draft) -> None:
+    """A store that a processor fills for all tasks, and others that read it, also behind a repartition topic."""
+    draft.add("addGlobalStore", name="everywhere", topic=draft.new_topic(Topic()))
+    stream = _processed(draft, draft.stream(SPARSE), "peek", store="everywhere")
+    draft.to(stream)
+    if draft.chance(0.5):
+        again = draft.rekeyed(stream)
+        again = again.then(draft.add("repartition", input=again.id))
+        draft.to(_processed(draft, again, "peek", store="everywhere"))
+
+
+def chosen_topics(draft: Draft) -> None:
+    """Sinks whose topic a function chooses."""
+    stream = draft.stream(SPARSE)
+    for _ in range(draft.rng.randint(1, 2)):
+        stream = draft.choose(draft.stateless, draft.rekeyed)(stream)
+        _to_chosen(draft, input=stream.id)
+
+
+def _to_chosen(draft: Draft, op: str = "to", **fields: Any) -> None:
+    topics = [f"out{len(draft.operators)}-{number}" for number in range(draft.rng.randint(1, 3))]
+    draft.act(op, extractor=draft.choose("by_key", "by_value"), topics=topics, **fields)
+
+
+def nodes(draft: Draft) -> None:
+    """A topology node by node: processors with several parents and children, stores that they share, topics between."""
+    draft.act("store", name="own", kind="kv")
+    draft.act("store", name="held", kind="kv")
+    timer: dict[str, Any] | None = None
+    if draft.chance(0.5):
+        timer = {"kind": draft.choose("tick", "collect"), "interval_ms": draft.choose(3, 13, 40), "clock": "stream"}
+        timer |= {"store": "held"} if timer["kind"] == "collect" else {}
+    if draft.chance(0.4):
+        draft.add("addGlobalStore", name="everywhere", topic=draft.new_topic(Topic()))
+    sources = 1 if timer else draft.rng.randint(1, 2)
+    made = [draft.add("addSource", topic=draft.new_topic(Topic())) for _ in range(sources)]
+    for _ in range(draft.rng.randint(1, 3)):
+        made.append(_node(draft, made, timed=timer is not None))
+    if timer:
+        made.append(draft.add("addProcessor", parents=[draft.choose(*made)], processor=timer))
+    for _ in range(draft.rng.randint(1, 3)):
+        made.append(_node(draft, made, timed=timer is not None))
+    ends = [name for name in made if not any(name in one.get("parents", ()) for one in draft.operators)]
+    for number, name in enumerate(ends):
+        if draft.chance(0.3):
+            _to_chosen(draft, "addSink", name=f"sink{number}", parents=[name])
+        else:
+            draft.act("addSink", name=f"sink{number}", topic=f"out{number}", parents=[name])
+
+
+def _node(draft: Draft, made: list[str], *, timed: bool) -> str:
+    """A node more. Who routes goes to two that are made with it, and comes back together behind them.
+
+    There is a timer, or a topic between nodes, and one of them: Kafka Streams' test driver has one stream time for all
+    tasks, and takes what is due, or has come, at the same time in the order of a heap.
+    """
+    parents = draft.rng.sample(made, draft.choose(1, 1, min(2, len(made))))
+    kinds: list[dict[str, Any]] = [
+        {"kind": "last_seen", "store": "own"},
+        {"kind": "rekey"},
+    ]
+    if any(operator["op"] == "addGlobalStore" for operator in draft.operators):
+        kinds.append({"kind": "peek", "store": "everywhere"})
+    topics = any(operator["op"] == "addRepartition" for operator in draft.operators)
+    if not timed and not topics and draft.chance(0.3):
+        return draft.add("addRepartition", parents=parents)
+    if draft.chance(0.2):
+        first = len(draft.operators)
+        children = [f"n{first + 1}", f"n{first + 2}"]
+        router = draft.add("addProcessor", parents=parents, processor={"kind": "route", "children": children})
+        for _ in children:
+            draft.add("addProcessor", parents=[router], processor=draft.choose(*kinds))
+        return draft.add("addProcessor", parents=children, processor={"kind": "rekey"})
+    return draft.add("addProcessor", parents=parents, processor=draft.choose(*kinds))
+
+
 def stores(draft: Draft) -> None:
     kind = draft.choose("kv", "timestamped_kv")
     draft.act("store", name="own", kind=kind)
@@ -422,6 +525,10 @@ FAMILIES: Final[dict[str, Family]] = {
         cogroups,
         processors,
         timers,
+        timers_behind_topics,
+        global_stores,
+        chosen_topics,
+        nodes,
         stores,
         versioned_stores,
         window_stores,

@@ -51,10 +51,17 @@ def _with_fewer_operators(case: Case) -> Iterator[Case]:
     operators = case["topology"]
     for place in reversed(range(len(operators))):
         yield case | {"topology": _without(operators, place)}
-        made, source = operators[place].get("id"), operators[place].get("input", operators[place].get("this"))
+        made, source = operators[place].get("id"), _source(operators[place])
         if made is not None and source is not None:
             rest = operators[:place] + operators[place + 1 :]
             yield case | {"topology": [_renamed(operator, made, source) for operator in rest]}
+
+
+def _source(operator: Case) -> str | None:
+    """What it is mainly made of."""
+    parents = operator.get("parents", (None,))
+    source: str | None = operator.get("input", operator.get("this", parents[0]))
+    return source
 
 
 def _without(operators: list[Case], place: int) -> list[Case]:
@@ -70,12 +77,13 @@ def _without(operators: list[Case], place: int) -> list[Case]:
 
 def _names(operator: Case) -> set[str]:
     names = [operator["id"]] if "id" in operator else []
-    names += [operator["name"]] if operator["op"] == "store" else []
+    names += [operator["name"]] if operator["op"] in ("store", "addGlobalStore") else []
     return {*names, *operator.get("ids", ())}
 
 
 def _uses(operator: Case) -> set[str]:
     uses = [operator[field] for field in _REFERENCES if field in operator]
+    uses += operator.get("parents", ())
     uses += [part["input"] for part in operator.get("inputs", ())]
     uses += [operator["processor"]["store"]] if "store" in operator.get("processor", {}) else []
     return set(uses)
@@ -83,6 +91,8 @@ def _uses(operator: Case) -> set[str]:
 
 def _renamed(operator: Case, before: str, after: str) -> Case:
     changed: Case = {name: after for name in _REFERENCES if operator.get(name) == before}
+    if "parents" in operator:
+        changed["parents"] = list(dict.fromkeys(after if name == before else name for name in operator["parents"]))
     if "inputs" in operator:
         changed["inputs"] = [_renamed(part, before, after) for part in operator["inputs"]]
     return operator | changed

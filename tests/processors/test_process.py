@@ -1,5 +1,6 @@
 """Custom processors: records, stores, named children, punctuations."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -173,6 +174,26 @@ def test_stream_time_fires_between_the_records_of_a_batch() -> None:
     with TopologyDriver(_ticking(PunctuationType.STREAM_TIME).build()) as driver:
         driver.pipe_all("in", [("a", -1, 3), ("a", -2, 12), ("a", -3, 13)])
         assert _values(driver) == [-1, 3, -2, 12, -3]
+
+
+def test_what_is_due_at_the_same_time_fires_in_the_order_of_the_processors() -> None:
+    class Named(Ticker):
+        def __init__(self, name: str) -> None:
+            super().__init__(10, PunctuationType.STREAM_TIME)
+            self._name = name
+
+        def open(self) -> None:
+            self.schedule(10, PunctuationType.STREAM_TIME, lambda now: self.forward(self._name, now, now))
+
+    builder = StreamsBuilder()
+    stream = builder.stream("in").filter(lambda key, value: False)
+    for name in "abcd":
+        stream = stream.process(partial(Named, name))
+    stream.to("out", OUT)
+    with TopologyDriver(builder.build()) as driver:
+        for timestamp in (0, 25, 30, 99):
+            driver.pipe("in", "x", 0, timestamp)
+            assert [record.key for record in driver.read("out")] == [*"abcd"]
 
 
 def test_wall_clock_time_fires_when_the_clock_is_moved_and_not_by_records() -> None:

@@ -172,6 +172,12 @@ class TestWhatMakesNoSenseIsRefused:
         with pytest.raises(TopologyError, match="source 'more' reads no topic"):
             builder.add_source("more")
 
+    def test_a_parent_twice(self, builder: TopologyBuilder) -> None:
+        with pytest.raises(TopologyError, match="node 'more' names the parent 'source' twice"):
+            builder.add_processor("more", Total, "source", "source")
+        with pytest.raises(TopologyError, match="node 'again' names the parent 'total' twice"):
+            builder.add_sink("again", "again", "total", "source", "total")
+
     def test_a_sink_as_a_parent(self, builder: TopologyBuilder) -> None:
         with pytest.raises(TopologyError, match=r"'more' names the parent 'sink', which is a sink.*\('total'\)"):
             builder.add_processor("more", Total, "sink")

@@ -45,6 +45,7 @@ import org.apache.kafka.streams.kstream.ValueTransformerWithKey;
 import org.apache.kafka.streams.kstream.Windowed;
 import org.apache.kafka.streams.kstream.WindowedSerdes;
 import org.apache.kafka.streams.processor.ProcessorContext;
+import org.apache.kafka.streams.processor.TopicNameExtractor;
 import org.apache.kafka.streams.state.KeyValueStore;
 import org.apache.kafka.streams.state.SessionStore;
 import org.apache.kafka.streams.state.StoreBuilder;
@@ -57,6 +58,9 @@ final class CaseTopology {
     private static final Serde<Object> TEXT = (Serde<Object>) (Serde) Serdes.String();
 
     private static final Serde<Object> LONG = (Serde<Object>) (Serde) Serdes.Long();
+
+    /** The kind of a store that processors use without naming it. */
+    private static final String GLOBAL = "global";
 
     /** What an operator made, and how its keys and values are written. */
     private record Made(Object node, Serde<Object> key, Serde<Object> value) {
@@ -79,7 +83,22 @@ final class CaseTopology {
 
     private record Grouping(Object grouped, JsonNode window) {}
 
-    private final StreamsBuilder builder = new StreamsBuilder();
+    /** A topology for each part that has tasks of its own; the test driver has one task, and so one stream time. */
+    private final List<StreamsBuilder> builders = new ArrayList<>();
+
+    /** Topics between these parts, and the serdes of their keys and values. */
+    private final Map<String, List<Serde<Object>>> between = new LinkedHashMap<>();
+
+    /** In which part topics are read, and stores are. */
+    private final Map<String, Integer> places = new HashMap<>();
+
+    /** In which part topics are written. */
+    private final Map<String, Integer> writers = new HashMap<>();
+
+    private StreamsBuilder builder;
+
+    /** The topology of cases that are built node by node; null for all others. */
+    private final Topology nodes;
 
     private final Map<String, Made> made = new HashMap<>();
 
@@ -94,6 +113,12 @@ final class CaseTopology {
     private final Map<String, String> storesOfProcessors = new HashMap<>();
 
     CaseTopology(JsonNode operators) {
+        boolean nodeByNode = false;
+        for (JsonNode operator : operators) {
+            nodeByNode |= text(operator, "op").equals("addSource");
+        }
+        nodes = nodeByNode ? new Topology() : null;
+        beginPart();
         for (JsonNode operator : operators) {
             Made result = operator(operator);
             if (operator.has("id")) {
@@ -102,8 +127,38 @@ final class CaseTopology {
         }
     }
 
-    Topology build(Properties config) {
-        return builder.build(config);
+    private void beginPart() {
+        builder = new StreamsBuilder();
+        builders.add(builder);
+    }
+
+    private int place() {
+        return builders.size() - 1;
+    }
+
+    List<Topology> build(Properties config) {
+        if (nodes != null) {
+            return List.of(nodes);
+        }
+        List<Topology> parts = new ArrayList<>();
+        builders.forEach(part -> parts.add(part.build(config)));
+        return parts;
+    }
+
+    Map<String, List<Serde<Object>>> between() {
+        return between;
+    }
+
+    int reads(String topic) {
+        return places.get(topic);
+    }
+
+    int writes(String topic) {
+        return writers.get(topic);
+    }
+
+    int holds(String store) {
+        return places.get(store);
     }
 
     /** Topics that are written, in the order of the operators, and the serdes of their keys. */
@@ -143,7 +198,10 @@ final class CaseTopology {
             case "transformValues":
                 return transformValues(o, input(o));
             case "flatMapValues":
-                return input(o).with(input(o).stream().flatMapValues(value -> copies(value, o.get("copies").asInt())));
+                return new Made(
+                        input(o).stream().flatMapValues(value -> copies(value, o.get("copies").asInt())),
+                        input(o).key(),
+                        TEXT);
             case "map":
                 return map(o, input(o));
             case "selectKey":
@@ -151,8 +209,7 @@ final class CaseTopology {
             case "branch":
                 return branch(o, input(o));
             case "repartition":
-                return input(o)
-                        .with(input(o).stream().repartition(Repartitioned.with(input(o).key(), input(o).value())));
+                return o.path("apart").asBoolean() ? apart(o, input(o)) : repartitioned(input(o));
             case "merge":
                 return named(o, "this")
                         .with(named(o, "this").stream().merge(named(o, "other").stream()));
@@ -187,6 +244,16 @@ final class CaseTopology {
                 return store(o);
             case "process":
                 return process(o, input(o));
+            case "addGlobalStore":
+                return addGlobalStore(o);
+            case "addSource":
+                return addSource(o);
+            case "addProcessor":
+                return addProcessor(o);
+            case "addRepartition":
+                return addRepartition(o);
+            case "addSink":
+                return addSink(o);
             default:
                 throw new IllegalArgumentException("no operator " + o);
         }
@@ -230,6 +297,7 @@ final class CaseTopology {
         }
         String name = text(given, "name");
         stores.put(name, kind);
+        places.put(name, place());
         if (kind.equals("versioned")) {
             Duration retention = millis(given, "history_retention_ms");
             return Materialized.as(Stores.persistentVersionedKeyValueStore(name, retention))
@@ -250,8 +318,96 @@ final class CaseTopology {
     private Made store(JsonNode o) {
         String name = text(o, "name");
         storesOfProcessors.put(name, text(o, "kind"));
-        builder.addStateStore(storeBuilder(o, name));
+        if (nodes == null) {
+            builder.addStateStore(storeBuilder(o, name));
+        } else {
+            nodes.addStateStore(storeBuilder(o, name));
+        }
         return null;
+    }
+
+    private Made addGlobalStore(JsonNode o) {
+        String name = text(o, "name");
+        storesOfProcessors.put(name, GLOBAL);
+        sources.put(topic(o), TEXT);
+        places.put(topic(o), place());
+        StoreBuilder<KeyValueStore<Object, Object>> store = Stores.keyValueStoreBuilder(
+                        Stores.persistentKeyValueStore(name), TEXT, TEXT)
+                .withLoggingDisabled();
+        if (nodes == null) {
+            builder.addGlobalStore(store, topic(o), Consumed.with(TEXT, TEXT), Processors.filler(name));
+        } else {
+            nodes.addGlobalStore(
+                    store,
+                    name + "-source",
+                    TEXT.deserializer(),
+                    TEXT.deserializer(),
+                    topic(o),
+                    name + "-filler",
+                    Processors.filler(name));
+        }
+        return null;
+    }
+
+    // Node by node
+
+    private Made addSource(JsonNode o) {
+        sources.put(topic(o), TEXT);
+        places.put(topic(o), place());
+        nodes.addSource(text(o, "id"), TEXT.deserializer(), TEXT.deserializer(), topic(o));
+        return null;
+    }
+
+    private static String[] parents(JsonNode o) {
+        List<String> names = new ArrayList<>();
+        o.get("parents").forEach(name -> names.add(name.asText()));
+        return names.toArray(new String[0]);
+    }
+
+    private Made addProcessor(JsonNode o) {
+        JsonNode description = o.get("processor");
+        String store = description.path("store").asText();
+        nodes.addProcessor(
+                text(o, "id"), Processors.supplier(description, storesOfProcessors.get(store)), parents(o));
+        if (!store.isEmpty() && !GLOBAL.equals(storesOfProcessors.get(store))) {
+            nodes.connectProcessorAndStateStores(text(o, "id"), store);
+        }
+        return null;
+    }
+
+    /** A topic of one's own, which is written and read. */
+    private Made addRepartition(JsonNode o) {
+        String id = text(o, "id");
+        nodes.addSink(id + "-sink", id + "-topic", TEXT.serializer(), TEXT.serializer(), parents(o));
+        nodes.addSource(id, TEXT.deserializer(), TEXT.deserializer(), id + "-topic");
+        return null;
+    }
+
+    private Made addSink(JsonNode o) {
+        if (o.has("extractor")) {
+            nodes.addSink(text(o, "name"), extractor(o), TEXT.serializer(), TEXT.serializer(), parents(o));
+        } else {
+            nodes.addSink(text(o, "name"), topic(o), TEXT.serializer(), TEXT.serializer(), parents(o));
+        }
+        written(o, TEXT, TEXT);
+        return null;
+    }
+
+    /** Chooses among an operator's topics. */
+    private static TopicNameExtractor<Object, Object> extractor(JsonNode o) {
+        JsonNode topics = o.get("topics");
+        boolean byKey = text(o, "extractor").equals("by_key");
+        return (key, value, context) ->
+                topics.get(Functions.text(byKey ? key : value).length() % topics.size()).asText();
+    }
+
+    private void written(JsonNode o, Serde<Object> key, Serde<Object> value) {
+        Iterable<JsonNode> topics = o.has("topics") ? o.get("topics") : List.of(o.get("topic"));
+        for (JsonNode topic : topics) {
+            writers.put(topic.asText(), place());
+            sinkKeys.put(topic.asText(), key);
+            sinkValues.put(topic.asText(), value);
+        }
     }
 
     private static StoreBuilder<?> storeBuilder(JsonNode o, String name) {
@@ -281,12 +437,28 @@ final class CaseTopology {
     private Made process(JsonNode o, Made input) {
         JsonNode description = o.get("processor");
         String store = description.path("store").asText();
-        String[] names = store.isEmpty() ? new String[0] : new String[] {store};
+        boolean unnamed = store.isEmpty() || GLOBAL.equals(storesOfProcessors.get(store));
+        String[] names = unnamed ? new String[0] : new String[] {store};
         return new Made(
                 input.stream()
                         .process(Processors.supplier(description, storesOfProcessors.get(store)), names),
                 input.key(),
                 TEXT);
+    }
+
+    private static Made repartitioned(Made input) {
+        return input.with(input.stream().repartition(Repartitioned.with(input.key(), input.value())));
+    }
+
+    /** What follows is in a part of its own, and reads a topic that this one writes. */
+    private Made apart(JsonNode o, Made input) {
+        String topic = text(o, "id") + "-between";
+        input.stream().filter((key, value) -> key != null).to(topic, Produced.with(input.key(), input.value()));
+        writers.put(topic, place());
+        between.put(topic, List.of(input.key(), input.value()));
+        beginPart();
+        places.put(topic, place());
+        return input.with(builder.stream(topic, Consumed.with(input.key(), input.value())));
     }
 
     // Sources, sinks, and what takes one record
@@ -297,6 +469,7 @@ final class CaseTopology {
 
     private Made source(JsonNode o, Serde<Object> value, Source source) {
         sources.put(topic(o), value);
+        places.put(topic(o), place());
         return new Made(source.of(value), TEXT, value);
     }
 
@@ -311,9 +484,12 @@ final class CaseTopology {
     private Made to(JsonNode o) {
         Made input = input(o);
         KStream<Object, Object> stream = input.isTable() ? input.table().toStream() : input.stream();
-        stream.to(topic(o), Produced.with(input.key(), input.value()));
-        sinkKeys.put(topic(o), input.key());
-        sinkValues.put(topic(o), input.value());
+        if (o.has("extractor")) {
+            stream.to(extractor(o), Produced.with(input.key(), input.value()));
+        } else {
+            stream.to(topic(o), Produced.with(input.key(), input.value()));
+        }
+        written(o, input.key(), input.value());
         return null;
     }
 

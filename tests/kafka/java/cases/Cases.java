@@ -8,6 +8,8 @@ import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.time.Instant;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.Map;
 import java.util.Properties;
 import java.util.Set;
@@ -17,6 +19,7 @@ import org.apache.kafka.common.header.internals.RecordHeaders;
 import org.apache.kafka.common.serialization.Serde;
 import org.apache.kafka.common.serialization.Serdes;
 import org.apache.kafka.streams.StreamsConfig;
+import org.apache.kafka.streams.TestInputTopic;
 import org.apache.kafka.streams.TestOutputTopic;
 import org.apache.kafka.streams.Topology;
 import org.apache.kafka.streams.TopologyTestDriver;
@@ -78,33 +81,63 @@ public final class Cases {
             config.put(StreamsConfig.TOPOLOGY_OPTIMIZATION_CONFIG, StreamsConfig.OPTIMIZE);
         }
         CaseTopology built;
-        Topology topology;
+        List<Topology> parts;
         try {
             built = new CaseTopology(theCase.get("topology"));
-            topology = built.build(config);
+            parts = built.build(config);
         } catch (RuntimeException error) {
             return failed(answer, "build", error);
         }
-        TopologyTestDriver driver;
+        List<TopologyTestDriver> drivers = new ArrayList<>();
         try {
-            driver = new TopologyTestDriver(topology, config, Instant.EPOCH);
+            for (Topology part : parts) {
+                drivers.add(started(part, config, drivers.size()));
+            }
         } catch (RuntimeException error) {
+            drivers.forEach(TopologyTestDriver::close);
             return failed(answer, "start", error);
         }
         int index = 0;
-        try (driver) {
+        try {
             for (JsonNode record : theCase.get("input")) {
-                pipe(driver, built, record);
-                collect(driver, built, index++, output);
+                pipe(drivers, built, record);
+                passOn(drivers, built);
+                collect(drivers, built, index++, output);
             }
             ObjectNode stores = answer.putObject("stores");
             for (Map.Entry<String, String> store : built.stores().entrySet()) {
-                stores.set(store.getKey(), content(driver, store.getKey(), store.getValue(), theCase));
+                String name = store.getKey();
+                stores.set(name, content(drivers.get(built.holds(name)), name, store.getValue(), theCase));
             }
         } catch (RuntimeException error) {
             return failed(answer, "run", error).put("after", index);
+        } finally {
+            drivers.forEach(TopologyTestDriver::close);
         }
         return answer;
+    }
+
+    private static TopologyTestDriver started(Topology part, Properties config, int number) {
+        Properties own = new Properties();
+        own.putAll(config);
+        own.put(StreamsConfig.APPLICATION_ID_CONFIG, config.get(StreamsConfig.APPLICATION_ID_CONFIG) + "-" + number);
+        return new TopologyTestDriver(part, own, Instant.EPOCH);
+    }
+
+    /** What parts have written for those that come after them. */
+    private static void passOn(List<TopologyTestDriver> drivers, CaseTopology built) {
+        for (Map.Entry<String, List<Serde<Object>>> topic : built.between().entrySet()) {
+            String name = topic.getKey();
+            Serde<Object> key = topic.getValue().get(0);
+            Serde<Object> value = topic.getValue().get(1);
+            TestOutputTopic<Object, Object> written = drivers.get(built.writes(name))
+                    .createOutputTopic(name, key.deserializer(), value.deserializer());
+            TestInputTopic<Object, Object> read = drivers.get(built.reads(name))
+                    .createInputTopic(name, key.serializer(), value.serializer());
+            while (!written.isEmpty()) {
+                read.pipeInput(written.readRecord());
+            }
+        }
     }
 
     private static ObjectNode failed(ObjectNode answer, String at, RuntimeException error) {
@@ -115,9 +148,10 @@ public final class Cases {
         return answer.put("failed_at", at).put("error", error + " / " + root);
     }
 
-    private static void pipe(TopologyTestDriver driver, CaseTopology built, JsonNode record) {
+    private static void pipe(List<TopologyTestDriver> drivers, CaseTopology built, JsonNode record) {
         if (record.has("advance_wall_clock_ms")) {
-            driver.advanceWallClockTime(Duration.ofMillis(record.get("advance_wall_clock_ms").asLong()));
+            Duration step = Duration.ofMillis(record.get("advance_wall_clock_ms").asLong());
+            drivers.forEach(driver -> driver.advanceWallClockTime(step));
             return;
         }
         String topic = record.get("topic").asText();
@@ -131,15 +165,18 @@ public final class Cases {
         JsonNode value = record.get("value");
         Object given = value.isNull() ? null : value.isNumber() ? (Object) value.asLong() : value.asText();
         String key = record.get("key").isNull() ? null : record.get("key").asText();
-        driver.createInputTopic(topic, Serdes.String().serializer(), serde.serializer())
+        drivers.get(built.reads(topic))
+                .createInputTopic(topic, Serdes.String().serializer(), serde.serializer())
                 .pipeInput(new TestRecord<>(key, given, headers, record.get("ts").asLong()));
     }
 
-    private static void collect(TopologyTestDriver driver, CaseTopology built, int after, ArrayNode output) {
+    private static void collect(
+            List<TopologyTestDriver> drivers, CaseTopology built, int after, ArrayNode output) {
         for (Map.Entry<String, Serde<Object>> sink : built.sinkKeys().entrySet()) {
             String topic = sink.getKey();
-            TestOutputTopic<Object, Object> results = driver.createOutputTopic(
-                    topic, sink.getValue().deserializer(), built.sinkValue(topic).deserializer());
+            TestOutputTopic<Object, Object> results = drivers.get(built.writes(topic))
+                    .createOutputTopic(
+                            topic, sink.getValue().deserializer(), built.sinkValue(topic).deserializer());
             while (!results.isEmpty()) {
                 TestRecord<Object, Object> record = results.readRecord();
                 ObjectNode row = output.addObject().put("topic", topic);

@@ -30,6 +30,12 @@ final class Processors {
                 return () -> new LastSeen(store);
             case "look_up":
                 return () -> new LookUp(store);
+            case "peek":
+                return () -> new Peek(store);
+            case "rekey":
+                return () -> new Rekey();
+            case "route":
+                return () -> new Route(description);
             case "collect":
                 return () -> new Collect(store, description);
             case "tick":
@@ -39,6 +45,25 @@ final class Processors {
             default:
                 throw new IllegalArgumentException("no processor " + description);
         }
+    }
+
+    /** The processor of a global store, which forwards to nobody. */
+    static ProcessorSupplier<Object, Object, Void, Void> filler(String store) {
+        return () -> new Processor<>() {
+            private KeyValueStore<Object, Object> filled;
+
+            @Override
+            public void init(ProcessorContext<Void, Void> context) {
+                filled = context.getStateStore(store);
+            }
+
+            @Override
+            public void process(Record<Object, Object> record) {
+                if (record.key() != null) {
+                    filled.put(record.key(), record.value() == null ? null : "=" + record.value());
+                }
+            }
+        };
     }
 
     private abstract static class Base implements Processor<Object, Object, Object, Object> {
@@ -81,6 +106,51 @@ final class Processors {
                 Object last = store.get(record.key());
                 store.put(record.key(), record.value());
                 context.forward(record.withValue(Functions.text(last) + "/" + Functions.text(record.value())));
+            }
+        }
+    }
+
+    private static final class Peek extends Base {
+        private final String name;
+        private KeyValueStore<Object, Object> store;
+
+        Peek(String name) {
+            this.name = name;
+        }
+
+        @Override
+        void open() {
+            store = context.getStateStore(name);
+        }
+
+        @Override
+        public void process(Record<Object, Object> record) {
+            Object found = record.key() == null ? null : store.get(record.key());
+            context.forward(record.withValue(Functions.text(record.value()) + "/" + Functions.text(found)));
+        }
+    }
+
+    private static final class Rekey extends Base {
+        @Override
+        public void process(Record<Object, Object> record) {
+            context.forward(record.withKey(Functions.text(record.value()).substring(0, 1)));
+        }
+    }
+
+    private static final class Route extends Base {
+        private final JsonNode children;
+
+        Route(JsonNode description) {
+            children = description.get("children");
+        }
+
+        @Override
+        public void process(Record<Object, Object> record) {
+            int place = Functions.text(record.value()).length() % (children.size() + 1);
+            if (place < children.size()) {
+                context.forward(record, children.get(place).asText());
+            } else {
+                context.forward(record);
             }
         }
     }
