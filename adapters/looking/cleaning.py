@@ -4,7 +4,6 @@ Rule of this module: a checkpoint that cannot be read in full may name anything,
 changed until somebody deletes what was found, so queries may be running.
 """
 
-import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -18,6 +17,7 @@ from millpond.stores.cleaning.copies import CopiesCleaning
 from millpond.stores.cleaning.durable import StateCleaning
 from millpond.stores.cleaning.leftover import Age, Leftover
 from millpond.stores.cleaning.named import Named, broken_tasks
+from millpond.stores.durability.clock import host_ms
 from millpond.stores.durability.manifest import Manifest
 from millpond.stores.durability.policy import DurabilityPolicy
 from millpond.stores.durability.storage import Storage
@@ -86,7 +86,7 @@ class Cleaning:
             DurabilityError: the state directory cannot be read.
             StoreError: a local directory cannot be read.
         """
-        now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+        now = host_ms() if now_ms is None else now_ms
         age = Age(now, to_length(self.older_than, "older_than"))
         try:
             named = [named_by(checkpoint) for checkpoint in self.checkpoints]

@@ -50,9 +50,9 @@ class SparkStreams(StateAccess):
             ``spark.millpond.backend``, or else ``rocksdb``.
         on_error: what happens to a record that cannot be processed, or for which a function of yours fails: ``"fail"``,
             ``"skip"`` or ``"dead-letter"``.
-        max_ahead: how far a timestamp may be ahead of the clock of the worker that reads it; one that is further ahead
-            cannot be processed (``on_error``), because it would move stream time for all. None, or a longer time, is
-            for timestamps that do not follow the wall clock.
+        max_ahead: how far a timestamp may be ahead of the clock of the worker that reads it, or where that is wrong by
+            minutes, of the state directory's; one that is further ahead cannot be processed (``on_error``), because it
+            would move stream time for all. None, or a longer time, is for timestamps that do not follow the wall clock.
         policy: when to write snapshots, and how much history of the state to retain; by default as much as the
             session's ``spark.sql.streaming.minBatchesToRetain`` calls for.
         reset_stream_time: the moment (a datetime, or text such as ``"2026-06-01T12:00:00Z"``) to which stream time is
@@ -283,6 +283,7 @@ class SparkStreams(StateAccess):
                 self._job.on_error,
                 keyed=not plan.is_map_side(plan.readers[topic]),
                 max_ahead=self._job.max_ahead,
+                storage=self._job.storage,
             )
             for topic, node in plan.topics.items()
         }

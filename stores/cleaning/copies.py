@@ -2,7 +2,8 @@
 
 Rule of this module: a copy is a cache, so one that nobody has used for long may go, unless its durable files are not
 whole: then it stands in for them. Whoever deletes holds the lease of the task, and looks again first. Nothing is
-followed out of the directory, and a name that nobody here gives stays, with all that is in it.
+followed out of the directory, and a name that nobody here gives stays, with all that is in it. What is old is found by
+this host's clock, and nothing goes where that is apart from the one that dates the files.
 """
 
 import re
@@ -19,6 +20,7 @@ from millpond.errors import MillpondError, StateConflictError, StoreError
 from millpond.stores.backend import BackendSupplier
 from millpond.stores.cleaning.leftover import Age, Leftover, What
 from millpond.stores.directory import delete_local_copy, state_of_query
+from millpond.stores.durability.clock import clocks_apart
 from millpond.stores.durability.copies.lease import LEASE_FILE, Lease, lease_holder
 from millpond.stores.durability.copies.seal import Seal
 from millpond.stores.registry import supplier
@@ -135,12 +137,13 @@ class _Task:
 
         Raises:
             BackendInUseError: somebody has the task open.
-            StateConflictError: somebody has used the copy since it was found.
+            StateConflictError: somebody has used the copy since it was found, or the clocks are apart.
             StoreError: it cannot be deleted.
         """
         lease = Lease(self._path, timeout=0.0)
         lease.acquire()
         try:
+            self._check_clocks(lease)
             if not self._old(_Size.of(paths)):
                 raise StateConflictError(f"{copy} has been used meanwhile, so it stays")
             # What is there under the name of a copy is whole: it gets another one before its seal goes.
@@ -160,10 +163,22 @@ class _Task:
 
         Raises:
             BackendInUseError: somebody has the task open.
+            StateConflictError: the clocks are apart.
         """
         lease = Lease(self._path, timeout=0.0)
         lease.acquire()
+        try:
+            self._check_clocks(lease)
+        except StateConflictError:
+            lease.release()
+            raise
         self._let_go(lease)
+
+    def _check_clocks(self, lease: Lease) -> None:
+        """Refuse to delete what was found to be old by a clock that does not date the files here."""
+        apart = clocks_apart(lease.clock_ms(), str(self._path))
+        if apart is not None:
+            raise StateConflictError(f"{apart}, so nothing tells how old they are; set it and clean again")
 
     def _let_go(self, lease: Lease) -> None:
         """Release the lease; if no copy is left, with all directories that are empty now."""

@@ -8,7 +8,7 @@ is no other one. Where something is not understood, damaged or a symbolic link, 
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain
 from typing import Final
 
@@ -17,6 +17,7 @@ from millpond.stores.cleaning.leftover import Age, Leftover, What
 from millpond.stores.cleaning.named import Named
 from millpond.stores.durability.checking.repair import retention
 from millpond.stores.durability.claim import claimed_by, is_claim
+from millpond.stores.durability.clock import clocks_apart, is_probe, probe
 from millpond.stores.durability.durable_file import sequence_of
 from millpond.stores.durability.gc import garbage
 from millpond.stores.durability.manifest import Manifest
@@ -34,6 +35,7 @@ LEFT_OUT: Final = frozenset(("dead-letters", "late-rows"))
 _TASK: Final = re.compile(r"\d+_\d+")
 _ID: Final = re.compile(r"[0-9a-f]{32}")
 _DRAFT: Final = re.compile(r"(.+)\.[0-9a-f]{32}")
+_UNFINISHED: Final = "a write that never came to its end"
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ class StateCleaning:
             DurabilityError: the storage failed.
         """
         for file in self.storage.list(""):
-            yield Leftover(What.UNKNOWN, self.storage.describe(file.path), file.size, "no application of Millpond's")
+            yield self._beside(file)
         for application_id in self.storage.directories(""):
             try:
                 found = list(_Application(self, application_id).leftovers())
@@ -69,6 +71,15 @@ class StateCleaning:
                 where = self.storage.describe(application_id)
                 found = [Leftover(What.UNKNOWN, where, 0, f"nothing of it is touched: {error}")]
             yield from found
+
+    def _beside(self, file: StoredFile) -> Leftover:
+        """A file beside the applications."""
+        where = self.storage.describe(file.path)
+        if not is_probe(file.path):
+            return Leftover(What.UNKNOWN, where, file.size, "no application of Millpond's")
+        if not self.age.reached(file.modified_ms):
+            return Leftover(What.DRAFT, where, file.size, self.age.told(file.modified_ms))
+        return Leftover(What.DRAFT, where, file.size, _UNFINISHED, partial(self.storage.delete, file.path))
 
 
 @dataclass(frozen=True)
@@ -118,7 +129,7 @@ class _Application:
             self._needed_size(),
             f"stays: {', '.join(self._checkpoints())} has its state",
         )
-        yield from (self._leftover(What.DRAFT, [file], "a write that never came to its end") for file in drafts)
+        yield from (self._leftover(What.DRAFT, [file], _UNFINISHED) for file in drafts)
         for path in abandoned_here:
             yield self._leftover(What.BACKFILL, self._tree(path), "another attempt at the backfill counts", path)
         for path in lineages:
@@ -137,10 +148,10 @@ class _Application:
         ]
         for known, found in ((_is_plain, files), (is_record, records)):
             for file in found:
-                draft = _DRAFT.fullmatch(file.path.rpartition("/")[2])
-                if draft is not None and known(draft[1]):
+                draft = _DRAFT.fullmatch(_name(file))
+                if is_probe(_name(file)) or (draft is not None and known(draft[1])):
                     drafts.append(file)
-                elif not known(file.path.rpartition("/")[2]):
+                elif not known(_name(file)):
                     strangers.append(file.path)
         return drafts, strangers
 
@@ -234,9 +245,12 @@ class _Application:
         """Delete files, and the directories that are empty then.
 
         Raises:
-            StateConflictError: somebody has written there since they were found; nothing has changed.
+            StateConflictError: somebody has written there since they were found, or the clocks are apart; nothing has
+                changed.
             DurabilityError: the storage failed.
         """
+        if self._clocks_apart is not None:
+            raise StateConflictError(f"{self._clocks_apart}, so nothing tells how old they are; set it and clean again")
         if path is not None:
             changed = set(self._tree(path)) - set(files)
             if changed:
@@ -249,6 +263,11 @@ class _Application:
         above = {"/".join(parts[:n]) for one in parents for parts in [one.split("/")] for n in range(1, len(parts) + 1)}
         for directory in sorted(above, key=len, reverse=True):
             self._storage.delete_empty(directory)
+
+    @cached_property
+    def _clocks_apart(self) -> str | None:
+        """What is to be said if the files are not dated by this host's clock, by which they were judged."""
+        return clocks_apart(self._storage.clock_ms(probe(self._id)), self._describe(""))
 
     @property
     def _say(self) -> str:

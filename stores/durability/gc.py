@@ -15,16 +15,17 @@ Every manifest that can still be opened descends from the base, or is the base: 
 A restart at an earlier commit makes a new branch with the same sequence numbers and other names; both branches are kept
 until the base has passed them. A zombie's manifest is at most one commit ahead of the last committed one, and the two
 differ only in commits that are younger than the horizon of either, so its collection deletes nothing that is needed.
-The age covers what counting cannot: an attempt that has read its manifest and is reading its files.
+The age covers what counting cannot: an attempt that has read its manifest and is reading its files. Pins and ages go by
+the clock that dates the files, which whoever deletes asks for the time: never by that of a host.
 """
 
 import logging
-import time
 
 from millpond.errors import DurabilityError
-from millpond.stores.durability.durable_file import sequence_of
+from millpond.stores.durability.clock import storage_ms
+from millpond.stores.durability.durable_file import new_commit_id, sequence_of
 from millpond.stores.durability.manifest import Manifest
-from millpond.stores.durability.pins import Pin
+from millpond.stores.durability.pins import Pin, pin_path
 from millpond.stores.durability.policy import DurabilityPolicy, garbage_base
 from millpond.stores.durability.storage import Storage, StoredFile
 
@@ -32,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 
 def garbage(
-    storage: Storage, manifest: Manifest, policy: DurabilityPolicy, run: str = "", now_ms: int | None = None
+    storage: Storage, manifest: Manifest, policy: DurabilityPolicy, run: str = "", *, now_ms: int
 ) -> list[StoredFile]:
     """The files of a task that no retained manifest can name, pins that nobody renews before them.
 
@@ -41,7 +42,7 @@ def garbage(
         manifest: the newest manifest that is known; see the module's rule for why it need not be committed.
         policy: what is retained. It must allow going back as far as the caller wants to.
         run: the caller's run, whose own pins hold nothing back.
-        now_ms: the time by the storage's clock.
+        now_ms: the time by the storage's clock. Another one will do only to tell, not to delete.
 
     Raises:
         DurabilityError: the storage failed.
@@ -49,13 +50,12 @@ def garbage(
     own = garbage_base(manifest, policy)
     if own is None:
         return []
-    now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     found = storage.list(manifest.directory)
     pins = [pin for file in found if (pin := Pin.of(file)) is not None]
-    base = min([own, *(pin.base for pin in pins if pin.run != run and pin.alive(policy, now))])
-    ended = [pin.file for pin in pins if (pin.run == run and pin.base < own) or not pin.alive(policy, now)]
+    base = min([own, *(pin.base for pin in pins if pin.run != run and pin.alive(policy, now_ms))])
+    ended = [pin.file for pin in pins if (pin.run == run and pin.base < own) or not pin.alive(policy, now_ms)]
     passed = [file for file in found if (sequence := _sequence(file)) is not None and sequence < base]
-    return [file for file in (*ended, *passed) if file.modified_ms <= now - policy.retained_age_ms]
+    return [file for file in (*ended, *passed) if file.modified_ms <= now_ms - policy.retained_age_ms]
 
 
 def collect_garbage(
@@ -63,13 +63,25 @@ def collect_garbage(
 ) -> int:
     """Delete what ``garbage`` gives, for the same arguments.
 
+    Args:
+        storage: where the files are.
+        manifest: the newest manifest that is known.
+        policy: what is retained.
+        run: the caller's run.
+        now_ms: the time by the storage's clock; None to ask the storage for it, with a pin that is deleted again.
+
     Returns:
         How many files were deleted, pins not among them.
 
     Raises:
-        DurabilityError: the storage failed. What was deleted until then was garbage anyway.
+        DurabilityError: the storage failed, or does not say when its files were written. What was deleted until then
+            was garbage anyway.
     """
-    files = garbage(storage, manifest, policy, run, now_ms)
+    base = garbage_base(manifest, policy)
+    if base is None:
+        return 0
+    now = storage_ms(storage, pin_path(manifest, base, new_commit_id())) if now_ms is None else now_ms
+    files = garbage(storage, manifest, policy, run, now_ms=now)
     for file in files:
         storage.delete(file.path)
     return sum(_sequence(file) is not None for file in files)

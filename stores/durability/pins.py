@@ -21,6 +21,11 @@ _RENEWALS: Final = 8
 """How often a pin is renewed while it is alive, so that a slow micro-batch or two do not let it die."""
 
 
+def pin_path(manifest: Manifest, base: int, run: str) -> str:
+    """The path of the pin that a run has on the files of a manifest's lineage from ``base`` on."""
+    return f"{manifest.directory}/{base:012d}-{run}.pin"
+
+
 class Pin(NamedTuple):
     """A run's pin as a listing shows it."""
 
@@ -61,7 +66,7 @@ class Protection:
         Raises:
             DurabilityError: the storage failed.
         """
-        path = f"{manifest.directory}/{garbage_base(manifest, self._policy) or 0:012d}-{self._run}.pin"
+        path = pin_path(manifest, garbage_base(manifest, self._policy) or 0, self._run)
         now = time.monotonic()
         if path == self._pinned and (now - self._renewed) * 1000 < self._policy.retained_forks_ms / _RENEWALS:
             return

@@ -281,6 +281,24 @@ class Storage:
             raise self._unlistable(directory, error) from error
         return {info.base_name: info.size for info in found if info.type == fs.FileType.File}
 
+    def clock_ms(self, path: str) -> int:
+        """The time by the clock that dates the files here, in milliseconds since 1970; 0 if none does.
+
+        The new, empty file ``path`` is written for it, and deleted again.
+
+        Raises:
+            DurabilityError: the storage failed.
+        """
+        with self.writing(path, keep=True):
+            pass
+        try:
+            filesystem, location = self._locate(path)
+            return (filesystem.get_file_info(location).mtime_ns or 0) // 1_000_000
+        except OSError as error:
+            raise self._unlistable(path, error) from error
+        finally:
+            self.delete(path)
+
     def directories(self, directory: str) -> Sequence[str]:
         """The names of the directories directly in ``directory``, sorted; none if it does not exist.
 

@@ -1,12 +1,14 @@
 """Event times as a reader judges them: the unit that they count, and how far they may be ahead of the wall clock.
 
-Rule of this module: it is the only place of the readers that reads a clock, that of the worker, once for each chunk.
+Rule of this module: it is the only place of the readers that reads a clock, once for each chunk: that of the worker, or
+if that is apart from the clock of the state directory, that one, so that all workers judge alike.
 """
 
-import time
 from dataclasses import dataclass
 from datetime import MAXYEAR, datetime, timedelta
 
+from millpond.stores.durability.clock import wall_clock_us
+from millpond.stores.durability.storage import Storage
 from millpond.stores.times import MAX_TIME, TimeUnit
 
 
@@ -17,10 +19,12 @@ class EventTimes:
     Attributes:
         unit: what they count, since 1970.
         max_ahead: how far they may be ahead of the wall clock, in microseconds; None for any distance.
+        storage: the state directory, whose clock counts where it is apart from the worker's; None for the worker's.
     """
 
     unit: TimeUnit
     max_ahead: int | None
+    storage: Storage | None = None
 
     @property
     def first_year(self) -> int:
@@ -42,7 +46,7 @@ class EventTimes:
 
     def now(self) -> int:
         """The wall-clock time, in microseconds since 1970."""
-        return time.time_ns() // 1_000
+        return wall_clock_us(None if self.max_ahead is None else self.storage)
 
     def latest(self, now: int) -> int | None:
         """The latest event time that is not too far ahead of ``now``, in their own unit; None if none is."""

@@ -20,6 +20,7 @@ from millpond.errors import ConfigurationError
 from millpond.processors.distribution.header_column import HEADERS
 from millpond.processors.options.on_error import OnError
 from millpond.processors.options.records import Consumed
+from millpond.stores.durability.storage import Storage
 from millpond.stores.serdes import BYTES, JSON, MSGPACK, Serde, StructSerde, serde
 from millpond.stores.times import TimeUnit
 
@@ -76,6 +77,7 @@ def select_source(
     *,
     keyed: bool,
     max_ahead: int | None = None,
+    storage: Storage | None = None,
     beside: Sequence[Column] = (),
     called: str | None = None,
 ) -> tuple[DataFrame, Source]:
@@ -88,6 +90,7 @@ def select_source(
         on_error: what happens to unusable records.
         keyed: whether a key's bytes decide where its record goes.
         max_ahead: how far timestamps may be ahead of the wall clock, in microseconds; None for any distance.
+        storage: the state directory, whose clock is the wall clock where the worker's is apart from it.
         beside: what else is selected.
         called: how errors call it; by default the topic.
 
@@ -125,7 +128,7 @@ def select_source(
         value_serde=value_serde if decode_value else None,
         decode_key=decode_key,
         op=consumed.op or "",
-        event_times=EventTimes(TimeUnit.MILLISECOND, max_ahead),
+        event_times=EventTimes(TimeUnit.MILLISECOND, max_ahead, storage),
         on_error=on_error,
     )
     time = in_milliseconds(frame, what, consumed.timestamp)

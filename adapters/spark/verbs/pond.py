@@ -76,9 +76,9 @@ class Millpond(JoinVerbs):
         backend: a name, a URL or a supplier; by default the session's ``spark.millpond.backend``, or else ``rocksdb``.
         on_error: what happens to a row that cannot be processed (no key, no time, an unknown operation), or for which a
             processor fails: ``"fail"``, ``"skip"`` or ``"dead-letter"``.
-        max_ahead: how far a time may be ahead of the clock of the worker that reads it; one that is further ahead
-            cannot be processed (``on_error``), because it would move stream time for all. None, or a longer time, is
-            for times that do not follow the wall clock.
+        max_ahead: how far a time may be ahead of the clock of the worker that reads it, or where that is wrong by
+            minutes, of the state directory's; one that is further ahead cannot be processed (``on_error``), because it
+            would move stream time for all. None, or a longer time, is for times that do not follow the wall clock.
         policy: when to write snapshots, and how much history of the state to retain; by default as much as the
             session's ``spark.sql.streaming.minBatchesToRetain`` calls for.
         reset_stream_time: the moment (a datetime, or text such as ``"2026-06-01T12:00:00Z"``) to which stream time is

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from millpond.stores.durability.checking.copy_verification import discard_copy
 from millpond.stores.durability.checking.findings import Report, Subject
+from millpond.stores.durability.clock import host_ms
 from millpond.stores.durability.gc import collect_garbage, garbage
 from millpond.stores.durability.manifest import Manifest
 from millpond.stores.durability.policy import DurabilityPolicy
@@ -73,7 +74,7 @@ def repairs_of_garbage(storage: Storage, manifests: Collection[Manifest], policy
         DurabilityError: the storage failed.
     """
     for manifest in manifests:
-        files = garbage(storage, manifest, policy)
+        files = garbage(storage, manifest, policy, now_ms=host_ms())
         if files:
             where, size = storage.describe(manifest.directory), sum(file.size for file in files)
             yield Repair(

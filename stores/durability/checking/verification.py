@@ -14,6 +14,7 @@ from typing import Final, NamedTuple, TypeAlias
 from millpond.errors import CorruptStoreError, DurabilityError, FormatError, MissingFileError
 from millpond.stores.durability.checking.copy_verification import copies_of, verify_copies
 from millpond.stores.durability.checking.findings import Finding, Report, Severity, Subject, Tally
+from millpond.stores.durability.clock import host_ms
 from millpond.stores.durability.copies.restore import entries
 from millpond.stores.durability.durable_file import DurableFile, FileKind, sequence_of
 from millpond.stores.durability.gc import garbage
@@ -236,7 +237,7 @@ def _strays(
     def tally(files: Iterable[StoredFile]) -> Tally:
         return _tally(file for file in files if file.path not in named)
 
-    return tally(storage.list(newest.directory)), tally(garbage(storage, newest, policy))
+    return tally(storage.list(newest.directory)), tally(garbage(storage, newest, policy, now_ms=host_ms()))
 
 
 def _other_lineages(storage: Storage, lineages: Collection[str], task: str) -> Tally:

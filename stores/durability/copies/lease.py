@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from millpond.errors import BackendInUseError, StoreError
+from millpond.errors import BackendInUseError, StoreClosedError, StoreError
 
 LEASE_FILE: Final = "lease"
 LEASE_TIMEOUT: Final = 60.0
@@ -84,6 +84,18 @@ class Lease:
                 )
             time.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE)
+
+    def clock_ms(self) -> int:
+        """The time by the clock that dates the files of the directory, in milliseconds since 1970.
+
+        Raises:
+            StoreClosedError: the lease is not held.
+            OSError: the file cannot be dated.
+        """
+        if self._descriptor is None:
+            raise StoreClosedError(f"the lease on {self._path.parent} is not held; acquire it before clock_ms()")
+        os.utime(self._descriptor)
+        return os.fstat(self._descriptor).st_mtime_ns // 1_000_000
 
     def retire(self) -> None:
         """Let go, and delete the file, with its directory if that is empty then."""
