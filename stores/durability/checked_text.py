@@ -10,6 +10,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 from zlib import crc32
 
+MOST: Final = 2**63 - 1
+"""The greatest count that can be: what an integer of Arrow holds."""
+
 _CHECKED: Final = re.compile(r"(.*),\"crc32\":(\d{1,10})\}", re.DOTALL)
 
 
@@ -45,14 +48,18 @@ def read_text(value: Any) -> str:
     return value
 
 
-def read_count(value: Any) -> int:
+def read_count(value: Any, most: int = MOST) -> int:
     """A value of the JSON that has to be a count.
+
+    Args:
+        value: the value.
+        most: the greatest one that can be.
 
     Raises:
         TypeError: it is none.
     """
-    if type(value) is not int or value < 0:
-        raise TypeError(f"{value!r} is no count")
+    if type(value) is not int or not 0 <= value <= most:
+        raise TypeError(f"{value!r} is no count from 0 to {most}")
     return value
 
 

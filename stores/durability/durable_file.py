@@ -11,6 +11,9 @@ from uuid import uuid4
 from millpond.stores.durability.checked_text import read_count, read_text
 
 _ID: Final = re.compile(r"[0-9a-f]{32}")
+_LAST: Final = 10**12 - 1
+"""The last sequence that a name has digits for."""
+_GREATEST_CHECKSUM: Final = 2**32 - 1
 _FILE_NAME: Final = re.compile(r"(\d{12})-([0-9a-f]{32})\.(snapshot|delta)\.parquet")
 
 
@@ -59,9 +62,17 @@ def durable_file(kind: FileKind, fields: Any) -> DurableFile:
         TypeError, ValueError: it has something else.
     """
     sequence, commit, rows, size, checksum = fields
-    return DurableFile(
-        kind, read_count(sequence), read_id(commit), read_count(rows), read_count(size), read_count(checksum)
-    )
+    checked = read_count(checksum, _GREATEST_CHECKSUM)
+    return DurableFile(kind, read_sequence(sequence), read_id(commit), read_count(rows), read_count(size), checked)
+
+
+def read_sequence(value: Any) -> int:
+    """The number of a commit.
+
+    Raises:
+        TypeError: it is something else, or one that no name has room for.
+    """
+    return read_count(value, _LAST)
 
 
 def read_id(value: Any) -> str:

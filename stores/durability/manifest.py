@@ -35,8 +35,15 @@ from typing import Any, Final, Self
 from millpond.errors import FormatError
 from millpond.stores.directory import check_plain_name
 from millpond.stores.durability.bridge import Bridge
-from millpond.stores.durability.checked_text import check_text, checked_text, read_count, read_text
-from millpond.stores.durability.durable_file import DurableFile, FileKind, durable_file, new_commit_id, read_id
+from millpond.stores.durability.checked_text import check_text, checked_text, read_text
+from millpond.stores.durability.durable_file import (
+    DurableFile,
+    FileKind,
+    durable_file,
+    new_commit_id,
+    read_id,
+    read_sequence,
+)
 from millpond.stores.releases import RELEASE, Numbered, Release, check_reader, oldest_reader
 
 MANIFEST_VERSION: Final = 2
@@ -215,7 +222,7 @@ class Manifest:
                 lineage=read_id(content["lineage"]),
                 snapshot=None if snapshot is None else durable_file(FileKind.SNAPSHOT, snapshot),
                 deltas=tuple(durable_file(FileKind.DELTA, delta) for delta in content["deltas"]),
-                bases=tuple(map(read_count, content["bases"])),
+                bases=tuple(map(read_sequence, content["bases"])),
                 prepared=tuple(map(_name, content.get("prepared", ()))),
                 bridge=None if "bridge" not in content else Bridge.of(content["bridge"]),
                 oldest_reader=oldest,

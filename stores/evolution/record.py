@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
 from millpond.errors import ConfigurationError, FormatError, MillpondError, StateConflictError
-from millpond.stores.durability.checked_text import check_text, checked_text, read_text
+from millpond.stores.durability.checked_text import check_text, checked_text, read_count, read_text
 from millpond.stores.durability.claim import GENERATION_MARK
 from millpond.stores.durability.durable_file import read_id
 from millpond.stores.durability.manifest import Manifest
@@ -210,10 +210,10 @@ class EvolutionRecord:
     def _from_content(cls, content: Any) -> Self:
         before, version = content["previous"], content["evolution"]
         return cls(
-            generation=int(content["generation"]),
+            generation=read_count(content["generation"]),
             fingerprint=str(content["fingerprint"]),
             shape=Shape.from_content(content["shape"]),
-            batch=None if content["batch"] is None else int(content["batch"]),
+            batch=None if content["batch"] is None else read_count(content["batch"]),
             previous=None if before is None else _previous(before),
             origins=frozenset(map(str, content["origins"])),
             bases={str(task): Manifest.from_json(manifest) for task, manifest in content["bases"].items()},
@@ -235,7 +235,9 @@ def _told(before: Previous) -> dict[str, Any]:
 
 
 def _previous(content: Any) -> Previous:
-    return Previous(int(content["generation"]), str(content["fingerprint"]), Shape.from_content(content["shape"]))
+    return Previous(
+        read_count(content["generation"]), str(content["fingerprint"]), Shape.from_content(content["shape"])
+    )
 
 
 def _damaged(error: Exception, text: str) -> FormatError:

@@ -1,7 +1,9 @@
 """Manifests: their JSON never changes its meaning, and unknown versions are refused."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -290,3 +292,26 @@ def test_garbage_does_not_pile_up() -> None:
     assert base is not None
     assert manifest.sequence - base <= 160 + 10
     assert len(manifest.bases) <= 18
+
+
+COUNTS = {
+    "a sequence beyond the digits of a name": lambda content: content["snapshot"].__setitem__(0, 10**12),
+    "a sequence of 10^30": lambda content: content["snapshot"].__setitem__(0, 10**30),
+    "rows beyond 63 bits": lambda content: content["snapshot"].__setitem__(2, 2**63),
+    "a size of 2^80": lambda content: content["snapshot"].__setitem__(3, 2**80),
+    "a checksum beyond 32 bits": lambda content: content["snapshot"].__setitem__(4, 2**32),
+    "a base of 10^30": lambda content: content.__setitem__("bases", [10**30]),
+    "a negative size": lambda content: content["snapshot"].__setitem__(3, -1),
+    "a size that is true": lambda content: content["snapshot"].__setitem__(3, True),
+}
+
+
+@pytest.mark.parametrize("change", COUNTS.values(), ids=COUNTS)
+def test_a_count_that_cannot_be_is_refused(change: Callable[[dict[str, Any]], None]) -> None:
+    file = DurableFile(FileKind.SNAPSHOT, 1, new_commit_id(), 1, 1, 1)
+    whole = json.loads(Manifest("app", "0_0", "f", new_commit_id(), file, bases=(1,)).to_json())
+    del whole["crc32"]
+    assert Manifest.from_json(checked_text(whole)).sequence == 1
+    change(whole)
+    with pytest.raises(FormatError, match="is no count from 0 to"):
+        Manifest.from_json(checked_text(whole))

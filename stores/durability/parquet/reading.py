@@ -21,6 +21,7 @@ from pyarrow import compute
 from pyarrow import parquet as pq
 
 from millpond.errors import FormatError, MissingFileError
+from millpond.stores.durability.checked_text import read_count
 from millpond.stores.durability.durable_file import DurableFile
 from millpond.stores.durability.manifest import Manifest
 from millpond.stores.durability.parquet.file_faults import blaming, missing_file
@@ -255,7 +256,10 @@ def _metadata(source: Any, file: DurableFile) -> Any:
 
 def _ranges(known: Any) -> list[ByteRange]:
     try:
-        return [ByteRange(int(size), int(checksum)) for size, checksum in json.loads(known.get(RANGES_KEY, b""))]
+        return [
+            ByteRange(read_count(size), read_count(checksum))
+            for size, checksum in json.loads(known.get(RANGES_KEY, b""))
+        ]
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise pa.ArrowInvalid("its footer names no ranges") from error
 
