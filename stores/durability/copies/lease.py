@@ -5,6 +5,7 @@ the operating system on a file, so that it ends with its holder, no matter how t
 file, so whoever has got the lock of one that was deleted asks for that of the next.
 """
 
+import errno
 import fcntl
 import os
 import time
@@ -63,10 +64,14 @@ class Lease:
         for last in (False, True):
             try:
                 self._path.parent.mkdir(parents=True, exist_ok=True)
-                return os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+                return os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
             except OSError as error:
                 if isinstance(error, FileNotFoundError) and not last:
                     continue  # somebody has deleted the directory in between, because it was empty
+                if error.errno == errno.ELOOP:
+                    raise StoreError(
+                        f"{self._path} is a symbolic link, which is not followed; delete it, it is none of Millpond's"
+                    ) from error
                 raise StoreError(
                     f"the local directory {self._path.parent} cannot be used: {error}; check its permissions"
                 ) from error
@@ -183,7 +188,7 @@ def _holder(descriptor: int) -> str:
 def _is_at(descriptor: int, path: Path) -> bool:
     """Whether an open file is the one that ``path`` names."""
     try:
-        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+        return os.path.samestat(os.fstat(descriptor), os.lstat(path))
     except FileNotFoundError:
         return False
 
