@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
 
-from millpond.stores.options import without_secrets
+from millpond import masking
 
 _PACKAGES = ("millpond", "lmdb", "rocksdict", "sortedcontainers", "pyarrow", "pyspark", "diskcache", "quixstreams")
 
@@ -70,7 +70,7 @@ def masked(found: Any) -> Any:
     {'backend': 'redis://?password=***', 'rows': [1]}
     """
     if isinstance(found, str):
-        return without_secrets(found) if "://" in found else found
+        return masking.masked(found) if "://" in found else found
     if isinstance(found, Mapping):
         return {name: masked(value) for name, value in found.items()}
     return list(map(masked, found)) if isinstance(found, list | tuple) else found

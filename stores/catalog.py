@@ -10,9 +10,9 @@ from importlib.metadata import EntryPoint
 from typing import Any, get_type_hints
 
 from millpond.errors import MillpondError
+from millpond.masking import masked
 from millpond.stores import plugins
 from millpond.stores.backend import CAPABILITIES, Backend, BackendSupplier, capability_methods
-from millpond.stores.options import without_secrets
 
 
 @dataclass(frozen=True)
@@ -114,4 +114,4 @@ def _hints(what: Any) -> dict[str, Any]:
 
 def _shown(option: str, value: object) -> str:
     """The value as Python writes it, but for what is secret."""
-    return without_secrets(f"{option}={value!r}").partition("=")[2]
+    return masked(f"{option}={value!r}").partition("=")[2]

@@ -6,9 +6,9 @@ Rule of this module: it knows the forms of values and no backend. A backend give
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
-from urllib.parse import unquote
 
 from millpond.errors import ConfigurationError
+from millpond.masking import masked
 
 Parser: TypeAlias = Callable[[str], Any]
 """Turns the text of one option into its value, or raises ValueError with the forms that it takes."""
@@ -21,26 +21,6 @@ _INT = re.compile(r"[+-]?[0-9]{1,1000}")
 _LONGEST_SHOWN = 200
 _TRUE = {"true", "on", "yes", "1"}
 _FALSE = {"false", "off", "no", "0"}
-
-
-_USER = re.compile(r"//[^\s/?&]*@|//[^\s/?&:@]*:[^/?&@]*@|:(?!//)[^\s'\"]*@")
-_ENDS = re.compile(r"%(0[9AD]|2[0267])", re.IGNORECASE)
-"""What would end a password in a text if it were not quoted: blanks, line ends, quotes and ``&``."""
-_SECRET_NAMES = r"[\w.-]*(?:pass|pwd|secret|token|credential|auth)[\w.-]*|(?:[\w.-]*[_.-])?(?:api|access|private)?_?key"
-_SECRET = re.compile(rf"(?<![\w.-])({_SECRET_NAMES})=[^&\s'\"]*", re.IGNORECASE)
-
-
-def without_secrets(text: str) -> str:
-    """A backend's name or URL as messages show it: without users and passwords, and what else looks secret.
-
-    >>> without_secrets("redis://?url=redis%3A%2F%2Fme%3Ahunter2%40host%2F0&api_token=hunter2&sync=yes")
-    'redis://?url=redis://***@host/0&api_token=***&sync=yes'
-    """
-    return _SECRET.sub(r"\1=***", _USER.sub(_masked, unquote(_ENDS.sub(r"%25\1", text))))
-
-
-def _masked(user: re.Match[str]) -> str:
-    return f"{'//' if user[0].startswith('//') else ':'}***@"
 
 
 def parse_size(text: str) -> int:
@@ -129,7 +109,7 @@ def check_option(backend: str, option: str, value: object, allowed: bool, form: 
         ConfigurationError: it is not ``allowed``.
     """
     if not allowed:
-        text = without_secrets(f"{option}={value}").partition("=")[2]
+        text = masked(f"{option}={value}").partition("=")[2]
         text = text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
         shown = repr(text) if isinstance(value, str) else text
         raise ConfigurationError(f"option {option!r} of the backend {backend!r} is {shown}, but must be {form}")

@@ -15,8 +15,8 @@ from types import NoneType, UnionType
 from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 
 from millpond.errors import BackendNotInstalledError, ConfigurationError, MillpondError, StoreError
+from millpond.masking import masked, quoted
 from millpond.stores.backend import CONTRACT, Backend, BackendSupplier
-from millpond.stores.options import without_secrets
 from millpond.stores.releases import RELEASE
 
 GROUP: Final = "millpond.backends"
@@ -133,19 +133,21 @@ def _imported(point: EntryPoint) -> object:
     except ImportError as error:
         if (error.name or "").partition(".")[0] == "millpond":
             raise ConfigurationError(
-                f"{where} is written for another release of Millpond than this one, which is {RELEASE} ({error}); "
-                "install releases of the two that go together"
+                f"{where} is written for another release of Millpond than this one, which is {RELEASE} "
+                f"({quoted(error)}); install releases of the two that go together"
             ) from error
         if isinstance(error, ModuleNotFoundError):
             raise BackendNotInstalledError(
                 f"{where} needs the module {error.name!r}, which is not installed: "
                 f"pip install {(error.name or point.name).partition('.')[0]}"
             ) from error
-        raise BackendNotInstalledError(f"{where} cannot be imported ({error}); install what it needs again") from error
+        raise BackendNotInstalledError(
+            f"{where} cannot be imported ({quoted(error)}); install what it needs again"
+        ) from error
     except AttributeError as error:
         raise ConfigurationError(
             f"{origin(point)} registers {point.value!r} as the backend {point.name!r}, but there is no such thing "
-            f"({error})"
+            f"({quoted(error)})"
         ) from error
     except (Exception, SystemExit) as error:  # a module that is a program ends the process that imports it
         raise ConfigurationError(
@@ -187,14 +189,12 @@ def _is_of(value: object, kind: type) -> bool:
 
 def _shown(option: str, value: object) -> str:
     text = repr(value) if isinstance(value, str | bytes) else str(value)
-    shown = without_secrets(f"{option}={text}").partition("=")[
-        2
-    ]  # cut off, a password would have no end to be found by
+    shown = masked(f"{option}={text}").partition("=")[2]  # cut off, a password would have no end to be found by
     return shown if len(shown) < 60 else f"{shown[:60]}…"
 
 
 def _told(error: BaseException) -> str:
-    return f"{type(error).__name__}: {without_secrets(str(error))}"
+    return f"{type(error).__name__}: {quoted(error)}"
 
 
 def _kind_of(found: object) -> str:

@@ -15,10 +15,10 @@ from tempfile import TemporaryDirectory
 from urllib.parse import parse_qsl
 
 from millpond.errors import ConfigurationError, UnknownBackendError
+from millpond.masking import know, masked, quoted
 from millpond.stores import plugins
 from millpond.stores.backend import Backend, BackendSupplier
 from millpond.stores.longkeys import LongKeys
-from millpond.stores.options import without_secrets
 
 
 def supplier(backend: str | BackendSupplier) -> BackendSupplier:
@@ -74,7 +74,7 @@ def try_out(backend: str | BackendSupplier) -> None:
         except Exception as error:
             raise ConfigurationError(
                 f"the backend {chosen.name!r} of {plugins.owner(type(chosen))} does not work here: "
-                f"{type(error).__name__}: {without_secrets(str(error))}"
+                f"{type(error).__name__}: {quoted(error)}"
             ) from error
     if not works:
         raise ConfigurationError(
@@ -84,17 +84,18 @@ def try_out(backend: str | BackendSupplier) -> None:
 
 
 def _parse(text: str) -> tuple[str, Mapping[str, str]]:
+    know(text)
     name, separator, rest = text.partition("://")
     place, _, query = rest.partition("?")
     if (separator and place) or (not separator and "?" in name):
         raise ConfigurationError(
-            f"the backend {without_secrets(text)!r} is neither a name nor a URL of the form "
+            f"the backend {masked(text)!r} is neither a name nor a URL of the form "
             "name://?option=value&option=value; where stores live is not part of it"
         )
     options: dict[str, str] = {}
     for option, value in parse_qsl(query, keep_blank_values=True):
         if option in options:
-            raise ConfigurationError(f"the backend {without_secrets(text)!r} gives the option {option!r} twice")
+            raise ConfigurationError(f"the backend {masked(text)!r} gives the option {option!r} twice")
         options[option] = value
     return name.strip(), options
 
@@ -115,10 +116,10 @@ def _unknown(name: str) -> UnknownBackendError:
     known = backend_names()
     if not known:
         return UnknownBackendError(
-            f"there is no backend {without_secrets(name)!r}, nor any other: the metadata of the package millpond is "
+            f"there is no backend {masked(name)!r}, nor any other: the metadata of the package millpond is "
             "missing. Install it (pip install millpond, or pip install -e . in its sources) instead of importing it "
             "from a path"
         )
     close = get_close_matches(name.lower(), known, n=1)
     hint = f"; did you mean {close[0]!r}?" if close else ""
-    return UnknownBackendError(f"there is no backend {without_secrets(name)!r}, only {', '.join(known)}{hint}")
+    return UnknownBackendError(f"there is no backend {masked(name)!r}, only {', '.join(known)}{hint}")

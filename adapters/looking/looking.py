@@ -20,6 +20,7 @@ from millpond.adapters.looking.store_view import StoreView
 from millpond.errors import ConfigurationError
 from millpond.stores.durability.manifest import Manifest
 from millpond.stores.durability.storage import Storage
+from millpond.stores.durability.uris import shown as shown_uri
 from millpond.stores.evolution.history import History, sinks_of
 from millpond.stores.evolution.record import EvolutionRecord
 from millpond.stores.evolution.shape import StoreShape
@@ -107,8 +108,8 @@ class Looking:
         found = self.checkpoint.manifests(number)
         if not found:
             raise ConfigurationError(
-                f"the checkpoint {self.checkpoint.storage.uri} holds no state of Millpond after micro-batch {number}; "
-                "give the checkpointLocation of a query that has some"
+                f"the checkpoint {shown_uri(self.checkpoint.storage.uri)} holds no state of Millpond after micro-batch "
+                f"{number}; give the checkpointLocation of a query that has some"
             )
         applications = sorted({one.application_id for one in found})
         views = [
@@ -119,8 +120,9 @@ class Looking:
         ]
         if not views:
             raise ConfigurationError(
-                f"{self.storage.uri} has no record of the state of {applications}, which the checkpoint names; give "
-                "the job's own state_dir; if it is that, start the query once with this release, which keeps records"
+                f"{shown_uri(self.storage.uri)} has no record of the state of {applications}, which the checkpoint "
+                "names; give the job's own state_dir; if it is that, start the query once with this release, which "
+                "keeps records"
             )
         return sorted(views, key=lambda view: (view.application_id, view.sink, view.name))
 

@@ -18,6 +18,7 @@ from millpond.adapters.looking.retained_batches import no_checkpoint, why_not_re
 from millpond.errors import CorruptFileError, FormatError, MissingFileError
 from millpond.stores.durability.manifest import Manifest
 from millpond.stores.durability.storage import Storage
+from millpond.stores.durability.uris import shown
 
 _CONF: Final = "spark.sql.streaming.stateStore."
 _EXPECTED: Final = {
@@ -98,7 +99,7 @@ class SparkCheckpoint:
             ConfigurationError: there is none yet, or not that one.
         """
         batches = self.batches()
-        refusal = why_not_retained(self.storage.uri, batches, batch)
+        refusal = why_not_retained(shown(self.storage.uri), batches, batch)
         if refusal is not None:
             raise refusal
         return batches[-1] if batch is None else batch
@@ -152,8 +153,8 @@ class SparkCheckpoint:
         for name, expected in _EXPECTED.items():
             if settings.get(name, expected) != expected:
                 raise FormatError(
-                    f"the query of {self.storage.uri} has {name}={settings[name]}, and only {expected} can be read "
-                    f"without Spark; {OTHER_WAY.removeprefix('or ')}"
+                    f"the query of {shown(self.storage.uri)} has {name}={settings[name]}, and only {expected} can be "
+                    f"read without Spark; {OTHER_WAY.removeprefix('or ')}"
                 )
 
     def _unique_ids(self, batch: int) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from millpond.adapters.looking.kept_manifest import STATE_NAME, kept_manifest
 from millpond.adapters.looking.retained_batches import no_checkpoint, why_not_retained
 from millpond.adapters.spark.session import start_coordinator
 from millpond.errors import ConfigurationError
+from millpond.masking import quoted
 from millpond.stores.durability.manifest import Manifest
 
 
@@ -85,7 +86,7 @@ class Checkpoint:
                 rows = reader.option("operatorId", operator).load(self.location).select("value.*").collect()
                 found.extend(kept_manifest(row.version, row.manifest) for row in rows)
         except PySparkException as error:
-            raise self._refusal(batch_id, f"Spark says: {error}".splitlines()[0]) from error
+            raise self._refusal(batch_id, f"Spark says: {quoted(error)}".splitlines()[0]) from error
         return found
 
     def of_another_query(self, reason: str) -> ConfigurationError:
@@ -106,7 +107,7 @@ class Checkpoint:
         try:
             operators = columns.orderBy("operatorId").collect()
         except PySparkException as error:
-            raise self._refusal(None, f"Spark says: {error}".splitlines()[0]) from error
+            raise self._refusal(None, f"Spark says: {quoted(error)}".splitlines()[0]) from error
         return [
             f"{row.operatorId} ({row.operatorName})"
             for row in operators

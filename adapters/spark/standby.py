@@ -35,6 +35,7 @@ from millpond.errors import (
 from millpond.stores.durability.bridge import BRIDGED
 from millpond.stores.durability.copies.standby import StandbyTask
 from millpond.stores.durability.manifest import Manifest
+from millpond.stores.durability.uris import shown
 
 _log = logging.getLogger(__name__)
 
@@ -224,9 +225,9 @@ class Standby:
         if not tasks:
             names = sorted({manifest.application_id for manifest in found})
             raise ConfigurationError(
-                f"the checkpoint {self.checkpoint.storage.uri} has no state of the job whose copies are to be kept, "
-                f"only of the applications {names}; give the checkpointLocation of its query, and --topology as it "
-                "runs now"
+                f"the checkpoint {shown(self.checkpoint.storage.uri)} has no state of the job whose copies are to be "
+                f"kept, only of the applications {names}; give the checkpointLocation of its query, and --topology as "
+                "it runs now"
             )
         check_copies_at_rest(queries)
         return [task for task in tasks if task.query.keeps_copies(subtopology_of(task.manifest))]

@@ -16,7 +16,7 @@ from millpond.bench.advice.measured import Choice, Room, Spread, with_options
 from millpond.bench.engines.engine import LEAST_BUFFER
 from millpond.bench.engines.raw import engine_class
 from millpond.bench.numbers import size
-from millpond.stores.options import without_secrets
+from millpond.masking import masked
 from millpond.stores.registry import supplier
 
 _LEAST_CACHE: Final = 64 * 2**10
@@ -65,7 +65,7 @@ class Candidate:
     @property
     def backend(self) -> str:
         """Its name or URL, for others to read."""
-        return without_secrets(self.source)
+        return masked(self.source)
 
     def measured(self, share: float) -> dict[str, str]:
         """The URLs to measure, with ``wanted`` and ``given`` caches, scaled so that a short run is like the job.

@@ -19,9 +19,9 @@ from millpond.bench.report import installed
 from millpond.bench.runs.asked import check_known
 from millpond.bench.runs.labels import told_apart
 from millpond.errors import ConfigurationError
+from millpond.masking import masked
 from millpond.stores import plugins
 from millpond.stores.backend import Backend, BackendSupplier
-from millpond.stores.options import without_secrets
 from millpond.stores.registry import open_backend, supplier
 
 ContenderKind: TypeAlias = Literal["backend", "engine", "peer"]
@@ -164,7 +164,7 @@ def _backend(backend: str, use: Use) -> Contender:
     return Contender(
         name=use.supplier.name,
         kind="backend",
-        label=f"{without_secrets(backend)} (Millpond)",
+        label=f"{masked(backend)} (Millpond)",
         version=version_of(distribution),
         durability=ContractEngine.durability(use),
         cache=_cache(engine_class(use.supplier.name) or ContractEngine, use),
@@ -176,7 +176,7 @@ def _backend(backend: str, use: Use) -> Contender:
 
 def _engine(below: type[RawEngine], backend: str, use: Use) -> Contender:
     assert use.supplier is not None, "an engine has the supplier of its backend"
-    options = without_secrets(_options(backend))
+    options = masked(_options(backend))
     label = f"{below.package} (raw, {options})" if options else f"{below.package} (raw)"
     return _of_class(below, use, use.supplier.name, "engine", label, backend)
 

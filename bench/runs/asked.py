@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from millpond.errors import ConfigurationError
-from millpond.stores.options import without_secrets
+from millpond.masking import masked
 
 
 def check_known(what: str, names: Iterable[str], known: Collection[str]) -> None:
@@ -23,9 +23,7 @@ def check_known(what: str, names: Iterable[str], known: Collection[str]) -> None
     """
     for name in names:
         if name not in known:
-            raise ConfigurationError(
-                f"there is no {what} {without_secrets(name)!r}; the {what}s are {'; '.join(known)}"
-            )
+            raise ConfigurationError(f"there is no {what} {masked(name)!r}; the {what}s are {'; '.join(known)}")
 
 
 def check_least(sizes: object, **least: int) -> None:

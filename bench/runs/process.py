@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from millpond.bench.runs.job import RunJob
 from millpond.errors import MillpondError
-from millpond.stores.options import without_secrets
+from millpond.masking import masked
 
 J = TypeVar("J", bound=RunJob)
 
@@ -71,10 +71,10 @@ def reason(error: Exception) -> str:
     if isinstance(error, ModuleNotFoundError):
         return f"needs the module {error.name}, which is not installed; 'millpond[peers]' brings what peers need"
     said = str(error) if isinstance(error, MillpondError) else f"{type(error).__name__}: {error}"
-    return without_secrets(said)
+    return masked(said)
 
 
 def _death(returned: int, said: str) -> str:
     last = (said.strip().splitlines() or ["it said nothing"])[-1]
     how = f"signal {-returned}" if returned < 0 else f"exit code {returned}"
-    return without_secrets(f"its process ended with {how}: {last}")
+    return masked(f"its process ended with {how}: {last}")

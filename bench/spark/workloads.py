@@ -21,8 +21,8 @@ from millpond.bench.spark.flink.queries import STATE_BACKENDS, FlinkContender, F
 from millpond.bench.spark.inputs import Topic
 from millpond.bench.spark.shapes import Inputs, Scale
 from millpond.errors import ConfigurationError
+from millpond.masking import masked
 from millpond.processors import Topology
-from millpond.stores.options import without_secrets
 
 BACKENDS: Final = ("lmdb", "rocksdb", "memory")
 VERBS: Final = "verbs"
@@ -210,7 +210,7 @@ WORKLOADS: Final[Mapping[str, Workload]] = {
 def named(backends: Sequence[str]) -> dict[str, str]:
     """Backends, given by names or URLs, each once, by what reports call them, which shows nothing that is secret."""
     different = list(dict.fromkeys(backends))
-    return dict(zip(told_apart(list(map(without_secrets, different))), different, strict=True))
+    return dict(zip(told_apart(list(map(masked, different))), different, strict=True))
 
 
 def workload_named(name: str) -> Workload:

@@ -28,12 +28,18 @@ A message says what went wrong, where, and what to do about it. Late records are
     └── RecordError (ValueError)          a record that the task cannot process: null key, wrong type, bad timestamp
         └── UserFunctionError             a user's function failed for it; what that raised is the cause
 
-What works, but not well, is a warning: ``PerformanceWarning`` (UserWarning).
+What works, but not well, is a warning: ``PerformanceWarning`` (UserWarning). No message shows a secret in use
+(``millpond.masking``).
 """
+
+from millpond.masking import without_known
 
 
 class MillpondError(Exception):
     """The root of everything that Millpond raises on purpose."""
+
+    def __str__(self) -> str:
+        return without_known(super().__str__())
 
 
 class ConfigurationError(MillpondError, ValueError):

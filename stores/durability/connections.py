@@ -14,10 +14,10 @@ import pyarrow as pa
 from pyarrow import fs
 
 from millpond.errors import ConfigurationError
+from millpond.masking import know, quoted
 from millpond.stores.durability.s3 import SCHEME as S3
 from millpond.stores.durability.s3 import S3Place
 from millpond.stores.durability.uris import shown
-from millpond.stores.options import without_secrets
 
 _OBJECT_STORES: Final = {"s3", "gcs", "abfs"}
 """Arrow's names for file systems on which a file appears once it is closed, as a whole."""
@@ -60,12 +60,13 @@ def connect(uri: str) -> Connection:
 @lru_cache
 def _connection(uri: str, process: int) -> Connection:
     on_s3 = uri.startswith(f"{S3}://")
+    know(uri)
     try:
         return Connection(*S3Place.of(uri).connect()) if on_s3 else Connection(*fs.FileSystem.from_uri(uri))
     except (OSError, ImportError, TypeError, pa.ArrowException) as error:
         if isinstance(error, pa.ArrowInvalid) and not on_s3:
             return _fsspec_connection(uri, error)
-        raise _unreachable(uri, error) from _shown_cause(uri, error)
+        raise _unreachable(uri, error) from error
 
 
 def _fsspec_connection(uri: str, reason: Exception) -> Connection:
@@ -74,21 +75,16 @@ def _fsspec_connection(uri: str, reason: Exception) -> Connection:
     except ImportError:
         raise ConfigurationError(
             f"the state directory {shown(uri)!r} is on no file system that pyarrow knows "
-            f"({without_secrets(str(reason))}); install fsspec and its driver for it, or use a path, s3://, gs://, "
+            f"({quoted(reason)}); install fsspec and its driver for it, or use a path, s3://, gs://, "
             "hdfs:// or abfs://"
-        ) from _shown_cause(uri, reason)
+        ) from reason
     try:
         filesystem, root = url_to_fs(uri)
     except (ValueError, ImportError, OSError) as error:
-        raise _unreachable(uri, error) from _shown_cause(uri, error)
+        raise _unreachable(uri, error) from error
     handler: Any = fs.FSSpecHandler
     return Connection(fs.PyFileSystem(handler(filesystem)), root)
 
 
 def _unreachable(uri: str, error: Exception) -> ConfigurationError:
-    return ConfigurationError(f"the state directory {shown(uri)!r} cannot be reached: {without_secrets(str(error))}")
-
-
-def _shown_cause(uri: str, error: Exception) -> Exception | None:
-    """The cause to tell, unless it may quote what is not to be shown."""
-    return error if shown(uri) == uri else None
+    return ConfigurationError(f"the state directory {shown(uri)!r} cannot be reached: {quoted(error)}")

@@ -17,6 +17,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from pyarrow import fs
 
 from millpond.errors import ConfigurationError
+from millpond.masking import quoted
 from millpond.stores.durability.uris import shown
 from millpond.stores.options import Parser, parse_bool, parse_choice, parse_int
 
@@ -191,9 +192,11 @@ def _conditional_puts(place: S3Place, options: S3Options) -> Callable[[str, byte
         except errors.ClientError as error:
             if error.response["ResponseMetadata"]["HTTPStatusCode"] == _EXISTS:
                 raise FileExistsError(f"{location} is there already") from error
-            raise OSError(f"{error}; if the service knows no If-None-Match, say conditional_put=false") from error
+            raise OSError(
+                f"{quoted(error)}; if the service knows no If-None-Match, say conditional_put=false"
+            ) from error
         except errors.BotoCoreError as error:
-            raise OSError(str(error)) from error
+            raise OSError(quoted(error)) from error
 
     return put_new
 

@@ -20,6 +20,7 @@ from uuid import uuid4
 from pyarrow import fs
 
 from millpond.errors import ConfigurationError, DurabilityError, MissingFileError
+from millpond.masking import quoted
 from millpond.stores.durability.connections import Connection, connect
 from millpond.stores.durability.sync import directory_is_new, sync_file
 from millpond.stores.durability.uris import shown
@@ -204,8 +205,8 @@ class Storage:
             sync_file(location, self._connect().root)
         except OSError as error:
             raise OSError(
-                f"it cannot be synced ({error}); if its file system cannot do that at all, give the state directory "
-                "as file:///directory?sync=false"
+                f"it cannot be synced ({quoted(error)}); if its file system cannot do that at all, give the state "
+                "directory as file:///directory?sync=false"
             ) from error
 
     def reading(self, path: str) -> Any:
@@ -219,6 +220,7 @@ class Storage:
         try:
             return filesystem.open_input_file(location)
         except FileNotFoundError as error:
+            quoted(error)
             raise MissingFileError(f"the file {self.describe(path)} does not exist") from error
         except OSError as error:
             raise self._unreadable(path, error) from error
@@ -325,7 +327,7 @@ class Storage:
         try:
             _delete(*self._locate(path))
         except OSError as error:
-            raise DurabilityError(f"cannot delete {self.describe(path)}: {error}") from error
+            raise DurabilityError(f"cannot delete {self.describe(path)}: {quoted(error)}") from error
 
     def delete_directory(self, path: str) -> None:
         """Delete a directory with all that is in it; one that does not exist is no error.
@@ -339,7 +341,7 @@ class Storage:
         except FileNotFoundError:
             return
         except OSError as error:
-            raise DurabilityError(f"cannot delete {self.describe(path)}: {error}") from error
+            raise DurabilityError(f"cannot delete {self.describe(path)}: {quoted(error)}") from error
 
     def delete_empty(self, path: str) -> None:
         """Delete a directory that nothing is in; any other stays.
@@ -359,15 +361,18 @@ class Storage:
         return self._connect().local and os.path.islink(self._locate(path)[1])
 
     def _unlistable(self, directory: str, error: OSError) -> DurabilityError:
-        return DurabilityError(f"cannot list {self.describe(directory)}: {error}")
+        return DurabilityError(f"cannot list {self.describe(directory)}: {quoted(error)}")
 
     def _unwritable(self, path: str, error: OSError) -> DurabilityError:
         return DurabilityError(
-            f"cannot write {self.describe(path)}: {error}; check the free space, the permissions and the connection"
+            f"cannot write {self.describe(path)}: {quoted(error)}; check the free space, the permissions and the "
+            "connection"
         )
 
     def _unreadable(self, path: str, error: OSError) -> DurabilityError:
-        return DurabilityError(f"cannot read {self.describe(path)}: {error}; check the permissions and the connection")
+        return DurabilityError(
+            f"cannot read {self.describe(path)}: {quoted(error)}; check the permissions and the connection"
+        )
 
 
 def _without_sync(uri: str) -> tuple[str, bool]:
@@ -376,7 +381,7 @@ def _without_sync(uri: str) -> tuple[str, bool]:
     options = dict(parse_qsl(query, keep_blank_values=True))
     value = options.pop("sync", "true")
     if value not in _SYNC_VALUES:
-        raise ConfigurationError(f"the state directory {uri!r} says sync={value}; say sync=true or sync=false")
+        raise ConfigurationError(f"the state directory {shown(uri)!r} says sync={value}; say sync=true or sync=false")
     return place + ("?" + urlencode(options) if options else ""), _SYNC_VALUES[value]
 
 

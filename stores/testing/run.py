@@ -15,7 +15,7 @@ from typing import Any, Final
 from xml.etree import ElementTree
 
 from millpond.errors import ConfigurationError
-from millpond.stores.options import without_secrets
+from millpond.masking import masked
 from millpond.stores.testing.features import Feature
 
 _NEEDED: Final = ("pytest", "hypothesis")
@@ -91,7 +91,7 @@ def run_kit(backend: str, opt_outs: Mapping[str, str], *, examples: int, aside: 
         command = [sys.executable, "-m", "pytest", *options, f"--junitxml={report}"]
         done = subprocess.run(command, cwd=place, check=False, stdout=_STANDARD_ERROR if aside else None)
         cases = list(ElementTree.parse(report).iter("testcase")) if report.exists() else []
-    return _outcome(without_secrets(backend), done.returncode == 0, cases)
+    return _outcome(masked(backend), done.returncode == 0, cases)
 
 
 def _outcome(backend: str, kept: bool, cases: Collection[ElementTree.Element]) -> Outcome:
@@ -105,4 +105,4 @@ def _outcome(backend: str, kept: bool, cases: Collection[ElementTree.Element]) -
 
 
 def _first_line(found: ElementTree.Element) -> str:
-    return without_secrets(found.get("message", "").partition("\n")[0])
+    return masked(found.get("message", "").partition("\n")[0])

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from millpond.errors import ConfigurationError
+from millpond.masking import masked
 from millpond.stores.memory import MemorySupplier
-from millpond.stores.options import check_option, parse_bool, parse_int, parse_options, parse_size, without_secrets
+from millpond.stores.options import check_option, parse_bool, parse_int, parse_options, parse_size
 from millpond.stores.registry import supplier
 
 
@@ -84,7 +85,7 @@ def test_an_unknown_option_lists_the_known_ones() -> None:
     ],
 )
 def test_messages_show_no_passwords(text: str) -> None:
-    shown = without_secrets(text)
+    shown = masked(text)
     assert "hunter2" not in shown
     assert "***" in shown
     assert ("timeout=5" in shown) == ("timeout=5" in text)
@@ -113,7 +114,7 @@ def test_a_value_of_another_type_is_shown_without_its_password(value: object) ->
 
 def test_what_is_not_secret_is_shown() -> None:
     for text in ("rocksdb://?block_cache=64MiB&wal=off", "lmdb://?map_size=1GiB", "monkey://?keys=5"):
-        assert without_secrets(text) == text
+        assert masked(text) == text
 
 
 @dataclass(frozen=True)

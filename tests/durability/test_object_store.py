@@ -363,7 +363,7 @@ def test_a_micro_batch_takes_two_requests(store: ObjectStore, storage: Storage, 
 def test_no_error_and_no_log_shows_a_secret(
     store: ObjectStore, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    storage = store.storage("secret")
+    storage = store.storage("hidden")
     told, newest = [repr(storage)], committed(storage, tmp_path, "memory", range(1, 6))[-1]
     storage.put("file", b"1")
     for act in (
@@ -372,7 +372,7 @@ def test_no_error_and_no_log_shows_a_secret(
         lambda: storage.put_once("once", b"2"),
         lambda: storage.list(""),
         lambda: storage.delete("file"),
-        lambda: storage.delete_directory("secret"),
+        lambda: storage.delete_directory("hidden"),
         lambda: Storage.from_uri(f"s3://key:{SECRET}@{BUCKET}/a"),
         lambda: Storage.from_uri(store.uri("a", wrong=1)),
         lambda: Storage.from_uri(store.uri("a", max_attempts=0)),
@@ -385,7 +385,7 @@ def test_no_error_and_no_log_shows_a_secret(
         told.append("".join(traceback.format_exception(caught.value)))
     store.fail(1, Fault.ERROR)
     try_collect_garbage(storage, newest, POLICY, "")
-    assert "stays for now: cannot list s3://bucket/secret/app" in caplog.text
+    assert "stays for now: cannot write s3://bucket/hidden/app" in caplog.text
     for part in (SECRET, SECRET.replace("/", "%2F"), SECRET.rpartition("/")[2]):
         assert not any(part in text for text in [*told, caplog.text])
 

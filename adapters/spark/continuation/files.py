@@ -13,6 +13,8 @@ from pyspark.sql import SparkSession
 
 from millpond.adapters.spark.session import check_has_jvm
 from millpond.errors import DurabilityError
+from millpond.masking import masked
+from millpond.stores.durability.uris import shown
 
 _Result = TypeVar("_Result")
 
@@ -144,6 +146,6 @@ def _translated(what: str, path: str, act: Callable[[], _Result]) -> _Result:
         return act()
     except Py4JJavaError as error:
         raise DurabilityError(
-            f"cannot {what} {path}: {error.java_exception.toString()}; check the free space, the permissions and the "
-            "connection"
-        ) from error
+            f"cannot {what} {shown(path)}: {masked(error.java_exception.toString())}; check the free space, the "
+            "permissions and the connection"
+        ) from None

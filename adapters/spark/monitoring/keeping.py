@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from millpond.adapters.spark.monitoring.measured import Figure, Measured
 from millpond.adapters.watching.micro_batch import MicroBatch, Report, SourceRead
+from millpond.masking import masked
 
 _BEHIND: Final = "maxOffsetsBehindLatest"
 """What Spark's source for Kafka calls the records that its most distant partition has not read yet."""
@@ -38,7 +39,7 @@ def _source(source: Any) -> SourceRead:
     behind = None
     with suppress(KeyError, ValueError):
         behind = int(float(source.metrics[_BEHIND]))
-    return SourceRead(source.description, max(0, source.numInputRows), behind)
+    return SourceRead(masked(source.description), max(0, source.numInputRows), behind)
 
 
 def _report(one: Measured) -> Report:

@@ -19,6 +19,7 @@ from pyspark.taskcontext import TaskContext
 
 from millpond.adapters.spark.worker import current_batch
 from millpond.errors import CorruptFileError
+from millpond.masking import quoted
 from millpond.processors.distribution.header_column import HEADERS_TYPE
 from millpond.stores.durability.storage import Storage
 
@@ -125,8 +126,8 @@ class _Read:
             return pq.read_table(pa.BufferReader(self.storage.read(path)), schema=self.kind.schema)
         except (pa.ArrowException, OSError) as error:
             raise CorruptFileError(
-                f"the {self.kind.called} in {self.storage.describe(path)} cannot be read: {error}; delete the file to "
-                "read the others"
+                f"the {self.kind.called} in {self.storage.describe(path)} cannot be read: {quoted(error)}; delete the "
+                "file to read the others"
             ) from error
 
 

@@ -74,6 +74,7 @@ def main() -> None:
         app(prog_name="millpond")
     except Exception as error:
         if _debugging:
+            failures.trace_without_secrets()
             raise
         typer.echo(f"millpond: {failures.told(error)}", err=True)
         sys.exit(failures.exit_code(error))

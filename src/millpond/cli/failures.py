@@ -5,8 +5,11 @@ Rule of this module: it knows errors, and no command.
 
 import codecs
 import sys
+import traceback
+from types import TracebackType
 
 from millpond.errors import ConfigurationError, MillpondError
+from millpond.masking import quoted, without_known, without_known_in
 
 NOT_RIGHT = 1
 NONSENSE = 2
@@ -18,11 +21,21 @@ def told(error: Exception) -> str:
     if isinstance(error, MillpondError):
         return str(error)
     if _of_a_file(error):
-        return f"{error}; see that the place is there, and that you may read and write it"
+        return f"{quoted(error)}; see that the place is there, and that you may read and write it"
     return (
-        f"an error that nobody expected: {type(error).__name__}: {error}\n"
+        f"an error that nobody expected: {type(error).__name__}: {quoted(error)}\n"
         "To see where it happened, give --debug before the command: millpond --debug ..."
     )
+
+
+def trace_without_secrets() -> None:
+    """Have Python print the trace of the error that ends the process without the secrets in use."""
+
+    def told_of(_: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        without_known_in(error)
+        print(without_known("".join(traceback.format_exception(error))), end="", file=sys.stderr)
+
+    sys.excepthook = told_of
 
 
 def exit_code(error: Exception) -> int:

@@ -10,7 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from millpond.demo import data, job, truth
-from millpond.stores.options import without_secrets
+from millpond.masking import masked
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Summary:
     def to_dict(self) -> dict[str, Any]:
         """The same as JSON has it."""
         return {
-            "backend": without_secrets(self.options.backend),
+            "backend": masked(self.options.backend),
             "out": str(self.options.out),
             "right": self.right,
             "arrived": self.result.arrived,
@@ -72,7 +72,7 @@ def _run_with_bars(options: job.Options, inputs: data.Inputs, console: Console) 
 
 
 def _paces(options: job.Options, result: job.Result) -> Table:
-    table = Table(title=f"state in {without_secrets(options.backend)}", title_justify="left")
+    table = Table(title=f"state in {masked(options.backend)}", title_justify="left")
     table.add_column("query", no_wrap=True)
     for heading in ("flights", "batches", "seconds", "flights/s", "steady flights/s"):
         table.add_column(heading, justify="right")

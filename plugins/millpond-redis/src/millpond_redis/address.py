@@ -6,7 +6,7 @@ from ipaddress import ip_address
 from typing import Any, Final, Self
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from millpond.stores.options import without_secrets
+from millpond.masking import masked
 
 FORM: Final = "redis://[user:password@]host[:port][/database], the same with rediss://, or unix://[user:password@]/path"
 """What a URL has to be."""
@@ -53,7 +53,7 @@ class Address:
     @property
     def shown(self) -> str:
         """The URL without user and password."""
-        return without_secrets(self.url)
+        return masked(self.url)
 
     @property
     def has_tls(self) -> bool:

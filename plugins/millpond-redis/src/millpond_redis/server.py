@@ -20,8 +20,8 @@ from millpond.errors import (
     StoreError,
     StoreFullError,
 )
+from millpond.masking import quoted
 from millpond.stores.engine import ErrorTranslator
-from millpond.stores.options import without_secrets
 from millpond_redis.address import Address
 from millpond_redis.scripts import FENCED, LOST
 
@@ -88,8 +88,8 @@ class translate_errors(ErrorTranslator):
 
 def _told(error: redis.RedisError) -> str:
     """What the server said, without the rows of a call, which redis-py puts before that."""
-    text = str(error)
-    return without_secrets(text.partition(" of pipeline caused error: ")[2] or text)
+    text = quoted(error)
+    return text.partition(" of pipeline caused error: ")[2] or text
 
 
 def connected(address: Address, timeout: float, database: int | None = None) -> Any:

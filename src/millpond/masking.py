@@ -1,0 +1,192 @@
+"""Secrets, and texts without them: the one place that knows what must not be shown, and in which spellings.
+
+Rule of this module: it imports nothing of Millpond. Whoever gets a URI or URL that may hold a secret tells ``know``;
+whoever passes on what a library says asks ``masked`` or ``quoted``. The messages of Millpond's own errors lose the
+secrets in use by themselves.
+"""
+
+import json
+import os
+import re
+from base64 import b64encode
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import cache
+from html import escape
+from typing import Final
+from urllib.parse import quote, quote_plus, unquote
+
+MASK: Final = "***"
+
+_SHORTEST: Final = 4
+"""Shorter texts are parts of too many others."""
+_SHORT: Final = 8
+"""Texts below this are masked as words, and not in the middle of others."""
+
+_NAME: Final = (
+    r"[\w.-]*(?:pass|pwd|secret|token|credential|auth|signature|connection_?string)[\w.-]*"
+    r"|(?:[\w.-]*[_.-])?(?:sig|sas|(?:api|access|private|account|shared)?_?key)"
+)
+"""The names of what is secret."""
+_IS_NAME: Final = re.compile(_NAME, re.IGNORECASE)
+_NAMED: Final = re.compile(rf"(?<![\w.-])({_NAME})=[^&\s'\"<>]*", re.IGNORECASE)
+_TOLD: Final = re.compile(
+    r"(?<![\w.-])(\w*(?:password|secret|token|signature|authorization|account_?key)\w*['\"]?\s*:\s*['\"]?)"
+    r"(?:bearer\s+|basic\s+|sharedkey\s+)?[^\s'\"<>,}]+",
+    re.IGNORECASE,
+)
+"""The same in JSON and in headers."""
+_USER: Final = re.compile(r"//[^\s/?&]*@|//[^\s/?&:@]*:[^/?&@]*@|:(?!//)[^\s'\"]*@")
+_ENDS: Final = re.compile(r"%(0[9AD]|2[0267])", re.IGNORECASE)
+"""What would end a password in a text if it were not quoted: blanks, line ends, quotes and ``&``."""
+_QUERY: Final = re.compile(
+    r"\b((?:https?|abfss?|wasbs?|adl|az|s3[an]?|gs|gcs)://[^\s'\"<>?]*\?)([^\s'\"<>]*)", re.IGNORECASE
+)
+
+_PLAIN: Final = frozenset(
+    (
+        *("scheme", "region", "endpoint_override", "force_virtual_addressing", "tls_ca_file_path", "connect_timeout"),
+        *("request_timeout", "max_attempts", "conditional_put", "sync", "retry_limit_seconds", "enable_tls"),
+        *("blob_storage_authority", "dfs_storage_authority", "credential_kind", "tenant_id", "client_id"),
+        *("buffer_size", "replication", "url"),
+    )
+)
+"""Options of state directories that are no secrets."""
+
+_secrets: Final[set[str]] = set()
+
+
+def know(uri: str) -> None:
+    """Take the password of a state directory's URI, and its options, for secrets, but those that are known to be none.
+
+    Of a backend's URL, only those options are secret whose names say so, and the password of a URL in an option.
+    """
+    _, separator, rest = uri.partition("://")
+    if not separator:
+        return
+    user, _, _ = rest.partition("?")[0].rpartition("@")
+    found = {user.partition(":")[2]}
+    for part in rest.partition("?")[2].partition("#")[0].split("&"):
+        name, given, value = part.partition("=")
+        if _IS_NAME.fullmatch(name) or (not _is_backend(rest) and name.lower() not in _PLAIN):
+            found.add(value if given else name)
+        know(unquote(value))
+    know_secret(*found)
+
+
+def _is_backend(rest: str) -> bool:
+    """Whether a URL has no place, as those of backends."""
+    return rest.startswith("?")
+
+
+def know_secret(*secrets: str) -> None:
+    """Take these texts for secrets, whatever holds them."""
+    new = {secret for secret in secrets if len(secret) >= _SHORTEST and not _is_harmless(secret)} - _secrets
+    if new:
+        _secrets.update(new)
+        _in_use.cache_clear()
+
+
+def without_known(text: str) -> str:
+    """A text without the secrets in use, in any spelling: those that ``know`` was told, and the environment's."""
+    pattern = _in_use()
+    return text if pattern is None else pattern.sub(MASK, text)
+
+
+def masked(text: str) -> str:
+    """What somebody else says, without the secrets in use, and without whatever looks like one.
+
+    >>> masked("redis://?url=redis%3A%2F%2Fme%3Ahunter2%40host%2F0&api_token=hunter2&sync=yes")
+    'redis://?url=redis://***@host/0&api_token=***&sync=yes'
+    >>> masked("GET 'https://acc.blob.core.windows.net/c?sv=2024&sig=q%2Fr' failed")
+    "GET 'https://acc.blob.core.windows.net/c?sv=***&sig=***' failed"
+    """
+    plain = without_known(unquote(_ENDS.sub(r"%25\1", without_known(text))))
+    named = _NAMED.sub(rf"\1={MASK}", _USER.sub(_without_user, plain))
+    return _QUERY.sub(_without_values, _TOLD.sub(rf"\1{MASK}", named))
+
+
+def quoted(error: BaseException) -> str:
+    """What a message may say of a library's error. The error itself is masked, too: traces show it as the cause."""
+    for one in _chain(error):
+        _mask_in_place(one, masked)
+    return masked(str(error))
+
+
+def without_known_in(error: BaseException) -> None:
+    """Take the secrets in use out of an error and of all that caused it, whoever made them."""
+    for one in _chain(error):
+        _mask_in_place(one, without_known)
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    waiting = [error]
+    while waiting:
+        one = waiting.pop()
+        if id(one) not in seen:
+            seen.add(id(one))
+            yield one
+            waiting += [cause for cause in (one.__cause__, one.__context__) if cause is not None]
+
+
+def _mask_in_place(error: BaseException, mask: Callable[[str], str]) -> None:
+    """Mask what an error says: its arguments, and whatever text it keeps."""
+    error.args = tuple(mask(one) if isinstance(one, str) else one for one in error.args)
+    kept = [name for name, value in vars(error).items() if isinstance(value, str)]
+    if isinstance(error, OSError):
+        kept += [name for name in ("strerror", "filename", "filename2") if isinstance(getattr(error, name), str)]
+    for name in kept:
+        with suppress(AttributeError, TypeError):
+            setattr(error, name, mask(getattr(error, name)))
+
+
+@cache
+def _in_use() -> re.Pattern[str] | None:
+    """What finds the secrets in use; None if there are none."""
+    environment = {
+        value
+        for key, value in os.environ.items()
+        if _IS_NAME.fullmatch(key)
+        and len(value) >= _SHORT
+        and not value.startswith(("/", "~"))
+        and not _is_harmless(value)
+    }
+    spelled = sorted({text for secret in _secrets | environment for text in _spellings(secret)}, key=len, reverse=True)
+    return re.compile("|".join(map(_findable, spelled)), re.IGNORECASE) if spelled else None
+
+
+def _spellings(secret: str) -> set[str]:
+    """A secret as it may stand in a text: quoted for a URL once or twice, in JSON, Python, HTML or Base64."""
+    plain = unquote(secret)
+    found = {
+        secret,
+        plain,
+        quote(plain),
+        quote(plain, safe=""),
+        quote_plus(plain),
+        plain.replace(" ", "+"),
+        quote(quote(plain, safe=""), safe=""),
+    }
+    found |= {quote(secret, safe=""), json.dumps(plain)[1:-1], repr(plain)[1:-1], escape(plain)}
+    if len(plain) >= _SHORT:
+        found.add(b64encode(plain.encode()).decode().rstrip("="))
+    return {one for one in found if len(one) >= _SHORTEST}
+
+
+def _findable(text: str) -> str:
+    return f"{re.escape(text)}=*" if len(text) >= _SHORT else rf"(?<![^\W_]){re.escape(text)}(?![^\W_])"
+
+
+def _is_harmless(text: str) -> bool:
+    """Whether a text is a number, a truth value or the like, which other texts have, too."""
+    return re.fullmatch(r"[\d.:-]*|true|false|https?|none|default|anonymous", text, re.IGNORECASE) is not None
+
+
+def _without_user(user: re.Match[str]) -> str:
+    return f"{'//' if user[0].startswith('//') else ':'}{MASK}@"
+
+
+def _without_values(url: re.Match[str]) -> str:
+    parts = [part.partition("=") for part in url[2].split("&")]
+    return url[1] + "&".join(f"{name}={MASK}" if separator else MASK for name, separator, _ in parts)

@@ -1,0 +1,185 @@
+"""No error shows a secret of the state directory's URI, whatever library says it, and however it leaves.
+
+The table in ``docs/durability.md`` is what these tests have seen. ``MILLPOND_WRITE_TABLES=1`` writes it anew.
+"""
+
+import sys
+import traceback
+from base64 import b64encode
+from collections.abc import Callable
+from contextlib import redirect_stderr
+from functools import cache
+from io import StringIO
+from types import SimpleNamespace
+from typing import Final
+from urllib.parse import quote
+
+import pytest
+
+from millpond.cli.failures import told, trace_without_secrets
+from millpond.errors import DurabilityError, MillpondError
+from millpond.masking import know, masked, quoted, without_known
+from millpond.stores.durability import Storage
+from millpond.stores.registry import supplier
+from tests.tables_in_pages import check_table
+
+SECRET: Final = "n0t/to be+shown=="
+QUOTED: Final = quote(SECRET, safe="")
+SPELLINGS: Final = {
+    SECRET,
+    QUOTED,
+    QUOTED.lower(),
+    quote(SECRET),
+    quote(QUOTED, safe=""),
+    SECRET.replace(" ", "+"),
+    b64encode(SECRET.encode()).decode(),
+}
+
+PLACES: Final = {
+    "`abfs://` with a SAS": f"abfs://c@acc.dfs.core.windows.net/x?sig={QUOTED}",
+    "`abfs://` with a key": f"abfs://c@acc.dfs.core.windows.net/x?account_key={QUOTED}",
+    "`s3://`": f"s3://key:{QUOTED}@b/x?endpoint_override=127.0.0.1:1&scheme=http&max_attempts=1&region=x",
+    "`gs://`": f"gs://me:{QUOTED}@b/x?token={QUOTED}",
+    "`hdfs://`": f"hdfs://me:{QUOTED}@127.0.0.1:1/x?token={QUOTED}",
+    "`https://`": f"https://127.0.0.1:1/x?{QUOTED}",
+    "fsspec's": f"ftp://me:{QUOTED}@127.0.0.1:1/x",
+    "`file://`": f"file:///nowhere/x?token={QUOTED}&sync=perhaps",
+}
+"""State directories that cannot be reached, whatever network there is."""
+
+
+@cache
+def refusal(uri: str) -> MillpondError:
+    try:
+        Storage.from_uri(uri).list("")
+    except MillpondError as error:
+        return error
+    raise AssertionError(f"{uri} can be listed")
+
+
+def on_the_command_line(uri: str) -> str:
+    return f"{told(refusal(uri))}\n{told(RuntimeError(f'the library says {uri}'))}"
+
+
+def with_debug(uri: str) -> str:
+    """What Python prints of an error that ends the process."""
+    said, before = StringIO(), sys.excepthook
+    try:
+        trace_without_secrets()
+        with redirect_stderr(said):
+            for error in (refusal(uri), RuntimeError(f"the library says {uri}")):
+                sys.excepthook(type(error), error, error.__traceback__)
+    finally:
+        sys.excepthook = before
+    return said.getvalue()
+
+
+def in_the_driver(uri: str) -> str:
+    return "".join(traceback.format_exception(refusal(uri)))
+
+
+def in_an_executor(uri: str) -> str:
+    """An error of a library that nobody translates, in a worker that has the state directory."""
+    short_errors = pytest.importorskip("millpond.adapters.spark.worker").short_errors
+    refusal(uri)
+    untranslated = ValueError(f"cannot open {uri}")
+    untranslated.__cause__ = OSError(5, f"no answer from {uri}", uri)
+    with pytest.raises(ValueError, match="cannot open") as caught, short_errors():
+        raise untranslated
+    return "".join(traceback.format_exception(caught.value))
+
+
+def in_the_progress(uri: str) -> str:
+    """What is kept of a source that Spark describes by its URI."""
+    keeping = pytest.importorskip("millpond.adapters.spark.monitoring.keeping")
+    source = SimpleNamespace(description=f"FileStreamSource[{uri}]", numInputRows=1, metrics={})
+    progress = SimpleNamespace(
+        id=1, runId=2, name="q", batchId=1, timestamp="2026-01-01T00:00:00Z", durationMs={}, sources=[source]
+    )
+    return str(keeping.micro_batch(progress, []))
+
+
+def in_the_log(uri: str) -> str:
+    return f"{refusal(uri)}"
+
+
+WAYS: Final[dict[str, Callable[[str], str]]] = {
+    "command line": on_the_command_line,
+    "`--debug`": with_debug,
+    "driver": in_the_driver,
+    "executor": in_an_executor,
+    "progress": in_the_progress,
+    "log": in_the_log,
+}
+
+Seen = dict[tuple[str, str], str]
+
+
+def whether_shown(text: str) -> str:
+    return "shown" if any(one in text for one in SPELLINGS) else "masked"
+
+
+@pytest.fixture(scope="module")
+def seen() -> Seen:
+    """Whether a secret was shown, for each place and way."""
+    return {(place, way): whether_shown(act(uri)) for place, uri in PLACES.items() for way, act in WAYS.items()}
+
+
+def test_no_way_out_shows_a_secret(seen: Seen) -> None:
+    assert [case for case, what in seen.items() if what != "masked"] == []
+
+
+def test_the_page_shows_how_errors_leave(seen: Seen) -> None:
+    check_table(
+        "secrets", ["state directory", *WAYS], [[place, *(seen[place, way] for way in WAYS)] for place in PLACES]
+    )
+
+
+@pytest.mark.parametrize("spelled", sorted(SPELLINGS))
+def test_a_secret_in_use_is_known_in_any_spelling(spelled: str) -> None:
+    know(f"s3://key:{QUOTED}@bucket/x")
+    assert spelled not in str(DurabilityError(f"the library says {spelled}, and no more"))
+    assert str(DurabilityError(f"<{spelled}>")) == "<***>"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "GET https://acc.blob.core.windows.net/c?sv=2024-01-01&sig=hunter22 failed",
+        '{"access_token": "hunter22", "expires_in": 3600}',
+        "Authorization: Bearer hunter22",
+        "DefaultEndpointsProtocol=https;AccountName=acc;AccountKey=hunter22",
+        "AWS_SESSION_TOKEN=hunter22",
+        "redis://:hunter22@host/0 refused",
+        "https://bucket.s3.amazonaws.com/x?X-Amz-Credential=a&X-Amz-Signature=hunter22",
+    ],
+)
+def test_what_looks_like_a_secret_in_what_a_library_says_is_masked(text: str) -> None:
+    assert "hunter22" not in masked(text)
+
+
+def test_the_password_of_a_backend_is_known() -> None:
+    with pytest.raises(MillpondError):
+        supplier("nowhere://?url=redis%3A%2F%2Fme%3AhunterX77%40host%2F0")
+    assert without_known("cannot log in with hunterX77") == "cannot log in with ***"
+
+
+def test_the_secrets_of_the_environment_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "abcdefgh/ijkl")
+    know("s3://key:another-one-of-these@bucket")
+    assert without_known("abcdefgh/ijkl, abcdefgh%2Fijkl") == "***, ***"
+
+
+def test_what_is_no_secret_stays() -> None:
+    know("s3://bucket/x?scheme=http&region=eu-west-1&endpoint_override=storage.example:9000&max_attempts=3")
+    know("file:///x?sync=false")
+    text = "http eu-west-1 storage.example:9000 false 3 x?sync=false, see Consumed(key='k', value='v')"
+    assert without_known(text) == text
+
+
+def test_a_cause_is_masked_with_its_file_and_its_own_causes() -> None:
+    error = OSError(2, "no https://h/x?sig=hunter22", "s3://me:hunter22@b")
+    error.__cause__ = KeyError("token=hunter22")
+    assert "hunter22" not in quoted(error)
+    assert "hunter22" not in "".join(traceback.format_exception(error))
+    assert error.filename == "s3://***@b"
