@@ -338,7 +338,10 @@ class Processor(ABC):
     """Whether all records up to a flush may come in any order: what it forwards by then is the same for each key."""
 
     at_flush: bool = False
-    """Whether ``process`` only holds records back: it forwards nothing and touches no store before ``flush``."""
+    """Whether ``process`` only holds records back: it forwards nothing and touches no store before ``flush``.
+
+    Then, and by ``advance``, it may do so; and if it ``looks_up`` stores with a history, before these forget.
+    """
 
     keeps_records: bool = False
     """Whether it forwards only what it makes at once of single records, under their own keys and timestamps."""

@@ -7,19 +7,21 @@ keeps it, and both count it.
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from millpond.processors.options.joins import JoinType, Side
 from millpond.processors.runtime.batches.batch import Batch
-from millpond.processors.runtime.batches.columns import Records
+from millpond.processors.runtime.batches.columns import Records, joined
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.late import Booleans, Integers
 from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.tables.time_ordered_buffer import BufferSpec, TimeOrderedBuffer
 from millpond.processors.tables.value_getters import ValueGetterFactory
 from millpond.stores.times import NO_TIME
+
+_NOTHING: Final = np.empty(0, np.int64)
 
 _log = logging.getLogger(__name__)
 
@@ -37,6 +39,7 @@ class StreamTableJoin(Processor):
         selector: ``selector(key, value)`` returns the key to look up; the record's own unless given.
         buffer: where records wait for late table records (KIP-923).
         within_history: whether records that wait are joined before the table forgets what was valid at their times.
+            Then records enter the buffer at the end of a micro-batch, or as soon as the table is about to forget.
     """
 
     repeatable = True
@@ -57,24 +60,40 @@ class StreamTableJoin(Processor):
         self._left = join_type.keeps(Side.LEFT)
         self._selector = selector
         self._buffer_spec = buffer
-        self._within_history = within_history
+        self.at_flush = within_history and buffer is not None
+        self._arrived: list[Records] = []
         self.keeps_records = buffer is None
         self.by_key = buffer is None and selector is None
 
     def init(self, context: ProcessorContext) -> None:
         super().init(context)
         self._getter = self._factory.make(context)
-        if self.by_key:
+        if self.by_key or self.at_flush:
             self.looks_up = dict.fromkeys(self._factory.stores, self._getter.versioned)
         self._warned = False
         self._buffer: TimeOrderedBuffer | None = None
         if self._buffer_spec is not None:
             buffer = self._buffer = TimeOrderedBuffer(self._buffer_spec, context.store(self._buffer_spec.store))
             context.level(CounterName.WAITING, lambda: buffer.waiting)
-            for store in self._factory.stores if self._within_history else ():
+            for store in self._factory.stores if self.at_flush else ():
                 context.store(store).stragglers.append(self)
 
     def process(self, batch: Batch) -> None:
+        if self.at_flush:
+            self._arrived.append(batch)
+        else:
+            self._process(batch)
+
+    def flush(self) -> None:
+        self._take_in()
+
+    def _take_in(self) -> None:
+        """Process what has arrived, if it was kept."""
+        arrived, self._arrived = self._arrived, []
+        if arrived:
+            self._process(joined(arrived).to_batch())
+
+    def _process(self, batch: Batch) -> None:
         kept = self._usable(batch)
         dropped = len(batch) - len(kept)
         if self._buffer is not None and NO_TIME in kept.timestamps:
@@ -89,21 +108,28 @@ class StreamTableJoin(Processor):
 
     def advance(self, time: int) -> None:
         if self._buffer is not None:
+            self._take_in()
             self.context.attempt(self._join, self._buffer.advance(time))
         super().advance(time)
 
     @property
     def earliest(self) -> int | None:
         """No record that waits has a lesser timestamp; None if there are none."""
-        return None if self._buffer is None else self._buffer.earliest
+        waiting = None if self._buffer is None else self._buffer.earliest
+        arrived = np.concatenate([_NOTHING, *(np.asarray(records.timestamps, np.int64) for records in self._arrived)])
+        times = arrived[arrived != NO_TIME]
+        known = [] if waiting is None else [waiting]
+        return min([*known, int(times.min())] if len(times) else known, default=None)
 
     def catch_up(self, before: int) -> None:
         """Join the records that wait and are older than ``before``: no older table record is admitted any more."""
         if self._buffer is not None and self.earliest is not None and self.earliest < before:
+            self._take_in()
             self.context.attempt(self._join, self._buffer.drain(before - 1))
 
     def complete(self) -> None:
         if self._buffer is not None:
+            self._take_in()
             self.context.attempt(self._join, self._buffer.drain())
 
     def _join(self, kept: Batch) -> None:
@@ -116,12 +142,12 @@ class StreamTableJoin(Processor):
         if not self._left:
             matched = [entry is not None for entry in found]
             kept, found = kept.select(matched), [entry for entry in found if entry is not None]
-        joined = [
+        results = [
             joiner(key, value, None if entry is None else entry.value)
             for key, value, entry in zip(kept.keys, kept.values, found, strict=True)
         ]
         self._note_missed(looked_up, missed)
-        self.context.forward(kept.with_values(joined))
+        self.context.forward(kept.with_values(results))
 
     def _usable(self, batch: Batch) -> Batch:
         """The records that can have a result."""

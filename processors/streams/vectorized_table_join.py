@@ -24,6 +24,9 @@ class VectorizedStreamTableJoin(StreamTableJoin):
     """
 
     def process_columns(self, columns: Columns) -> None:
+        if self.at_flush:
+            self._arrived.append(columns)
+            return
         if self._buffer is not None or self._selector is not None:
             self.process(columns.to_batch())
             return

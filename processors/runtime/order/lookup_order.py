@@ -248,6 +248,9 @@ class _Input:
             self.written |= region.writes(name)
             self.looked_up |= processor.looks_up.keys()
             self._otherwise |= set(part.nodes[name].stores) - (as_of if in_time else set())
+            for child in part.nodes[name].children:
+                # It looks up at the flush, or before what it looks up is forgotten.
+                self.looked_up |= processors[child].looks_up.keys() if processors[child].at_flush else set()
 
     def meets(self, other: "_Input") -> bool:
         """Whether one of the two changes what the other uses."""
