@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from millpond.processors.dsl.builder import StreamsBuilder
 from millpond.processors.options.join_windows import JoinWindows
 from millpond.processors.options.joins import JoinType
-from millpond.processors.verbs.parts import JoinedRows, pair
+from millpond.processors.verbs.parts import JoinedRows, pairs
 from millpond.processors.verbs.verb import PackedRows, Verb
 from millpond.stores.serdes import BYTES
 
@@ -33,11 +33,11 @@ def stream_join(
     builder = StreamsBuilder(key_serde=BYTES, value_serde=BYTES)
     one, other = builder.stream(left.topic), builder.stream(right.topic)
     if join_type is JoinType.OUTER:
-        joined = one.outer_join(other, pair, windows=windows)
+        joined = one.outer_join(other, pairs, windows=windows, vectorized=True)
     elif join_type is JoinType.LEFT:
-        joined = one.left_join(other, pair, windows=windows)
+        joined = one.left_join(other, pairs, windows=windows, vectorized=True)
     else:
-        joined = one.join(other, pair, windows=windows)
+        joined = one.join(other, pairs, windows=windows, vectorized=True)
     joined.to(name)
     rows = JoinedRows(left.rows, right.rows, left.rows.schemas.current.names, columns, shared)
     return Verb(builder.build(), {left.topic: left, right.topic: right}, (rows,))
