@@ -7,7 +7,7 @@ from millpond.processors.dsl.streams_and_tables import KTable
 from millpond.processors.options.joins import JoinType
 from millpond.processors.options.materialized import Materialized
 from millpond.processors.verbs.foreign_keyed import foreign_key_of
-from millpond.processors.verbs.parts import CHANGE_TIME, ChangeColumns, JoinedRows, Keys, Rows, Times, pair
+from millpond.processors.verbs.parts import CHANGE_TIME, ChangeColumns, JoinedRows, Keys, Rows, Times, pair, pairs
 from millpond.processors.verbs.sequenced import sequenced_table
 from millpond.processors.verbs.verb import PackedRows, Verb
 from millpond.stores.serdes import BYTES, MSGPACK
@@ -38,11 +38,11 @@ def table_join(
     if left.foreign is not None:
         joined = _joined_by_foreign_key(one, other, join_type)
     elif join_type is JoinType.OUTER:
-        joined = one.outer_join(other, pair)
+        joined = one.outer_join(other, pairs, vectorized=True)
     elif join_type is JoinType.LEFT:
-        joined = one.left_join(other, pair)
+        joined = one.left_join(other, pairs, vectorized=True)
     else:
-        joined = one.join(other, pair)
+        joined = one.join(other, pairs, vectorized=True)
     joined.to(name)
     rows = JoinedRows(left.rows, right.rows, left_columns, right_columns, foreign=left.foreign is not None)
     inputs = {left.topic: left, right.topic: right}

@@ -16,6 +16,16 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as _compute
 
+from millpond.stores.rows.byte_columns import (
+    Array,
+    Bytes,
+    Integers,
+    binary_of,
+    buffer,
+    bytes_of,
+    runs_of,
+    texts_at,
+)
 from millpond.stores.rows.physical import (
     SHORT_DECIMAL,
     around,
@@ -32,11 +42,6 @@ from millpond.stores.rows.physical import (
 )
 
 pc: Any = _compute
-Array: TypeAlias = Any
-"""An Arrow array."""
-
-_Integers: TypeAlias = npt.NDArray[np.int64]
-_Bytes: TypeAlias = npt.NDArray[np.uint8]
 _Mask: TypeAlias = npt.NDArray[np.bool_]
 
 _NIL: Final = 0xC0
@@ -99,7 +104,7 @@ def packed_rows(values: Sequence[Array], size: int, first: int | None = None) ->
     return pc.binary_join_element_wise(pa.scalar(head, pa.binary()), *values, b"")
 
 
-def first_integers(rows: Array) -> _Integers:
+def first_integers(rows: Array) -> Integers:
     """The integer that the array of each row begins with.
 
     Raises:
@@ -134,10 +139,10 @@ def _leaves(leaves: Array) -> Array:
     type_ = leaves.type
     nulls = null_mask(leaves) if leaves.null_count else None
     if pa.types.is_null(type_):
-        return _heads(np.full((len(leaves), 1), _NIL, np.uint8), None)
+        return binary_of(np.full((len(leaves), 1), _NIL, np.uint8))
     if pa.types.is_boolean(type_):
         tags = pc.if_else(leaves, _FALSE + 1, _FALSE).fill_null(_NIL).to_numpy().astype(np.uint8)
-        return _heads(tags[:, None], None)
+        return binary_of(tags[:, None])
     if pa.types.is_floating(type_):
         numbers = words(leaves).astype(">f8")
         return _tagged([_DOUBLE], numbers[:, None].view(np.uint8), nulls)
@@ -170,16 +175,8 @@ def _lists(column: Array) -> Array:
     first = int(offsets[0])
     offsets = offsets - first
     within = pack_values(column.values.slice(first, int(offsets[-1])))
-    # Elements that lie side by side are the body of their list as they are.
-    bounds = _offsets(within)[offsets]
-    bodies = pa.Array.from_buffers(pa.binary(), len(column), [None, _buffer(bounds), within.buffers()[2]])
     heads = _of_lengths(np.diff(offsets), *_ARRAYS)
-    return _present(column, pc.binary_join_element_wise(heads, bodies, b""))
-
-
-def _offsets(column: Array) -> npt.NDArray[np.int32]:
-    """Where in its data each value of a binary column begins, and where the last one ends."""
-    return np.frombuffer(column.buffers()[1], np.int32, len(column) + 1, column.offset * 4)
+    return _present(column, pc.binary_join_element_wise(heads, runs_of(within, offsets), b""))
 
 
 def _texts(column: Array) -> Array:
@@ -199,20 +196,20 @@ _BINARIES: Final = (0, -1, _BIN, (1, 2, 4))
 how many bytes for each of these."""
 
 
-def _of_lengths(lengths: _Integers, fixed: int, most: int, tag: int, sizes: Sequence[int]) -> Array:
+def _of_lengths(lengths: Integers, fixed: int, most: int, tag: int, sizes: Sequence[int]) -> Array:
     """The heads of strings, bytes or arrays of these lengths."""
     if len(lengths) and int(lengths.max()) <= most:
-        return _heads((lengths | fixed).astype(np.uint8)[:, None], None)
+        return binary_of((lengths | fixed).astype(np.uint8)[:, None])
     kinds = sum((lengths > 256**size - 1).astype(np.int64) for size in sizes[:-1])
     sized = np.take(np.array(sizes), kinds)
     matrix = _matrix(lengths, 4, sized)
     matrix[:, 0] = tag + kinds
     within = lengths <= most
     matrix[within, 0] = lengths[within] | fixed
-    return _heads(matrix, np.where(within, 1, 1 + sized))
+    return binary_of(matrix, np.where(within, 1, 1 + sized))
 
 
-def _integers(numbers: _Integers, nulls: _Mask | None) -> Array:
+def _integers(numbers: Integers, nulls: _Mask | None) -> Array:
     negative = numbers < 0
     size = np.where(negative, ~numbers, numbers)
     kinds = np.zeros(len(numbers), np.int64)
@@ -225,10 +222,10 @@ def _integers(numbers: _Integers, nulls: _Mask | None) -> Array:
     if nulls is not None:
         matrix[nulls, 0] = _NIL
         lengths[nulls] = 1
-    return _heads(matrix, lengths)
+    return binary_of(matrix, lengths)
 
 
-def _matrix(numbers: _Integers, size: int, significant: _Integers) -> _Bytes:
+def _matrix(numbers: Integers, size: int, significant: Integers) -> Bytes:
     """A row for each number, which begins with room for a tag and then has its last bytes, big-endian."""
     matrix = np.empty((len(numbers), 1 + size), np.uint8)
     unsigned = numbers.view(np.uint64) << (8 * np.minimum(8 - significant, 7)).astype(np.uint64)
@@ -236,29 +233,14 @@ def _matrix(numbers: _Integers, size: int, significant: _Integers) -> _Bytes:
     return matrix
 
 
-def _tagged(head: Sequence[int], bodies: _Bytes, nulls: _Mask | None) -> Array:
+def _tagged(head: Sequence[int], bodies: Bytes, nulls: _Mask | None) -> Array:
     matrix = np.empty((len(bodies), len(head) + bodies.shape[1]), np.uint8)
     matrix[:, : len(head)] = head
     matrix[:, len(head) :] = bodies
     if nulls is None:
-        return _heads(matrix, None)
+        return binary_of(matrix)
     matrix[nulls, 0] = _NIL
-    return _heads(matrix, np.where(nulls, 1, matrix.shape[1]))
-
-
-def _heads(matrix: _Bytes, lengths: _Integers | None) -> Array:
-    """The first bytes of each row, as a binary column; by default all of them."""
-    size, width = matrix.shape
-    offsets = np.zeros(size + 1, np.int32)
-    if lengths is None:
-        lengths = np.full(size, width, np.int64)
-    np.cumsum(lengths, out=offsets[1:])
-    longest = int(lengths.max()) if size else width
-    if offsets[-1] == size * longest:
-        data = np.ascontiguousarray(matrix[:, :longest])
-    else:
-        data = matrix[np.arange(width) < lengths[:, None]]
-    return pa.Array.from_buffers(pa.binary(), size, [None, _buffer(offsets), _buffer(data)])
+    return binary_of(matrix, np.where(nulls, 1, matrix.shape[1]))
 
 
 class _Kind(NamedTuple):
@@ -270,10 +252,10 @@ class _Kind(NamedTuple):
     """
 
     body: int
-    number: Callable[[_Bytes], Any]
+    number: Callable[[Bytes], Any]
 
 
-def _big_endian(type_: str) -> Callable[[_Bytes], Any]:
+def _big_endian(type_: str) -> Callable[[Bytes], Any]:
     return lambda data: np.ascontiguousarray(data).view(type_)[:, 0]
 
 
@@ -298,7 +280,7 @@ class _Reader:
         ends: where it ends.
     """
 
-    def __init__(self, data: _Bytes, at: _Integers, ends: _Integers) -> None:
+    def __init__(self, data: Bytes, at: Integers, ends: Integers) -> None:
         self._data = data
         self.at = at
         self.ends = ends
@@ -306,12 +288,7 @@ class _Reader:
     @classmethod
     def of(cls, rows: Array) -> "_Reader":
         """A reader of a binary column without nulls."""
-        offsets = _offsets(rows).astype(np.int64) if len(rows) else np.zeros(1, np.int64)
-        body = rows.buffers()[2] if len(rows) else None
-        data = np.zeros(int(offsets[-1] - offsets[0]) + 2 * _LONGEST, np.uint8)
-        if body is not None:
-            data[: -2 * _LONGEST] = np.frombuffer(body, np.uint8)[offsets[0] : offsets[-1]]
-        return cls(data, offsets[:-1] - offsets[0], offsets[1:] - offsets[0])
+        return cls(*bytes_of(rows))
 
     def read(self, type_: Any) -> Array:
         """The next value of each row.
@@ -340,7 +317,7 @@ class _Reader:
             return pa.nulls(len(numbers))
         return from_integers(pa.array(numbers, mask=nulls), type_)
 
-    def lengths(self, fixed: int, most: int, tag: int, sizes: Sequence[int]) -> tuple[_Integers, _Mask]:
+    def lengths(self, fixed: int, most: int, tag: int, sizes: Sequence[int]) -> tuple[Integers, _Mask]:
         """The lengths of strings, bytes or arrays, whose heads are read, and where there is null instead.
 
         Raises:
@@ -360,10 +337,10 @@ class _Reader:
         self._go(heads)
         return lengths, nulls
 
-    def _tags(self) -> _Bytes:
+    def _tags(self) -> Bytes:
         if (self.at >= self.ends).any():
             raise pa.ArrowInvalid("a row ends too early")
-        tags: _Bytes = self._data[self.at]
+        tags: Bytes = self._data[self.at]
         return tags
 
     def _go(self, by: Any) -> None:
@@ -371,11 +348,11 @@ class _Reader:
         if (self.at > self.ends).any():
             raise pa.ArrowInvalid("a row ends too early")
 
-    def _behind(self, places: _Integers, kind: _Kind) -> Any:
+    def _behind(self, places: Integers, kind: _Kind) -> Any:
         """The numbers behind the tags of some rows."""
         return kind.number(self._data[self.at[places][:, None] + np.arange(1, 1 + kind.body)])
 
-    def numbers(self) -> tuple[_Integers, _Mask]:
+    def numbers(self) -> tuple[Integers, _Mask]:
         """Integers, and where there is null instead."""
         tags = self._tags()
         numbers, heads, nulls = tags.astype(np.int8).astype(np.int64), np.ones(len(tags), np.int64), tags == _NIL
@@ -425,16 +402,7 @@ class _Reader:
         lengths, nulls = self.lengths(*(_STRINGS if pa.types.is_string(type_) else _BINARIES))
         starts = self.at
         self._go(lengths)
-        offsets = np.zeros(len(lengths) + 1, np.int64)
-        np.cumsum(lengths, out=offsets[1:])
-        if offsets[-1] > np.iinfo(np.int32).max:
-            raise pa.ArrowInvalid("the bytes are too many for a column")
-        data = self._data[np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], lengths)]
-        buffers = [validity(nulls), _buffer(offsets.astype(np.int32)), _buffer(data)]
-        texts = pa.Array.from_buffers(type_, len(lengths), buffers)
-        if pa.types.is_string(type_):
-            texts.validate(full=True)
-        return texts
+        return texts_at(self._data, starts, lengths, validity(nulls), type_)
 
     def _struct(self, type_: Any) -> Array:
         lengths, nulls = self.lengths(*_ARRAYS)
@@ -465,7 +433,7 @@ class _Reader:
         order: Any = pa.array(np.concatenate(places).argsort(kind="stable"))
         values = pa.concat_arrays(parts).take(order)
         try:
-            return around(values, type_, len(lengths), [validity(nulls), _buffer(offsets.astype(np.int32))])
+            return around(values, type_, len(lengths), [validity(nulls), buffer(offsets.astype(np.int32))])
         except ValueError as error:
             raise pa.ArrowInvalid(str(error)) from error
 
@@ -477,7 +445,3 @@ class _Reader:
         if part is not self:
             self.at = self.at.copy()
             self.at[rows] = part.at
-
-
-def _buffer(data: Any) -> pa.Buffer:
-    return pa.py_buffer(data)

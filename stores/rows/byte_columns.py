@@ -1,0 +1,83 @@
+"""Binary columns made of numbers' bytes, and byte strings read side by side.
+
+Rule of this module: it knows bytes and where they lie; what they mean is its users' business.
+"""
+
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+Array: TypeAlias = Any
+"""An Arrow array."""
+
+Integers: TypeAlias = npt.NDArray[np.int64]
+Bytes: TypeAlias = npt.NDArray[np.uint8]
+
+SPARE: Final = 18
+"""How many bytes may be read behind the last one."""
+
+
+def buffer(data: Any) -> pa.Buffer:
+    """A buffer around an array of NumPy."""
+    return pa.py_buffer(data)
+
+
+def binary_of(matrix: Bytes, lengths: Integers | None = None) -> Array:
+    """The first bytes of each row of a matrix, as a binary column; by default all of them."""
+    size, width = matrix.shape
+    offsets = np.zeros(size + 1, np.int32)
+    if lengths is None:
+        lengths = np.full(size, width, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    longest = int(lengths.max()) if size else width
+    if offsets[-1] == size * longest:
+        data = np.ascontiguousarray(matrix[:, :longest])
+    else:
+        data = matrix[np.arange(width) < lengths[:, None]]
+    return pa.Array.from_buffers(pa.binary(), size, [None, buffer(offsets), buffer(data)])
+
+
+def runs_of(elements: Array, ends: Integers) -> Array:
+    """Neighboring values of a binary column without nulls, joined as they lie there.
+
+    Args:
+        elements: the values.
+        ends: between which of them each run lies: n + 1 numbers for n runs.
+    """
+    bounds = buffer(offsets_of(elements)[ends])
+    return pa.Array.from_buffers(pa.binary(), len(ends) - 1, [None, bounds, elements.buffers()[2]])
+
+
+def offsets_of(column: Array) -> npt.NDArray[np.int32]:
+    """Where in its data each value of a binary column begins, and where the last one ends."""
+    if not len(column):
+        return np.zeros(1, np.int32)
+    return np.frombuffer(column.buffers()[1], np.int32, len(column) + 1, column.offset * 4)
+
+
+def bytes_of(column: Array) -> tuple[Bytes, Integers, Integers]:
+    """The bytes of a binary column with ``SPARE`` zeros behind, and where in them each value begins and ends."""
+    offsets = offsets_of(column).astype(np.int64)
+    data = np.zeros(int(offsets[-1] - offsets[0]) + SPARE, np.uint8)
+    if len(data) > SPARE:
+        data[:-SPARE] = np.frombuffer(column.buffers()[2], np.uint8)[offsets[0] : offsets[-1]]
+    return data, offsets[:-1] - offsets[0], offsets[1:] - offsets[0]
+
+
+def texts_at(data: Bytes, starts: Integers, lengths: Integers, validity: pa.Buffer | None, type_: Any) -> Array:
+    """A column of strings or bytes that lie at these places.
+
+    Raises:
+        pyarrow.ArrowInvalid: they are too many bytes, or a string is not UTF-8.
+    """
+    offsets = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    if offsets[-1] > np.iinfo(np.int32).max:
+        raise pa.ArrowInvalid("the bytes are too many for a column")
+    within = data[np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], lengths)]
+    texts = pa.Array.from_buffers(type_, len(lengths), [validity, buffer(offsets.astype(np.int32)), buffer(within)])
+    if pa.types.is_string(type_):
+        texts.validate(full=True)
+    return texts
