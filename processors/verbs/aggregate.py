@@ -110,7 +110,7 @@ class WindowedKeys(Part):
     def _columns(self, keys: Any, starts: Any, ends: Any) -> list[Any]:
         # A key is in many windows, and read once.
         encoded: Any = pa.array(keys, pa.binary()).dictionary_encode()
-        distinct = self.codec.unpack(encoded.dictionary.to_pylist())
+        distinct = self.codec.unpack(encoded.dictionary)
         bounds = [in_micros(times, self.times) for times in (starts, pc.add(ends, self.beyond))]
         window = pa.StructArray.from_arrays(bounds, fields=self._bounds)
         return [*distinct.take(encoded.indices).columns, window]

@@ -8,7 +8,7 @@ A tag behind a packed key keeps it from being equal to a key without one::
 Rule of this module: tags are written and taken away here and nowhere else.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from enum import Enum
 from typing import Any, Final
 
@@ -36,8 +36,8 @@ class NullKeys(Enum):
     EQUAL = "equal"
     """Null is a key like any other: the rows that have it are a group."""
 
-    def pack(self, codec: KeyCodec, columns: pa.Table, topic: str, times: Any) -> list[bytes]:
-        """The packed keys of rows.
+    def pack(self, codec: KeyCodec, columns: pa.Table, topic: str, times: Any) -> Any:
+        """The packed keys of rows, a binary column.
 
         Args:
             codec: packs keys.
@@ -45,20 +45,23 @@ class NullKeys(Enum):
             topic: of the rows.
             times: of the rows, in microseconds.
         """
-        keys = codec.pack(columns)
-        if self in (NullKeys.APART, NullKeys.OWN_SIDE):
-            for row in np.flatnonzero(null_rows(columns)).tolist():
-                # With its time it is spread over the tasks, too.
-                time = times[row].as_py().to_bytes(_TIME_SIZE, signed=True) if self is NullKeys.APART else b""
-                keys[row] += _tag(topic) + time
-        return keys
+        packed = codec.pack_columns(columns)
+        nulls = np.flatnonzero(null_rows(columns)).tolist()
+        if self not in (NullKeys.APART, NullKeys.OWN_SIDE) or not nulls:
+            return packed
+        keys = packed.to_pylist()
+        for row in nulls:
+            # With its time it is spread over the tasks, too.
+            time = times[row].as_py().to_bytes(_TIME_SIZE, signed=True) if self is NullKeys.APART else b""
+            keys[row] += _tag(topic) + time
+        return pa.array(keys, pa.binary())
 
-    def unpack(self, codec: KeyCodec, keys: Sequence[bytes], topics: Iterable[str]) -> pa.Table:
+    def unpack(self, codec: KeyCodec, keys: Any, topics: Iterable[str]) -> pa.Table:
         """The columns of keys that ``pack`` has made.
 
         Args:
             codec: reads keys.
-            keys: packed.
+            keys: packed, a list or a binary column.
             topics: of whose rows they may be.
 
         Raises:
@@ -71,7 +74,8 @@ class NullKeys(Enum):
                 raise
             size = _TIME_SIZE if self is NullKeys.APART else 0
             tags = [_tag(topic) for topic in topics]
-            return codec.unpack([_without_tag(codec, key, tags, size) for key in keys])
+            each: Any = keys.to_pylist() if isinstance(keys, pa.Array) else keys
+            return codec.unpack([_without_tag(codec, key, tags, size) for key in each])
 
 
 def _tag(topic: str) -> bytes:

@@ -56,9 +56,9 @@ class Keys(Part):
         return self._unpacked(batch.keys)
 
     def of_columns(self, columns: Columns, first: int) -> list[Any]:
-        return self._unpacked(columns.keys.to_pylist())
+        return self._unpacked(columns.keys)
 
-    def _unpacked(self, keys: Sequence[bytes]) -> list[Any]:
+    def _unpacked(self, keys: Any) -> list[Any]:
         return list(self.null_keys.unpack(self.codec, keys, self.topics).columns)
 
 

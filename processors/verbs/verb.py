@@ -64,8 +64,8 @@ class Input(ABC):
     times: pa.DataType = field(default=INSTANT, kw_only=True)
     versions: bool = field(default=False, kw_only=True)
 
-    def keys_of(self, rows: pa.Table) -> list[bytes]:
-        """The packed keys."""
+    def keys_of(self, rows: pa.Table) -> Any:
+        """The packed keys, a binary column."""
         return self.null_keys.pack(self.keys, flattened(rows["key"]), self.topic, rows["timestamp"])
 
     def values_of(self, rows: pa.Table, changes: Sequence[Change | None] | None = None) -> Any:

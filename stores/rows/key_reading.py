@@ -1,7 +1,8 @@
 r"""Packed keys, read back: a regular expression finds all elements of a key at once, then columns are converted.
 
 Rule of this module: it reads what ``millpond.stores.rows.tuple_keys`` writes, and nothing else: what does not match the
-types' codes to the last byte is an error.
+types' codes to the last byte is an error. Many keys without nested elements are read side by side
+(``millpond.stores.rows.key_columns``).
 
 The expression of a type has a group for what follows the code, which takes part unless the element is null. That of a
 struct has a group for its code and then those of its fields. Within a list nothing is a group: its elements are found
@@ -15,6 +16,7 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from millpond.errors import SerdeError
 from millpond.stores.rows.key_codes import (
@@ -32,6 +34,7 @@ from millpond.stores.rows.key_codes import (
     WIDE_DECIMAL,
     code_of,
 )
+from millpond.stores.rows.key_columns import FEW, can_be_read, read_key_columns
 from millpond.stores.rows.nested import child_fields
 from millpond.stores.rows.physical import from_physical
 
@@ -43,16 +46,26 @@ Groups = Iterator[Sequence[bytes | None]]
 """What the groups of an expression found, group by group: in each, one for each row."""
 
 
-def read_keys(keys: Sequence[bytes], types: Sequence[Any]) -> list[Any]:
+def read_keys(keys: Any, types: Sequence[Any]) -> list[Any]:
     """The columns of packed keys.
 
     Args:
-        keys: what ``KeyCodec.pack`` returned.
+        keys: what ``KeyCodec`` has packed, a list or a binary column.
         types: of the columns, in their one form.
 
     Raises:
         SerdeError: a key does not hold elements of these types.
     """
+    if len(keys) >= FEW and can_be_read(types):
+        try:
+            return read_key_columns(keys if isinstance(keys, pa.Array) else pa.array(keys, pa.binary()), types)
+        except pa.ArrowInvalid:
+            pass  # Reading key by key says what is wrong.
+    each: Any = keys.to_pylist() if isinstance(keys, pa.Array) else keys
+    return _read_each(each, types)
+
+
+def _read_each(keys: Sequence[bytes], types: Sequence[Any]) -> list[Any]:
     expression = re.compile(b"".join(_expression(type_, b"(") for type_ in types), re.DOTALL)
     rows = [match and match.groups() for match in map(expression.fullmatch, keys)]
     if None in rows:

@@ -5,17 +5,16 @@ Rule of this module: bytes of keys are written here and nowhere else; ``millpond
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, pairwise
-from operator import add
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
+import pyarrow.compute as _compute
 
 from millpond.errors import ConfigurationError
 from millpond.stores.rows.agreed import agreed_columns, naming
+from millpond.stores.rows.byte_columns import binary_of, runs_of
 from millpond.stores.rows.key_codes import (
     BINARY,
     DECIMAL,
@@ -42,13 +41,13 @@ from millpond.stores.rows.physical import (
     normalized_schema,
     null_mask,
     plain_leaves,
-    to_physical,
     unscaled,
     words,
 )
 
+pc: Any = _compute
+
 _NULL: Final = bytes([NULL])
-_BOOLEANS: Final = {None: _NULL, False: bytes([FALSE]), True: bytes([TRUE])}
 
 
 @dataclass(frozen=True)
@@ -81,7 +80,12 @@ class KeyCodec:
         object.__setattr__(self, "schema", schema)
 
     def pack(self, columns: pa.Table) -> list[bytes]:
-        """The bytes of each row's key.
+        """``pack_columns`` as a list."""
+        packed: list[bytes] = self.pack_columns(columns).to_pylist()
+        return packed
+
+    def pack_columns(self, columns: pa.Table) -> Any:
+        """The bytes of each row's key, a binary column.
 
         Args:
             columns: those of ``schema``, in its order; types may be of another form (``normalized``).
@@ -93,14 +97,14 @@ class KeyCodec:
         parts = []
         for name, column in zip(self.schema.names, agreed_columns(columns, self.schema), strict=True):
             with naming(name):
-                parts.append(list(chain.from_iterable(map(_elements, column.chunks))))
-        return _joined(parts)
+                parts.append(_elements(column.combine_chunks()))
+        return parts[0] if len(parts) == 1 else pc.binary_join_element_wise(*parts, b"")
 
-    def unpack(self, keys: Sequence[bytes]) -> pa.Table:
+    def unpack(self, keys: "Sequence[bytes] | pa.BinaryArray") -> pa.Table:
         """The columns of keys.
 
         Args:
-            keys: what ``pack`` returned.
+            keys: what ``pack`` or ``pack_columns`` returned.
 
         Raises:
             SerdeError: bytes that are no packed key of these columns.
@@ -128,43 +132,37 @@ def _check_key(field: Any, path: str) -> None:
         _check_key(child, f"{path}.{child.name}")
 
 
-def _elements(column: Any) -> list[bytes]:
-    """The element of each row."""
+def _elements(column: Any) -> Any:
+    """The element of each row, a binary column without nulls."""
     if isinstance(column.type, pa.StructType):
         fields = [_elements(column.field(number)) for number in range(column.type.num_fields)]
-        inner = _joined(fields) if fields else [b""] * len(column)
-        return _with_nulls([b"%c%b%b" % (STRUCT, fields, END) for fields in inner], column)
+        return _or_null(column, pc.binary_join_element_wise(bytes([STRUCT]), *fields, END, b""), len(column))
     if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
         within, ends = elements(column)
-        parts = _elements(within)
-        return _with_nulls([b"%c%b%b" % (LIST, b"".join(parts[i:j]), END) for i, j in pairwise(ends)], column)
+        bodies = runs_of(_elements(within), np.array(ends))
+        return _or_null(column, pc.binary_join_element_wise(bytes([LIST]), bodies, END, b""), len(column))
     leaves = plain_leaves(column)
     code = code_of(leaves.type)
     write = _WRITERS.get(code)
-    return write(leaves) if write else _with_nulls(_numbers(code, _bits(leaves, code)), leaves)
+    return write(leaves) if write else _numbers(code, _bits(leaves, code), leaves)
 
 
-def _joined(parts: Sequence[list[bytes]]) -> list[bytes]:
-    if len(parts) == 1:
-        return parts[0]
-    if len(parts) == 2:
-        return list(map(add, *parts))
-    return list(map(b"".join, zip(*parts, strict=True)))
+def _or_null(column: Any, parts: Any, size: int) -> Any:
+    if isinstance(parts, pa.Scalar):  # All that was joined was one and the same.
+        parts = pa.array([parts.as_py()] * size, pa.binary())
+    return pc.if_else(column.is_valid(), parts, pa.scalar(_NULL)) if column.null_count else parts
 
 
-def _with_nulls(parts: list[bytes], column: Any) -> list[bytes]:
-    if column.null_count:
-        for row in np.flatnonzero(null_mask(column)).tolist():
-            parts[row] = _NULL
-    return parts
-
-
-def _numbers(code: int, bits: npt.NDArray[Any]) -> list[bytes]:
+def _numbers(code: int, bits: npt.NDArray[Any], column: Any) -> Any:
     """Elements of a fixed length out of rows of bytes."""
     rows = np.empty((len(bits), 1 + bits.shape[1]), np.uint8)
     rows[:, 0] = code
     rows[:, 1:] = bits
-    return list(rows.view(f"V{rows.shape[1]}").ravel().tolist())
+    if not column.null_count:
+        return binary_of(rows)
+    nulls = null_mask(column)
+    rows[nulls, 0] = NULL
+    return binary_of(rows, np.where(nulls, 1, rows.shape[1]))
 
 
 def _bits(column: Any, code: int) -> npt.NDArray[np.uint8]:
@@ -173,7 +171,7 @@ def _bits(column: Any, code: int) -> npt.NDArray[np.uint8]:
     if code in (FLOAT32, FLOAT64):
         return _float_bits(words(column))
     if code == WIDE_DECIMAL:
-        return big_endian(unscaled(column) ^ np.array([0, sign], np.uint64))
+        return big_endian(unscaled(column) ^ np.array([0, sign], np.uint64)).reshape(-1, 16)
     numbers = unscaled(column)[:, 0] if code == DECIMAL else words(column).astype(np.int64).view(np.uint64)
     return _rows(numbers ^ sign)
 
@@ -192,31 +190,31 @@ def _rows(numbers: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
     return big_endian_numbers.view(np.uint8).reshape(len(numbers), numbers.itemsize)
 
 
-def _nulls(column: Any) -> list[bytes]:
-    return [_NULL] * len(column)
+def _nulls(column: Any) -> Any:
+    return binary_of(np.full((len(column), 1), NULL, np.uint8))
 
 
-def _booleans(column: Any) -> list[bytes]:
-    return [_BOOLEANS[value] for value in to_physical(column)]
+def _booleans(column: Any) -> Any:
+    codes = pc.if_else(column, TRUE, FALSE).fill_null(NULL).to_numpy().astype(np.uint8)
+    return binary_of(codes[:, None])
 
 
-def _binaries(column: Any) -> list[bytes]:
+def _binaries(column: Any) -> Any:
     return _ended(column, BINARY)
 
 
-def _strings(column: Any) -> list[bytes]:
+def _strings(column: Any) -> Any:
     check_text(column)
     return _ended(column.view(pa.binary()), STRING)
 
 
-def _ended(column: Any, code: int) -> list[bytes]:
-    """Elements that have no fixed length. Arrow joins them, so no Python object is made in between."""
+def _ended(column: Any, code: int) -> Any:
+    """Elements that have no fixed length."""
     escaped = pc.replace_substring(column, END, ESCAPED)
-    joined: Any = pc.binary_join_element_wise(bytes([code]), escaped, END, b"")
-    return _with_nulls(to_physical(joined), column)
+    return _or_null(column, pc.binary_join_element_wise(bytes([code]), escaped, END, b""), len(column))
 
 
-_WRITERS: Final[Mapping[int, Callable[[Any], list[bytes]]]] = {
+_WRITERS: Final[Mapping[int, Callable[[Any], Any]]] = {
     NULL: _nulls,
     FALSE: _booleans,
     BINARY: _binaries,

@@ -105,7 +105,7 @@ class RowReader:
             times = times.fill_null(NO_TIME)
             table = table.set_column(table.column_names.index("timestamp"), "timestamp", times)
         changes = changes_of(table["op"]) if "op" in table.column_names else None
-        keys: Any = pa.array(input_.keys_of(table), pa.binary())
+        keys = input_.keys_of(table)
         values = table["value"] if partial else input_.values_of(table, changes)
         # A record without a key meets nothing; it goes to the task of its row's key nevertheless.
         meeting = pc.if_else(untimed, None, keys) if input_.untimed else keys

@@ -55,7 +55,7 @@ def records(one: Input, rows: Rows, time: str, serde: Serde[Any] | None = None) 
     values = one.values_of(table, changes).to_pylist()
     if serde is not None:
         values = [None if value is None else serde.deserialize(value) for value in values]
-    return Batch(one.keys_of(table), values, columns["timestamp"].to_pylist())
+    return Batch(one.keys_of(table).to_pylist(), values, columns["timestamp"].to_pylist())
 
 
 def _values(rows: Rows) -> Any:

@@ -2,6 +2,7 @@
 
 import math
 import pickle
+from collections.abc import Iterator
 from contextlib import suppress
 from decimal import Decimal
 from typing import Any
@@ -15,6 +16,14 @@ from hypothesis import strategies as st
 from millpond.errors import ConfigurationError, RecordError, SerdeError
 from millpond.stores.rows.tuple_keys import KeyCodec, null_rows
 from tests.stores.rows.columns import NAMES, bits, column, leaves, physical_rows, structs, values
+
+
+@pytest.fixture(autouse=True, scope="module", params=[0, 1_000_000], ids=["side by side", "one by one"])
+def forms(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Keys are read side by side, however few they are, or one by one, however many."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("millpond.stores.rows.key_reading.FEW", request.param)
+        yield
 
 
 def key_types() -> st.SearchStrategy[Any]:
