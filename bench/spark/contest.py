@@ -69,7 +69,7 @@ class Contest:
         keys: distinct keys, int.
         batches: how many micro-batches count.
         rows: rows per micro-batch, int.
-        backends: names or URLs; the first one is held against the peers, and the verb is on it.
+        backends: names or URLs; verbs are on the first one.
         cores: Spark cores.
         files: of each topic in a micro-batch; None for as many as cores, so that all of them read.
         contenders: only these of the workload's contenders; None for those that are measured by default.
@@ -103,7 +103,7 @@ class Contest:
 
     @property
     def backend(self) -> str:
-        """What reports call the backend that is held against the peers."""
+        """What reports call the backend that verbs are on."""
         return next(iter(named(self.backends)))
 
     @property
@@ -113,8 +113,13 @@ class Contest:
 
     @property
     def chosen(self) -> dict[str, Contender | FlinkContender]:
-        """The contenders by name, the backends first."""
+        """The contenders by name, verbs first."""
         return chosen_contenders(self.work, self.backends, self.contenders, with_flink=self.flink is not None)
+
+    @property
+    def foremost(self) -> str | None:
+        """The first of Millpond's contenders, which is held against the peers; None if no such one is measured."""
+        return next((name for name in self.chosen if name in {*self.work.verbs, *named(self.backends)}), None)
 
     @contextmanager
     def hold(self, spark: Callable[[], SparkSession], batches: int, *, growing: bool = False) -> Iterator[Runs]:

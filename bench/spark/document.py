@@ -13,7 +13,7 @@ from millpond.bench.runs.summary import latency_of_many, throughput
 from millpond.bench.spark.contest import WARM_UP, Contest
 from millpond.bench.spark.flink.queries import CHECKPOINT_SECONDS, STATE_BACKENDS
 from millpond.bench.spark.measure import Measured, of_streams
-from millpond.bench.spark.workloads import COSTS, VERBS, named
+from millpond.bench.spark.workloads import COSTS, named
 
 _OF_MILLPOND: Final = "files of each micro-batch before Spark commits it"
 _OF_SPARK: Final = "state of each micro-batch in the checkpoint"
@@ -75,12 +75,13 @@ def _result(found: Measured, name: str) -> dict[str, Any]:
 
 
 def _query(found: Measured) -> dict[str, Any]:
-    """What only queries have: times of micro-batches, memory of workers, the first backend beside the peers."""
+    """What only queries have: times of micro-batches, memory of workers, Millpond's first contender and the peers."""
     return {
         **found.contest.figures(found.seconds, found.memory),
         **of_streams(found.streams, found.per_batch, found.contest),
         "seconds_per_batch": found.per_batch,
         "ratios": found.ratios,
+        "ratios_of": found.contest.foremost,
     }
 
 
@@ -97,7 +98,7 @@ def _backends(contest: Contest) -> dict[str, dict[str, str]]:
 def _other(label: str, contest: Contest, measured: Sequence[Measured]) -> dict[str, str]:
     """A contender that is no backend."""
     about = {"name": label, "label": label}
-    if label == VERBS:
+    if any(label in found.contest.work.verbs for found in measured):
         distribution = {"distribution": "millpond", "version": version_of("millpond")}
         kept = {"durability": _OF_MILLPOND, "cache": f"that of {contest.backend}"}
         return {**about, **distribution, **kept, "kind": "backend"}

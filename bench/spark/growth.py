@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from millpond.bench.runs.turns import Watch
 from millpond.bench.spark.contest import WARM_UP, Contest
-from millpond.bench.spark.workloads import MAP_IN_ARROW, SPARK_JVM, named
+from millpond.bench.spark.workloads import MAP_IN_ARROW, SPARK_JVM, VERBS, named
 from millpond.errors import ConfigurationError
 
 KEYS: Final = 10_000_000
@@ -30,8 +30,8 @@ def run(contest: Contest, spark: Callable[[], SparkSession], watch: Watch = lamb
     """Measure one workload while its keys grow.
 
     Args:
-        contest: what is measured; by default its backends, Spark's JVM operator if the workload has one, and the
-            pass-through, which shows how the machine varied.
+        contest: what is measured; by default verbs and its backends, Spark's JVM operator if the workload has one, and
+            the pass-through, which shows how the machine varied.
         spark: gives the session.
         watch: is told of each query.
 
@@ -85,4 +85,4 @@ def growth(seconds: Sequence[float]) -> float:
 def default(contest: Contest) -> list[str]:
     """The contenders that are measured unless somebody says otherwise."""
     known = contest.work.contenders(contest.backends)
-    return [name for name in known if name in (*named(contest.backends), SPARK_JVM, MAP_IN_ARROW)]
+    return [name for name in known if name in (VERBS, *named(contest.backends), SPARK_JVM, MAP_IN_ARROW)]

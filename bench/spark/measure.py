@@ -55,10 +55,12 @@ class Measured:
 
     @property
     def ratios(self) -> dict[str, float]:
-        """The rows per second of the first backend over those of each peer."""
-        per_batch, backend = self.per_batch, self.contest.backend
+        """The rows per second of the first of Millpond's contenders over those of each peer."""
+        per_batch, foremost = self.per_batch, self.contest.foremost
+        if foremost not in per_batch:
+            return {}
         known = [*self.contest.work.all_peers, *self.contest.work.in_flink]
-        return {peer: per_batch[peer] / per_batch[backend] for peer in known if {peer, backend} <= set(per_batch)}
+        return {peer: per_batch[peer] / per_batch[foremost] for peer in known if peer in per_batch}
 
 
 def run(contest: Contest, spark: Callable[[], SparkSession], watch: Watch = lambda *_: None) -> Measured:

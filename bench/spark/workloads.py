@@ -26,7 +26,7 @@ from millpond.processors import Topology
 
 BACKENDS: Final = ("lmdb", "rocksdb", "memory")
 VERBS: Final = "verbs"
-"""The same work by a verb on DataFrames, on the first backend."""
+"""The work by a verb on DataFrames, on the first backend."""
 
 TRANSFORM_WITH_STATE: Final = "transform_with_state"
 SPARK_JVM: Final = "spark_jvm"
@@ -72,16 +72,16 @@ class Workload:
 
     Attributes:
         topics: what is read.
-        topology: what Millpond runs.
-        verb: the same by a verb on DataFrames, if there is one.
+        verbs: the work by verbs on DataFrames, by the names of the contenders.
+        topology: the same in the words of Kafka Streams, if it is there.
         peers: Spark's own means, by the names of the contenders; those that every workload has come on top.
         answer: what of the answers is the same for all on Spark; in Flink, too, unless its query is a table.
         flink: the same in Flink SQL, if it has it.
     """
 
     topics: tuple[Topic, ...]
-    topology: Callable[[Scale], Topology]
-    verb: Verb | None = None
+    topology: Callable[[Scale], Topology] | None = None
+    verbs: Mapping[str, Verb] = field(default_factory=dict)
     peers: Mapping[str, Peer] = field(default_factory=dict)
     answer: Answer = Answer.ROWS
     flink: FlinkQuery | None = None
@@ -98,18 +98,21 @@ class Workload:
         return {} if query is None else {name: FlinkContender(query, kind) for name, kind in STATE_BACKENDS.items()}
 
     def contenders(self, backends: Sequence[str]) -> dict[str, Contender]:
-        """All contenders on Spark by name, the backends first; the verb is on the first of these."""
-        found = {name: Contender(partial(_run_topology, self, one)) for name, one in named(backends).items()}
-        if self.verb is not None:
-            found[VERBS] = Contender(partial(_run_verb, self.verb, backends[0]))
+        """All contenders on Spark by name: verbs, on the first of the backends, topologies on each, and the peers."""
+        found = {name: Contender(partial(_run_verb, verb, backends[0])) for name, verb in self.verbs.items()}
+        if self.topology is not None:
+            for name, one in named(backends).items():
+                found[name] = Contender(partial(_run_topology, self.topology, one))
         for name, peer in self.all_peers.items():
             found[name] = Contender(partial(_run_peer, peer), peer.output_mode)
         return found
 
 
-def _run_topology(workload: Workload, backend: str, inputs: Inputs, scale: Scale, directory: str) -> DataFrame:
+def _run_topology(
+    topology: Callable[[Scale], Topology], backend: str, inputs: Inputs, scale: Scale, directory: str
+) -> DataFrame:
     streams = SparkStreams(
-        workload.topology(scale),
+        topology(scale),
         application_id="bench",
         state_dir=f"{directory}/state",
         local_dir=f"{directory}/local",
@@ -139,7 +142,7 @@ WORKLOADS: Final[Mapping[str, Workload]] = {
     "count": Workload(
         (inputs.events(),),
         topologies.count,
-        verbs.count,
+        {VERBS: verbs.count},
         {
             TRANSFORM_WITH_STATE: Peer(peers.stateful_count, "update"),
             SPARK_JVM: Peer(peers.jvm_count, "update"),
@@ -149,28 +152,28 @@ WORKLOADS: Final[Mapping[str, Workload]] = {
     "temporal-join": Workload(
         (inputs.events(0.9), inputs.rates(0.1)),
         topologies.temporal_join,
-        verbs.temporal_join,
+        {VERBS: verbs.temporal_join},
         {TRANSFORM_WITH_STATE: Peer(peers.stateful_temporal_join)},
         flink=FlinkQuery(flink.temporal_join, versioned=("rates",)),
     ),
     "table-join": Workload(
         (inputs.events(0.5), inputs.rates(0.5)),
         topologies.table_join,
-        verbs.table_join,
+        {VERBS: verbs.table_join},
         {TRANSFORM_WITH_STATE: Peer(peers.stateful_table_join)},
         flink=FlinkQuery(flink.table_join, table=True),
     ),
     "stream-join": Workload(
         (inputs.events(0.5), inputs.rates(0.5)),
         topologies.stream_join,
-        verbs.stream_join,
+        {VERBS: verbs.stream_join},
         {SPARK_JVM: Peer(peers.jvm_stream_join)},
         flink=FlinkQuery(flink.stream_join),
     ),
     "stream-join-left": Workload(
         (inputs.events(0.5), inputs.rates(0.5)),
         topologies.stream_join_left,
-        verbs.stream_join_left,
+        {VERBS: verbs.stream_join_left},
         {SPARK_JVM: Peer(peers.jvm_stream_join_left)},
         Answer.SETTLED,
         flink=FlinkQuery(flink.stream_join_left),
@@ -178,7 +181,7 @@ WORKLOADS: Final[Mapping[str, Workload]] = {
     "window": Workload(
         (inputs.events(),),
         topologies.window,
-        verbs.window,
+        {VERBS: verbs.window},
         {SPARK_JVM: Peer(peers.jvm_window)},
         Answer.SETTLED,
         flink=FlinkQuery(flink.window),
@@ -186,7 +189,7 @@ WORKLOADS: Final[Mapping[str, Workload]] = {
     "session": Workload(
         (inputs.events(),),
         topologies.session,
-        verbs.session,
+        {VERBS: verbs.session},
         {SPARK_JVM: Peer(peers.jvm_session)},
         Answer.SETTLED,
         flink=FlinkQuery(flink.session),
@@ -194,7 +197,7 @@ WORKLOADS: Final[Mapping[str, Workload]] = {
     "foreign-key": Workload(
         (inputs.orders(0.9), inputs.customers(0.1)),
         topologies.foreign_key,
-        verbs.foreign_key,
+        {VERBS: verbs.foreign_key},
         {TRANSFORM_WITH_STATE: Peer(peers.stateful_foreign_key)},
         Answer.TABLE,
         flink=FlinkQuery(flink.foreign_key, table=True),
@@ -230,7 +233,7 @@ def chosen_contenders(
 
     Args:
         workload: whose contenders.
-        backends: names or URLs; they come first.
+        backends: names or URLs.
         names: which ones; None for all.
         with_flink: there is a Flink to run some of them.
 

@@ -103,8 +103,9 @@ def text_of(name: str) -> tuple[str, str]:
     return workload.flink.select(SCALE), "\n".join(table.definition for table in made)
 
 
-def test_every_workload_but_the_exchange_runs_in_flink_on_both_state_backends() -> None:
-    assert set(WORKLOADS) - set(IN_FLINK) == {"exchange"}
+def test_every_workload_of_the_words_of_kafka_streams_but_the_exchange_runs_in_flink_on_both_state_backends() -> None:
+    in_these_words = {name for name, workload in WORKLOADS.items() if workload.topology is not None}
+    assert in_these_words - set(IN_FLINK) == {"exchange"}
     for name in IN_FLINK:
         assert {how.state_backend for how in WORKLOADS[name].in_flink.values()} == {"hashmap", "rocksdb"}
 

@@ -107,9 +107,29 @@ def test_growth_needs_two_micro_batches() -> None:
 def test_every_workload_has_a_peer_and_what_python_costs(name: str) -> None:
     workload = workload_named(name)
     contenders = list(workload.contenders(["rocksdb", "lmdb://?sync=true", "memory"]))
-    assert contenders[:3] == ["rocksdb", "lmdb://?sync=true", "memory"]
     assert {*COSTS} < {*contenders}
     assert any(peer.answers for peer in workload.all_peers.values())
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_verbs_come_first_then_the_words_of_kafka_streams_on_each_backend_then_the_peers(name: str) -> None:
+    workload, backends = workload_named(name), ["rocksdb", "lmdb://?sync=true", "memory"]
+    in_these_words = backends if workload.topology is not None else []
+    expected = [*workload.verbs, *in_these_words, *workload.all_peers]
+    assert list(workload.contenders(backends)) == expected
+    assert (expected[0] == VERBS) is (name != "exchange")
+    assert Contest(name, keys=10, batches=1, backends=backends).foremost == expected[0]
+
+
+def test_the_ratios_are_those_of_the_verb_and_if_it_has_failed_there_are_none() -> None:
+    contest = Contest("count", 10, 2, 1000, ["lmdb"], contenders=["lmdb", "spark_jvm", "verbs"])
+    seconds = {"verbs": [2.0], "lmdb": [1.0], "spark_jvm": [4.0]}
+    measured = Measured(contest, seconds, {}, {}, {})
+    assert measured.ratios == {"spark_jvm": 2.0}
+    del seconds["verbs"]
+    assert measured.ratios == {}
+    without = Contest("count", 10, 2, 1000, ["lmdb"], contenders=["lmdb", "spark_jvm"])
+    assert Measured(without, seconds, {}, {}, {}).ratios == {"spark_jvm": 4.0}
 
 
 def test_contenders_can_be_chosen_and_unknown_ones_are_refused() -> None:
@@ -123,7 +143,7 @@ def test_contenders_can_be_chosen_and_unknown_ones_are_refused() -> None:
 
 def test_the_command_names_every_workload_and_contender() -> None:
     shown = CliRunner().invoke(app, ["bench", "spark", "--help"], env={"COLUMNS": "1000"}).output
-    named = {*WORKLOADS, VERBS, *COSTS, *(peer for workload in WORKLOADS.values() for peer in workload.peers)}
+    named = {*WORKLOADS, *COSTS, *(one for found in WORKLOADS.values() for one in (*found.verbs, *found.peers))}
     assert [name for name in named if name not in shown] == []
 
 

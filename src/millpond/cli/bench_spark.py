@@ -39,9 +39,10 @@ def bench_spark(
     contender: Annotated[
         list[str] | None,
         typer.Option(
-            help="measure only these; may be repeated: a backend, verbs, transform_with_state or spark_jvm (whichever "
-            "does this work), map_in_arrow (a pass-through), empty_transform_with_state (an operator that does "
-            "nothing), flink_heap or flink_rocksdb; with --growth the backends, spark_jvm and map_in_arrow by default"
+            help="measure only these; may be repeated: verbs, a backend (the words of Kafka Streams on it), "
+            "transform_with_state or spark_jvm (whichever does this work), map_in_arrow (a pass-through), "
+            "empty_transform_with_state (an operator that does nothing), flink_heap or flink_rocksdb; with --growth "
+            "verbs, the backends, spark_jvm and map_in_arrow by default"
         ),
     ] = None,
     flink_python: Annotated[
@@ -68,11 +69,11 @@ def bench_spark(
     json: JsonFile = None,
     html: HtmlFile = None,
 ) -> None:
-    """Time of a micro-batch and memory of a worker, on each backend, by the best that Spark has, and by Flink SQL.
+    """Time of a micro-batch and memory of a worker: verbs, each backend, the best that Spark has, and Flink SQL.
 
-    The ratios to the peers are those of the first backend; with --growth there is lmdb alone by default. A run is a
-    micro-batch, and with 100 of them or more there are latencies. A contender that fails is told with its reason, and
-    the others are measured; the exit code is then 1.
+    Verbs are on the first backend; with --growth there is lmdb alone by default. A run is a micro-batch, and with 100
+    of them or more there are latencies. A contender that fails is told with its reason, and the others are measured;
+    the exit code is then 1.
     """
     with benchmark_extra():
         from millpond.bench.spark import growth as growing
