@@ -8,6 +8,7 @@ the very first moment of 1970 is late: its watermarks begin there. So time begin
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -17,10 +18,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
-from millpond.bench.spark.shapes import EVENT, ORDER, RATE, Inputs, Scale
+from millpond.bench.spark.shapes import DEVICE, EVENT, ORDER, QUOTE, RATE, READING, SALE, TRADE, Inputs, Scale
 from millpond.errors import ConfigurationError
 
 ORDERS_PER_CUSTOMER: Final = 10
+HOT_KEYS: Final = 60
+"""How many keys trades and quotes have, or fewer if there are fewer."""
 
 Columns = Mapping[str, Any]
 """Arrow arrays by name."""
@@ -87,6 +90,38 @@ def customers(share: float) -> Topic:
             "rate": pa.array(rng.random(len(keys))),
         },
     )
+
+
+def sales() -> Topic:
+    """Sales by user, with a column of each of four types."""
+    return Topic("sales", 1.0, SALE, lambda keys, rng: {"key": _names("user", keys), **_drawn(SALE, len(keys), rng)})
+
+
+def readings(share: float) -> Topic:
+    """Wide rows by device."""
+    return Topic(
+        "readings",
+        share,
+        READING,
+        lambda keys, rng: {"key": _names("device", keys), **_drawn(READING, len(keys), rng)},
+    )
+
+
+def devices(share: float) -> Topic:
+    """What is known of devices: a column of each type."""
+    return Topic(
+        "devices", share, DEVICE, lambda keys, rng: {"key": _names("device", keys), **_drawn(DEVICE, len(keys), rng)}
+    )
+
+
+def trades(share: float) -> Topic:
+    """Trades of few shares."""
+    return Topic("trades", share, TRADE, partial(_of_shares, TRADE))
+
+
+def quotes(share: float) -> Topic:
+    """Quotes of few shares: of the rows that arrive in a second, several for each share."""
+    return Topic("quotes", share, QUOTE, partial(_of_shares, QUOTE))
 
 
 def write_inputs(
@@ -164,6 +199,35 @@ def _read(spark: SparkSession, directory: Path, schema: str, files: int, batches
     numbers = ",".join(f"{number:06d}" for number in range(batches))
     reader = spark.readStream.schema(schema).option("maxFilesPerTrigger", files)
     return reader.option("pathGlobFilter", f"{{{numbers}}}-*.parquet").parquet(str(directory))
+
+
+def _of_shares(schema: str, keys: Numbers, rng: np.random.Generator) -> Columns:
+    return {"key": _names("share", keys % HOT_KEYS), **_drawn(schema, len(keys), rng)}
+
+
+def _drawn(schema: str, rows: int, rng: np.random.Generator) -> Columns:
+    """A column of random values for each column of the schema but the key and the time."""
+    columns = (column.split() for column in schema.split(", "))
+    return {name: _DRAWS[kind](rows, rng) for name, kind in columns if name not in ("key", "at")}
+
+
+def _decimals(rows: int, rng: np.random.Generator) -> Any:
+    """decimal(12,2), up to 9,999.99."""
+    words = np.zeros((rows, 2), dtype="<i8")
+    words[:, 0] = rng.integers(0, 1_000_000, rows)
+    return pa.Array.from_buffers(pa.decimal128(12, 2), rows, [None, pa.py_buffer(words.tobytes())])
+
+
+_DRAWS: Final[Mapping[str, Callable[[int, np.random.Generator], Any]]] = {
+    "long": lambda rows, rng: pa.array(rng.integers(0, 1_000_000, rows)),
+    # Thousands of these have an exact sum, so all who add them up have the same average.
+    "double": lambda rows, rng: pa.array(rng.integers(0, 1 << 20, rows) / 1024),
+    "decimal(12,2)": _decimals,
+    "string": lambda rows, rng: _names("text", rng.integers(0, 1000, rows)),
+    "timestamp": lambda rows, rng: pa.array(rng.integers(0, 1 << 50, rows), pa.timestamp("us", "UTC")),
+    "boolean": lambda rows, rng: pa.array(rng.random(rows) < 0.5),
+}
+"""Random values of each type."""
 
 
 def _names(kind: str, keys: Numbers) -> Any:

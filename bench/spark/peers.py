@@ -11,8 +11,19 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from millpond.bench.spark.shapes import COUNTED, JOINED, KEYED, Inputs, Scale
-from millpond.bench.spark.stateful import CountRows, JoinAsOf, JoinOrders, JoinTables, Nothing
+from millpond.bench.spark.shapes import (
+    COUNTED,
+    DEVICE,
+    JOINED,
+    KEYED,
+    QUOTED,
+    RATE,
+    WIDE,
+    Inputs,
+    Scale,
+    columns_of,
+)
+from millpond.bench.spark.stateful import CountRows, JoinAsOf, JoinOrders, JoinQuotes, JoinTables, Nothing
 
 NO_DELAY = "0 seconds"
 """How late rows may be: none is."""
@@ -25,17 +36,33 @@ def jvm_count(inputs: Inputs, scale: Scale) -> DataFrame:
 
 def jvm_window(inputs: Inputs, scale: Scale) -> DataFrame:
     """Spark's windowed aggregate; in append mode, a window comes out when the watermark has passed it."""
-    window = F.window("time", f"{scale.window} milliseconds").alias("window")
-    counted = _timed(inputs["events"], "time").groupBy("key", window).agg(F.count("*").alias("value"))
-    return counted.select("key", _millis("window.start", "window_start"), _millis("window.end", "window_end"), "value")
+    return _jvm_windows(inputs["events"], scale, _count())
 
 
 def jvm_session(inputs: Inputs, scale: Scale) -> DataFrame:
-    """Spark's session windows, which end a gap after their last row."""
-    window = F.session_window("time", f"{scale.gap} milliseconds").alias("window")
-    counted = _timed(inputs["events"], "time").groupBy("key", window).agg(F.count("*").alias("value"))
-    end = (F.unix_millis("window.end") - scale.gap).alias("window_end")
-    return counted.select("key", _millis("window.start", "window_start"), end, "value")
+    """Spark's session windows."""
+    return _jvm_sessions(inputs["events"], scale, _count())
+
+
+def jvm_window_aggregates(inputs: Inputs, scale: Scale) -> DataFrame:
+    """Six of Spark's aggregates by window."""
+    return _jvm_windows(inputs["sales"], scale, *_of_sales())
+
+
+def jvm_session_aggregates(inputs: Inputs, scale: Scale) -> DataFrame:
+    """Six of Spark's aggregates by session."""
+    return _jvm_sessions(inputs["sales"], scale, *_of_sales())
+
+
+def jvm_roll_up(aggregates: int, inputs: Inputs, scale: Scale) -> DataFrame:
+    """So many of Spark's windowed aggregates, each of which adds up the windows of the one before."""
+    first, *others = scale.roll_up[-aggregates:]
+    window = F.window("time", f"{first} milliseconds").alias("window")
+    rows = _timed(inputs["events"], "time").groupBy("key", window).agg(_count())
+    for size in others:
+        window = F.window("window", f"{size} milliseconds").alias("window")
+        rows = rows.groupBy("key", window).agg(F.sum("value").alias("value"))
+    return rows.select("key", *_bounds(), "value")
 
 
 def jvm_stream_join(inputs: Inputs, scale: Scale) -> DataFrame:
@@ -55,7 +82,18 @@ def stateful_count(inputs: Inputs, scale: Scale) -> DataFrame:
 
 def stateful_temporal_join(inputs: Inputs, scale: Scale) -> DataFrame:
     """A join as of a time by ``transformWithState``."""
-    return _union(inputs).groupBy("key").transformWithState(JoinAsOf(), JOINED, "Append", "None")
+    return _stateful_asof_join(inputs, RATE, JOINED)
+
+
+def stateful_wide_join(inputs: Inputs, scale: Scale) -> DataFrame:
+    """The same of wide rows."""
+    return _stateful_asof_join(inputs, DEVICE, WIDE)
+
+
+def pandas_hot_keys(inputs: Inputs, scale: Scale) -> DataFrame:
+    """A join as of a time by ``pandas.merge_asof`` in ``transformWithStateInPandas``."""
+    rows = _union(inputs).groupBy("key")
+    return rows.transformWithStateInPandas(JoinQuotes(scale.reach), QUOTED, "Append", "None")
 
 
 def stateful_table_join(inputs: Inputs, scale: Scale) -> DataFrame:
@@ -95,6 +133,49 @@ def empty_operator(inputs: Inputs, scale: Scale) -> DataFrame:
     groups = int(rows.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
     grouped = rows.withColumn("group", F.pmod(F.hash("key"), F.lit(groups))).groupBy("group")
     return grouped.transformWithStateInPandas(Nothing(), rows.schema, "Append", "None")
+
+
+def _stateful_asof_join(inputs: Inputs, right: str, joined: str) -> DataFrame:
+    versions = right.removeprefix("key string, ")
+    return (
+        _union(inputs)
+        .groupBy("key")
+        .transformWithState(JoinAsOf(versions, columns_of(joined)), joined, "Append", "None")
+    )
+
+
+def _of_sales() -> list[Column]:
+    """Six functions on columns of four types; ``last`` of Spark goes by arrival, so the latest is that of the time."""
+    return [
+        F.count("*").alias("sales"),
+        F.sum("price").alias("total"),
+        F.avg("weight").alias("mean"),
+        F.min("amount").alias("least"),
+        F.max("price").alias("most"),
+        F.max_by("status", "time").alias("latest"),
+    ]
+
+
+def _count() -> Column:
+    return F.count("*").alias("value")
+
+
+def _jvm_windows(rows: DataFrame, scale: Scale, *calls: Column) -> DataFrame:
+    window = F.window("time", f"{scale.window} milliseconds").alias("window")
+    found = _timed(rows, "time").groupBy("key", window).agg(*calls)
+    return found.select("key", *_bounds(), *found.columns[2:])
+
+
+def _jvm_sessions(rows: DataFrame, scale: Scale, *calls: Column) -> DataFrame:
+    """Spark's sessions end a gap after their last row."""
+    window = F.session_window("time", f"{scale.gap} milliseconds").alias("window")
+    found = _timed(rows, "time").groupBy("key", window).agg(*calls)
+    return found.select("key", *_bounds(scale.gap), *found.columns[2:])
+
+
+def _bounds(earlier: int = 0) -> tuple[Column, Column]:
+    """Start and end of a window, the end so many milliseconds earlier."""
+    return _millis("window.start", "window_start"), (F.unix_millis("window.end") - earlier).alias("window_end")
 
 
 def _jvm_stream_join(inputs: Inputs, scale: Scale, how: str) -> DataFrame:

@@ -16,11 +16,24 @@ Inputs = Mapping[str, DataFrame]
 EVENT: Final = "key string, at long, amount long"
 RATE: Final = "key string, at long, rate double"
 ORDER: Final = "key string, at long, customer string, amount long"
+SALE: Final = "key string, at long, amount long, weight double, price decimal(12,2), status string"
+TRADE: Final = "key string, at long, price double, size long"
+QUOTE: Final = "key string, at long, bid double, ask double"
 
 KEYED: Final = "key string, timestamp long, value long"
 COUNTED: Final = "key string, value long"
 COUNTED_IN_WINDOW: Final = "key string, window_start long, window_end long, value long"
 JOINED: Final = "key string, timestamp long, amount long, rate double"
+QUOTED: Final = "key string, timestamp long, price double, size long, bid double, ask double"
+
+_KINDS: Final = ("long", "double", "decimal(12,2)", "string", "timestamp", "boolean")
+_MEASURED: Final = [f"measured_{number} {kind}" for number, kind in enumerate(3 * _KINDS)]
+_KNOWN: Final = [f"known_{number} {kind}" for number, kind in enumerate(_KINDS)]
+READING: Final = ", ".join(["key string, at long", *_MEASURED])
+"""A wide row: 20 columns."""
+
+DEVICE: Final = ", ".join(["key string, at long", *_KNOWN])
+WIDE: Final = ", ".join(["key string, timestamp long", *_MEASURED, *_KNOWN])
 
 CARRIED: Final = "headers array<struct<key string, value binary>>"
 """The column of headers, where there are any."""
@@ -55,5 +68,16 @@ class Scale:
 
     @property
     def reach(self) -> int:
-        """How far apart the rows may be that a join of streams brings together."""
+        """How far apart the rows may be that a join of streams brings together, and how far back quotes are kept."""
         return max(self.rows // 10, 1)
+
+    @property
+    def roll_up(self) -> tuple[int, int, int]:
+        """Sizes of windows, each of ten of the one before; the last is a micro-batch, to a hundred rows."""
+        least = max(self.rows // 100, 1)
+        return least, 10 * least, 100 * least
+
+
+def columns_of(schema: str) -> list[str]:
+    """The names of the columns of one of these schemas."""
+    return [column.split()[0] for column in schema.split(", ")]

@@ -1,11 +1,11 @@
-"""Processors for Spark's ``transformWithState``, row by row, one group per key.
+"""Processors for Spark's ``transformWithState``, one group per key: row by row, or by whole columns of a key.
 
 Rule of this module: state is read once per key and micro-batch, and only if it is needed, because each call is a round
 trip to the JVM. Of what is kept, only what changed is written. Rows come in any order, and each has a time of its own.
 """
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
 
 import pandas as pd
 from pyspark.sql import Row
@@ -26,20 +26,56 @@ class CountRows(StatefulProcessor):
 
 
 class JoinAsOf(StatefulProcessor):
-    """Keeps all versions of a key's rate."""
+    """Keeps all versions of a key. A row has the key, its time, the left side's columns, and the right side's.
+
+    Args:
+        versions: the time and the columns of the right side, none of which is null there, as Spark DDL.
+        joined: the columns of a result.
+    """
+
+    def __init__(self, versions: str, joined: Sequence[str]) -> None:
+        self._schema = versions
+        self._joined = list(joined)
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        self._versions = handle.getListState("versions", "at long, rate double")
+        self._versions = handle.getListState("versions", self._schema)
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Row]:
+        joined, width = Row(*self._joined), self._schema.count(", ")
         versions = [tuple(version) for version in self._versions.get()]
         for row in sorted(rows, key=_time):
-            if row.rate is not None:
-                versions.append((row.at, row.rate))
-                self._versions.appendValue((row.at, row.rate))
+            if row[-1] is not None:
+                version = (row.at, *row[-width:])
+                versions.append(version)
+                self._versions.appendValue(version)
                 continue
-            rate = max((version for version in versions if version[0] <= row.at), default=(0, None))[1]
-            yield Row(key=key[0], timestamp=row.at, amount=row.amount, rate=rate)
+            found = max((one for one in versions if one[0] <= row.at), default=(0, *[None] * width), key=_first)
+            yield joined(key[0], row.at, *row[2:-width], *found[1:])
+
+
+class JoinQuotes(StatefulProcessor):
+    """Keeps a share's quotes of the last milliseconds, and the one before; for ``transformWithStateInPandas``.
+
+    Args:
+        reach: how many milliseconds.
+    """
+
+    def __init__(self, reach: int) -> None:
+        self._reach = reach
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._quotes = handle.getListState("quotes", "at long, bid double, ask double")
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[pd.DataFrame]:
+        given = pd.concat(rows).sort_values("at")
+        trades = given[given["price"].notna()][["key", "at", "price", "size"]]
+        kept = pd.DataFrame(list(self._quotes.get()), columns=["at", "bid", "ask"]).astype(_OF_QUOTES)
+        quotes = pd.concat([kept, given[given["bid"].notna()][["at", "bid", "ask"]]], ignore_index=True)
+        if len(quotes) > len(kept):
+            oldest = quotes["at"].searchsorted(quotes["at"].iloc[-1] - self._reach, side="right") - 1
+            self._quotes.put(list(quotes.iloc[max(oldest, 0) :].itertuples(index=False, name=None)))
+        joined = pd.merge_asof(trades, quotes, on="at").rename(columns={"at": "timestamp"})
+        yield joined.astype({"size": "int64"})
 
 
 class JoinTables(StatefulProcessor):
@@ -101,6 +137,15 @@ class Nothing(StatefulProcessor):
         return iter(())
 
 
+_OF_QUOTES: Final = {"at": "int64", "bid": "float64", "ask": "float64"}
+"""The types of what is kept of quotes, also where there are none."""
+
+
 def _time(row: Any) -> int:
     at: int = row.at
+    return at
+
+
+def _first(version: tuple[Any, ...]) -> int:
+    at: int = version[0]
     return at

@@ -1,16 +1,27 @@
 """The same work by verbs on DataFrames, whose values stay packed."""
 
+from collections.abc import Mapping
 from typing import Final, TypedDict
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from millpond.adapters.spark import Millpond
-from millpond.bench.spark.shapes import HISTORY, Inputs, Scale
+from millpond.bench.spark.shapes import HISTORY, QUOTED, WIDE, Inputs, Scale, columns_of
 from millpond.processors import SessionWindows, TimeWindows
 from millpond.processors.verbs import aggregates
+from millpond.processors.verbs.aggregates import AggregateCall
 
 _CALLS: Final = {"value": aggregates.count()}
+_OF_SALES: Final = {
+    "sales": aggregates.count(),
+    "total": aggregates.sum("price"),
+    "mean": aggregates.avg("weight"),
+    "least": aggregates.min("amount"),
+    "most": aggregates.max("price"),
+    "latest": aggregates.last("status"),
+}
+"""Six functions on columns of four types."""
 
 
 def count(pond: Millpond, inputs: Inputs, scale: Scale) -> DataFrame:
@@ -41,17 +52,46 @@ def stream_join_left(pond: Millpond, inputs: Inputs, scale: Scale) -> DataFrame:
 
 def window(pond: Millpond, inputs: Inputs, scale: Scale) -> DataFrame:
     """Events per key and tumbling window."""
-    windows = TimeWindows(scale.window)
-    counted = pond.aggregate(inputs["events"], _CALLS, by="key", time=_time(), window=windows, emit="final")
-    return counted.select("key", _millis("window.start", "window_start"), _millis("window.end", "window_end"), "value")
+    return _in_windows(pond, inputs["events"], _CALLS, scale)
 
 
 def session(pond: Millpond, inputs: Inputs, scale: Scale) -> DataFrame:
-    """Events per key and session; the verb's sessions end a gap after their last row."""
-    windows = SessionWindows(scale.gap)
-    counted = pond.aggregate(inputs["events"], _CALLS, by="key", time=_time(), window=windows, emit="final")
-    end = (F.unix_millis("window.end") - scale.gap).alias("window_end")
-    return counted.select("key", _millis("window.start", "window_start"), end, "value")
+    """Events per key and session."""
+    return _in_sessions(pond, inputs["events"], _CALLS, scale)
+
+
+def window_aggregates(pond: Millpond, inputs: Inputs, scale: Scale) -> DataFrame:
+    """Six aggregates of sales per key and tumbling window."""
+    return _in_windows(pond, inputs["sales"], _OF_SALES, scale)
+
+
+def session_aggregates(pond: Millpond, inputs: Inputs, scale: Scale) -> DataFrame:
+    """Six aggregates of sales per key and session."""
+    return _in_sessions(pond, inputs["sales"], _OF_SALES, scale)
+
+
+def wide_join(pond: Millpond, inputs: Inputs, scale: Scale) -> DataFrame:
+    """Each reading, of 20 columns, with what was known of its device at its time."""
+    sides = inputs["readings"], _since(inputs["devices"])
+    joined = pond.asof_join(*sides, on="key", **_times(), history=HISTORY, how="left")
+    return joined.withColumnRenamed("at", "timestamp").select(columns_of(WIDE))
+
+
+def hot_keys(pond: Millpond, inputs: Inputs, scale: Scale) -> DataFrame:
+    """Each trade with its share's quote as of the trade's time."""
+    sides = inputs["trades"], _since(inputs["quotes"])
+    joined = pond.asof_join(*sides, on="key", **_times(), history=scale.reach, how="left")
+    return joined.withColumnRenamed("at", "timestamp").select(columns_of(QUOTED))
+
+
+def roll_up(verbs: int, pond: Millpond, inputs: Inputs, scale: Scale) -> DataFrame:
+    """Events per key and window by so many verbs, each of which adds up the windows of the one before."""
+    rows, calls, time = inputs["events"], _CALLS, _time()
+    for size in scale.roll_up[-verbs:]:
+        name, windows = f"windows-of-{size}", TimeWindows(size)
+        rows = pond.aggregate(rows, calls, by="key", time=time, window=windows, emit="final", name=name)
+        calls, time = {"value": aggregates.sum("value")}, F.col("window.start")
+    return rows.select("key", *_bounds(), "value")
 
 
 def foreign_key(pond: Millpond, inputs: Inputs, scale: Scale) -> DataFrame:
@@ -85,6 +125,24 @@ def _millis(column: str, name: str) -> Column:
 
 def _since(rows: DataFrame) -> DataFrame:
     return rows.withColumnRenamed("at", "since")
+
+
+def _in_windows(pond: Millpond, rows: DataFrame, calls: Mapping[str, AggregateCall], scale: Scale) -> DataFrame:
+    windows = TimeWindows(scale.window)
+    found = pond.aggregate(rows, calls, by="key", time=_time(), window=windows, emit="final")
+    return found.select("key", *_bounds(), *calls)
+
+
+def _in_sessions(pond: Millpond, rows: DataFrame, calls: Mapping[str, AggregateCall], scale: Scale) -> DataFrame:
+    """The verb's sessions end a gap after their last row."""
+    windows = SessionWindows(scale.gap)
+    found = pond.aggregate(rows, calls, by="key", time=_time(), window=windows, emit="final")
+    return found.select("key", *_bounds(scale.gap), *calls)
+
+
+def _bounds(earlier: int = 0) -> tuple[Column, Column]:
+    """Start and end of a window, the end so many milliseconds earlier."""
+    return _millis("window.start", "window_start"), (F.unix_millis("window.end") - earlier).alias("window_end")
 
 
 def _changes(joined: DataFrame) -> DataFrame:

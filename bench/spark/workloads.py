@@ -28,8 +28,14 @@ BACKENDS: Final = ("lmdb", "rocksdb", "memory")
 VERBS: Final = "verbs"
 """The work by a verb on DataFrames, on the first backend."""
 
+TWO_VERBS: Final = "two_verbs"
+THREE_VERBS: Final = "three_verbs"
+"""The same in more steps."""
+
 TRANSFORM_WITH_STATE: Final = "transform_with_state"
+TRANSFORM_IN_PANDAS: Final = "transform_with_state_in_pandas"
 SPARK_JVM: Final = "spark_jvm"
+TWO_SPARK_JVM: Final = "two_spark_jvm"
 MAP_IN_ARROW: Final = "map_in_arrow"
 EMPTY: Final = "empty_transform_with_state"
 
@@ -201,6 +207,41 @@ WORKLOADS: Final[Mapping[str, Workload]] = {
         {TRANSFORM_WITH_STATE: Peer(peers.stateful_foreign_key)},
         Answer.TABLE,
         flink=FlinkQuery(flink.foreign_key, table=True),
+    ),
+    "window-aggregates": Workload(
+        (inputs.sales(),),
+        verbs={VERBS: verbs.window_aggregates},
+        peers={SPARK_JVM: Peer(peers.jvm_window_aggregates)},
+        answer=Answer.SETTLED,
+    ),
+    "session-aggregates": Workload(
+        (inputs.sales(),),
+        verbs={VERBS: verbs.session_aggregates},
+        peers={SPARK_JVM: Peer(peers.jvm_session_aggregates)},
+        answer=Answer.SETTLED,
+    ),
+    "wide-join": Workload(
+        (inputs.readings(0.9), inputs.devices(0.1)),
+        verbs={VERBS: verbs.wide_join},
+        peers={TRANSFORM_WITH_STATE: Peer(peers.stateful_wide_join)},
+    ),
+    "hot-keys": Workload(
+        (inputs.trades(0.1), inputs.quotes(0.9)),
+        verbs={VERBS: verbs.hot_keys},
+        peers={TRANSFORM_IN_PANDAS: Peer(peers.pandas_hot_keys)},
+    ),
+    "chain": Workload(
+        (inputs.events(),),
+        verbs={
+            VERBS: partial(verbs.roll_up, 1),
+            TWO_VERBS: partial(verbs.roll_up, 2),
+            THREE_VERBS: partial(verbs.roll_up, 3),
+        },
+        peers={
+            SPARK_JVM: Peer(partial(peers.jvm_roll_up, 1)),
+            TWO_SPARK_JVM: Peer(partial(peers.jvm_roll_up, 2)),
+        },
+        answer=Answer.SETTLED,
     ),
     "exchange": Workload(
         (inputs.events(),),

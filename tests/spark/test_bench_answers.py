@@ -16,7 +16,7 @@ from tests.spark.bench_answers import BACKEND, BATCHES, SCALE, common_part, writ
 
 pytestmark = pytest.mark.spark
 
-MOSTLY = ("count", "temporal-join", "table-join", "stream-join-left", "session")
+MOSTLY = ("count", "temporal-join", "table-join", "stream-join-left", "session-aggregates", "hot-keys", "chain")
 """The workloads that are compared with every change; make test-exhaustive compares them all."""
 
 

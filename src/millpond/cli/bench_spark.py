@@ -18,8 +18,10 @@ def bench_spark(
     workload: Annotated[
         list[str] | None,
         typer.Option(
-            help="count, temporal-join, table-join, stream-join, stream-join-left, window, session, foreign-key or "
-            "exchange; may be repeated, for all of them in one session; count by default"
+            help="count, temporal-join, table-join, stream-join, stream-join-left, window, session, foreign-key, "
+            "window-aggregates and session-aggregates (six functions on four types), wide-join (20 columns), hot-keys "
+            "(60 keys, whatever --keys says), chain (one to three verbs) or exchange; may be repeated, for all of them "
+            "in one session; count by default"
         ),
     ] = None,
     rows: Annotated[
@@ -40,9 +42,10 @@ def bench_spark(
         list[str] | None,
         typer.Option(
             help="measure only these; may be repeated: verbs, a backend (the words of Kafka Streams on it), "
-            "transform_with_state or spark_jvm (whichever does this work), map_in_arrow (a pass-through), "
-            "empty_transform_with_state (an operator that does nothing), flink_heap or flink_rocksdb; with --growth "
-            "verbs, the backends, spark_jvm and map_in_arrow by default"
+            "transform_with_state, transform_with_state_in_pandas or spark_jvm (whichever does this work), two_verbs, "
+            "three_verbs and two_spark_jvm (of a chain), map_in_arrow (a pass-through), empty_transform_with_state (an "
+            "operator that does nothing), flink_heap or flink_rocksdb; with --growth verbs, the backends, spark_jvm "
+            "and map_in_arrow by default"
         ),
     ] = None,
     flink_python: Annotated[
