@@ -6,6 +6,7 @@
     <local_dir>/<application_id>/<task_id>/<backend>/<store>-v<n>    any other
 """
 
+import os
 import re
 from hashlib import sha256
 from pathlib import Path
@@ -15,6 +16,7 @@ from urllib.parse import quote
 
 from millpond.errors import ConfigurationError, StoreError
 from millpond.stores.backend import BackendSupplier
+from millpond.stores.own_files import NOT_OURS, is_link, links_below
 from millpond.stores.specs import StoreSpec
 
 LONGEST_NAME: Final = 200
@@ -78,14 +80,30 @@ def store_directory(local_dir: Path, application_id: str, task_id: str, backend_
     return local_dir / application_id / task_id / backend_name / spec.directory_name
 
 
+def refuse_linked_store(directory: Path) -> None:
+    """Refuse a directory that is a link: it is none of a store's.
+
+    Raises:
+        StoreError: it is one.
+    """
+    if is_link(directory):
+        raise StoreError(f"{directory} {NOT_OURS}")
+
+
 def delete_local_copy(supplier: BackendSupplier, directory: Path) -> None:
     """Delete a store that nobody has open, with what its engine has outside of its directory. There may be none.
 
     Raises:
-        StoreError: it cannot be deleted.
+        StoreError: it cannot be deleted, or is a link.
     """
+    refuse_linked_store(directory)
     if not directory.is_dir():
         return
+    try:
+        for link in links_below(directory):
+            os.unlink(link)  # before an engine looks for its files there
+    except OSError as error:
+        raise StoreError(f"the local copy in {directory} cannot be deleted: {error}; delete it by hand") from error
     supplier.destroy(directory)
     while directory.is_dir():
         try:

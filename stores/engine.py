@@ -18,6 +18,7 @@ from weakref import ref
 
 from millpond.errors import BackendError, StoreClosedError, StoreError, StoreFullError
 from millpond.stores.closed import Closed
+from millpond.stores.own_files import make_private
 
 Entry: TypeAlias = tuple[bytes, bytes]
 
@@ -246,14 +247,14 @@ class ErrorTranslator(ABC):
 
 
 def make_directory(directory: Path) -> None:
-    """Make the directory of a store, and those above it, unless it is there.
+    """Make the directory of a store, and those above it, unless it is there; those that are new, for this user alone.
 
     Raises:
         StoreFullError: there is no room for it.
         BackendError: something else has its name, or the system refuses it.
     """
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        make_private(directory)
     except OSError as error:
         where = f"the directory {directory} of a store cannot be made ({error.strerror})"
         if error.errno in FULL:

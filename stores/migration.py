@@ -12,11 +12,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from millpond.errors import BackendError, FormatError
+from millpond.errors import BackendError, CorruptStoreError, FormatError, StoreError
 from millpond.stores.backend import Backend, BackendSupplier, Entries, load
-from millpond.stores.directory import delete_local_copy
+from millpond.stores.directory import delete_local_copy, refuse_linked_store
 from millpond.stores.formats import FormatVersion, unknown_versions
 from millpond.stores.keys import DATA
+from millpond.stores.own_files import FOLLOWED_NOT, links_below
 from millpond.stores.registry import open_backend
 from millpond.stores.specs import StoreSpec
 from millpond.stores.typed.timestamped_keyvalue import TIMESTAMP_SIZE
@@ -93,9 +94,12 @@ def open_version(supplier: BackendSupplier, directory: Path, version: FormatVers
 
     Raises:
         BackendInUseError: somebody else has it open, and the engine does not share it.
-        CorruptStoreError: the files are damaged.
+        CorruptStoreError: the files are damaged, or links are among them.
         BackendError: the directory is new, but not empty.
+        StoreError: the directory is a link.
     """
+    if supplier.persistent:
+        _refuse_linked_files(directory)
     new = not directory.exists()
     opened = open_backend(supplier, directory)
     if new:
@@ -105,6 +109,17 @@ def open_version(supplier: BackendSupplier, directory: Path, version: FormatVers
             opened.close()
             raise
     return Checksums(opened, store) if version.checksums else opened
+
+
+def _refuse_linked_files(directory: Path) -> None:
+    """Refuse what is not an engine's own: it would read and write whatever a link in its directory leads to."""
+    refuse_linked_store(directory)
+    try:
+        link = next(links_below(directory), None) if directory.is_dir() else None
+    except OSError as error:
+        raise StoreError(f"the directory {directory} of a store cannot be read: {error}; check its access") from error
+    if link is not None:
+        raise CorruptStoreError(f"{link} is {FOLLOWED_NOT}; delete the directory and restore the store")
 
 
 def _require_empty(backend: Backend, supplier: BackendSupplier, directory: Path) -> None:

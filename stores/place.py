@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from millpond.errors import StoreError
 from millpond.stores.backend import Backend, BackendSupplier
 from millpond.stores.directory import store_directory
 from millpond.stores.formats import FormatVersion
 from millpond.stores.migration import older_versions, open_as, open_directory, usable_as
+from millpond.stores.own_files import NOT_OURS, refuse_links
 from millpond.stores.registry import supplier
 from millpond.stores.specs import StoreSpec
 
@@ -24,11 +26,13 @@ class StorePlace:
         spec: the store.
         supplier: the backend that keeps it.
         directory: where a persistent backend keeps its files.
+        levels: how many parts of that path are Millpond's own; what is above them may be a link.
     """
 
     spec: StoreSpec
     supplier: BackendSupplier
     directory: Path
+    levels: int = 1
 
     @classmethod
     def of(
@@ -41,7 +45,8 @@ class StorePlace:
             UnknownBackendError, BackendNotInstalledError: the spec names a backend that cannot be had.
         """
         chosen = default if spec.backend is None else supplier(spec.backend)
-        return cls(spec, chosen, store_directory(local_dir, application_id, task_id, chosen.name, spec))
+        directory = store_directory(local_dir, application_id, task_id, chosen.name, spec)
+        return cls(spec, chosen, directory, len(directory.relative_to(local_dir).parts))
 
     def directories(self) -> list[Path]:
         """Where the backend may have files: the directory, then those of the formats that it can be migrated from."""
@@ -55,14 +60,28 @@ class StorePlace:
         others = (version for version in FormatVersion if version.content is not content)
         return [(version, path) for version in others if (path := self._directory_of(version)).is_dir()]
 
+    def refuse_links(self) -> None:
+        """Refuse to look for the store's files behind a link.
+
+        Raises:
+            StoreError: a directory on the way to them is one, or their own.
+        """
+        try:
+            if self.supplier.persistent:
+                refuse_links(self.directory, self.levels)
+        except OSError as error:
+            raise StoreError(f"{error.filename} {NOT_OURS}") from error
+
     def open(self) -> Backend:
         """The backend with the store's rows, in the format that the spec asks for; see ``open_directory``.
 
         Raises:
+            StoreError: a link is in the way.
             FormatError: the directory is in a format version that is unknown, or later than the store's kind.
             BackendInUseError: somebody else has it open, and the engine does not share it.
             CorruptStoreError: the files are damaged.
         """
+        self.refuse_links()
         return open_directory(self.supplier, self.directory, self.spec)
 
     def older(self) -> FormatVersion | None:

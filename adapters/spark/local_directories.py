@@ -16,9 +16,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from millpond.errors import BackendInUseError
-from millpond.stores.directory import QUERY_MARK, plain_name
+from millpond.stores.directory import QUERY_MARK, plain_name, refuse_linked_store
 from millpond.stores.durability.copies.lease import Lease
 from millpond.stores.durability.storage import Storage
+from millpond.stores.own_files import make_private
 
 _log = logging.getLogger(__name__)
 
@@ -30,12 +31,22 @@ def query_directory(local_dir: str | Path, sink: str, storage: Storage) -> Path:
 
 def recorded_directory(local_dir: str | Path, name: str, storage: Storage) -> Path:
     """The same for a sink of which only the plain name is known, as records have it."""
-    return Path(local_dir) / f"{name}{QUERY_MARK}{storage.place}"
+    return _no_link(Path(local_dir) / f"{name}{QUERY_MARK}{storage.place}")
 
 
 def beside(directory: Path) -> Path:
     """Where a standby restores what is to come into the directory of a query; no sink gives a directory that name."""
-    return directory.with_name(f".standby{QUERY_MARK}{directory.name}")
+    return _no_link(directory.with_name(f".standby{QUERY_MARK}{directory.name}"))
+
+
+def _no_link(directory: Path) -> Path:
+    """The directory of a query, refused if it is a link; ``local_dir`` itself may be one.
+
+    Raises:
+        StoreError: it is.
+    """
+    refuse_linked_store(directory)
+    return directory
 
 
 def directories_of(local_dir: Path, storage: Storage) -> Collection[Path]:
@@ -43,7 +54,7 @@ def directories_of(local_dir: Path, storage: Storage) -> Collection[Path]:
     if not local_dir.is_dir():
         return ()
     found = (path for path in local_dir.iterdir() if path.is_dir() and not path.name.startswith("."))
-    return sorted(path for path in found if path.name.partition(QUERY_MARK)[2] in ("", storage.place))
+    return sorted(_no_link(path) for path in found if path.name.partition(QUERY_MARK)[2] in ("", storage.place))
 
 
 def take_over(local_dir: str | Path, sink: str, storage: Storage, application_id: str, task_id: str) -> None:
@@ -52,7 +63,7 @@ def take_over(local_dir: str | Path, sink: str, storage: Storage, application_id
     Raises:
         StoreError: the directory cannot be used.
     """
-    before = Path(local_dir, plain_name(sink), application_id, task_id)
+    before = _no_link(Path(local_dir, plain_name(sink))) / application_id / task_id
     after = query_directory(local_dir, sink, storage) / application_id / task_id
     if after.exists() or not before.is_dir():
         return
@@ -64,7 +75,7 @@ def take_over(local_dir: str | Path, sink: str, storage: Storage, application_id
         return
     try:
         with suppress(OSError):  # another worker was faster
-            after.parent.mkdir(parents=True, exist_ok=True)
+            make_private(after.parent)
             before.rename(after)
     finally:
         lease.release()

@@ -23,6 +23,7 @@ from millpond.stores.directory import delete_local_copy, state_of_query
 from millpond.stores.durability.clock import clocks_apart
 from millpond.stores.durability.copies.lease import LEASE_FILE, Lease, lease_holder
 from millpond.stores.durability.copies.seal import Seal
+from millpond.stores.own_files import FOLLOWED_NOT, is_link
 from millpond.stores.registry import supplier
 
 _TASK: Final = re.compile(r"\d+_\d+")
@@ -245,13 +246,13 @@ def _tasks_below(query: Path) -> Iterator[Path]:
 
 
 def _is_directory(path: Path) -> bool:
-    return path.is_dir() and not path.is_symlink()
+    return path.is_dir() and not is_link(path)
 
 
 def _is_task(path: Path) -> bool:
     lease = path / LEASE_FILE
     known = _TASK.fullmatch(path.name) is not None and _is_directory(path)
-    return known and lease.is_file() and not lease.is_symlink()
+    return known and lease.is_file() and not is_link(lease)
 
 
 def _copy_of(path: Path) -> str | None:
@@ -286,5 +287,5 @@ def _delete_part(engine: BackendSupplier, path: Path) -> None:
 
 
 def _unknown(path: Path) -> Leftover:
-    why = "a symbolic link, which is not followed" if path.is_symlink() else "not understood, so it stays"
+    why = FOLLOWED_NOT if is_link(path) else "not understood, so it stays"
     return Leftover(What.UNKNOWN, str(path), 0, why)

@@ -28,6 +28,7 @@ from millpond.stores.durability.schema_log import is_schema
 from millpond.stores.durability.storage import Storage, StoredFile
 from millpond.stores.evolution.backfilling import BACKFILL, abandoned
 from millpond.stores.evolution.history import EVOLUTION, History, is_record, sinks_of
+from millpond.stores.own_files import FOLLOWED_NOT
 
 LEFT_OUT: Final = frozenset(("dead-letters", "late-rows"))
 """The directories of rows that a job has left out: they are a user's, as results are."""
@@ -314,7 +315,7 @@ class _Application:
     def _refuse_links(self, paths: Collection[str] | Iterator[str]) -> None:
         for path in paths:
             if self._storage.is_link(path):
-                raise FormatError(f"{self._describe(path)} is a symbolic link, which is not followed")
+                raise FormatError(f"{self._describe(path)} is {FOLLOWED_NOT}")
 
 
 def _name(file: StoredFile) -> str:

@@ -2,7 +2,8 @@
 
 Rule of this module: it moves bytes and does not know what they mean. Paths are relative to the storage's root and
 use ``/``. A file is written once, under a name that nobody else uses, and never changed. Once it is written it
-survives a loss of power; on a local file system that takes syncing (``millpond.stores.durability.sync``).
+survives a loss of power; on a local file system that takes syncing (``millpond.stores.durability.sync``). There, no
+symbolic link below the root is followed.
 """
 
 import errno
@@ -24,6 +25,7 @@ from millpond.masking import quoted
 from millpond.stores.durability.connections import Connection, connect
 from millpond.stores.durability.sync import directory_is_new, sync_file
 from millpond.stores.durability.uris import shown
+from millpond.stores.own_files import FOLLOWED_NOT, first_link, is_link
 
 _HADOOP_SCHEMES = {"s3a": "s3", "s3n": "s3"}
 _SYNC_VALUES = {"true": True, "false": False}
@@ -87,8 +89,30 @@ class Storage:
         return connect(self.uri)
 
     def _locate(self, path: str) -> tuple[Any, str]:
+        """The file system, and where ``path`` is on it, to be opened there: no part of it is a link.
+
+        Raises:
+            DurabilityError: one is; the root itself may be.
+        """
         connection = self._connect()
+        if connection.local:
+            self._refuse_links(connection.root, path)
         return connection.filesystem, join(connection.root, path)
+
+    def _locate_name(self, path: str) -> tuple[Any, str]:
+        """The same for what is replaced, deleted or looked at by its name, which is done to a link itself."""
+        connection = self._connect()
+        directory = path.rpartition("/")[0]
+        if connection.local and directory:
+            self._refuse_links(connection.root, directory)
+        return connection.filesystem, join(connection.root, path)
+
+    def _refuse_links(self, root: str, path: str) -> None:
+        link = first_link(root, path)
+        if link is not None:
+            raise DurabilityError(
+                f"{link} is {FOLLOWED_NOT}; put what it leads to in its place, or delete it if it is a stranger's"
+            )
 
     @property
     def remote(self) -> bool:
@@ -190,7 +214,7 @@ class Storage:
 
     def _name(self, draft: str, path: str, *, once: bool = False) -> None:
         """Give a draft on a local file system its name; ``once``: if that is taken, delete the draft."""
-        filesystem, location = self._locate(path)
+        filesystem, location = self._locate_name(path)
         try:
             if not (once and _linked(self._locate(draft)[1], location)):
                 filesystem.move(self._locate(draft)[1], location)
@@ -325,7 +349,7 @@ class Storage:
             DurabilityError: the storage failed.
         """
         try:
-            _delete(*self._locate(path))
+            _delete(*self._locate_name(path))
         except OSError as error:
             raise DurabilityError(f"cannot delete {self.describe(path)}: {quoted(error)}") from error
 
@@ -358,7 +382,7 @@ class Storage:
 
     def is_link(self, path: str) -> bool:
         """Whether a file or directory is a symbolic link, which only local file systems have."""
-        return self._connect().local and os.path.islink(self._locate(path)[1])
+        return self._connect().local and is_link(self._locate_name(path)[1])
 
     def _unlistable(self, directory: str, error: OSError) -> DurabilityError:
         return DurabilityError(f"cannot list {self.describe(directory)}: {quoted(error)}")

@@ -6,8 +6,11 @@ could sync that, so a process takes no directory for safe that it has not synced
 """
 
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import PurePath
+
+from millpond.stores.own_files import no_link
 
 _safe: set[str] = set()
 """Directories whose own entries this process has synced, all the way up."""
@@ -19,7 +22,7 @@ def sync_file(path: str, root: str) -> None:
     Raises:
         OSError: the file system failed, or cannot sync.
     """
-    _sync(path)
+    _sync(path, no_link)
     directory = PurePath(path).parent
     _sync(str(directory))
     if str(directory) not in _safe:
@@ -42,8 +45,8 @@ def _sync_above(directory: PurePath, root: PurePath) -> None:
                 _sync(str(above))
 
 
-def _sync(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+def _sync(path: str, opener: Callable[[str, int], int] = os.open) -> None:
+    descriptor = opener(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
     finally:

@@ -37,6 +37,7 @@ from millpond.stores.durability.storage import Storage
 from millpond.stores.formats import FormatVersion
 from millpond.stores.keys import COMMIT_ROW
 from millpond.stores.migration import open_version
+from millpond.stores.own_files import FOLLOWED_NOT, first_link
 from millpond.stores.registry import supplier
 
 _DIRECTORY: Final = re.compile(r"(.+?)(?:-v(\d+))?")
@@ -127,6 +128,9 @@ def _verdict(place: CopyPlace, look: _Look) -> _Verdict | None:
         opener, version = supplier(place.backend), place.version
     except (ConfigurationError, ValueError) as error:
         return _unchecked(f"this installation cannot open it: {error}")
+    link = first_link(place.task, place.directory.relative_to(place.task).as_posix())
+    if link is not None:
+        return _unchecked(f"{link} is {FOLLOWED_NOT}")
     try:
         with _duplicated(place) as duplicate:
             if not duplicate.exists():
@@ -149,8 +153,8 @@ def _duplicated(place: CopyPlace) -> Iterator[Path]:
             temporary = stack.enter_context(TemporaryDirectory(prefix=".verifying-", dir=place.task.parent))
             duplicate = Path(temporary, place.directory.name)
             with suppress(FileNotFoundError):
-                copytree(place.directory, duplicate)
-                copyfile(seal_path(place.directory), seal_path(duplicate))
+                copytree(place.directory, duplicate, symlinks=True)
+                copyfile(seal_path(place.directory), seal_path(duplicate), follow_symlinks=False)
         except OSError as error:
             raise StoreError(
                 f"the local copy {place.directory} cannot be duplicated for reading: {error}; check room and access"

@@ -26,6 +26,7 @@ from millpond.stores.backend import Changes
 from millpond.stores.columns.column_changes import ColumnChanges, as_columns
 from millpond.stores.durability.copies.position import Position
 from millpond.stores.durability.manifest import Manifest
+from millpond.stores.own_files import is_link, make_private, no_link, refuse_links
 
 _NAME: Final = re.compile(r"(\d{12,})-([0-9a-f]+)\.(reached|changes)", re.ASCII)
 _CHECKSUM: Final = 8
@@ -94,21 +95,29 @@ class Backlog:
         return 0 if self.end is None else self.end.sequence + 1
 
     def look(self) -> None:
-        """Find out what is here. What comes after a gap does not count, and is deleted with all that a kill has left.
+        """Find out what is here. What comes after a gap does not count; it goes, with links and what a kill has left.
 
         Whoever opens the task looks first, because another process may have served it since.
+
+        Raises:
+            StoreError: the directory cannot be read, or is a link.
         """
-        names = {path.name for path in self._directory.iterdir()} if self.exists else set()
-        found = [match.groups() for match in map(_NAME.fullmatch, names) if match is not None]
+        try:
+            refuse_links(self._directory)
+            there = list(self._directory.iterdir()) if self.exists else []
+        except OSError as error:
+            raise self._failed(error) from error
+        files = (path.name for path in there if not is_link(path))
+        found = [match.groups() for match in map(_NAME.fullmatch, files) if match is not None]
         commits = sorted((Commit(int(sequence), commit), kind) for sequence, commit, kind in found)
         self.reached = max((commit for commit, kind in commits if kind == "reached"), default=None)
         self.waiting = []
         for commit, kind in commits if self.reached is not None else ():
             if kind == "changes" and commit.sequence == self._following:
                 self.waiting.append(commit)
-        for name in names - {path.name for path in self._paths()}:
+        for path in set(there).difference(self._paths()):
             with suppress(OSError):
-                (self._directory / name).unlink()
+                path.unlink()
 
     def begin(self, commit: Commit) -> None:
         """Begin anew: all up to ``commit`` is in the directory in the new format, and nothing waits.
@@ -117,9 +126,9 @@ class Backlog:
             StoreError: the disk takes no file, or gives none up.
         """
         try:
-            self._directory.mkdir(parents=True, exist_ok=True)
+            make_private(self._directory)
             path = self._path(commit, "reached")
-            path.touch()
+            _touch(path)
             for other in self._directory.iterdir():
                 if other != path:
                     other.unlink()
@@ -144,7 +153,7 @@ class Backlog:
         path = self._path(commit, "changes")
         whole = path.with_suffix(".new")
         try:
-            with whole.open("wb") as file:
+            with open(whole, "wb", opener=no_link) as file:
                 file.write(xxh3_64_digest(content))
                 file.write(content)
             whole.rename(path)
@@ -180,7 +189,8 @@ class Backlog:
     def _content(self, commit: Commit) -> tuple[Any, Any]:
         path = self._path(commit, "changes")
         try:
-            content = path.read_bytes()
+            with open(path, "rb", opener=no_link) as file:
+                content = file.read()
             if xxh3_64_digest(memoryview(content)[_CHECKSUM:]) != content[:_CHECKSUM]:
                 raise CorruptStoreError(f"{path} fails its checksum")
             table = pa.ipc.open_stream(pa.py_buffer(content).slice(_CHECKSUM)).read_all().combine_chunks()
@@ -196,7 +206,7 @@ class Backlog:
         """
         path = self._path(commit, "changes")
         try:
-            return path.stat().st_size
+            return path.lstat().st_size
         except OSError as error:
             raise CorruptStoreError(f"{path} cannot be read: {error}") from error
 
@@ -210,7 +220,7 @@ class Backlog:
         if self.reached is not None:
             passed.append((self.reached, "reached"))
         try:
-            self._path(commit, "reached").touch()
+            _touch(self._path(commit, "reached"))
         except OSError as error:
             raise self._failed(error) from error
         self.reached, self.waiting = commit, [after for after in self.waiting if after > commit]
@@ -264,3 +274,9 @@ class Backlog:
 
     def _failed(self, error: OSError) -> StoreError:
         return StoreError(f"{self._directory} cannot be used: {error}; check room and access")
+
+
+def _touch(path: Path) -> None:
+    """Make an empty file."""
+    with open(path, "wb", opener=no_link):
+        pass

@@ -15,18 +15,22 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from millpond.errors import BackendInUseError, StoreClosedError, StoreError
+from millpond.stores.own_files import NOT_OURS, make_private, no_link, refuse_links
 
 LEASE_FILE: Final = "lease"
 LEASE_TIMEOUT: Final = 60.0
 """Seconds to wait for another process to release a task."""
 
 _NOTE_SIZE: Final = 32
+_LEVELS: Final = 2
+"""An application's directory, and the task's in it; what is above may be a link."""
+
 _FIRST_PAUSE = 0.001
 _LONGEST_PAUSE = 0.05
 
 
 class Lease:
-    """The right to use ``directory``, which the first ``acquire`` creates."""
+    """The right to use ``directory``, ``<application_id>/<task_id>`` somewhere, which the first ``acquire`` creates."""
 
     def __init__(self, directory: Path, timeout: float) -> None:
         self._path = directory / LEASE_FILE
@@ -63,15 +67,14 @@ class Lease:
     def _opened(self) -> int:
         for last in (False, True):
             try:
-                self._path.parent.mkdir(parents=True, exist_ok=True)
-                return os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+                refuse_links(self._path.parent, _LEVELS)
+                make_private(self._path.parent)
+                return no_link(str(self._path), os.O_RDWR | os.O_CREAT)
             except OSError as error:
                 if isinstance(error, FileNotFoundError) and not last:
                     continue  # somebody has deleted the directory in between, because it was empty
                 if error.errno == errno.ELOOP:
-                    raise StoreError(
-                        f"{self._path} is a symbolic link, which is not followed; delete it, it is none of Millpond's"
-                    ) from error
+                    raise StoreError(f"{error.filename} {NOT_OURS}") from error
                 raise StoreError(
                     f"the local directory {self._path.parent} cannot be used: {error}; check its permissions"
                 ) from error
@@ -170,7 +173,7 @@ def lease_mark(directory: Path) -> LeaseMark | None:
 def _read_only(directory: Path) -> Iterator[int | None]:
     """The file of the lease on ``directory``; None if there is none."""
     try:
-        descriptor = os.open(directory / LEASE_FILE, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        descriptor = no_link(str(directory / LEASE_FILE), os.O_RDONLY)
     except FileNotFoundError:
         yield None
         return

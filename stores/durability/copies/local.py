@@ -106,8 +106,10 @@ class LocalCopy:
         Raises:
             DurabilityError, FormatError: a durable file is missing, damaged, or of an unknown format.
             BackendInUseError, BackendUnavailableError, StoreFullError: the local copy cannot be used now. It stays.
+            StoreError: a link is in the place of one of its directories.
         """
         self._switches = switches
+        self._place.refuse_links()
         if not self._others_known:
             delete_others(self._place, self._policy, manifest)
             self._others_known = True
@@ -133,6 +135,7 @@ class LocalCopy:
 
         Raises what ``open`` raises.
         """
+        self._place.refuse_links()
         if not self._place.directory.is_dir():
             return None
         try:

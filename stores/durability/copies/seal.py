@@ -30,6 +30,8 @@ from typing import Final, TypeAlias
 
 from xxhash import xxh3_64_hexdigest
 
+from millpond.stores.own_files import link_refused, no_link, refuse_links
+
 _Files: TypeAlias = dict[str, tuple[int, str | None]]
 
 _SMALL: Final = 1 << 20
@@ -78,8 +80,10 @@ class Seal:
             Why the directory must not be opened; None if it may be: it is as it was sealed, or there is none.
         """
         try:
-            seal = self._read()
-            self._path.unlink(missing_ok=True)
+            try:
+                seal = self._read()
+            finally:
+                self._path.unlink(missing_ok=True)
             return self._broken(seal)
         except OSError as error:
             return f"its files cannot be read: {error}"
@@ -122,7 +126,11 @@ class Seal:
             self._write(_OPEN)
 
     def closed(self) -> None:
-        """The engine has let go of the directory."""
+        """The engine has let go of the directory. One that cannot be read gets no seal, so it is restored."""
+        with suppress(OSError):
+            self._seal_files()
+
+    def _seal_files(self) -> None:
         if not self._directory.exists():
             return
         sizes = _sizes(str(self._directory))
@@ -143,12 +151,13 @@ class Seal:
 
     def _write(self, seal: str) -> None:
         # Without its seal the copy is restored, so a full disk is no reason to fail what has just been committed.
-        with suppress(OSError):
-            self._path.write_text(seal)
+        with suppress(OSError), open(self._path, "w", opener=no_link) as file:
+            file.write(seal)
 
     def _read(self) -> str | None:
         try:
-            return self._path.read_text(errors="replace")
+            with open(self._path, errors="replace", opener=no_link) as file:
+                return file.read()
         except FileNotFoundError:
             return None
 
@@ -162,11 +171,15 @@ def _parsed(seal: str | None) -> _Files | None:
 
 
 def _sizes(directory: str, below: str = "") -> dict[str, int]:
-    """The sizes of all files in a directory, by their paths from there."""
+    """The sizes of all files in a directory, by their paths from there; a link is refused."""
     sizes: dict[str, int] = {}
+    if not below:
+        refuse_links(Path(directory))
     with os.scandir(os.path.join(directory, below)) as entries:
         for entry in entries:
             name = os.path.join(below, entry.name)
+            if entry.is_symlink():
+                raise link_refused(entry.path)
             if entry.is_dir(follow_symlinks=False):
                 sizes |= _sizes(directory, name)
             elif entry.is_file():
@@ -175,7 +188,7 @@ def _sizes(directory: str, below: str = "") -> dict[str, int]:
 
 
 def _digest(path: str, size: int) -> str:
-    with open(path, "rb") as file:
+    with open(path, "rb", opener=no_link) as file:
         if size == 0:
             return xxh3_64_hexdigest(b"")
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:

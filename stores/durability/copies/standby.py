@@ -22,6 +22,7 @@ from millpond.stores.durability.parquet.sources import Fetched
 from millpond.stores.durability.policy import DurabilityPolicy
 from millpond.stores.durability.storage import Storage
 from millpond.stores.formats import FormatVersion
+from millpond.stores.own_files import make_private
 from millpond.stores.place import StorePlace
 from millpond.stores.specs import StoreSpec
 
@@ -188,7 +189,8 @@ class StandbyTask:
             try:
                 seal_path(place.directory).unlink(missing_ok=True)
                 delete_local_copy(place.supplier, place.directory)
-                place.directory.parent.mkdir(parents=True, exist_ok=True)
+                place.refuse_links()
+                make_private(place.directory.parent)
                 beside.directory.rename(place.directory)
                 seal_path(beside.directory).rename(seal_path(place.directory))
             except OSError as error:
