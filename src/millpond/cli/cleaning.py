@@ -5,7 +5,7 @@ Rule of this module: options and messages live here; what may go is for ``millpo
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -17,6 +17,10 @@ from millpond.errors import MillpondError
 
 if TYPE_CHECKING:
     from millpond.stores.cleaning.leftover import Leftover
+
+_WITH_YES: Final = (
+    "; with --yes it goes, unless this host's clock, by which it is old, is apart from the one that dates the files"
+)
 
 app = typer.Typer()
 
@@ -77,7 +81,7 @@ def state_clean(
         typer.echo(line_of(row) if json else "\t".join(cells(row)))
         sizes[verdict] = sizes.get(verdict, 0) + leftover.size
     told = ", ".join(f"{verdict}: {size:,} bytes" for verdict, size in sorted(sizes.items()))
-    typer.echo((told or "nothing was found") + ("; with --yes it goes" if "may go" in sizes else ""), err=True)
+    typer.echo((told or "nothing was found") + (_WITH_YES if "may go" in sizes else ""), err=True)
     if found.fault is not None:
         typer.echo(f"nothing goes: {found.fault}", err=True)
     if "failed" in sizes or found.fault is not None:

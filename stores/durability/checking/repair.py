@@ -78,6 +78,7 @@ def repairs_of_garbage(storage: Storage, manifests: Collection[Manifest], policy
         if files:
             where, size = storage.describe(manifest.directory), sum(file.size for file in files)
             yield Repair(
-                f"delete {len(files)} files ({size:,} bytes) beyond the retention in {where}",
+                f"delete {len(files)} files ({size:,} bytes) beyond the retention in {where}; fewer if this host's "
+                "clock, by which they are old, is ahead of the one that dates them",
                 partial(collect_garbage, storage, manifest, policy),
             )
