@@ -185,13 +185,18 @@ def test_the_sink_must_be_one_that_the_topology_has(streams: Make, spark: SparkS
 
 
 def test_another_topology_or_partition_count_on_the_same_state_is_refused(
-    streams: Make, words: DataFrame, spark: SparkSession
+    streams: Make, spark: SparkSession, tmp_path: Path
 ) -> None:
-    streams(partitions=2).transform({"words": words})
-    streams(partitions=2).transform({"words": words})
+    (tmp_path / "in").mkdir()
+
+    def arriving(ddl: str) -> DataFrame:
+        return spark.readStream.schema(ddl).parquet(str(tmp_path / "in"))
+
+    streams(partitions=2).transform({"words": arriving(WORDS)})
+    streams(partitions=2).transform({"words": arriving(WORDS)})
     with pytest.raises(StateConflictError, match="another topology"):
-        streams(partitions=3).transform({"words": words})
-    inputs = {topic: spark.createDataFrame([], ddl) for topic, ddl in SCHEMAS.items()}
+        streams(partitions=3).transform({"words": arriving(WORDS)})
+    inputs = {topic: arriving(ddl) for topic, ddl in SCHEMAS.items()}
     with pytest.raises(StateConflictError, match="another topology"):
         streams(rated_orders(), partitions=2).transform(inputs, sink="totals")
     streams(rated_orders(), partitions=2, application_id="other").transform(inputs, sink="totals")

@@ -127,11 +127,11 @@ def test_a_restart_keeps_to_the_kind_of_time_that_its_state_has(spark: SparkSess
     rows = spark.sql("select 1 as k, timestamp_ntz'2024-01-01 10:00:00' as at, 'v' as v")
     source = arriving(rows, tmp_path / "rows")
 
-    def latest(verbs: Millpond, time: Any) -> DataFrame:
-        return verbs.latest(source, key="k", time=time, history=0)
+    def latest(verbs: Millpond, at: Any) -> DataFrame:
+        return verbs.latest(source.withColumn("at", at), key="k", time="at", history=0)
 
     verbs = pond(tmp_path)
-    (found,) = streamed(latest(verbs, "at"), tmp_path)
+    (found,) = streamed(latest(verbs, F.col("at")), tmp_path)
     assert found[-1] == datetime(2024, 1, 1, 10)
     shown = verbs.read_store("latest-k", "latest", f"{tmp_path}/checkpoint")
     assert [row.change_time for row in shown.collect()] == [datetime(2024, 1, 1, 10)]
