@@ -179,9 +179,14 @@ def read_terms(content: Any) -> dict[str, Term]:
     Raises:
         TypeError: it is not that of terms.
     """
-    if not isinstance(content, dict) or not all(type(value) in (int, str) for value in content.values()):
+    if not isinstance(content, dict) or not all(type(value) is str or _is_number(value) for value in content.values()):
         raise TypeError(f"{content!r} are no terms")
     return content
+
+
+def _is_number(value: object) -> bool:
+    """Whether a value is one of the numbers that terms have: of 64 bits, with a sign."""
+    return type(value) is int and -(2**63) <= value < 2**63
 
 
 def read_noted(content: Any) -> dict[str, int]:
@@ -190,7 +195,7 @@ def read_noted(content: Any) -> dict[str, int]:
     Raises:
         TypeError: it is not that of terms.
     """
-    if not isinstance(content, dict) or not all(type(value) is int for value in content.values()):
+    if not isinstance(content, dict) or not all(map(_is_number, content.values())):
         raise TypeError(f"{content!r} is nothing noted")
     return content
 

@@ -23,6 +23,7 @@ _LOCK: Final = ".lock"
 _ROCKSDB: Final = "rocksdb"
 _TASK: Final = re.compile(r"(?:.+__)?(\d+)_(\d+)|global")
 _VERSION: Final = "0"
+_NUMBER: Final = re.compile(r"-?\d{1,18}", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,7 @@ def _part(store: str, task: Path, directory: Path, without_checkpoint: bool) -> 
 
 
 def _segment(directory: Path, store: str) -> Segment:
-    named = re.fullmatch(re.escape(store) + r"([-.:])(\d+)", directory.name, re.ASCII)
+    named = re.fullmatch(re.escape(store) + r"([-.:])(\d{1,18})", directory.name, re.ASCII)
     if named is None:
         raise FormatError(
             f"store {store!r}: {directory} is no segment: expected {store}.<start in milliseconds>; remove what Kafka "
@@ -160,8 +161,8 @@ def _offsets(path: Path, store: str) -> dict[str, int] | None:
         raise FormatError(f"store {store!r}: {path} is of version {lines[:1]}; this release reads version {_VERSION}")
     try:
         rows = [line.split() for line in lines[2:]]
-        offsets = {f"{topic}-{int(partition)}": int(offset) for topic, partition, offset in rows}
-        if len(offsets) != int(lines[1]):
+        offsets = {f"{topic}-{_number(partition)}": _number(offset) for topic, partition, offset in rows}
+        if len(offsets) != _number(lines[1]):
             raise ValueError(f"it has {len(offsets)} offsets, not {lines[1]}")
     except (ValueError, IndexError) as error:
         raise CorruptStoreError(
@@ -169,3 +170,14 @@ def _offsets(path: Path, store: str) -> dict[str, int] | None:
             "and offset"
         ) from error
     return offsets
+
+
+def _number(text: str) -> int:
+    """A number of a ``.checkpoint``, of 64 bits.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if _NUMBER.fullmatch(text) is None:
+        raise ValueError(f"{text[:80]!r} is no number of 64 bits")
+    return int(text)

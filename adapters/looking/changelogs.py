@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 
 from millpond.adapters.looking.compression import decompressed
 from millpond.errors import FormatError
+from millpond.stores.durability.checked_text import read_count
 
 _END, _PUT, _DELETE, _MERGE = 0x00, 0x01, 0x10, 0x11
 _NO_VALUE: Final = -1
@@ -95,6 +96,6 @@ class _Stream(BytesIO):
 def _lineage(text: str) -> tuple[StateVersion, ...]:
     try:
         found: Any = json.loads(text)
-        return tuple(StateVersion(int(one["version"]), str(one["checkpointUniqueId"])) for one in found)
+        return tuple(StateVersion(read_count(one["version"]), str(one["checkpointUniqueId"])) for one in found)
     except (TypeError, KeyError, RecursionError) as error:
         raise ValueError(f"its lineage {text[:80]!r} cannot be read") from error

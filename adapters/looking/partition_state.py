@@ -84,8 +84,9 @@ class PartitionState:
         if version.unique is None:
             numbers = (one.number for one in self._files.snapshots if one.unique is None)
             base = StateVersion(max((number for number in numbers if number < version.number), default=0))
-            steps = [StateVersion(number) for number in range(base.number + 1, version.number + 1)]
-            return base, list(map(self._changelog, steps))
+            # One after the other, so that the first that is missing ends it, however far the last one is.
+            between = range(base.number + 1, version.number + 1)
+            return base, [self._changelog(StateVersion(number)) for number in between]
         newest = self._changelog(version)
         before = [one for one in newest.lineage if one.number < version.number]
         places = [place for place, one in enumerate(before) if one in self._files.snapshots]

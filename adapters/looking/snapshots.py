@@ -16,9 +16,12 @@ from zipfile import BadZipFile, ZipFile
 import rocksdict
 
 from millpond.errors import FormatError
+from millpond.stores.durability.checked_text import read_count
 
 _METADATA: Final = "metadata"
 _KNOWN: Final = ("v1", "v2")
+_MOST_FAMILIES: Final = 2**16 - 1
+"""What the two bytes before each key have room for."""
 
 
 class Snapshot(NamedTuple):
@@ -56,8 +59,7 @@ def read_snapshot(data: bytes, table: Callable[[str], bytes]) -> Snapshot:
         for name, part in content.items():
             (place / _plain(name)).write_bytes(part)
         _lay_out_tables(place, metadata, table)
-        families = metadata.get("columnFamilyMapping") or {}
-        return Snapshot(_rows(place), {str(name): int(id_) for name, id_ in families.items()})
+        return Snapshot(_rows(place), _families(metadata))
 
 
 def _metadata(data: bytes) -> dict[str, Any]:
@@ -71,6 +73,14 @@ def _metadata(data: bytes) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise ValueError("its metadata is no object")
     return found
+
+
+def _families(metadata: dict[str, Any]) -> dict[str, int]:
+    try:
+        families = (metadata.get("columnFamilyMapping") or {}).items()
+        return {str(name): read_count(id_, _MOST_FAMILIES) for name, id_ in families}
+    except (AttributeError, TypeError) as error:
+        raise ValueError(f"its metadata names no column families ({error})") from error
 
 
 def _lay_out_tables(place: Path, metadata: dict[str, Any], table: Callable[[str], bytes]) -> None:

@@ -6,6 +6,7 @@ is refused.
 """
 
 import json
+import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -16,10 +17,12 @@ from millpond.adapters.looking.kept_manifest import STATE_NAME
 from millpond.adapters.looking.partition_state import OTHER_WAY, PartitionState
 from millpond.adapters.looking.retained_batches import no_checkpoint, why_not_retained
 from millpond.errors import CorruptFileError, FormatError, MissingFileError
+from millpond.stores.durability.checked_text import MOST_PARTITIONS, read_count
 from millpond.stores.durability.manifest import Manifest
 from millpond.stores.durability.storage import Storage
 from millpond.stores.durability.uris import shown
 
+_NUMBER: Final = re.compile(r"\d{1,18}", re.ASCII)
 _CONF: Final = "spark.sql.streaming.stateStore."
 _EXPECTED: Final = {
     f"{_CONF}providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
@@ -126,7 +129,7 @@ class SparkCheckpoint:
 
     def _operators(self, batch: int) -> Iterator[_Operator]:
         """The operators that keep manifests and were there at a micro-batch."""
-        for number in sorted(int(name) for name in self.storage.directories("state") if name.isdecimal()):
+        for number in sorted(int(name) for name in self.storage.directories("state") if _NUMBER.fullmatch(name)):
             directory = f"state/{number}/_metadata/v2"
             known = [since for since in self._numbers(directory) if since <= batch]
             if known:
@@ -139,7 +142,7 @@ class SparkCheckpoint:
             names = [str(one["stateName"]) for one in properties.get("stateVariables", [])]
             if content["operatorInfo"]["operatorName"].startswith("transformWithState") and STATE_NAME in names:
                 (store,) = content["stateStoreInfo"]
-                yield _Operator(number, int(store["numPartitions"]))
+                yield _Operator(number, read_count(store["numPartitions"], MOST_PARTITIONS))
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise self._damaged(path, error) from error
 
@@ -178,7 +181,7 @@ class SparkCheckpoint:
     def _times(self, directory: str) -> dict[int, int]:
         """The files of a directory whose names are numbers, and when each was written."""
         named = ((file.path.rpartition("/")[2], file.modified_ms) for file in self.storage.list(directory))
-        return {int(name): time for name, time in named if name.isdecimal()}
+        return {int(name): time for name, time in named if _NUMBER.fullmatch(name)}
 
     def _damaged(self, path: str, error: object) -> CorruptFileError:
         return CorruptFileError(

@@ -13,6 +13,9 @@ from zlib import crc32
 MOST: Final = 2**63 - 1
 """The greatest count that can be: what an integer of Arrow holds."""
 
+MOST_PARTITIONS: Final = 2**31 - 1
+"""The greatest number of partitions that can be, and of a partition: what Spark and Kafka have for it."""
+
 _CHECKED: Final = re.compile(r"(.*),\"crc32\":(\d{1,10})\}", re.DOTALL)
 
 

@@ -23,7 +23,7 @@ _TASK: Final = re.compile(r"\d+_\d+")
 """The names of tasks; other directories hold no rows."""
 
 _CONTENT: Final = re.compile(rb'\{"crc32":(\d{1,10}),"schemas":(.*)\}', re.DOTALL)
-_NAME: Final = re.compile(r"(.+)-schema-(\d+)\.json")
+_NAME: Final = re.compile(r"(.+)-schema-(\d{1,9})\.json")
 
 
 class SchemaFault(NamedTuple):

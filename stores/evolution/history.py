@@ -22,7 +22,7 @@ from millpond.stores.evolution.shape import Shape
 
 EVOLUTION: Final = "evolution"
 _NAME: Final = re.compile(r"(\d{6})\.json")
-_CLAIMED: Final = re.compile(r"([^/#]+)/(\d+)")
+_CLAIMED: Final = re.compile(r"([^/#]+)/(\d{1,9})")
 _TASK: Final = re.compile(r"(\d+)_\d+")
 
 

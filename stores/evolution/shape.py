@@ -22,7 +22,14 @@ from itertools import pairwise
 from typing import Any, Final, Self
 
 from millpond.errors import FormatError, MillpondError
-from millpond.stores.durability.checked_text import check_text, checked_text, read_count, read_flag, read_text
+from millpond.stores.durability.checked_text import (
+    MOST_PARTITIONS,
+    check_text,
+    checked_text,
+    read_count,
+    read_flag,
+    read_text,
+)
 from millpond.stores.formats import check_store_name
 from millpond.stores.layouts import Layout
 from millpond.stores.specs import StoreKind
@@ -184,7 +191,10 @@ class Shape:
                 f"{SHAPE_VERSION}; run the release that wrote it, or a newer one"
             )
         try:
-            return cls(read_count(content["partitions"]), tuple(map(StoreShape.from_content, content["stores"])))
+            return cls(
+                read_count(content["partitions"], MOST_PARTITIONS),
+                tuple(map(StoreShape.from_content, content["stores"])),
+            )
         except (LookupError, TypeError, ValueError, MillpondError) as error:
             raise FormatError(f"a shape of state is damaged ({error!r}): {str(content)[:200]}") from error
 

@@ -42,7 +42,10 @@ _LEAVES: Final[Mapping[str, Any]] = {
 _NAMES: Final[Mapping[Any, str]] = {type_: name for name, type_ in _LEAVES.items()}
 _NESTED: Final[Mapping[str, int | None]] = {"struct": None, "list": 1, "map": 2}
 """How many columns are within; None for any number."""
-_DECIMAL: Final = re.compile(r"decimal\((\d+),(-?\d+)\)")
+_DECIMAL: Final = re.compile(r"decimal\((\d{1,3}),(-?\d{1,3})\)")
+_IDS: Final = 2**31
+"""An id is less: no schema has had so many columns."""
+
 _UNREADABLE: Final = (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
 
 
@@ -125,7 +128,7 @@ def _from_dict(found: Any) -> Column:
     children = tuple(map(_from_dict, found.get("fields", ())))
     fields = [child.field for child in children]
     name, nullable, id_ = found["name"], found["nullable"], found["id"]
-    if (type(name), type(nullable), type(id_)) != (str, bool, int):
+    if (type(name), type(nullable), type(id_)) != (str, bool, int) or not 0 <= id_ < _IDS:
         raise TypeError(f"a column has the name {name!r}, the id {id_!r} and is nullable: {nullable!r}")
     field = pa.field(name, _type(found["type"], fields), nullable, found.get("metadata"))
     return Column(id_, field, children)

@@ -142,6 +142,9 @@ def test_without_a_checkpoint_a_store_is_read_only_if_told_to(tmp_path: Path) ->
         ("0\n2\ntopic 0 5\n", CorruptStoreError),
         ("0\n1\ntopic 0\n", CorruptStoreError),
         ("0\n1\ntopic 0 five\n", CorruptStoreError),
+        (f"0\n1\ntopic 0 {10**30}\n", CorruptStoreError),
+        (f"0\n1\ntopic {10**30} 5\n", CorruptStoreError),
+        (f"0\n{10**30}\ntopic 0 5\n", CorruptStoreError),
     ],
 )
 def test_a_checkpoint_that_is_none_is_an_error(text: str, error: type[StoreError], tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import re
 from collections.abc import Callable
 from pathlib import Path
 from shutil import move
@@ -204,6 +205,10 @@ def _cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-30])
 
 
+def _countless(path: Path) -> None:
+    path.write_text(re.sub(r'"numPartitions": \d+', f'"numPartitions": {10**30}', path.read_text()))
+
+
 def _flip(path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
@@ -231,6 +236,7 @@ DAMAGE: list[tuple[tuple[int, ...], str, Callable[[Path], None], type[MillpondEr
     ((2,), "state/0/0/SSTs/*", _flip, CorruptFileError, "3.zip is damaged: RocksDB cannot read it"),
     ((), "commits/2", _cut, CorruptFileError, "commits/2 is damaged"),
     ((), "state/0/_metadata/v2/0", _cut, CorruptFileError, "_metadata/v2/0 is damaged"),
+    ((), "state/0/_metadata/v2/0", _countless, CorruptFileError, "_metadata/v2/0 is damaged.*is no count from 0 to"),
 ]
 
 

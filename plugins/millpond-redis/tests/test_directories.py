@@ -14,6 +14,7 @@ from millpond.errors import BackendError, BackendInUseError, CorruptStoreError
 from millpond.stores.directory import delete_local_copy
 
 INFINITE = '{"store": "00000000-0000-0000-0000-000000000000", "server": "", "database": 0, "flushed": 1e400}'
+TOO_MANY = INFINITE.replace("1e400", f"{10**30}")
 
 
 @pytest.fixture
@@ -151,7 +152,7 @@ def test_a_file_in_the_place_of_a_directory_says_what_to_do(server: RedisServer,
         RedisSupplier(server.url).destroy(place)
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{}", '{"store": "x", "flushed": 1}', "[" * 100_000, INFINITE])
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"store": "x", "flushed": 1}', "[" * 100_000, INFINITE, TOO_MANY])
 def test_a_damaged_name_of_a_store_says_so(
     server: RedisServer, tmp_path: Path, content: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -28,7 +28,8 @@ from millpond.stores.durability.copies.position import Position
 from millpond.stores.durability.manifest import Manifest
 from millpond.stores.own_files import is_link, make_private, no_link, refuse_links
 
-_NAME: Final = re.compile(r"(\d{12,})-([0-9a-f]+)\.(reached|changes)", re.ASCII)
+_NAME: Final = re.compile(r"(\d{12})-([0-9a-f]+)\.(reached|changes)", re.ASCII)
+_COMMIT: Final = re.compile(rb"(\d{12})-([0-9a-f]+)", re.ASCII)
 _CHECKSUM: Final = 8
 
 BYTES_TOGETHER: Final = 1 << 25
@@ -55,8 +56,10 @@ class Commit(NamedTuple):
         Raises:
             ValueError: none has.
         """
-        sequence, _, commit = text.decode().partition("-")
-        return cls(int(sequence), commit)
+        found = _COMMIT.fullmatch(text)
+        if found is None:
+            raise ValueError(f"{text[:80]!r} is no commit")
+        return cls(int(found[1]), found[2].decode())
 
     def __str__(self) -> str:
         return f"{self.sequence:012d}-{self.id}"

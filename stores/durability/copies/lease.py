@@ -8,6 +8,7 @@ file, so whoever has got the lock of one that was deleted asks for that of the n
 import errno
 import fcntl
 import os
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -20,6 +21,9 @@ from millpond.stores.own_files import NOT_OURS, make_private, no_link, refuse_li
 LEASE_FILE: Final = "lease"
 LEASE_TIMEOUT: Final = 60.0
 """Seconds to wait for another process to release a task."""
+
+_PROCESS: Final = re.compile(r"[1-9]\d{0,8}", re.ASCII)
+"""The number of a process; 0 and what is below would ask for whole groups of them."""
 
 _NOTE_SIZE: Final = 32
 _LEVELS: Final = 2
@@ -147,11 +151,13 @@ class LeaseMark(NamedTuple):
     @property
     def ended(self) -> bool:
         """Whether no process that this one can see has the holder's number any more."""
+        if _PROCESS.fullmatch(self.holder) is None:
+            return False
         try:
             os.kill(int(self.holder), 0)
         except ProcessLookupError:
             return True
-        except (OSError, ValueError, OverflowError):
+        except OSError:
             return False
         return False
 

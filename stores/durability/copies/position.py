@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from uuid import uuid4
 
 from millpond.stores.backend import Backend
-from millpond.stores.durability.durable_file import DurableFile, FileKind, durable_file
+from millpond.stores.durability.durable_file import DurableFile, FileKind, durable_file, read_id
 from millpond.stores.durability.manifest import NO_COMMIT, Manifest
 from millpond.stores.keys import COMMIT_ROW
 
@@ -96,6 +96,8 @@ def _decoded(row: bytes, of_any_boot: bool) -> Position | None:
     try:
         content = json.loads(row.decode())
         file = durable_file(FileKind(content["kind"]), content["file"])
-        return Position(file, content["parent"]) if of_any_boot or content["boot"] == boot_id() else None
+        parent = content["parent"]
+        parent = parent if parent in (None, NO_COMMIT) else read_id(parent)
+        return Position(file, parent) if of_any_boot or content["boot"] == boot_id() else None
     except (ValueError, KeyError, TypeError, RecursionError):
         return None

@@ -30,6 +30,7 @@ from typing import Final, TypeAlias
 
 from xxhash import xxh3_64_hexdigest
 
+from millpond.stores.durability.checked_text import read_count
 from millpond.stores.own_files import link_refused, no_link, refuse_links
 
 _Files: TypeAlias = dict[str, tuple[int, str | None]]
@@ -165,8 +166,8 @@ class Seal:
 def _parsed(seal: str | None) -> _Files | None:
     """What a seal says; None if it makes no sense."""
     try:
-        return {str(name): (int(size), digest) for name, (size, digest) in json.loads(seal or "").items()}
-    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
+        return {str(name): (read_count(size), digest) for name, (size, digest) in json.loads(seal or "").items()}
+    except (ValueError, TypeError, AttributeError, RecursionError):
         return None
 
 

@@ -120,9 +120,20 @@ def record_of(directory: Path) -> Record | None:
     try:
         content = json.loads(text)
         store, server = str(UUID(content["store"])), str(content["server"])
-        return Record(store, server, int(content["database"]), int(content["flushed"]))
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+        return Record(store, server, _count(content["database"]), _count(content["flushed"]))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise CorruptStoreError(f"{file} is damaged ({error}); delete the directory and restore the store") from error
+
+
+def _count(value: object) -> int:
+    """A count of ``store.json``, of 63 bits.
+
+    Raises:
+        TypeError: it is none.
+    """
+    if type(value) is not int or not 0 <= value < 2**63:
+        raise TypeError(f"{value!r} is no count")
+    return value
 
 
 def _file(directory: Path) -> Path:
