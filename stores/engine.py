@@ -44,7 +44,18 @@ class Cursor:
             not the end. Its exceptions are translated as the engine's are.
     """
 
-    __slots__ = ("__weakref__", "_bound", "_entries", "_error", "_keep", "_last", "_prove", "_reverse", "_translate")
+    __slots__ = (
+        "__weakref__",
+        "_bound",
+        "_detached",
+        "_entries",
+        "_error",
+        "_keep",
+        "_last",
+        "_prove",
+        "_reverse",
+        "_translate",
+    )
 
     def __init__(
         self,
@@ -63,6 +74,7 @@ class Cursor:
         self._reverse = reverse
         self._translate = translate
         self._error: str | None = None
+        self._detached = False
 
     def first(self) -> Entry | None:
         """The first entry; None where there is none. A scan for one entry reads no other, and makes no list."""
@@ -151,8 +163,11 @@ class Cursor:
         return kept
 
     def detach(self) -> None:
-        """Read all that is left into memory and let go of the engine's iterator."""
+        """Read all that is left into memory and let go of the engine's iterator; once, however often it is called."""
+        if self._detached:
+            return
         rest = self.take(None)
+        self._detached = True
         self._finish()
         self._entries = iter(rest)
         self._bound = None

@@ -10,7 +10,7 @@ keys of theirs; what else is changed lies over them.
 
 import warnings
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
@@ -19,6 +19,10 @@ from sortedcontainers import SortedList
 from millpond.stores.backend import Backend, Changes, Entries, get_many, last_finder
 from millpond.stores.closed import Closed
 from millpond.stores.columns.sorted_changes import SortedChanges
+from millpond.stores.engine import Cursor, OpenCursors
+
+_FEW: Final = 8
+"""So many changes cost less to copy than a scan costs that may be read later."""
 
 
 class _Bounds(NamedTuple):
@@ -47,6 +51,7 @@ class Transaction:
         self._order: SortedList[bytes] | None = None
         self._sorted: SortedChanges | None = None
         self._bounds = _NO_BOUNDS
+        self._scans = OpenCursors()
 
     @property
     def backend(self) -> Backend:
@@ -98,13 +103,16 @@ class Transaction:
 
     def put(self, key: bytes, value: bytes | None) -> None:
         """Set ``key`` to ``value``; None deletes it."""
-        if self._order is not None and key not in self._changes:
-            self._order.add(key)
+        if self._order is not None:
+            self._scans.detach()
+            if key not in self._changes:
+                self._order.add(key)
         self._changes[key] = value
 
     def put_many(self, changes: Changes) -> None:
         """Set many keys at once; None deletes."""
         if self._order is not None:
+            self._scans.detach()
             self._order.update(key for key in changes if key not in self._changes)
         self._changes.update(changes)
 
@@ -126,13 +134,13 @@ class Transaction:
         self.put_many(dict.fromkeys(key for key, _ in self.scan(start, stop)))
 
     def scan(self, start: bytes | None = None, stop: bytes | None = None, *, reverse: bool = False) -> Entries:
-        """The entries with ``start <= key < stop`` in key order, as they are now, whatever is put meanwhile."""
-        mine = self._changed_between(start, stop)
-        if not mine:
-            return self._backend.scan(start, stop, reverse=reverse)
-        if reverse:
-            mine.reverse()
-        return _overlaid(mine, self._backend.scan(start, stop, reverse=reverse), reverse)
+        """The entries with ``start <= key < stop`` in key order, as they are now, whatever is put meanwhile.
+
+        A scan that is dropped after a few entries has read few, however many the range has.
+        """
+        mine = self._changed_between(start, stop, reverse)
+        theirs = self._backend.scan(start, stop, reverse=reverse)
+        return theirs if mine is None else _overlaid(mine, theirs, reverse)
 
     def last(self, start: bytes, stop: bytes) -> tuple[bytes, bytes] | None:
         """The entry with the greatest key in ``start <= key < stop``, or None."""
@@ -141,11 +149,12 @@ class Transaction:
         theirs = self._find_last(start, stop)
         if not changes:
             return theirs
-        if theirs is not None and theirs[0] in changes:
-            theirs = self._last_unchanged(start, theirs[0])
         mine = self._last_changed(start, stop)
         if mine is None or (theirs is not None and theirs[0] > mine[0]):
-            return theirs
+            if theirs is None or theirs[0] not in changes:
+                return theirs
+            theirs = self._last_unchanged(start if mine is None else mine[0], theirs[0])
+            return mine if theirs is None else theirs
         return mine
 
     def commit(self) -> None:
@@ -202,18 +211,22 @@ class Transaction:
         entries = self._backend.scan(start, stop, reverse=True)
         return next((entry for entry in entries if entry[0] not in changes), None)
 
-    def _changed_between(self, start: bytes | None, stop: bytes | None) -> list[tuple[bytes, bytes | None]]:
-        """The changes in the range, in key order."""
+    def _changed_between(
+        self, start: bytes | None, stop: bytes | None, reverse: bool
+    ) -> Iterator[tuple[bytes, bytes | None]] | None:
+        """The changes in the range as they are now, in the order of a scan; None if there are none."""
         self._dissolve()
         changes = self._changes
         if not changes:
-            return []
-        order = self._ordered()
-        first = 0 if start is None else order.bisect_left(start)
-        past = len(order) if stop is None else order.bisect_left(stop)
-        if first >= past:
-            return []
-        return [(key, changes[key]) for key in order.islice(first, past)]
+            return None
+        if stop is not None and (start or b"") >= stop:
+            return None
+        keys = self._ordered().irange(start, stop, (True, False), reverse)
+        entries: Iterator[Any] = ((key, changes[key]) for key in keys)
+        first = list(islice(entries, _FEW))
+        if len(first) < _FEW:
+            return iter(first) if first else None
+        return self._scans.walk(Cursor(chain(first, entries), None, reverse, _none))
 
     def _touched_by(self, pending: SortedChanges) -> bool:
         """Whether anything that ``pending`` spans has been changed by other means."""
@@ -247,9 +260,14 @@ class Transaction:
         return order
 
 
-def _overlaid(mine: list[tuple[bytes, bytes | None]], theirs: Entries, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
+def _none(error: BaseException) -> None:
+    """No exception is an engine's, because changes have no engine."""
+
+
+def _overlaid(
+    pending: Iterator[tuple[bytes, bytes | None]], theirs: Entries, reverse: bool
+) -> Iterator[tuple[bytes, bytes]]:
     """My changes laid over their entries, both in the same order; where both have a key, mine wins."""
-    pending = iter(mine)
     own = next(pending, None)
     for entry in theirs:
         key = entry[0]

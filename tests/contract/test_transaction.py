@@ -2,17 +2,22 @@
 
 import gc
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any
 from unittest import mock
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from millpond.errors import StoreClosedError
 from millpond.stores.columns.column_changes import ColumnChanges, get_column, put_column
 from millpond.stores.memory import MemoryBackend
 from millpond.stores.testing import Fault, FaultPlan, FaultyBackend, InjectedFault, Step
 from millpond.stores.transaction import Transaction
+from tests.stores.growth import steps_of
 
 
 def test_the_changes_are_the_changelog_of_the_batch_compacted_by_key() -> None:
@@ -110,6 +115,48 @@ def test_a_scan_shows_the_changes_as_they_were_when_it_began() -> None:
     transaction.put_many({b"a": None, b"d": b"3", b"e": b"3"})
     transaction.commit()
     assert list(scan) == [(b"a", b"1"), (b"b", b"2"), (b"e", b"1")]
+
+
+_KEYS = st.integers(0, 9).map(lambda number: b"%d" % number)
+_PUTS = st.dictionaries(_KEYS, st.none() | st.sampled_from([b"x", b"y"]), max_size=4)
+_RANGES = st.tuples(st.none() | _KEYS, st.none() | _KEYS, st.booleans())
+
+
+@given(_PUTS, st.lists(st.tuples(_PUTS, _RANGES, st.integers(0, 4)), max_size=6), st.booleans())
+def test_scans_that_are_read_bit_by_bit_show_what_was_there_when_they_began(
+    committed: dict[bytes, bytes | None], steps: list[tuple[dict[bytes, bytes | None], Any, int]], commits: bool
+) -> None:
+    transaction = Transaction(MemoryBackend())
+    transaction.put_many(committed)
+    transaction.commit()
+    content = {key: value for key, value in committed.items() if value is not None}
+    scans: list[tuple[Iterator[tuple[bytes, bytes]], list[tuple[bytes, bytes]]]] = []
+    for puts, (start, stop, reverse), taken in steps:
+        for scan, left in scans:
+            assert list(islice(scan, taken)) == left[:taken]
+            del left[:taken]
+        for key, value in puts.items():
+            transaction.put(key, value)
+        content = {key: value for key, value in (content | puts).items() if value is not None}
+        inside = [key for key in sorted(content) if (start or b"") <= key and (stop is None or key < stop)]
+        expected = [(key, content[key]) for key in inside]
+        scans.append((transaction.scan(start, stop, reverse=reverse), expected[::-1] if reverse else expected))
+        if start is not None and stop is not None:
+            assert transaction.last(start, stop) == (expected[-1] if expected else None)
+        if commits and taken == 4:
+            transaction.commit()
+    transaction.rollback()
+    for scan, left in scans:
+        assert list(scan) == left
+
+
+def test_a_scan_that_is_dropped_has_read_few_of_the_changes() -> None:
+    transaction = Transaction(MemoryBackend())
+    transaction.put_many({b"k%04d" % number: b"1" for number in range(1000)})
+    next(transaction.scan())
+    few = steps_of(lambda: next(transaction.scan(b"k0900", b"l")))
+    assert steps_of(lambda: next(transaction.scan(b"k0100", b"l"))) < 2 * few
+    assert steps_of(lambda: next(transaction.scan(b"k0100", b"l", reverse=True))) < 2 * few
 
 
 def test_last_passes_over_many_deleted_entries() -> None:
