@@ -18,7 +18,7 @@ from millpond.stores.columns.column_serdes import column_serde
 from millpond.stores.registry import supplier
 from millpond.stores.serdes import INT64, STRING
 from millpond.stores.transaction import Transaction
-from millpond.stores.typed.versions import version_puts
+from millpond.stores.typed.versions import version_puts, versioned_columns
 from millpond.stores.typed.versions.late_puts import LatePuts
 from millpond.stores.typed.versions.versioned import NOT_PUT, VALID_TO_UNDEFINED, VersionedKeyValueStore
 from millpond.stores.typed.versions.versioned_columns import VersionedColumns
@@ -127,3 +127,50 @@ def test_a_damaged_latest_version_is_named_and_nothing_is_put(transaction: Trans
     ):
         columns.put(*arrays([("a", 1, 1), ("b", 2, 2)]))
     assert transaction.changes == {b"\x01a\x00\x01": b"short"}
+
+
+LOOK_UPS = st.lists(st.tuples(st.sampled_from("ab"), st.integers(-50, 1_100)), min_size=1, max_size=40)
+
+
+@settings(deadline=None)
+@given(
+    st.sampled_from(["memory", "lmdb"]),
+    st.lists(puts, max_size=3),
+    puts,
+    LOOK_UPS,
+    st.sampled_from([1, 3]),
+    st.sampled_from([1, 2, 8]),
+    st.booleans(),
+)
+def test_many_look_ups_of_a_key_find_what_each_of_them_does(
+    backend: str,
+    committed: list[list[Put]],
+    uncommitted: list[Put],
+    look_ups: list[tuple[str, int]],
+    many: int,
+    read: int,
+    one_by_one: bool,
+) -> None:
+    """However few are many, and however few versions are read for them."""
+    with (
+        TemporaryDirectory() as directory,
+        supplier(backend).open(Path(directory) / "store") as engine,
+        mock.patch.object(versioned_columns, "_MANY", many),
+        mock.patch.object(versioned_columns, "_READ_PER_LOOK_UP", read),
+    ):
+        transaction = Transaction(engine)
+        store = open_store(transaction, history_retention=800)
+        for batch in [*committed, uncommitted]:
+            scaled = [(("a" if key < "b" else "b"), value, time // 16) for key, value, time in batch]
+            if one_by_one:
+                for put in scaled:
+                    store.put(*put)
+            else:
+                columns_of(store).put(*arrays(scaled))
+            if batch is not uncommitted:
+                store.flush()
+                transaction.commit()
+        keys, times = zip(*look_ups, strict=True)
+        found = columns_of(store).get_as_of(pa.array(keys), np.array(times, np.int64)).to_pylist()
+        assert found == [store.get_value(key, time) for key, time in look_ups]
+        transaction.rollback()

@@ -5,8 +5,10 @@ rows. Rule of this module: of a key that is known here, it knows every older ver
 """
 
 from bisect import bisect_left
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from sortedcontainers import SortedDict
 
 from millpond.stores.keys import pack_time
 from millpond.stores.typed.versions.version_rows import JUST_ABOVE, TOMBSTONE, Entry
@@ -15,11 +17,49 @@ _NOTHING: Final = (b"", TOMBSTONE)
 """Comes before all times."""
 
 
+class _Known:
+    """What is known of one key: many versions may come in order and many out of it, and none moves the others.
+
+    Args:
+        entries: the first versions that became older ones.
+    """
+
+    __slots__ = ("in_order", "late")
+
+    def __init__(self, *entries: Entry) -> None:
+        self.in_order = list(entries)
+        """Versions in the order of time, as they have been replaced."""
+        self.late: Any = SortedDict()
+        """The bytes of versions that were older ones from the beginning, by their packed times."""
+
+    def __len__(self) -> int:
+        return len(self.in_order) + len(self.late)
+
+    def entries(self) -> list[Entry]:
+        """All of them in the order of time."""
+        return sorted([*self.in_order, *self.late.items()]) if self.late else self.in_order
+
+    def put(self, start: bytes, version: bytes) -> None:
+        """Note a version that is not before all others."""
+        place = bisect_left(self.in_order, (start,))
+        if place < len(self.in_order) and self.in_order[place][0] == start:
+            self.in_order[place] = start, version
+        else:
+            self.late[start] = version
+
+    def at(self, time: bytes) -> Entry | None:
+        """The last version up to the packed ``time``; None if it is not known."""
+        place = bisect_left(self.in_order, (time + JUST_ABOVE,))
+        entry = self.in_order[place - 1] if place else None
+        start = next(self.late.irange(None, time, reverse=True), None) if entry is not None and self.late else None
+        return entry if start is None or entry is None or start < entry[0] else (start, self.late[start])
+
+
 class RecentVersions:
     """Older versions by the row of their key's latest, each as its packed time and its bytes."""
 
     def __init__(self) -> None:
-        self._by_row: dict[bytes, list[Entry]] = {}
+        self._by_row: dict[bytes, _Known] = {}
         self._later: list[Callable[[RecentVersions], None]] = []
 
     def later(self, note: Callable[["RecentVersions"], None]) -> None:
@@ -31,25 +71,22 @@ class RecentVersions:
         if self._later:
             self._later.append(lambda recent: recent.replaced(row, start, version, alone=alone))
             return
-        entries = self._by_row.get(row)
-        if entries is not None:
-            entries.append((start, version))
+        known = self._by_row.get(row)
+        if known is not None:
+            known.in_order.append((start, version))
         elif alone:
-            self._by_row[row] = [_NOTHING, (start, version)]
+            self._by_row[row] = _Known(_NOTHING, (start, version))
         else:
-            self._by_row[row] = [(start, version)]
+            self._by_row[row] = _Known((start, version))
 
     def put(self, row: bytes, start: bytes, version: bytes) -> None:
         """Note that an older version was put, or replaced."""
         if self._later:
             self._later.append(lambda recent: recent.put(row, start, version))
             return
-        entries = self._by_row.get(row)
-        if entries is None or start < entries[0][0]:
-            return
-        place = bisect_left(entries, (start,))
-        end = place + 1 if entries[place : place + 1] and entries[place][0] == start else place
-        entries[place:end] = [(start, version)]
+        known = self._by_row.get(row)
+        if known is not None and start >= known.in_order[0][0]:
+            known.put(start, version)
 
     def forget(self, row: bytes) -> None:
         """Know nothing of a key any more."""
@@ -71,9 +108,23 @@ class RecentVersions:
         >>> recent.at(b"row", 4), recent.at(b"row", 7)[1]
         (None, b'five')
         """
+        known = self._known(row)
+        return None if known is None else known.at(pack_time(time))
+
+    def of_key(self, row: bytes, most: int) -> Sequence[Entry] | None:
+        """All that is known of a key in the order of time, the first an empty one if that is all there is.
+
+        Returns:
+            None if it is more than ``most``.
+        """
+        known = self._known(row)
+        if known is None:
+            return []
+        return known.entries() if len(known) <= most else None
+
+    def _known(self, row: bytes) -> _Known | None:
+        """What is known of the key, once all has been noted."""
         waiting, self._later = self._later, []
         for note in waiting:
             note(self)
-        entries = self._by_row.get(row)
-        place = 0 if entries is None else bisect_left(entries, (pack_time(time) + JUST_ABOVE,))
-        return entries[place - 1] if entries is not None and place else None
+        return self._by_row.get(row)

@@ -1,10 +1,11 @@
 """A walk back through the versions of one key, for many as-of lookups at once."""
 
 from collections.abc import Callable
+from itertools import islice
 from typing import Final
 
 from millpond.stores.backend import Entries
-from millpond.stores.keys import last_time, pack_time
+from millpond.stores.keys import TIME_SIZE, last_time, pack_time
 from millpond.stores.times import MAX_TIME
 from millpond.stores.typed.versions.recent_versions import RecentVersions
 from millpond.stores.typed.versions.version_rows import JUST_ABOVE, Entry, history_prefix
@@ -63,6 +64,25 @@ class VersionWalk:
                 self._move_to(next(self._rows, None))
             steps += 1
         return self._row
+
+    def between(self, oldest: int, newest: int, most: int) -> tuple[list[Entry], bool]:
+        """The versions that were valid at some time from ``oldest`` to ``newest``, read as one range.
+
+        Returns:
+            Packed times and versions, newest first, and maybe some that are newer; and whether there are no others,
+            since not many more than ``most`` are read.
+        """
+        known = [] if self._recent is None else self._recent.of_key(self._latest, most)
+        if known is None:
+            return [], False
+        entries = [entry for entry in reversed(known) if entry[0]]
+        if known and known[0][0] <= pack_time(oldest):
+            return entries, True
+        valid_then = self._last(self._prefix, self._up_to(oldest))
+        start = self._prefix if valid_then is None else valid_then[0]
+        stop = min(self._prefix + known[0][0], self._up_to(newest)) if known else self._up_to(newest)
+        read = list(islice(self._scan(start, stop, reverse=True), most + 1))
+        return [*entries, *((row[-TIME_SIZE:], version) for row, version in read)], len(read) <= most
 
     def _up_to(self, time: int) -> bytes:
         return self._prefix + pack_time(time) + JUST_ABOVE

@@ -1,11 +1,12 @@
 """``VersionedColumns``: whole Arrow columns into a ``VersionedKeyValueStore``, and out of it as of many times at once.
 
 Rule of this module: no Python object is made of a value or a timestamp that is read, and of a key only its bytes. What
-is looked up is read once for each distinct key, and once more for each version before its latest.
+is looked up is read once for each distinct key, and once more for each version before its latest; of a key with many
+such look-ups, the versions between the first and the last of these are read as one range.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -18,12 +19,22 @@ from millpond.stores.keys import TIME_SIZE
 from millpond.stores.typed.versions.version_puts import VersionPuts
 from millpond.stores.typed.versions.version_row_columns import TO_THE_END, latest_rows, since_of, stems_of
 from millpond.stores.typed.versions.version_rows import ALONE, HEAD_SIZE, LIVE, TOMBSTONE, Entry
+from millpond.stores.typed.versions.version_walk import VersionWalk
 from millpond.stores.typed.versions.versioned import VersionedKeyValueStore
 
 pc: Any = _compute
 Array = Any
 """An Arrow array."""
 Integers = npt.NDArray[np.int64]
+
+_MANY: Final = 16
+"""Fewer look-ups of one key cost less one by one."""
+
+_READ_PER_LOOK_UP: Final = 8
+"""Reading so many versions costs less than finding one of them; with more between the look-ups, each is found alone."""
+
+_SIGN: Final = np.uint64(1 << 63)
+"""What packed times and times differ by."""
 
 
 class VersionedColumns:
@@ -122,20 +133,47 @@ class VersionedColumns:
     def _older(self, rows: Sequence[bytes], numbers: Integers, timestamps: Integers) -> tuple[list[bytes], Integers]:
         """The versions that were valid before the latest, and for each look-up its place among them; -1 for none."""
         newest_first = np.lexsort((-1 - timestamps, numbers))
+        numbers, timestamps = numbers[newest_first], timestamps[newest_first]
         versions: list[bytes] = []
+        found = np.empty(len(numbers), np.int64)
+        many = np.bincount(numbers)[numbers] >= _MANY
+        found[~many] = self._walked(rows, numbers[~many], timestamps[~many], versions)
+        for number in np.unique(numbers[many]).tolist():
+            start, stop = np.searchsorted(numbers, [number, number + 1])
+            found[start:stop] = self._merged(rows[number], timestamps[start:stop], versions)
+        places = np.empty_like(found)
+        places[newest_first] = found
+        return versions, places
+
+    def _walked(
+        self, rows: Sequence[bytes], numbers: Integers, timestamps: Integers, versions: list[bytes]
+    ) -> list[int]:
+        """Look up times of many keys, newest first for each key; adds the versions, and returns the place of each."""
         found = []
         walked = -1
         entry: Entry | None = None
-        for number, time in zip(numbers[newest_first].tolist(), timestamps[newest_first].tolist(), strict=True):
+        for number, time in zip(numbers.tolist(), timestamps.tolist(), strict=True):
             if number != walked:
                 walked, entry, walk = number, None, self._store.walk_back(rows[number])
             before, entry = entry, walk.back_to(time)
             if entry is not None and entry is not before:
                 versions.append(entry[1])
             found.append(-1 if entry is None else len(versions) - 1)
-        places = np.empty(len(found), np.int64)
-        places[newest_first] = found
-        return versions, places
+        return found
+
+    def _merged(self, row: bytes, timestamps: Integers, versions: list[bytes]) -> Integers:
+        """``_walked`` for many times of one key, which are merged with its versions."""
+        walk: VersionWalk = self._store.walk_back(row)
+        most = _READ_PER_LOOK_UP * len(timestamps)
+        entries, all_of_them = walk.between(int(timestamps[-1]), int(timestamps[0]), most)
+        starts = np.frombuffer(b"".join([start for start, _ in reversed(entries)]), ">u8").astype(np.uint64)
+        before = len(starts) - np.searchsorted(starts, timestamps.view(np.uint64) ^ _SIGN, "right")
+        found = np.where(before < len(starts), before + len(versions), -1)
+        versions += [version for _, version in entries]
+        if not all_of_them:
+            left = before == len(starts)
+            found[left] = self._walked([row], np.zeros(np.count_nonzero(left), np.int64), timestamps[left], versions)
+        return found
 
     def _read(self, versions: Array) -> Array:
         """The values of versions; null for tombstones, and where there is no version."""
