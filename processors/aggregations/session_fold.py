@@ -165,15 +165,21 @@ class SessionFold(WindowFold):
         return bool((ends[found] <= run.reached[strays] - self._reach).any())
 
     def _stored(self, run: _Run, standing: Standing, last: int) -> tuple[Sessions, Sessions]:
-        """The open sessions of the run's keys; and those of other keys that end up to ``last``, for final results."""
+        """The open sessions that records may be near to; and the others that end up to ``last``, for final results.
+
+        A session that ended more than the gap before the first record of its key is none of the former, so that of a
+        key whose records come in order those are read that its newest records may belong to, and not all.
+        """
         time, keys, nothing = standing.stream_time, run.groups.keys, self._nothing
         if time == MIN_TIME:
             return nothing, nothing
         first = time - self._reach + 1
+        near = np.maximum(_firsts(run.groups, run.times) - min(self._gap, 2 * FARTHEST), max(first, MIN_TIME))
         seeks = not self._final or standing.waiting > _PATIENCE * len(keys)
         ended = self._store.ended_between(first, last if seeks else FARTHEST) if self._final else nothing
-        own = places_in(ended.keys, keys) >= 0
-        met = self._store.of_keys_ended_from(keys, first) if seeks else chosen(ended, own)
+        places = places_in(ended.keys, keys)
+        own = (places >= 0) & (ended.ends >= near[places])
+        met = self._store.of_keys_ended_from(keys, near) if seeks else chosen(ended, own)
         return met, chosen(ended, ~own)
 
     def _ended(self, stream_time: int, earliest: int, latest: int) -> Sessions:
@@ -214,6 +220,13 @@ class SessionFold(WindowFold):
         order = closing_order(keys, ends, starts)
         ends = ends[order]
         return self._results(taken(keys, order), starts[order], ends, taken(values, order), ends)
+
+
+def _firsts(groups: Groups, times: Integers) -> Integers:
+    """The least of the times of each group."""
+    firsts = np.full(len(groups.sizes), FARTHEST)
+    np.minimum.at(firsts, groups.numbers, times)
+    return firsts
 
 
 def _laid(keys: Integers, met: Sessions, times: Integers, gap: int) -> _Laid | None:

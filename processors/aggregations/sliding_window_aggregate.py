@@ -21,6 +21,7 @@ from millpond.processors.options.windowed_serdes import TimeWindowedSerde
 from millpond.processors.options.windows import EmitStrategy, SlidingWindows
 from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
 from millpond.processors.runtime.batches.headers import Headers
+from millpond.stores.typed.windows.segments import Span
 from millpond.stores.typed.windows.windowed import Windowed
 
 
@@ -123,9 +124,11 @@ class SlidingWindowAggregate(WindowedProcessor):
 
     def _read(self, batch: Batch, ids: list[Any]) -> dict[Any, KeyWindows]:
         """By id, the windows that the records of a batch can touch."""
-        keys, first, last = self.key_times(batch, ids)
-        earliest = [max(time - 2 * self._difference, NEVER) for time in first]
-        found = self._store.fetch_range_of_each(list(keys.values()), earliest, [time + 1 for time in last])
+        keys = dict(zip(ids, batch.keys, strict=True))
+        spans: dict[Any, list[Span]] = {id_: [] for id_ in keys}
+        for id_, time in zip(ids, batch.timestamps, strict=True):
+            spans[id_].append((max(time - 2 * self._difference, NEVER), time + 1))
+        found = self._store.fetch_range_of_each(list(keys.values()), spans.values())
         return {id_: KeyWindows(key, id_, some) for (id_, key), some in zip(keys.items(), found, strict=True)}
 
     @property

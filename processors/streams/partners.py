@@ -9,6 +9,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from millpond.processors.runtime.order.time_order import reached_by_key
+
 Integers = npt.NDArray[np.int64]
 
 
@@ -76,15 +78,22 @@ def spread(counts: Integers) -> tuple[Integers, Integers]:
     return positions, np.arange(len(positions)) - (np.cumsum(counts) - counts)[positions]
 
 
-def bounds_of_each(keys: Integers, size: int, earliest: Integers, latest: Integers) -> tuple[Integers, Integers]:
-    """The least of the earliest and the greatest of the latest times of each of ``size`` keys.
+def spans_of_each(keys: Integers, earliest: Integers, latest: Integers) -> tuple[Integers, Integers, Integers]:
+    """The times that are between some bounds, both included: as spans that do not overlap, by key, then time.
 
-    They cross for a key that does not occur.
+    Args:
+        keys: the number of each bound's key.
+        earliest, latest: the bounds; there is nothing between them if they cross.
 
-    >>> [column.tolist() for column in bounds_of_each(np.array([1, 1]), 2, np.array([3, 2]), np.array([5, 4]))][1]
-    [-9223372036854775808, 5]
+    >>> columns = np.array([1, 1, 0, 1, 0]), np.array([3, 9, 0, 2, 5]), np.array([5, 9, 4, 4, 4])
+    >>> [column.tolist() for column in spans_of_each(*columns)]
+    [[0, 1, 1], [0, 2, 9], [4, 5, 9]]
     """
-    first, last = np.full(size, np.iinfo(np.int64).max), np.full(size, np.iinfo(np.int64).min)
-    np.minimum.at(first, keys, earliest)
-    np.maximum.at(last, keys, latest)
-    return first, last
+    crossed = earliest > latest
+    keys, earliest, latest = keys[~crossed], earliest[~crossed], latest[~crossed]
+    order = np.lexsort((earliest, keys))
+    keys, earliest, latest = keys[order], earliest[order], latest[order]
+    begins = np.ones(len(keys), np.bool_)
+    begins[1:] = (keys[1:] != keys[:-1]) | (earliest[1:] > reached_by_key(latest, keys)[:-1])
+    firsts = np.flatnonzero(begins)
+    return keys[firsts], earliest[firsts], np.maximum.reduceat(latest, firsts) if len(firsts) else latest

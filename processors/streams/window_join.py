@@ -12,6 +12,7 @@ Rule of this module: what the records of a batch need of the stores is read befo
 and what they change is written after the last; in between each record sees what it would have seen alone.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -28,6 +29,7 @@ from millpond.processors.runtime.processor import ProcessorContext
 from millpond.processors.streams.record_keys import EncodedKey, encoded_keys
 from millpond.processors.streams.unpaired_records import Waiting, WaitingRecords
 from millpond.stores.times import MIN_TIME, NO_TIME
+from millpond.stores.typed.windows.segments import Span
 from millpond.stores.typed.windows.window import WindowStore
 from millpond.stores.typed.windows.window_batch import WindowBatch
 
@@ -69,7 +71,7 @@ class _JoinedSide:
 
     context: ProcessorContext
     other: "_JoinedSide"
-    wanted: dict[bytes, tuple[int, int]]
+    wanted: defaultdict[bytes, list[Span]]
     rows: WindowBatch[Any]
 
     def __init__(self, plan: StreamStreamJoinPlan, side: Side, store: WindowStore[Any, Any]) -> None:
@@ -234,16 +236,10 @@ class WindowJoin:
 
     def _begin(self, sides: Sequence[_JoinedSide], encoded: Sequence[EncodedKey], batch: Batch) -> None:
         for one in self._sides.values():
-            one.wanted = {}
+            one.wanted = defaultdict(list)
         for own, key, timestamp in zip(sides, encoded, batch.timestamps, strict=True):
             if isinstance(key, bytes):
-                earliest, latest = timestamp - own.back, timestamp + own.ahead
-                wanted = own.other.wanted
-                range_ = wanted.get(key)
-                if range_ is None:
-                    wanted[key] = earliest, latest
-                elif earliest < range_[0] or latest > range_[1]:
-                    wanted[key] = min(earliest, range_[0]), max(latest, range_[1])
+                own.other.wanted[key].append((timestamp - own.back, timestamp + own.ahead))
         for one in self._sides.values():
             one.rows = one.store.begin_batch()
             one.rows.load(one.wanted)

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from millpond.processors.options.joins import Side
 from millpond.processors.streams.arrivals import Arrivals, SideRecords
-from millpond.processors.streams.partners import Candidates, Seekers, bounds_of_each, partners
+from millpond.processors.streams.partners import Candidates, Seekers, partners, spans_of_each
 from millpond.processors.streams.unpaired_columns import UnpairedRun
 from millpond.processors.streams.unpaired_rows import UnpairedRows
 from millpond.stores.typed.windows.duplicate_columns import NEVER, DuplicateColumns
@@ -83,9 +83,8 @@ class _Side:
 
     def load(self, keys: Any, seekers: Seekers) -> None:
         """Read what the other side's records look for."""
-        first, last = bounds_of_each(seekers.keys, len(keys), seekers.earliest, seekers.latest)
-        wanted = np.flatnonzero(first <= last)
-        self.stored = self.plan.store.between(keys.take(pa.array(wanted)), first[wanted], last[wanted])
+        wanted, first, last = spans_of_each(seekers.keys, seekers.earliest, seekers.latest)
+        self.stored = self.plan.store.between(keys.take(pa.array(wanted)), first, last)
         self.before = len(self.stored.times)
         self.candidates = Candidates(
             np.concatenate([wanted[self.stored.keys], self.records.numbers]),

@@ -51,10 +51,10 @@ class DuplicateColumns(SegmentColumns):
         self._number = store.number_puts
 
     def between(self, keys: Any, earliest: Times, latest: Times) -> Puts:
-        """What is kept of different keys, each within bounds of its own, both included.
+        """What is kept of some keys, each within bounds of its own, both included.
 
         Args:
-            keys: in ascending order, as the key serde writes them.
+            keys: in ascending order, as the key serde writes them; one may come again with later bounds.
             earliest, latest: as many times.
 
         Returns:

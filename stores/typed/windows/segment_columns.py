@@ -16,7 +16,7 @@ import pyarrow.compute as _compute
 from millpond.stores.columns.column_changes import put_column
 from millpond.stores.columns.column_serdes import ColumnSerde, from_big_endian, to_big_endian
 from millpond.stores.keys import DATA, TERMINATOR, TIME_SIZE
-from millpond.stores.times import MIN_TIME
+from millpond.stores.times import MAX_TIME, MIN_TIME
 from millpond.stores.typed.windows.segments import SegmentedStore
 
 pc: Any = _compute
@@ -77,9 +77,10 @@ class SegmentColumns:
             rows, data = rows.filter(mask), data.filter(mask)
         return _parts(rows, data, times)
 
-    def _entries_of_keys(self, keys: Any, earliest: int, latest: int, times: int) -> tuple[Any, Sequence[Times], Any]:
-        """``_entries`` of some keys, no two of them the same, which are sought one by one."""
-        bounds = dict.fromkeys(terminated_column(keys).to_pylist(), (earliest, latest))
+    def _entries_of_keys(self, keys: Any, earliest: Times, times: int) -> tuple[Any, Sequence[Times], Any]:
+        """``_entries`` of some keys, no two of them the same, each from a time of its own on; sought one by one."""
+        encoded = terminated_column(keys).to_pylist()
+        bounds = {key: [(time, MAX_TIME)] for key, time in zip(encoded, earliest.tolist(), strict=True)}
         return _parts(*_columns([entry for _, entry in self._segments.rows_between(bounds)]), times)
 
 

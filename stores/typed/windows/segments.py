@@ -11,7 +11,7 @@ is chosen when the store is first written and kept as metadata: it stays the sam
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import compress
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from millpond.errors import CorruptStoreError
 from millpond.stores.backend import Entries
@@ -31,6 +31,9 @@ ABOVE_TIME: Final = b"\xff" * (2 * TIME_SIZE + 1)
 """Behind a row's time, above all that may follow it."""
 
 _KEY_FROM: Final = 1 + TIME_SIZE
+
+Span: TypeAlias = tuple[int, int]
+"""The least and the greatest time of some, both included."""
 
 
 class Segments:
@@ -152,17 +155,20 @@ class Segments:
         )
         return (entry for entry in rows if earliest <= unpack_time(entry[0], len(entry[0]) + time_at) <= latest)
 
-    def rows_between(self, times: Mapping[bytes, tuple[int, int]]) -> Iterator[tuple[bytes, tuple[bytes, bytes]]]:
+    def rows_between(self, spans: Mapping[bytes, Iterable[Span]]) -> Iterator[tuple[bytes, tuple[bytes, bytes]]]:
         """The rows of many keys that are not expired.
 
         Args:
-            times: by terminated key, the least and the greatest time of the rows that are wanted, both included.
+            spans: by terminated key, the least and the greatest times of the rows that are wanted, both included; of
+                one key, they may overlap.
 
         Yields:
             The terminated key, and the row with its value; those of one key in the order of their times.
         """
         floor = max(self.horizon() + 1, MIN_TIME)
-        wanted = [(key, max(times[key][0], floor), times[key][1]) for key in sorted(times)]
+        wanted = [
+            (key, max(earliest, floor), latest) for key in sorted(spans) for earliest, latest in united(spans[key])
+        ]
         for start in self.live():
             end, segment = start + self._interval, DATA + pack_time(start)
             within = [
@@ -292,6 +298,21 @@ class SegmentedStore(Store[K, V]):
         The time of a window is its start, that of a session its end.
         """
         return self._segments.observed.time
+
+
+def united(spans: Iterable[Span]) -> list[Span]:
+    """The spans that have the same times and do not overlap, in their order.
+
+    >>> united([(7, 9), (1, 3), (2, 5), (4, 4), (6, 6)])
+    [(1, 5), (6, 6), (7, 9)]
+    """
+    found: list[Span] = []
+    for earliest, latest in sorted(spans):
+        if found and earliest <= found[-1][1]:
+            found[-1] = found[-1][0], max(latest, found[-1][1])
+        else:
+            found.append((earliest, latest))
+    return found
 
 
 def key_part(row: bytes, rest: int) -> bytes:

@@ -68,7 +68,7 @@ class ReadOnlySessionStore(SegmentedStore[K, V]):
         bounds = dict(zip(encoded, latest_starts, strict=True))
         found: dict[bytes, list[tuple[int, int, V]]] = {key: [] for key in encoded}
         decode = self._decode_value
-        times = {key: (earliest, MAX_TIME) for key, earliest in zip(encoded, earliest_ends, strict=True)}
+        times = {key: [(earliest, MAX_TIME)] for key, earliest in zip(encoded, earliest_ends, strict=True)}
         for key, (row, data) in self._segments.rows_between(times):
             start = last_time(row)
             if start <= bounds[key]:

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from millpond.stores.times import MAX_TIME
 from millpond.stores.typed.windows.segment_columns import SegmentColumns, Times
 
 
@@ -46,13 +45,17 @@ class SessionColumns(SegmentColumns):
         """
         return self._sessions(*self._entries(earliest, latest, 2))
 
-    def of_keys_ended_from(self, keys: Any, earliest: int) -> Sessions:
+    def of_keys_ended_from(self, keys: Any, earliest: Times) -> Sessions:
         """The sessions of some keys, no two of them the same, that end no earlier and have not expired.
+
+        Args:
+            keys: an Arrow array.
+            earliest: as many times.
 
         Raises:
             pyarrow.ArrowInvalid: a row is damaged.
         """
-        return self._sessions(*self._entries_of_keys(keys, earliest, MAX_TIME, 2))
+        return self._sessions(*self._entries_of_keys(keys, earliest, 2))
 
     def _sessions(self, keys: Any, times: Sequence[Times], data: Any) -> Sessions:
         ends, starts = times

@@ -20,7 +20,7 @@ from millpond.stores.transaction import Transaction
 from millpond.stores.typed.scans import Scan
 from millpond.stores.typed.set_back import SetBack
 from millpond.stores.typed.store import K, V, WritableStore
-from millpond.stores.typed.windows.segments import SegmentedStore, key_part
+from millpond.stores.typed.windows.segments import SegmentedStore, Span, key_part
 from millpond.stores.typed.windows.window_batch import WindowBatch
 from millpond.stores.typed.windows.windowed import Windowed
 
@@ -110,16 +110,20 @@ class ReadOnlyWindowStore(SegmentedStore[K, V]):
         rows = self._segments.rows_of_key(terminated(self._key_bytes(key)), first, last, reverse=reverse)
         return self._scans.begin(self._starts(rows))
 
-    def fetch_range_of_each(
-        self, keys: Iterable[K], earliest: Sequence[int], latest: Sequence[int]
-    ) -> list[list[tuple[int, V]]]:
-        """``fetch_range`` for many keys, no two of them the same, each with the times at the same position."""
+    def fetch_range_of_each(self, keys: Iterable[K], spans: Iterable[Iterable[Span]]) -> list[list[tuple[int, V]]]:
+        """``fetch_range`` for many keys, no two of them the same.
+
+        Args:
+            keys: the keys.
+            spans: of each, the earliest and the latest start that are wanted, both included; it may be several pairs.
+
+        Returns:
+            What each key has within any of its spans, in the order of time.
+        """
         encoded = list(map(terminated, self._keys_bytes(keys)))
         found: dict[bytes, list[tuple[int, V]]] = {key: [] for key in encoded}
         decode, rest = self._decode_value, self._rest
-        for key, (row, data) in self._segments.rows_between(
-            dict(zip(encoded, zip(earliest, latest, strict=True), strict=True))
-        ):
+        for key, (row, data) in self._segments.rows_between(dict(zip(encoded, spans, strict=True))):
             found[key].append((unpack_time(row, len(row) - rest), decode(data)))
         return list(found.values())
 

@@ -6,14 +6,14 @@ it, and without what had expired by then.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from struct import Struct
 from typing import Any, Final, Generic
 
 from millpond.stores.keys import DATA, TIME_SIZE, pack_time, terminated, unpack_time
 from millpond.stores.times import MIN_TIME, to_instant
 from millpond.stores.typed.store import V
-from millpond.stores.typed.windows.segments import Segments
+from millpond.stores.typed.windows.segments import Segments, Span
 
 _TIME_AND_SEQUENCE: Final = Struct(">QQ")
 _REST: Final = 2 * TIME_SIZE
@@ -45,11 +45,11 @@ class WindowBatch(Generic[V]):
         """The greatest time that was put, by this batch or before; None before the first."""
         return None if self._observed < MIN_TIME else self._observed
 
-    def load(self, wanted: Mapping[bytes, tuple[int, int]]) -> None:
+    def load(self, wanted: Mapping[bytes, Sequence[Span]]) -> None:
         """Read all that ``fetch`` will be asked for; called once, before the first ``put``.
 
         Args:
-            wanted: for each key the earliest and the latest time, both included.
+            wanted: for each key, between which times.
         """
         self._loaded = {key: ([], []) for key in wanted}
         by_row = {terminated(key): found for key, found in self._loaded.items()}
