@@ -57,8 +57,7 @@ class TableHistoryJoin(Processor):
 
     def _correct(self, out: BatchBuilder, key: Any, value: Any, timestamp: int, position: int) -> None:
         """Add the results for the time in which ``value`` is valid, and a deletion at its end if no result follows."""
-        following = self._this.steps(key, timestamp, None)[1:]
-        until, next_ = following[0] if following else (None, None)
+        until, next_ = self._this.step_after(key, timestamp) or (None, None)
         horizon = self._other.horizon()
         start = timestamp if horizon is None else max(timestamp, horizon)
         if until is not None and until <= start:
@@ -119,6 +118,11 @@ class JoinHistoryGetter(JoinGetter):
             left, right = sides[0].get(time, left), sides[1].get(time, right)
             steps.append((time, self._joined(key, left, right)))
         return steps
+
+    def step_after(self, key: Any, time: int) -> tuple[int, ValueAndTimestamp[Any] | None] | None:
+        sides = self._left, self._right
+        at = min((step[0] for side in sides if (step := side.step_after(key, time)) is not None), default=None)
+        return None if at is None else (at, self._joined(key, *(side.steps(key, at, at + 1)[0][1] for side in sides)))
 
     def horizon(self) -> int | None:
         known = [horizon for side in (self._left, self._right) if (horizon := side.horizon()) is not None]

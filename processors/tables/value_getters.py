@@ -77,6 +77,10 @@ class ValueGetter(ABC):
         """
         raise TopologyError("histories need a table that is materialized in a versioned store (KIP-914)")
 
+    def step_after(self, key: Any, time: int) -> tuple[int, ValueAndTimestamp[Any] | None] | None:
+        """The first of the later steps of ``steps(key, time, None)``, without the others; None if there is none."""
+        raise TopologyError("histories need a table that is materialized in a versioned store (KIP-914)")
+
     def horizon(self) -> int | None:
         """The time before which as-of lookups may find nothing although there was a value; None if they never do."""
         return None
@@ -139,6 +143,14 @@ class StoreGetter(ValueGetter):
         for version in self._store.history(key, earliest, latest):
             steps[max(version.timestamp, earliest)] = ValueAndTimestamp(version.value, version.timestamp)
         return list(steps.items())
+
+    def step_after(self, key: Any, time: int) -> tuple[int, ValueAndTimestamp[Any] | None] | None:
+        at = self._store.next_version_time(key, time)
+        if at is None:
+            return None
+        with self._store.history(key, at, max(at, self._store.horizon)) as versions:
+            found = next(versions, None)
+        return at, None if found is None or found.timestamp != at else ValueAndTimestamp(found.value, at)
 
     def horizon(self) -> int | None:
         return self._store.horizon if isinstance(self._store, VersionedKeyValueStore) else None

@@ -60,6 +60,10 @@ class OperationGetter(ValueGetter):
     def steps(self, key: Any, earliest: int, until: int | None) -> list[tuple[int, Found]]:
         return [(time, self._read(key, found)) for time, found in self._parent.steps(key, earliest, until)]
 
+    def step_after(self, key: Any, time: int) -> tuple[int, Found] | None:
+        step = self._parent.step_after(key, time)
+        return None if step is None else (step[0], self._read(key, step[1]))
+
     def horizon(self) -> int | None:
         return self._parent.horizon()
 

@@ -245,6 +245,25 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
         newest = unpack_time(data)
         return [*times, newest] if first <= newest <= last else times
 
+    def next_version_time(self, key: K, after: Instant) -> int | None:
+        """The timestamp of ``key``'s first version after a time, a tombstone's too; None if there is none.
+
+        >>> from millpond.stores.memory import MemoryBackend
+        >>> from millpond.stores.serdes import STRING
+        >>> from millpond.stores.transaction import Transaction
+        >>> from millpond.stores.typed.versions.versioned import VersionedKeyValueStore
+        >>> store = VersionedKeyValueStore("prices", Transaction(MemoryBackend()), STRING, STRING, history_retention=9)
+        >>> store.put_many(["tea", "tea"], [None, "3.10"], [3, 5])
+        [-1, -1]
+        >>> store.next_version_time("tea", 2), store.next_version_time("tea", 3), store.next_version_time("tea", 5)
+        (3, 5, None)
+        """
+        row, time = latest_row(self._key_bytes(key)), to_instant(after, "after")
+        data = self._read(row)
+        if data is None or unpack_time(data) <= time:
+            return None
+        return self._next_time(history_prefix(row) + pack_time(time), row, unpack_time(data))
+
     def scan(self, start: K | None = None, stop: K | None = None) -> Scan[tuple[K, VersionedRecord[V]]]:
         """Every version within the history retention of the keys with ``start <= key < stop``, oldest first per key.
 

@@ -1,0 +1,125 @@
+"""Many rows of one key: each costs about the same, in whatever order they come, and however many there are."""
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from millpond.stores.columns.column_serdes import column_serde
+from millpond.stores.serdes import INT64, STRING
+from millpond.stores.transaction import Transaction
+from millpond.stores.typed.keyvalue import KeyValueStore
+from millpond.stores.typed.timestamped_keyvalue import TimestampedKeyValueStore
+from millpond.stores.typed.versions.versioned import VersionedKeyValueStore
+from millpond.stores.typed.versions.versioned_columns import VersionedColumns
+from millpond.stores.typed.windows.window import WindowStore
+from tests.stores.growth import CountingBackend, steps_of
+
+FAR = 10**12
+FEW, MANY = 100, 800
+"""How many rows, of which each may cost half as much again where there are eight times as many: searches are longer."""
+MORE = 1.5
+
+Times = Sequence[int]
+
+
+def versioned(transaction: Transaction) -> VersionedKeyValueStore[str, int]:
+    return VersionedKeyValueStore("s", transaction, STRING, INT64, history_retention=FAR)
+
+
+def windows(transaction: Transaction, *, duplicates: bool = False) -> WindowStore[str, int]:
+    return WindowStore("s", transaction, STRING, INT64, retention=FAR, window_size=10, retain_duplicates=duplicates)
+
+
+def columns_of(store: VersionedKeyValueStore[str, int]) -> VersionedColumns:
+    keys, values = column_serde(STRING), column_serde(INT64)
+    assert keys is not None
+    assert values is not None
+    return VersionedColumns(store, keys, values)
+
+
+def put_versions(store: Any, times: Times) -> None:
+    for time in times:
+        store.put("k", time, time)
+
+
+def put_values(store: Any, times: Times) -> None:
+    for time in times:
+        store.put("k", time)
+
+
+def put_and_get_versions(store: Any, times: Times) -> None:
+    for time in times:
+        store.put("k", time, time)
+        store.get("k", time - 3)
+        store.next_version_time("k", time - 3)
+        next(store.history("k", time - 3), None)
+
+
+def put_many_versions(store: Any, times: Times) -> None:
+    store.put_many(["k"] * len(times), times, times)
+    store.get_many_as_of(["k"] * len(times), [time - 3 for time in times])
+
+
+def put_columns_of_versions(store: Any, times: Times) -> None:
+    columns, keys = columns_of(store), pa.array(["k"] * len(times))
+    columns.put(keys, pa.array(times), np.array(times))
+    columns.get_as_of(keys, np.array(times) - 3)
+
+
+def put_windows(store: Any, times: Times) -> None:
+    for time in times:
+        store.put("k", time, time)
+        list(store.fetch_range("k", time - 30, time + 30))
+
+
+CASES: dict[str, tuple[Callable[[Transaction], Any], Callable[[Any, Times], None]]] = {
+    "versions": (versioned, put_versions),
+    "versions that are read": (versioned, put_and_get_versions),
+    "many versions": (versioned, put_many_versions),
+    "columns of versions": (versioned, put_columns_of_versions),
+    "windows": (windows, put_windows),
+    "duplicates": (lambda transaction: windows(transaction, duplicates=True), put_windows),
+    "key-value": (
+        lambda transaction: KeyValueStore("s", transaction, STRING, INT64),
+        put_values,
+    ),
+    "timestamped": (
+        lambda transaction: TimestampedKeyValueStore("s", transaction, STRING, INT64),
+        lambda store, times: store.put_many(["k"] * len(times), times, times),
+    ),
+}
+
+
+def work(case: str, order: str, rows: int, batches: int) -> int:
+    """How much it is to put so many rows in so many micro-batches."""
+    make, do = CASES[case]
+    times = [10 * number for number in range(rows)]
+    if order == "reversed":
+        times.reverse()
+    if order == "shuffled":
+        random.Random(1).shuffle(times)
+    backend = CountingBackend()
+    transaction = Transaction(backend)
+    store = make(transaction)
+
+    def run() -> None:
+        for start in range(0, rows, rows // batches):
+            do(store, times[start : start + rows // batches])
+            store.flush()
+            transaction.commit()
+
+    steps = steps_of(run)
+    return steps + backend.rows
+
+
+@pytest.mark.parametrize("batches", [1, 4])
+@pytest.mark.parametrize("order", ["in order", "reversed", "shuffled"])
+@pytest.mark.parametrize("case", CASES)
+def test_a_row_of_a_key_with_many_costs_what_one_with_few_does(case: str, order: str, batches: int) -> None:
+    work(case, order, FEW, batches)  # what is done once is not counted
+    few, many = work(case, order, FEW, batches), work(case, order, MANY, batches)
+    assert many / MANY <= MORE * few / FEW
