@@ -7,12 +7,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from millpond.stores.columns.column_serdes import column_serde
+from millpond.stores.memory import MemoryBackend
 from millpond.stores.serdes import INT64, STRING
 from millpond.stores.transaction import Transaction
 from millpond.stores.typed.keyvalue import KeyValueStore
 from millpond.stores.typed.timestamped_keyvalue import TimestampedKeyValueStore
+from millpond.stores.typed.versions.late_puts import LatePuts
 from millpond.stores.typed.versions.versioned import VersionedKeyValueStore
 from millpond.stores.typed.versions.versioned_columns import VersionedColumns
 from millpond.stores.typed.windows.window import WindowStore
@@ -51,6 +55,12 @@ def put_values(store: Any, times: Times) -> None:
         store.put("k", time)
 
 
+def put_far_apart(store: Any, times: Times) -> None:
+    """Each put lets what was put before expire."""
+    for time in times:
+        store.put("k", time, 100 * time)
+
+
 def put_and_get_versions(store: Any, times: Times) -> None:
     for time in times:
         store.put("k", time, time)
@@ -81,6 +91,14 @@ CASES: dict[str, tuple[Callable[[Transaction], Any], Callable[[Any, Times], None
     "versions that are read": (versioned, put_and_get_versions),
     "many versions": (versioned, put_many_versions),
     "columns of versions": (versioned, put_columns_of_versions),
+    "versions that expire": (
+        lambda transaction: VersionedKeyValueStore("s", transaction, STRING, INT64, history_retention=1000),
+        put_far_apart,
+    ),
+    "windows that expire": (
+        lambda transaction: WindowStore("s", transaction, STRING, INT64, retention=1000, window_size=10),
+        put_far_apart,
+    ),
     "windows": (windows, put_windows),
     "duplicates": (lambda transaction: windows(transaction, duplicates=True), put_windows),
     "key-value": (
@@ -123,3 +141,27 @@ def test_a_row_of_a_key_with_many_costs_what_one_with_few_does(case: str, order:
     work(case, order, FEW, batches)  # what is done once is not counted
     few, many = work(case, order, FEW, batches), work(case, order, MANY, batches)
     assert many / MANY <= MORE * few / FEW
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("ab"), st.none() | st.integers(0, 9), st.integers(-4_000, 4_000)), max_size=25),
+    st.sampled_from(LatePuts),
+    st.sampled_from([0, 700, 3_000]),
+)
+def test_what_expires_in_one_micro_batch_is_what_expires_in_many(
+    puts: list[tuple[str, int | None, int]], late: LatePuts, history: int
+) -> None:
+    rows = []
+    for each in (False, True):
+        backend = MemoryBackend()
+        transaction = Transaction(backend)
+        store = VersionedKeyValueStore("s", transaction, STRING, INT64, history_retention=history, late_puts=late)
+        for number, (key, value, time) in enumerate(puts):
+            store.put(key, value, time + 500 * number)
+            if each:
+                store.flush()
+                transaction.commit()
+        store.flush()
+        transaction.commit()
+        rows.append(list(backend.scan()))
+    assert rows[0] == rows[1]

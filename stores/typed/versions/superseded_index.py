@@ -48,11 +48,12 @@ class SupersededIndex:
 
         There are none if ``first`` is more than ``horizon + 1``.
         """
-        rows = [row for row, _ in self._transaction.scan(INDEX, INDEX + pack_time(min(horizon + 2, MAX_TIME)))]
+        until = INDEX + pack_time(min(horizon + 2, MAX_TIME))
+        rows = [row for row, _ in self._transaction.scan(INDEX + pack_time(self.first), until)]
         self._transaction.put_many(dict.fromkeys(rows))
         for encoded_key in {row[1 + TIME_SIZE :] for row in rows}:
             remove(encoded_key, horizon)
-        self.first = self._find_first()
+        self.first = self._find_first(until)
 
     def set_back(self, limit: int) -> None:
         """Note that no version is superseded after ``limit`` any more."""
@@ -63,7 +64,8 @@ class SupersededIndex:
             self.add(row[1 + TIME_SIZE :], limit)
         self.first = self._find_first()
 
-    def _find_first(self) -> int:
-        for row, _ in self._transaction.scan(INDEX, BEYOND):
+    def _find_first(self, start: bytes = INDEX) -> int:
+        """The end of the first bucket that has a row; all rows are at ``start`` or behind it."""
+        for row, _ in self._transaction.scan(start, BEYOND):
             return unpack_time(row, 1)
         return MAX_TIME

@@ -49,6 +49,8 @@ class VersionHistory:
         self._write = transaction.put
         self.index = SupersededIndex(transaction, bucket)
         self.recent = RecentVersions()
+        # By the row of a key's latest version, the row of its first one: scans from there pass nothing that is removed.
+        self._begins: dict[bytes, bytes] = {}
 
     def latest(self, rows: Iterable[bytes]) -> dict[bytes, bytes | None]:
         """What lies at the rows of latest versions."""
@@ -120,6 +122,8 @@ class VersionHistory:
         plain = history_prefix(row) + start
         later = next(self._transaction.scan(plain + JUST_ABOVE, row), None)
         self._write(plain, version)
+        if row in self._begins:
+            self._begins[row] = min(self._begins[row], plain)
         self.recent.put(row, start, version)
         self.index.add(row[1:-2] + TERMINATOR, unpack_time(start))
         if latest[TIME_SIZE:HEAD_SIZE] == ALONE:
@@ -142,7 +146,8 @@ class VersionHistory:
             return
         newest = plain_entry(row, latest)
         until, later = [], None
-        for entry in chain(self._transaction.scan(history_prefix(row), row), (newest,)):
+        begin = self._begins.get(row, history_prefix(row))
+        for entry in chain(self._transaction.scan(begin, row), (newest,)):
             if last_time(entry[0]) > horizon:
                 later = entry
                 break
@@ -156,12 +161,21 @@ class VersionHistory:
         elif left == [newest] and latest[TIME_SIZE:HEAD_SIZE] == OLDER:
             changes[row] = latest = latest[:TIME_SIZE] + ALONE + latest[HEAD_SIZE:]
         self._transaction.put_many(changes)
+        if left:
+            self._begins[row] = left[-1][0]
+        else:
+            self._begins.pop(row, None)
         if later is not None and latest[TIME_SIZE:VALUE_START] != _NOT_INDEXED:
             self.index.add(encoded_key, last_time(later[0]))
 
+    def settle(self) -> None:
+        """Know no more than what lies in rows."""
+        self.recent.clear()
+        self._begins.clear()
+
     def set_back(self, limit: int) -> int:
         """Remove all versions of a time after ``limit``; how many there were."""
-        self.recent.clear()
+        self.settle()
         # The index does not lead to all of them: it does not know the keys that have one version.
         rows = plain_entries(self._transaction.scan(DATA, INDEX))
         later = [row for row, _ in rows if last_time(row) > limit]

@@ -175,7 +175,7 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V], WritableStore
 
     def flush(self) -> None:
         self._observed.save(self)
-        self._history.recent.clear()
+        self._history.settle()
         super().flush()
 
     def _set_back(self, done: SetBack) -> None:

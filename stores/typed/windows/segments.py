@@ -98,7 +98,7 @@ class Segments:
         if not expired:
             return []
         self._live.difference_update(expired)
-        return [row for row, _ in self._transaction.scan(DATA, DATA + pack_time(kept_from))]
+        return [row for row, _ in self._transaction.scan(DATA + pack_time(min(expired)), DATA + pack_time(kept_from))]
 
     def row(self, encoded_key: bytes, time: int) -> bytes:
         """The row of a terminated key and a time, without ``rest``."""
