@@ -32,6 +32,10 @@ FEW, MANY, IN_A_BATCH = 1_600, 6_400, 50
 """Among few rows, those of a micro-batch are already so far apart that they are sought and not passed by one walk."""
 MORE = 1.5
 
+PASSED = {"asof_join": 40}
+"""A look-up of an older version passes up to 8 versions in a range and 32 in a walk before it seeks. Among few rows
+there are not so many between two look-ups; among many, reading all that lie between them would be 64 for each."""
+
 LONG = 10**6 * SECOND
 GRACE = 10**9
 SOURCE = schema("a")
@@ -119,4 +123,4 @@ def test_a_row_reads_as_much_of_a_long_history_as_of_a_short_one(
         read[0] = 0
         run(make(), schemas, times, tmp_path / str(size))
         shares.append(read[0] / size)
-    assert shares[1] <= MORE * shares[0] + 1
+    assert shares[1] <= max(MORE * shares[0] + 1, PASSED.get(case, 0))
