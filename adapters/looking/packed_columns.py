@@ -19,7 +19,7 @@ from millpond.stores.rows.packing import RowCodec
 from millpond.stores.rows.tuple_keys import KeyCodec
 
 _KEY: Final = "-key"
-_BESIDE: Final = ("-foreign", "-order", "-time")
+_BESIDE: Final = ("-expressions", "-foreign", "-order", "-time")
 """What the names of schemas end with that are neither of keys nor of rows."""
 _FOREIGN: Final = b"\x01"
 """What a row with a foreign key in front begins with; a row itself is an array of MessagePack, which never does."""

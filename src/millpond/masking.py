@@ -14,7 +14,7 @@ from contextlib import suppress
 from functools import cache
 from html import escape
 from typing import Final
-from urllib.parse import quote, quote_plus, unquote
+from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
 MASK: Final = "***"
 
@@ -69,7 +69,8 @@ def know(uri: str) -> None:
     for part in rest.partition("?")[2].partition("#")[0].split("&"):
         name, given, value = part.partition("=")
         if _IS_NAME.fullmatch(name) or (not _is_backend(rest) and name.lower() not in _PLAIN):
-            found.add(value if given else name)
+            option = value if given else name
+            found |= {option, unquote_plus(option)}  # a blank of an option may be a plus
         know(unquote(value))
     know_secret(*found)
 

@@ -158,6 +158,13 @@ def test_what_looks_like_a_secret_in_what_a_library_says_is_masked(text: str) ->
     assert "hunter22" not in masked(text)
 
 
+@pytest.mark.parametrize("blank", ["+", "%20"])
+def test_a_secret_with_a_blank_is_known_however_that_is_quoted(blank: str) -> None:
+    Storage.from_uri(f"file:///nowhere/x?token=a{blank}blank%2Fin%2Bit")
+    for spelled in ("a blank/in+it", "a%20blank%2Fin%2Bit", "a+blank%2Fin%2Bit"):
+        assert without_known(f"<{spelled}>") == "<***>"
+
+
 def test_the_password_of_a_backend_is_known() -> None:
     with pytest.raises(MillpondError):
         supplier("nowhere://?url=redis%3A%2F%2Fme%3AhunterX77%40host%2F0")

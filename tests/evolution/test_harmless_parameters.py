@@ -24,6 +24,7 @@ from millpond.processors import (
     Topology,
     TopologyDriver,
 )
+from millpond.stores.typed.versions.late_puts import LatePuts
 from tests.evolution.parameters import grouped, stream_with_table, streams_joined, suppressed
 
 HARMLESS: Final = {"Millpond.apply.lateness"}
@@ -144,6 +145,17 @@ def test_a_windows_retention_and_caching_may_change(one: int, other: int, tmp_pa
         found = run(place, grouped(windows, retention=one, caching=True), of("in", *times[:cut]))
         found += run(place, grouped(windows, retention=other), of("in", *times[cut:]))
         assert found == run(tmp_path / f"{cut} always", grouped(windows, retention=other), of("in", *times))
+
+
+@harmless("Materialized.late_puts", "StoreSpec.late_puts")
+def test_which_late_versions_are_taken_may_change(tmp_path: Path) -> None:
+    refusing, taking = stream_with_table(2_000), stream_with_table(2_000, late_puts=LatePuts.VALID)
+    run(tmp_path, refusing, [("table", ("a", 1, 10_000)), ("table", ("b", 2, 20_000))])
+    asked: Inputs = [("in", (key, 0, 20_000)) for key in ("a", "new", "newer")]
+    found = run(tmp_path, taking, [("table", ("new", 7, 1_000)), *asked])
+    assert [record.value for record in found] == ["(0, 1)", "(0, 7)"]
+    found = run(tmp_path, refusing, [("table", ("newer", 8, 1_000)), *asked])
+    assert [record.value for record in found] == ["(0, 1)", "(0, 7)"]
 
 
 @harmless(

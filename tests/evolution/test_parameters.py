@@ -82,7 +82,7 @@ PARAMETERS: Final[dict[str, dict[str, str]]] = {
     },
     "Materialized": {
         "name": REFUSAL, "kind": REFUSAL, **SERDES, "history_retention": NO_HARM, "grace": NO_HARM,
-        "retention": NO_HARM, "caching": NO_HARM, "backend": OWN, "checksums": OWN,
+        "late_puts": NO_HARM, "retention": NO_HARM, "caching": NO_HARM, "backend": OWN, "checksums": OWN,
     },
     "Joined": {"key_serde": OWN, "value_serde": OWN, "grace": NO_HARM, "name": OWN, "within_history": NO_HARM},
     "StreamJoined": {
@@ -91,8 +91,8 @@ PARAMETERS: Final[dict[str, dict[str, str]]] = {
     },
     "StoreSpec": {
         "name": REFUSAL, "kind": REFUSAL, **SERDES, "window_size": REFUSAL, "retain_duplicates": REFUSAL,
-        "layout": REFUSAL, "terms": REFUSAL, "history_retention": NO_HARM, "grace": NO_HARM, "retention": NO_HARM,
-        "backend": OWN, "checksums": OWN,
+        "layout": REFUSAL, "terms": REFUSAL, "history_retention": NO_HARM, "grace": NO_HARM, "late_puts": NO_HARM,
+        "retention": NO_HARM, "backend": OWN, "checksums": OWN,
     },
 }  # fmt: skip
 

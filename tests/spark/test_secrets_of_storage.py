@@ -24,13 +24,14 @@ INPUT = "key string, value long, timestamp long"
 
 
 def failing() -> Topology:
-    """A function fails in the worker, as a library does that quotes what it was given."""
+    """A function fails in a worker that has the state open, as a library does that quotes what it was given."""
 
     def fails(_: int) -> NoReturn:
         raise OSError(5, f"no answer from https://storage.example/x?sig={QUOTED}, signed with {SECRET}")
 
     builder = StreamsBuilder()
-    builder.stream("words", Consumed("string", "int64")).map_values(fails).group_by_key().count().to("counts")
+    counted = builder.stream("words", Consumed("string", "int64")).group_by_key().count()
+    counted.to_stream().map_values(fails).to("counts")
     return builder.build()
 
 

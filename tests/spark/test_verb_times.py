@@ -127,20 +127,27 @@ def test_a_restart_keeps_to_the_kind_of_time_that_its_state_has(spark: SparkSess
     rows = spark.sql("select 1 as k, timestamp_ntz'2024-01-01 10:00:00' as at, 'v' as v")
     source = arriving(rows, tmp_path / "rows")
 
-    def latest(verbs: Millpond, at: Any) -> DataFrame:
-        return verbs.latest(source.withColumn("at", at), key="k", time="at", history=0)
+    def latest(verbs: Millpond, time: Any) -> DataFrame:
+        return verbs.latest(source, key="k", time=time, history=0)
 
     verbs = pond(tmp_path)
-    (found,) = streamed(latest(verbs, F.col("at")), tmp_path)
+    (found,) = streamed(latest(verbs, "at"), tmp_path)
     assert found[-1] == datetime(2024, 1, 1, 10)
     shown = verbs.read_store("latest-k", "latest", f"{tmp_path}/checkpoint")
     assert [row.change_time for row in shown.collect()] == [datetime(2024, 1, 1, 10)]
+    with pytest.raises(
+        StateConflictError, match=r"has time=.*TIMESTAMP.*were put with time='at'; write time='at' again"
+    ):
+        latest(pond(tmp_path), F.col("at").cast("timestamp"))
+    kept = tmp_path / "state" / "times.latest-k"
+    for file in kept.glob("*-expressions-*"):
+        file.unlink()  # as of a release that has kept the kind of time alone
     with pytest.raises(
         StateConflictError, match=r"the time of 'input' is .*UTC.*, but the state of 'times.latest-k' has"
     ):
         latest(pond(tmp_path), F.col("at").cast("timestamp"))
     arriving(rows.selectExpr("k", "at", "'w' as v"), tmp_path / "rows")
-    for file in (tmp_path / "state" / "times.latest-k").glob("*input-time*"):
+    for file in [*kept.glob("*-expressions-*"), *kept.glob("*input-time*")]:
         file.unlink()  # as of an earlier release
     assert len(streamed(latest(pond(tmp_path), F.to_date("at")), tmp_path)) == 1
 

@@ -29,15 +29,15 @@ class _Known:
     def __init__(self, *entries: Entry) -> None:
         self.in_order = list(entries)
         """Versions in the order of time, as they have been replaced."""
-        self.late: Any = SortedDict()
-        """The bytes of versions that were older ones from the beginning, by their packed times."""
+        self.late: Any = None
+        """The bytes of versions that were older ones from the beginning, by their packed times; None without any."""
 
     def __len__(self) -> int:
-        return len(self.in_order) + len(self.late)
+        return len(self.in_order) + (0 if self.late is None else len(self.late))
 
     def entries(self) -> list[Entry]:
         """All of them in the order of time."""
-        return sorted([*self.in_order, *self.late.items()]) if self.late else self.in_order
+        return self.in_order if self.late is None else sorted([*self.in_order, *self.late.items()])
 
     def put(self, start: bytes, version: bytes) -> None:
         """Note a version that is not before all others."""
@@ -45,14 +45,18 @@ class _Known:
         if place < len(self.in_order) and self.in_order[place][0] == start:
             self.in_order[place] = start, version
         else:
+            if self.late is None:
+                self.late = SortedDict()
             self.late[start] = version
 
     def at(self, time: bytes) -> Entry | None:
         """The last version up to the packed ``time``; None if it is not known."""
         place = bisect_left(self.in_order, (time + JUST_ABOVE,))
         entry = self.in_order[place - 1] if place else None
-        start = next(self.late.irange(None, time, reverse=True), None) if entry is not None and self.late else None
-        return entry if start is None or entry is None or start < entry[0] else (start, self.late[start])
+        if entry is None or self.late is None:
+            return entry
+        start = next(self.late.irange(None, time, reverse=True), None)
+        return entry if start is None or start < entry[0] else (start, self.late[start])
 
 
 class RecentVersions:
