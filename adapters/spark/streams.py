@@ -275,6 +275,8 @@ class SparkStreams(StateAccess):
         """The plan on its inputs, which are checked."""
         check_inputs(plan, inputs, complete)
         outputs = [Sink.of(sink, self._topology.sinks[sink].produced) for sink in plan.sinks]
+        # A run that keeps no state writes nothing beside it, not even to see its clock.
+        keeps = bool(plan.stages) and any(inputs[topic].isStreaming for topic in plan.topics)
         prepared = {
             topic: select_source(
                 inputs[topic],
@@ -283,7 +285,7 @@ class SparkStreams(StateAccess):
                 self._job.on_error,
                 keyed=not plan.is_map_side(plan.readers[topic]),
                 max_ahead=self._job.max_ahead,
-                storage=self._job.storage,
+                storage=self._job.storage if keeps else None,
             )
             for topic, node in plan.topics.items()
         }

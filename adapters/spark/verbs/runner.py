@@ -384,7 +384,8 @@ class VerbRun:
 
     def _source(self, rows: RowInput, verb: Verb, value_serde: Serde[Any] | None) -> RowSource:
         key, time, op = ", ".join(rows.keys), _shown(rows.time), _shown(rows.op)
-        event_times = EventTimes(TimeUnit.MICROSECOND, self.job.max_ahead, self.job.storage)
+        storage = self.job.storage if self.kept else None
+        event_times = EventTimes(TimeUnit.MICROSECOND, self.job.max_ahead, storage)
         return RowSource(verb.inputs[rows.role], key, time, op, event_times, value_serde, self.job.on_error)
 
     def _columns(self, schema: pa.Schema) -> T.StructType:
