@@ -13,14 +13,11 @@ import pyarrow as pa
 
 from millpond.adapters.looking.columns import ShownColumn
 from millpond.errors import ConfigurationError, RecordError
-from millpond.stores.durability.schema_log import kept_schemas, schema_places
+from millpond.stores.durability.schema_log import Beside, kept_schemas, parted, schema_places
 from millpond.stores.durability.storage import Storage
 from millpond.stores.rows.packing import RowCodec
 from millpond.stores.rows.tuple_keys import KeyCodec
 
-_KEY: Final = "-key"
-_BESIDE: Final = ("-expressions", "-foreign", "-order", "-time")
-"""What the names of schemas end with that are neither of keys nor of rows."""
 _FOREIGN: Final = b"\x01"
 """What a row with a foreign key in front begins with; a row itself is an array of MessagePack, which never does."""
 
@@ -119,10 +116,10 @@ class PackedPlaces:
         found = {
             place: kept_schemas(storage, application_id, place) for place in schema_places(storage, application_id)
         }
-        kept = {place: schemas for place, schemas in found.items() if schemas is not None}
+        kept = {parted(place): schemas for place, schemas in found.items() if schemas is not None}
         return cls(
-            {name.removesuffix(_KEY): KeyCodec(one.current) for name, one in kept.items() if name.endswith(_KEY)},
-            {name: RowCodec(one) for name, one in kept.items() if not name.endswith((_KEY, *_BESIDE))},
+            {role: KeyCodec(one.current) for (role, what), one in kept.items() if what is Beside.KEY},
+            {role: RowCodec(one) for (role, what), one in kept.items() if what is None},
         )
 
     def __bool__(self) -> bool:

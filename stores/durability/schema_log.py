@@ -10,6 +10,7 @@ Only as long as no task has written anything, so that no row can have a number y
 
 import re
 from collections.abc import Collection, Iterator, Mapping
+from enum import StrEnum
 from typing import Final, NamedTuple
 from zlib import crc32
 
@@ -24,6 +25,28 @@ _TASK: Final = re.compile(r"\d+_\d+")
 
 _CONTENT: Final = re.compile(rb'\{"crc32":(\d{1,10}),"schemas":(.*)\}', re.DOTALL)
 _NAME: Final = re.compile(r"(.+)-schema-(\d{1,9})\.json")
+
+
+class Beside(StrEnum):
+    """What has a history of its own beside that of an input's rows."""
+
+    KEY = "key"
+    FOREIGN = "foreign"
+    ORDER = "order"
+    TIME = "time"
+    EXPRESSIONS = "expressions"
+
+    def place(self, role: str) -> str:
+        """Its place, for the input that has a role."""
+        return f"{role}-{self.value}"
+
+
+def parted(place: str) -> tuple[str, Beside | None]:
+    """The role of an input, and what of it has its history at a place; None for its rows."""
+    for what in Beside:
+        if place.endswith(what.place("")):
+            return place.removesuffix(what.place("")), what
+    return place, None
 
 
 class SchemaFault(NamedTuple):

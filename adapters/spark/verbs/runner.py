@@ -39,7 +39,7 @@ from millpond.errors import ConfigurationError, StateConflictError
 from millpond.processors.verbs.null_keys import NullKeys
 from millpond.processors.verbs.parts import ChangeColumns
 from millpond.processors.verbs.verb import PackedRows, Verb, schema_of
-from millpond.stores.durability.schema_log import evolve_schemas, kept_schemas
+from millpond.stores.durability.schema_log import Beside, evolve_schemas, kept_schemas
 from millpond.stores.evolution.backfilling import check_ended, check_may_begin
 from millpond.stores.rows.packing import RowCodec
 from millpond.stores.rows.schemas import Schemas
@@ -47,7 +47,7 @@ from millpond.stores.rows.tuple_keys import KeyCodec
 from millpond.stores.serdes import Serde
 from millpond.stores.times import TimeUnit
 
-_SHOWN: Final = {"foreign": "foreign key"}
+_SHOWN: Final = {Beside.FOREIGN: "foreign key"}
 """What errors call fixed columns, where that is not their place."""
 
 
@@ -174,13 +174,13 @@ class VerbRun:
         """
         storage, place = self.job.storage, self.job.application_id
         for rows in self.inputs:
-            kept = kept_schemas(storage, place, f"{rows.role}-expressions")
+            kept = kept_schemas(storage, place, Beside.EXPRESSIONS.place(rows.role))
             before = {} if kept is None else kept_in(kept.current.names)
             now = rows.expressions
             self._check_expressions(before, now)
             pairs = {name_of(name, one): name_of(name, now[name]) for name, one in before.items() if name in now}
             renamed = {old: new for old, new in pairs.items() if old != new}
-            evolve_schemas(storage, place, f"{rows.role}-expressions", kept_as({**before, **now}), renamed, ())
+            evolve_schemas(storage, place, Beside.EXPRESSIONS.place(rows.role), kept_as({**before, **now}), renamed, ())
 
     def _check_expressions(self, before: Mapping[str, Expression], now: Mapping[str, Expression]) -> None:
         """Refuse an expression that is another than before. What was all upserts may get operations."""
@@ -203,7 +203,7 @@ class VerbRun:
         Raises:
             StateConflictError: the state has keys of other columns, or of other types.
         """
-        return self._fixed(rows.role, "key", rows.key_schema(rows.keys))
+        return self._fixed(rows.role, Beside.KEY, rows.key_schema(rows.keys))
 
     def order(self, rows: RowInput) -> KeyCodec | None:
         """How what decides among rows of one key and time is packed, if there is such a column.
@@ -211,7 +211,7 @@ class VerbRun:
         Raises:
             StateConflictError: the state has orders of another type.
         """
-        return None if rows.order is None else self._fixed(rows.role, "order", rows.order_schema())
+        return None if rows.order is None else self._fixed(rows.role, Beside.ORDER, rows.order_schema())
 
     def times(self, rows: RowInput) -> pa.DataType:
         """The type of the times of one of the inputs; it is kept with the state.
@@ -219,17 +219,17 @@ class VerbRun:
         Raises:
             StateConflictError: the state has times of the other type.
         """
-        self._fixed(rows.role, "time", pa.schema([("time", rows.times)]))
+        self._fixed(rows.role, Beside.TIME, pa.schema([("time", rows.times)]))
         return rows.times
 
-    def _fixed(self, role: str, what: str, columns: pa.Schema) -> KeyCodec:
+    def _fixed(self, role: str, what: Beside, columns: pa.Schema) -> KeyCodec:
         """The codec of columns that stay what they are as long as the state, but for names that are declared."""
         if not self.kept:
             return KeyCodec(columns)
-        storage, place, shown = self.job.storage, self.job.application_id, _SHOWN.get(what, what)
-        before = kept_schemas(storage, place, f"{role}-{what}")
+        storage, place, shown = self.job.storage, self.job.application_id, _SHOWN.get(what, what.value)
+        before = kept_schemas(storage, place, what.place(role))
         if before is None:
-            evolve_schemas(storage, place, f"{role}-{what}", columns, {}, ())
+            evolve_schemas(storage, place, what.place(role), columns, {}, ())
         elif key_kinds(before.current) != key_kinds(columns):
             raise StateConflictError(
                 f"the {shown} of {role!r} is ({listed_key(columns)}), but the state of {place!r} has {shown}s of "
@@ -239,7 +239,7 @@ class VerbRun:
             self._rename(role, what, before.current, columns)
         return KeyCodec(columns)
 
-    def _rename(self, role: str, what: str, before: pa.Schema, columns: pa.Schema) -> None:
+    def _rename(self, role: str, what: Beside, before: pa.Schema, columns: pa.Schema) -> None:
         """Keep the new names of columns that are fixed, if the user has declared them.
 
         Raises:
@@ -247,15 +247,16 @@ class VerbRun:
         """
         pairs = {old: new for old, new in zip(before.names, columns.names, strict=True) if old != new}
         if any(self.changes.renamed.get(old) != new for old, new in pairs.items()):
+            shown = _SHOWN.get(what, what.value)
             back = "".join(f".withColumnRenamed({new!r}, {old!r})" for old, new in pairs.items())
             raise StateConflictError(
-                f"the {_SHOWN.get(what, what)} of {role!r} is ({listed_key(columns)}), but the rows in the state of "
+                f"the {shown} of {role!r} is ({listed_key(columns)}), but the rows in the state of "
                 f"{self.job.application_id!r} were put by ({listed_key(before)}); write these columns again (if they "
                 f"have been renamed: {back}), or give the verb another name and a new checkpoint"
             )
         fields = zip(before, columns.names, strict=True)
         renamed = pa.schema([field.with_name(name) for field, name in fields])
-        evolve_schemas(self.job.storage, self.job.application_id, f"{role}-{what}", renamed, pairs, ())
+        evolve_schemas(self.job.storage, self.job.application_id, what.place(role), renamed, pairs, ())
 
     def input(
         self,
@@ -278,7 +279,7 @@ class VerbRun:
         """
         keys, schema = self.keys(rows), rows.schema(rows.values)
         schemas = self._evolved(rows.role, schema) if self.kept else Schemas.first(schema)
-        foreign = self._fixed(rows.role, "foreign", rows.key_schema(rows.foreign)) if rows.foreign else None
+        foreign = self._fixed(rows.role, Beside.FOREIGN, rows.key_schema(rows.foreign)) if rows.foreign else None
         order, in_order = self.order(rows), rows.in_order
         return PackedRows(
             rows.role,
