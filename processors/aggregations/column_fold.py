@@ -62,6 +62,10 @@ class Groups:
             np.maximum.at(latest, self.numbers, times)
         return latest
 
+    def earliest(self, times: _Integers) -> _Integers:
+        """The least of each key's times."""
+        return -1 - self.latest(-1 - times)
+
 
 class ColumnFold(ABC):
     """An aggregate of columns: what ``Aggregation.update`` does value by value.

@@ -174,7 +174,7 @@ class SessionFold(WindowFold):
         if time == MIN_TIME:
             return nothing, nothing
         first = time - self._reach + 1
-        near = np.maximum(_firsts(run.groups, run.times) - min(self._gap, 2 * FARTHEST), max(first, MIN_TIME))
+        near = np.maximum(run.groups.earliest(run.times) - min(self._gap, 2 * FARTHEST), max(first, MIN_TIME))
         seeks = not self._final or standing.waiting > _PATIENCE * len(keys)
         ended = self._store.ended_between(first, last if seeks else FARTHEST) if self._final else nothing
         places = places_in(ended.keys, keys)
@@ -220,13 +220,6 @@ class SessionFold(WindowFold):
         order = closing_order(keys, ends, starts)
         ends = ends[order]
         return self._results(taken(keys, order), starts[order], ends, taken(values, order), ends)
-
-
-def _firsts(groups: Groups, times: Integers) -> Integers:
-    """The least of the times of each group."""
-    firsts = np.full(len(groups.sizes), FARTHEST)
-    np.minimum.at(firsts, groups.numbers, times)
-    return firsts
 
 
 def _laid(keys: Integers, met: Sessions, times: Integers, gap: int) -> _Laid | None:

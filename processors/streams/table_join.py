@@ -7,7 +7,7 @@ keeps it, and both count it.
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -20,8 +20,6 @@ from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.tables.time_ordered_buffer import BufferSpec, TimeOrderedBuffer
 from millpond.processors.tables.value_getters import ValueGetterFactory
 from millpond.stores.times import NO_TIME
-
-_NOTHING: Final = np.empty(0, np.int64)
 
 _log = logging.getLogger(__name__)
 
@@ -62,6 +60,7 @@ class StreamTableJoin(Processor):
         self._buffer_spec = buffer
         self.at_flush = within_history and buffer is not None
         self._arrived: list[Records] = []
+        self._arrived_from: int | None = None
         self.keeps_records = buffer is None
         self.by_key = buffer is None and selector is None
 
@@ -80,16 +79,24 @@ class StreamTableJoin(Processor):
 
     def process(self, batch: Batch) -> None:
         if self.at_flush:
-            self._arrived.append(batch)
+            self._keep(batch)
         else:
             self._process(batch)
+
+    def _keep(self, records: Records) -> None:
+        """Keep records until they are taken in, and the least of their times."""
+        self._arrived.append(records)
+        times = np.asarray(records.timestamps, np.int64)
+        timed = times[times != NO_TIME]
+        if len(timed):
+            self._arrived_from = _least(self._arrived_from, int(timed.min()))
 
     def flush(self) -> None:
         self._take_in()
 
     def _take_in(self) -> None:
         """Process what has arrived, if it was kept."""
-        arrived, self._arrived = self._arrived, []
+        arrived, self._arrived, self._arrived_from = self._arrived, [], None
         if arrived:
             self._process(joined(arrived).to_batch())
 
@@ -115,11 +122,7 @@ class StreamTableJoin(Processor):
     @property
     def earliest(self) -> int | None:
         """No record that waits has a lesser timestamp; None if there are none."""
-        waiting = None if self._buffer is None else self._buffer.earliest
-        arrived = np.concatenate([_NOTHING, *(np.asarray(records.timestamps, np.int64) for records in self._arrived)])
-        times = arrived[arrived != NO_TIME]
-        known = [] if waiting is None else [waiting]
-        return min([*known, int(times.min())] if len(times) else known, default=None)
+        return _least(self._arrived_from, None if self._buffer is None else self._buffer.earliest)
 
     def catch_up(self, before: int) -> None:
         """Join the records that wait and are older than ``before``: no older table record is admitted any more."""
@@ -204,3 +207,8 @@ class StreamTableJoin(Processor):
                 self.context.node,
                 CounterName.BEYOND_HISTORY_RETENTION.value,
             )
+
+
+def _least(one: int | None, other: int | None) -> int | None:
+    """The less of two times, of which either may be unknown."""
+    return min((time for time in (one, other) if time is not None), default=None)

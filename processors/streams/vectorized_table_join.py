@@ -10,10 +10,11 @@ from typing import Any
 import pyarrow as pa
 
 from millpond.processors.runtime.batches.batch import Batch
-from millpond.processors.runtime.batches.columns import Array, Columns, as_column, spread, valid
+from millpond.processors.runtime.batches.columns import Array, Columns, as_column, valid
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.late import Booleans
 from millpond.processors.streams.table_join import StreamTableJoin
+from millpond.stores.columns.nulls import spread
 
 
 class VectorizedStreamTableJoin(StreamTableJoin):
@@ -25,7 +26,7 @@ class VectorizedStreamTableJoin(StreamTableJoin):
 
     def process_columns(self, columns: Columns) -> None:
         if self.at_flush:
-            self._arrived.append(columns)
+            self._keep(columns)
             return
         if self._buffer is not None or self._selector is not None:
             self.process(columns.to_batch())

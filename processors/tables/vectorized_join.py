@@ -12,11 +12,12 @@ import numpy as np
 import pyarrow as pa
 
 from millpond.processors.options.joins import JoinType, Side
-from millpond.processors.runtime.batches.columns import Array, Columns, as_column, spread, valid
+from millpond.processors.runtime.batches.columns import Array, Columns, as_column, valid
 from millpond.processors.runtime.processor import ProcessorContext
 from millpond.processors.tables.join import JoinGetter, TableTableJoin, latest_of
 from millpond.processors.tables.latest_only import latest_only
 from millpond.processors.tables.value_getters import ValueGetter
+from millpond.stores.columns.nulls import spread
 from millpond.stores.times import MIN_TIME
 from millpond.stores.typed.timestamped_keyvalue import ValueAndTimestamp
 

@@ -20,6 +20,7 @@ from millpond.processors.verbs.change_feed import Change
 from millpond.processors.verbs.foreign_keyed import with_foreign_keys, without_foreign_key
 from millpond.processors.verbs.null_keys import NullKeys
 from millpond.processors.verbs.ordered_rows import with_order
+from millpond.stores.columns.nulls import spread
 from millpond.stores.rows.packing import RowCodec
 from millpond.stores.rows.tuple_keys import KeyCodec
 from millpond.stores.times import TimeUnit
@@ -74,7 +75,7 @@ class Input(ABC):
             return self.packed(rows)
         kept = np.fromiter((change is not Change.DELETE for change in changes), np.bool_, len(changes))
         mask: Any = pa.array(kept)
-        return self.packed(rows.filter(mask)).take(pa.array(kept.cumsum() - 1, mask=~kept))
+        return spread(self.packed(rows.filter(mask)), kept)
 
     def key_columns(self, keys: Sequence[bytes]) -> pa.Table:
         """The columns of keys that ``keys_of`` has made.

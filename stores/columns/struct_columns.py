@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as _compute
 
+from millpond.stores.columns.nulls import spread
 from millpond.stores.columns.struct_serde import IN_REST, NUMBER_SIZE, StructLayout
 
 pc: Any = _compute
@@ -79,11 +80,7 @@ def unpack_structs(layout: StructLayout, data: Any) -> Any:
         pyarrow.ArrowInvalid: some are no rows of this layout.
     """
     present = data.drop_null()
-    structs = _Rows(layout, present).structs()
-    if not data.null_count:
-        return structs
-    valid = data.is_valid().to_numpy(zero_copy_only=False)
-    return structs.take(pa.array(np.cumsum(valid) - 1, mask=~valid))
+    return spread(_Rows(layout, present).structs(), data.is_valid().to_numpy(zero_copy_only=False))
 
 
 class _Rows:

@@ -3,17 +3,22 @@
 Rule of this module: it knows bytes and where they lie; what they mean is its users' business.
 """
 
-from typing import Any, Final, TypeAlias
+from collections.abc import Sequence
+from typing import Any, Final, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as _compute
+
+pc: Any = _compute
 
 Array: TypeAlias = Any
 """An Arrow array."""
 
 Integers: TypeAlias = npt.NDArray[np.int64]
 Bytes: TypeAlias = npt.NDArray[np.uint8]
+Mask: TypeAlias = npt.NDArray[np.bool_]
 
 SPARE: Final = 18
 """How many bytes may be read behind the last one."""
@@ -39,6 +44,22 @@ def binary_of(matrix: Bytes, lengths: Integers | None = None) -> Array:
     return pa.Array.from_buffers(pa.binary(), size, [None, buffer(offsets), buffer(data)])
 
 
+def headed(head: Sequence[int], bodies: Bytes, nulls: Mask | None, null: int) -> Array:
+    """The rows of a matrix behind the same first bytes, as a binary column; where there is null, one byte instead."""
+    matrix = np.empty((len(bodies), len(head) + bodies.shape[1]), np.uint8)
+    matrix[:, : len(head)] = head
+    matrix[:, len(head) :] = bodies
+    if nulls is None:
+        return binary_of(matrix)
+    matrix[nulls, 0] = null
+    return binary_of(matrix, np.where(nulls, 1, matrix.shape[1]))
+
+
+def or_null(column: Array, made: Array, null: int) -> Array:
+    """What was made of the values of a column; where these are null, one byte instead."""
+    return pc.if_else(column.is_valid(), made, pa.scalar(bytes([null]))) if column.null_count else made
+
+
 def runs_of(elements: Array, ends: Integers) -> Array:
     """Neighboring values of a binary column without nulls, joined as they lie there.
 
@@ -57,13 +78,58 @@ def offsets_of(column: Array) -> npt.NDArray[np.int32]:
     return np.frombuffer(column.buffers()[1], np.int32, len(column) + 1, column.offset * 4)
 
 
-def bytes_of(column: Array) -> tuple[Bytes, Integers, Integers]:
-    """The bytes of a binary column with ``SPARE`` zeros behind, and where in them each value begins and ends."""
-    offsets = offsets_of(column).astype(np.int64)
-    data = np.zeros(int(offsets[-1] - offsets[0]) + SPARE, np.uint8)
-    if len(data) > SPARE:
-        data[:-SPARE] = np.frombuffer(column.buffers()[2], np.uint8)[offsets[0] : offsets[-1]]
-    return data, offsets[:-1] - offsets[0], offsets[1:] - offsets[0]
+class SideBySide:
+    """Byte strings that are read side by side: of all of them one part, then the next.
+
+    Args:
+        data: the bytes of all, and ``SPARE`` behind them.
+        at: where each is read next.
+        ends: where it ends.
+    """
+
+    def __init__(self, data: Bytes, at: Integers, ends: Integers) -> None:
+        self.data = data
+        self.at = at
+        self.ends = ends
+
+    @classmethod
+    def of(cls, column: Array) -> Self:
+        """The values of a binary column without nulls."""
+        offsets = offsets_of(column).astype(np.int64)
+        data = np.zeros(int(offsets[-1] - offsets[0]) + SPARE, np.uint8)
+        if len(data) > SPARE:
+            data[:-SPARE] = np.frombuffer(column.buffers()[2], np.uint8)[offsets[0] : offsets[-1]]
+        return cls(data, offsets[:-1] - offsets[0], offsets[1:] - offsets[0])
+
+    def first_bytes(self) -> Bytes:
+        """The byte that each is read at.
+
+        Raises:
+            pyarrow.ArrowInvalid: one has no more.
+        """
+        if (self.at >= self.ends).any():
+            raise pa.ArrowInvalid("the bytes end too early")
+        found: Bytes = self.data[self.at]
+        return found
+
+    def go_to(self, at: Integers) -> None:
+        """Go on from these places.
+
+        Raises:
+            pyarrow.ArrowInvalid: one is behind the end.
+        """
+        if (at > self.ends).any():
+            raise pa.ArrowInvalid("the bytes end too early")
+        self.at = at
+
+    def finish(self) -> None:
+        """Refuse what has not been read.
+
+        Raises:
+            pyarrow.ArrowInvalid: there is something.
+        """
+        if (self.at != self.ends).any():
+            raise pa.ArrowInvalid("the bytes go on behind the last value")
 
 
 def texts_at(data: Bytes, starts: Integers, lengths: Integers, validity: pa.Buffer | None, type_: Any) -> Array:

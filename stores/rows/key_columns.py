@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from millpond.stores.rows.byte_columns import Bytes, Integers, bytes_of, texts_at
+from millpond.stores.rows.byte_columns import Integers, SideBySide, texts_at
 from millpond.stores.rows.key_codes import (
     BINARY,
     FALSE,
@@ -39,73 +40,65 @@ def can_be_read(types: Sequence[Any]) -> bool:
     return all(code_of(type_) not in (LIST, STRUCT) for type_ in types)
 
 
+def size_of(code: int) -> int:
+    """How many bytes stand behind the code of an element of a fixed length."""
+    return _LENGTHS.get(code, _WORD)
+
+
+def numbers_of(found: npt.NDArray[Any], code: int) -> npt.NDArray[Any]:
+    """The integers or floats of elements whose bytes, read as signed big-endian numbers, are these."""
+    size = size_of(code)
+    numbers = found.astype(f"i{size}")
+    unsigned = numbers ^ np.iinfo(numbers.dtype).min
+    if code in (FLOAT32, FLOAT64):
+        return np.where(numbers < 0, unsigned, ~numbers).view(f"f{size}")
+    return unsigned
+
+
 def read_key_columns(keys: Any, types: Sequence[Any]) -> list[Any]:
     """The columns of keys, a binary column without nulls.
 
     Raises:
         pyarrow.ArrowInvalid: not all of them can be read here.
     """
-    reader = _Reader(*bytes_of(keys))
+    reader = _Reader.of(keys)
     columns = [reader.read(type_, code_of(type_)) for type_ in types]
-    if (reader.at != reader.ends).any():
-        raise pa.ArrowInvalid("a key goes on behind its last element")
+    reader.finish()
     return columns
 
 
-class _Reader:
-    """Reads many keys side by side.
-
-    Args:
-        data: the bytes of all keys, and some behind them.
-        at: where each key is read next.
-        ends: where it ends.
-    """
-
-    def __init__(self, data: Bytes, at: Integers, ends: Integers) -> None:
-        self._data = data
-        self.at = at
-        self.ends = ends
+class _Reader(SideBySide):
+    """Reads the elements of many keys side by side."""
 
     def read(self, type_: Any, code: int) -> Any:
         """The next element of each key."""
-        if (self.at >= self.ends).any():
-            raise pa.ArrowInvalid("a key ends too early")
-        codes = self._data[self.at]
+        codes = self.first_bytes()
         nulls = codes == NULL
         if not (nulls | (codes == code) | ((codes == TRUE) & (code == FALSE))).all():
             raise pa.ArrowInvalid("an element is of another type")
         starts = self.at + 1
         if code in (BINARY, STRING):
             return self._texts(starts, nulls, type_)
-        size = _LENGTHS.get(code, _WORD)
-        self._go(starts + np.where(nulls, 0, size))
+        size = size_of(code)
+        self.go_to(starts + np.where(nulls, 0, size))
         if code == NULL:
             return pa.nulls(len(codes))
         if code == FALSE:
             return pa.array(codes == TRUE, mask=nulls)
-        body = self._data[starts[:, None] + np.arange(size)]
+        body = self.data[starts[:, None] + np.arange(size)]
         if code == WIDE_DECIMAL:
             body[:, 0] ^= 0x80
             return from_wide(body, nulls, type_)
-        numbers = body.view(f">i{size}")[:, 0].astype(f"i{size}")
-        unsigned = numbers ^ np.iinfo(numbers.dtype).min
-        if code in (FLOAT32, FLOAT64):
-            floats = np.where(numbers < 0, unsigned, ~numbers).view(f"f{size}")
-            return pa.array(floats, mask=nulls, from_pandas=False)
-        return from_integers(pa.array(unsigned, mask=nulls), type_)
+        numbers = pa.array(numbers_of(body.view(f">i{size}")[:, 0], code), mask=nulls, from_pandas=False)
+        return numbers if code in (FLOAT32, FLOAT64) else from_integers(numbers, type_)
 
     def _texts(self, starts: Integers, nulls: Any, type_: Any) -> Any:
-        zeros = np.append(np.flatnonzero(self._data == 0), len(self._data))
+        zeros = np.append(np.flatnonzero(self.data == 0), len(self.data))
         stops = np.where(nulls, starts, zeros[np.searchsorted(zeros, starts)])
         if (stops[~nulls] >= self.ends[~nulls]).any():
             raise pa.ArrowInvalid("a text has no end")
-        self._go(np.where(nulls, starts, stops + 1))
+        self.go_to(np.where(nulls, starts, stops + 1))
         # Behind its end there is the code of the next element or of the next key, which is none of these.
-        if (self._data[self.at][~nulls & (self.at < self.ends)] == _ESCAPE).any():
+        if (self.data[self.at][~nulls & (self.at < self.ends)] == _ESCAPE).any():
             raise pa.ArrowInvalid("a text has an escaped byte")
-        return texts_at(self._data, starts, stops - starts, validity(nulls), type_)
-
-    def _go(self, to: Integers) -> None:
-        self.at = to
-        if (to > self.ends).any():
-            raise pa.ArrowInvalid("a key ends too early")
+        return texts_at(self.data, starts, stops - starts, validity(nulls), type_)

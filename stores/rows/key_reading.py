@@ -24,8 +24,6 @@ from millpond.stores.rows.key_codes import (
     END,
     ESCAPED,
     FALSE,
-    FLOAT32,
-    FLOAT64,
     LIST,
     NULL,
     STRING,
@@ -34,13 +32,11 @@ from millpond.stores.rows.key_codes import (
     WIDE_DECIMAL,
     code_of,
 )
-from millpond.stores.rows.key_columns import FEW, can_be_read, read_key_columns
+from millpond.stores.rows.key_columns import FEW, can_be_read, numbers_of, read_key_columns, size_of
 from millpond.stores.rows.nested import child_fields
 from millpond.stores.rows.physical import from_physical
 
 _TEXT: Final = rb"[^\x00]*(?:\x00\xff[^\x00]*)*"
-_LENGTHS: Final = {FLOAT32: 4, WIDE_DECIMAL: 16}
-_WORD: Final = 8
 
 Groups = Iterator[Sequence[bytes | None]]
 """What the groups of an expression found, group by group: in each, one for each row."""
@@ -105,7 +101,7 @@ def _some(type_: Any, code: int, group: bytes) -> bytes:
         return b"%b%b)%b%b" % (group, begin, fields, end)
     if code == LIST:
         return b"%b%b(?:%b)*)%b" % (begin, group, _expression(type_.value_type, b"(?:"), end)
-    return b"%b%b.{%d})" % (begin, group, _LENGTHS.get(code, _WORD))
+    return b"%b%b.{%d})" % (begin, group, size_of(code))
 
 
 def _values(type_: Any, groups: Groups, count: int) -> Sequence[Any]:
@@ -151,10 +147,6 @@ def _texts(found: Sequence[bytes | None]) -> Sequence[bytes | None]:
 
 
 def _numbers(found: Sequence[bytes | None], code: int) -> npt.NDArray[Any]:
-    size = _LENGTHS.get(code, _WORD)
+    size = size_of(code)
     data = b"".join([number or bytes(size) for number in found])
-    numbers = np.frombuffer(data, f">i{size}").astype(f"i{size}")
-    unsigned = numbers ^ np.iinfo(numbers.dtype).min
-    if code in (FLOAT32, FLOAT64):
-        return np.where(numbers < 0, unsigned, ~numbers).view(f"f{size}")
-    return unsigned
+    return numbers_of(np.frombuffer(data, f">i{size}"), code)

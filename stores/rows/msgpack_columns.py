@@ -9,20 +9,23 @@ elements of a list. Heads lie in a matrix with a row for each value, whose first
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as _compute
 
+from millpond.stores.columns.nulls import spread
 from millpond.stores.rows.byte_columns import (
     Array,
     Bytes,
     Integers,
+    Mask,
+    SideBySide,
     binary_of,
     buffer,
-    bytes_of,
+    headed,
+    or_null,
     runs_of,
     texts_at,
 )
@@ -42,7 +45,6 @@ from millpond.stores.rows.physical import (
 )
 
 pc: Any = _compute
-_Mask: TypeAlias = npt.NDArray[np.bool_]
 
 _NIL: Final = 0xC0
 _FALSE: Final = 0xC2
@@ -81,7 +83,7 @@ def pack_values(column: Array) -> Array:
     type_ = column.type
     if pa.types.is_struct(type_):
         fields = [pack_values(column.field(place)) for place in range(type_.num_fields)]
-        return _present(column, packed_rows(fields, len(column)))
+        return or_null(column, packed_rows(fields, len(column)), _NIL)
     if pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_map(type_):
         return _lists(column)
     return _leaves(plain_leaves(column))
@@ -110,7 +112,7 @@ def first_integers(rows: Array) -> Integers:
     Raises:
         pyarrow.ArrowInvalid: a row is no such array.
     """
-    reader = _Reader.of(rows)
+    reader = _Reader.of(pc.binary_slice(rows, 0, 2 * _LONGEST))
     reader.lengths(*_ARRAYS)
     return reader.numbers()[0]
 
@@ -130,8 +132,7 @@ def unpack_columns(rows: Array, types: Sequence[pa.DataType]) -> list[Array]:
     if absent.any() or (lengths != len(types)).any():
         raise pa.ArrowInvalid(f"a row is no array of {len(types)} values")
     columns = [reader.read(type_) for type_ in types]
-    if (reader.at != reader.ends).any():
-        raise pa.ArrowInvalid("a row goes on behind its last value")
+    reader.finish()
     return columns
 
 
@@ -145,27 +146,15 @@ def _leaves(leaves: Array) -> Array:
         return binary_of(tags[:, None])
     if pa.types.is_floating(type_):
         numbers = words(leaves).astype(">f8")
-        return _tagged([_DOUBLE], numbers[:, None].view(np.uint8), nulls)
+        return headed([_DOUBLE], numbers[:, None].view(np.uint8), nulls, _NIL)
     if pa.types.is_decimal(type_) and type_.precision > SHORT_DECIMAL:
-        return _tagged([_BIN, 16], big_endian(unscaled(leaves)).reshape(-1, 16), nulls)
+        return headed([_BIN, 16], big_endian(unscaled(leaves)).reshape(-1, 16), nulls, _NIL)
     if pa.types.is_decimal(type_):
         return _integers(unscaled(leaves)[:, 0].view(np.int64), nulls)
     if is_word(type_):
         return _integers(words(leaves).astype(np.int64), nulls)
     check_text(leaves)
     return _texts(leaves)
-
-
-def spread(values: Array, rows: Array) -> Array:
-    """The values, one for each row that is not null, where these are; null elsewhere."""
-    if not rows.null_count:
-        return values
-    present = rows.is_valid().to_numpy(zero_copy_only=False)
-    return values.take(pa.array(np.cumsum(present) - 1, mask=~present))
-
-
-def _present(column: Array, bodies: Array) -> Array:
-    return pc.if_else(column.is_valid(), bodies, pa.scalar(bytes([_NIL]))) if column.null_count else bodies
 
 
 def _lists(column: Array) -> Array:
@@ -176,7 +165,7 @@ def _lists(column: Array) -> Array:
     offsets = offsets - first
     within = pack_values(column.values.slice(first, int(offsets[-1])))
     heads = _of_lengths(np.diff(offsets), *_ARRAYS)
-    return _present(column, pc.binary_join_element_wise(heads, runs_of(within, offsets), b""))
+    return or_null(column, pc.binary_join_element_wise(heads, runs_of(within, offsets), b""), _NIL)
 
 
 def _texts(column: Array) -> Array:
@@ -184,9 +173,7 @@ def _texts(column: Array) -> Array:
     kinds = _STRINGS if pa.types.is_string(column.type) else _BINARIES
     heads = _of_lengths(lengths.fill_null(0).to_numpy().astype(np.int64), *kinds)
     bodies = column.cast(pa.binary())
-    if not column.null_count:
-        return pc.binary_join_element_wise(heads, bodies, b"")
-    return _present(column, pc.binary_join_element_wise(heads, bodies.fill_null(b""), b""))
+    return or_null(column, pc.binary_join_element_wise(heads, bodies, b""), _NIL)
 
 
 _ARRAYS: Final = (_FIXED_ARRAY, 15, _ARRAY, (2, 4))
@@ -209,7 +196,7 @@ def _of_lengths(lengths: Integers, fixed: int, most: int, tag: int, sizes: Seque
     return binary_of(matrix, np.where(within, 1, 1 + sized))
 
 
-def _integers(numbers: Integers, nulls: _Mask | None) -> Array:
+def _integers(numbers: Integers, nulls: Mask | None) -> Array:
     negative = numbers < 0
     size = np.where(negative, ~numbers, numbers)
     kinds = np.zeros(len(numbers), np.int64)
@@ -231,16 +218,6 @@ def _matrix(numbers: Integers, size: int, significant: Integers) -> Bytes:
     unsigned = numbers.view(np.uint64) << (8 * np.minimum(8 - significant, 7)).astype(np.uint64)
     matrix[:, 1:] = unsigned.astype(">u8")[:, None].view(np.uint8)[:, :size]
     return matrix
-
-
-def _tagged(head: Sequence[int], bodies: Bytes, nulls: _Mask | None) -> Array:
-    matrix = np.empty((len(bodies), len(head) + bodies.shape[1]), np.uint8)
-    matrix[:, : len(head)] = head
-    matrix[:, len(head) :] = bodies
-    if nulls is None:
-        return binary_of(matrix)
-    matrix[nulls, 0] = _NIL
-    return binary_of(matrix, np.where(nulls, 1, matrix.shape[1]))
 
 
 class _Kind(NamedTuple):
@@ -271,24 +248,8 @@ _INTEGER_KINDS: Final = {
 }
 
 
-class _Reader:
-    """Reads many rows side by side.
-
-    Args:
-        data: the bytes of all rows, and some behind them.
-        at: where each row is read next.
-        ends: where it ends.
-    """
-
-    def __init__(self, data: Bytes, at: Integers, ends: Integers) -> None:
-        self._data = data
-        self.at = at
-        self.ends = ends
-
-    @classmethod
-    def of(cls, rows: Array) -> "_Reader":
-        """A reader of a binary column without nulls."""
-        return cls(*bytes_of(rows))
+class _Reader(SideBySide):
+    """Reads the values of many rows side by side."""
 
     def read(self, type_: Any) -> Array:
         """The next value of each row.
@@ -317,13 +278,13 @@ class _Reader:
             return pa.nulls(len(numbers))
         return from_integers(pa.array(numbers, mask=nulls), type_)
 
-    def lengths(self, fixed: int, most: int, tag: int, sizes: Sequence[int]) -> tuple[Integers, _Mask]:
+    def lengths(self, fixed: int, most: int, tag: int, sizes: Sequence[int]) -> tuple[Integers, Mask]:
         """The lengths of strings, bytes or arrays, whose heads are read, and where there is null instead.
 
         Raises:
             pyarrow.ArrowInvalid: one is something else.
         """
-        tags = self._tags()
+        tags = self.first_bytes()
         nulls, within = tags == _NIL, (tags >= fixed) & (tags <= fixed + most)
         lengths = np.where(within, tags.astype(np.int64) - fixed, 0)
         heads = np.ones(len(tags), np.int64)
@@ -334,27 +295,16 @@ class _Reader:
                 heads[places] += size
         if not (within | nulls | ((tags >= tag) & (tags < tag + len(sizes)))).all():
             raise pa.ArrowInvalid("a value is of another type")
-        self._go(heads)
+        self.go_to(self.at + heads)
         return lengths, nulls
-
-    def _tags(self) -> Bytes:
-        if (self.at >= self.ends).any():
-            raise pa.ArrowInvalid("a row ends too early")
-        tags: Bytes = self._data[self.at]
-        return tags
-
-    def _go(self, by: Any) -> None:
-        self.at = self.at + by
-        if (self.at > self.ends).any():
-            raise pa.ArrowInvalid("a row ends too early")
 
     def _behind(self, places: Integers, kind: _Kind) -> Any:
         """The numbers behind the tags of some rows."""
-        return kind.number(self._data[self.at[places][:, None] + np.arange(1, 1 + kind.body)])
+        return kind.number(self.data[self.at[places][:, None] + np.arange(1, 1 + kind.body)])
 
-    def numbers(self) -> tuple[Integers, _Mask]:
+    def numbers(self) -> tuple[Integers, Mask]:
         """Integers, and where there is null instead."""
-        tags = self._tags()
+        tags = self.first_bytes()
         numbers, heads, nulls = tags.astype(np.int8).astype(np.int64), np.ones(len(tags), np.int64), tags == _NIL
         read = (tags < 128) | (tags >= _NEGATIVE) | nulls
         if not read.all():
@@ -367,25 +317,25 @@ class _Reader:
                     read[places] = (found >= 0) == (numbers[places] >= 0)
             if not read.all():
                 raise pa.ArrowInvalid("a value is no integer of 64 bits")
-        self._go(heads)
+        self.go_to(self.at + heads)
         return numbers, nulls
 
     def _booleans(self) -> Array:
-        tags = self._tags()
+        tags = self.first_bytes()
         nulls = tags == _NIL
         if not (nulls | (tags == _FALSE) | (tags == _FALSE + 1)).all():
             raise pa.ArrowInvalid("a value is no truth value")
-        self._go(1)
+        self.go_to(self.at + 1)
         return pa.array(tags == _FALSE + 1, mask=nulls)
 
     def _floats(self, type_: pa.DataType) -> Array:
-        tags = self._tags()
+        tags = self.first_bytes()
         nulls = tags == _NIL
         if not (nulls | (tags == _DOUBLE)).all():
             raise pa.ArrowInvalid("a value is no float")
         numbers, places = np.zeros(len(tags)), np.flatnonzero(~nulls)
         numbers[places] = self._behind(places, _Kind(8, _big_endian(">f8")))
-        self._go(np.where(nulls, 1, _LONGEST))
+        self.go_to(self.at + np.where(nulls, 1, _LONGEST))
         with np.errstate(all="ignore"):  # What is no float32 becomes infinite, as one by one.
             narrow = numbers.astype(np.float32 if type_ == pa.float32() else np.float64)
         return pa.array(narrow, mask=nulls, from_pandas=False)
@@ -395,14 +345,14 @@ class _Reader:
         if not ((lengths == 16) | nulls).all():
             raise pa.ArrowInvalid("a decimal does not have 16 bytes")
         starts = self.at
-        self._go(lengths)
-        return from_wide(self._data[starts[:, None] + np.arange(16)], nulls, type_)
+        self.go_to(starts + lengths)
+        return from_wide(self.data[starts[:, None] + np.arange(16)], nulls, type_)
 
     def _texts(self, type_: Any) -> Array:
         lengths, nulls = self.lengths(*(_STRINGS if pa.types.is_string(type_) else _BINARIES))
         starts = self.at
-        self._go(lengths)
-        return texts_at(self._data, starts, lengths, validity(nulls), type_)
+        self.go_to(starts + lengths)
+        return texts_at(self.data, starts, lengths, validity(nulls), type_)
 
     def _struct(self, type_: Any) -> Array:
         lengths, nulls = self.lengths(*_ARRAYS)
@@ -411,9 +361,7 @@ class _Reader:
         inner = self._part(~nulls)
         fields = [inner.read(field.type) for field in type_]
         self._resume(inner, ~nulls)
-        if nulls.any():
-            places: Any = pa.array(np.cumsum(~nulls) - 1, mask=nulls)
-            fields = [field.take(places) for field in fields]
+        fields = [spread(field, ~nulls) for field in fields]
         return pa.Array.from_buffers(type_, len(nulls), [validity(nulls)], children=fields)
 
     def _list(self, type_: Any, element: Any) -> Array:
@@ -437,10 +385,10 @@ class _Reader:
         except ValueError as error:
             raise pa.ArrowInvalid(str(error)) from error
 
-    def _part(self, rows: _Mask) -> "_Reader":
-        return self if rows.all() else _Reader(self._data, self.at[rows], self.ends[rows])
+    def _part(self, rows: Mask) -> "_Reader":
+        return self if rows.all() else _Reader(self.data, self.at[rows], self.ends[rows])
 
-    def _resume(self, part: "_Reader", rows: _Mask) -> None:
+    def _resume(self, part: "_Reader", rows: Mask) -> None:
         """Go on where ``part``, which has these rows, has come to."""
         if part is not self:
             self.at = self.at.copy()

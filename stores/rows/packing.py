@@ -21,11 +21,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from millpond.errors import SerdeError
+from millpond.stores.columns.nulls import spread
 from millpond.stores.rows.agreed import agreed_columns, naming
 from millpond.stores.rows.columns import struct_of
 from millpond.stores.rows.conversion import convert
-from millpond.stores.rows.msgpack_columns import FEW, first_integers, pack_values, packed_rows, spread, unpack_columns
-from millpond.stores.rows.physical import from_physical, to_physical
+from millpond.stores.rows.msgpack_columns import FEW, first_integers, pack_values, packed_rows, unpack_columns
+from millpond.stores.rows.physical import from_physical, null_mask, to_physical
 from millpond.stores.rows.schemas import Schemas
 
 _SHOWN: Final = 40
@@ -95,7 +96,7 @@ class RowCodec:
             raise
         if data.null_count:
             fields = pa.struct([field.with_nullable(True) for field in structs.type])
-            structs = _struct_array(spread(structs, data).flatten(), fields, len(data))
+            structs = _struct_array(spread(structs, ~null_mask(data)).flatten(), fields, len(data))
         return _table(structs)
 
     def _structs(self, rows: Any) -> Any:

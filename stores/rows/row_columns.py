@@ -13,8 +13,9 @@ import pyarrow.compute as _compute
 
 from millpond.errors import SerdeError
 from millpond.stores.columns.column_serdes import Array, ColumnSerde
-from millpond.stores.rows.msgpack_columns import FEW, pack_values, packed_rows, spread, unpack_columns
-from millpond.stores.rows.physical import from_physical, to_physical
+from millpond.stores.columns.nulls import spread
+from millpond.stores.rows.msgpack_columns import FEW, pack_values, packed_rows, unpack_columns
+from millpond.stores.rows.physical import from_physical, null_mask, to_physical
 
 pc: Any = _compute
 
@@ -140,7 +141,7 @@ class RowColumnSerde(ColumnSerde):
     def _of_columns(self, data: Array) -> Array:
         present, fields = data.drop_null(), list(cast(pa.StructType, self._storage))
         structs = pa.StructArray.from_arrays(unpack_columns(present, [field.type for field in fields]), fields=fields)
-        return spread(structs, data)
+        return spread(structs, ~null_mask(data))
 
 
 def _packed(structs: Array) -> list[Any]:

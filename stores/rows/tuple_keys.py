@@ -14,7 +14,7 @@ import pyarrow.compute as _compute
 
 from millpond.errors import ConfigurationError
 from millpond.stores.rows.agreed import agreed_columns, naming
-from millpond.stores.rows.byte_columns import binary_of, runs_of
+from millpond.stores.rows.byte_columns import binary_of, headed, or_null, runs_of
 from millpond.stores.rows.key_codes import (
     BINARY,
     DECIMAL,
@@ -46,8 +46,6 @@ from millpond.stores.rows.physical import (
 )
 
 pc: Any = _compute
-
-_NULL: Final = bytes([NULL])
 
 
 @dataclass(frozen=True)
@@ -136,33 +134,18 @@ def _elements(column: Any) -> Any:
     """The element of each row, a binary column without nulls."""
     if isinstance(column.type, pa.StructType):
         fields = [_elements(column.field(number)) for number in range(column.type.num_fields)]
-        return _or_null(column, pc.binary_join_element_wise(bytes([STRUCT]), *fields, END, b""), len(column))
+        begin = pa.array([bytes([STRUCT])] * len(column), pa.binary())
+        return or_null(column, pc.binary_join_element_wise(begin, *fields, END, b""), NULL)
     if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
         within, ends = elements(column)
         bodies = runs_of(_elements(within), np.array(ends))
-        return _or_null(column, pc.binary_join_element_wise(bytes([LIST]), bodies, END, b""), len(column))
+        return or_null(column, pc.binary_join_element_wise(bytes([LIST]), bodies, END, b""), NULL)
     leaves = plain_leaves(column)
     code = code_of(leaves.type)
     write = _WRITERS.get(code)
-    return write(leaves) if write else _numbers(code, _bits(leaves, code), leaves)
-
-
-def _or_null(column: Any, parts: Any, size: int) -> Any:
-    if isinstance(parts, pa.Scalar):  # All that was joined was one and the same.
-        parts = pa.array([parts.as_py()] * size, pa.binary())
-    return pc.if_else(column.is_valid(), parts, pa.scalar(_NULL)) if column.null_count else parts
-
-
-def _numbers(code: int, bits: npt.NDArray[Any], column: Any) -> Any:
-    """Elements of a fixed length out of rows of bytes."""
-    rows = np.empty((len(bits), 1 + bits.shape[1]), np.uint8)
-    rows[:, 0] = code
-    rows[:, 1:] = bits
-    if not column.null_count:
-        return binary_of(rows)
-    nulls = null_mask(column)
-    rows[nulls, 0] = NULL
-    return binary_of(rows, np.where(nulls, 1, rows.shape[1]))
+    if write is not None:
+        return write(leaves)
+    return headed([code], _bits(leaves, code), null_mask(leaves) if leaves.null_count else None, NULL)
 
 
 def _bits(column: Any, code: int) -> npt.NDArray[np.uint8]:
@@ -211,7 +194,7 @@ def _strings(column: Any) -> Any:
 def _ended(column: Any, code: int) -> Any:
     """Elements that have no fixed length."""
     escaped = pc.replace_substring(column, END, ESCAPED)
-    return _or_null(column, pc.binary_join_element_wise(bytes([code]), escaped, END, b""), len(column))
+    return or_null(column, pc.binary_join_element_wise(bytes([code]), escaped, END, b""), NULL)
 
 
 _WRITERS: Final[Mapping[int, Callable[[Any], Any]]] = {

@@ -202,10 +202,3 @@ def as_column(result: Any, size: int) -> Array:
 def nulls(size: int, type_: Any) -> Array:
     """A column of nothing but nulls of a type of Arrow."""
     return pa.nulls(size, type_)
-
-
-def spread(values: Array, present: npt.NDArray[np.bool_]) -> Array:
-    """The values in the places where ``present`` is true, null elsewhere."""
-    if len(values) == len(present):
-        return values
-    return values.take(pa.array(np.cumsum(present) - 1, mask=~present))

@@ -14,7 +14,7 @@ import pyarrow.compute as _compute
 
 from millpond.processors.options.joins import JoinType
 from millpond.processors.runtime.batches.batch import Batch
-from millpond.processors.runtime.batches.columns import Array, Columns, Records, nulls, spread, valid
+from millpond.processors.runtime.batches.columns import Array, Columns, Records, nulls, valid
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.processor import ProcessorContext
 from millpond.processors.tables.foreign_key.message_columns import (
@@ -28,6 +28,7 @@ from millpond.processors.tables.foreign_key.results import ResponseJoin, RowJoin
 from millpond.processors.tables.foreign_key.user_functions import ColumnFunction
 from millpond.processors.tables.table_columns import latest_columns
 from millpond.stores.columns.column_serdes import column_serde
+from millpond.stores.columns.nulls import spread
 from millpond.stores.serdes import Serde
 from millpond.stores.times import MIN_TIME
 

@@ -9,11 +9,12 @@ from typing import Any
 import pyarrow as pa
 
 from millpond.processors.options.joins import JoinType
-from millpond.processors.runtime.batches.columns import Array, Columns, nulls, spread, valid
+from millpond.processors.runtime.batches.columns import Array, Columns, nulls, valid
 from millpond.processors.tables.foreign_key.subscribing import SubscriptionSend
 from millpond.processors.tables.foreign_key.user_functions import ColumnFunction
 from millpond.processors.tables.latest_only import latest_only
 from millpond.stores.columns.column_serdes import ColumnSerde, column_serde
+from millpond.stores.columns.nulls import spread
 from millpond.stores.serdes import Serde
 
 
