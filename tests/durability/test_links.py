@@ -91,9 +91,10 @@ def of_another_release(engine: str) -> Scenario:
     )
 
 
-def in_preparation(engine: str) -> Scenario:
-    """A new format that is being prepared, with commits that wait."""
-    options: dict[str, Any] = {"policy": DurabilityPolicy(prepared_rows=2), "upgrade_mode": UpgradeMode.IN_PLACE}
+def in_preparation(engine: str, share: float) -> Scenario:
+    """A new format that is being prepared, with commits that wait if the share of time is none."""
+    policy = DurabilityPolicy(prepared_rows=2, prepared_share=share)
+    options: dict[str, Any] = {"policy": policy, "upgrade_mode": UpgradeMode.IN_PLACE}
 
     def make(place: Path) -> Manifest:
         return run(place, engine, TIMESTAMPED, run(place, engine, COUNTS, None, 1), 3, **options)
@@ -157,7 +158,8 @@ SCENARIOS: Final = {
     "lmdb": at_rest("lmdb"),
     "rocksdb": at_rest("rocksdb"),
     "another-release": of_another_release("lmdb"),
-    "in-preparation": in_preparation("lmdb"),
+    "in-preparation": in_preparation("lmdb", 1e9),
+    "waiting": in_preparation("lmdb", 0),
     "prepared": prepared("lmdb"),
     "durable": durable_files(),
     "queries": queries(),
@@ -170,7 +172,7 @@ def shown(scenario: Scenario, path: str) -> str:
     if len(above) > 3 and scenario.root == "local" and not above[3].endswith(".backlog"):
         return f"`<local_dir>/{'/'.join([*above, ''])}`, each file of the engine"
     text = re.sub(r"@[0-9a-f]{16}", "@<16 digits>", path)
-    text = re.sub(r"[0-9a-f]{32}", "<id>", re.sub(r"\d{12}", "<n>", text))
+    text = re.sub(r"\d{12}", "<n>", re.sub(r"[0-9a-f]{32}", "<id>", text))
     return f"`<{scenario.root}_dir>/{text}`"
 
 
