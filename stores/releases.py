@@ -79,7 +79,7 @@ OLDEST_READERS: Final[Mapping[Numbered, Mapping[int, Release]]] = {
     Numbered.MANIFEST: {1: _0_1, 2: _0_2, 3: _0_2},
     Numbered.EVOLUTION_RECORD: {1: _0_2, 2: _0_2, 3: _0_2},
     Numbered.SHAPE: {1: _0_2},
-    Numbered.STATE_VALUE: {1: _0_1},
+    Numbered.STATE_VALUE: {1: _0_1, 2: _0_2},
     Numbered.SCHEMAS: {1: _0_2},
 }
 """By number, the oldest release that reads it."""

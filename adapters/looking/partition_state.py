@@ -17,7 +17,7 @@ from typing import Final, NamedTuple, TypeVar
 from millpond.adapters.looking.changelogs import Changelog, StateVersion
 from millpond.adapters.looking.kept_manifest import STATE_NAME
 from millpond.adapters.looking.snapshots import Snapshot, read_snapshot
-from millpond.adapters.looking.state_values import family_of, manifest_in
+from millpond.adapters.looking.state_values import family_of, manifests_in
 from millpond.errors import CorruptFileError, FormatError, MissingFileError
 from millpond.stores.durability.manifest import Manifest
 from millpond.stores.durability.storage import Storage
@@ -63,7 +63,8 @@ class PartitionState:
         kept = {key: value for key, value in rows.items() if value is not None}
         family = self._family(snapshot, kept)
         where = f"the state of Spark in {self.storage.describe(self.directory)} at version {version.number}"
-        return [_blamed(where, manifest_in, value) for key, value in kept.items() if family_of(key) == family]
+        own = [value for key, value in kept.items() if family_of(key) == family]
+        return [manifest for value in own for manifest in _blamed(where, manifests_in, value)]
 
     def _family(self, snapshot: Snapshot, keys: Iterable[bytes]) -> int | None:
         """The id of the column family of the manifests: the snapshot names it, and before there is one, no other is."""

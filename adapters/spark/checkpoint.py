@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from millpond.adapters.looking.kept_manifest import STATE_NAME, kept_manifest
+from millpond.adapters.looking.kept_manifest import STATE_NAME, kept_manifests
 from millpond.adapters.looking.retained_batches import no_checkpoint, why_not_retained
 from millpond.adapters.spark.session import start_coordinator
 from millpond.errors import ConfigurationError
@@ -84,7 +84,7 @@ class Checkpoint:
                 if batch_id is not None:
                     reader = reader.option("batchId", batch_id)
                 rows = reader.option("operatorId", operator).load(self.location).select("value.*").collect()
-                found.extend(kept_manifest(row.version, row.manifest) for row in rows)
+                found += [one for row in rows for one in kept_manifests(row.version, row.manifest)]
         except PySparkException as error:
             raise self._refusal(batch_id, f"Spark says: {quoted(error)}".splitlines()[0]) from error
         return found

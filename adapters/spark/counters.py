@@ -2,6 +2,7 @@
 
 Rule of this module: whatever a worker sends back has one extra column, null in all rows but one, which is null in all
 other columns and holds the worker's report as JSON. Spark's ``observe`` picks the reports up; then row and column go.
+Where verbs share an operator, each has a row of its own, which says whose it is.
 Counts and measurements have metrics of their own, so that those of counts stay as they are.
 """
 
@@ -20,7 +21,7 @@ MEASURED: Final = ":metrics"
 
 _COLUMN: Final = "millpond_counters"
 _NUMBERS: Final = "map<string, bigint>"
-_PARSED: Final = f"counts {_NUMBERS}, metrics {_NUMBERS}"
+_PARSED: Final = f"of string, counts {_NUMBERS}, metrics {_NUMBERS}"
 
 
 def counting_ddl(ddl: str) -> str:
@@ -34,22 +35,33 @@ def without_report(rows: pa.Table) -> pa.Table:
     return rows.append_column(_COLUMN, nulls)
 
 
-def report_row(schema: pa.Schema, counts: Mapping[str, int], metrics: Mapping[str, int]) -> pa.Table:
+def report_row(
+    schema: pa.Schema, counts: Mapping[str, int], metrics: Mapping[str, int], of: str | None = None
+) -> pa.Table:
     """The row that holds nothing but a report, beside rows of ``schema``.
 
     Args:
         schema: that of the rows.
         counts: what was counted; if nothing was, the worker adds nothing to the metrics of counts.
         metrics: what was measured.
+        of: whose report it is, where it is one of several.
     """
-    report = {"counts": counts, "metrics": metrics} if counts else {"metrics": metrics}
+    whose = {} if of is None else {"of": of}
+    report = whose | ({"counts": counts, "metrics": metrics} if counts else {"metrics": metrics})
     rows = pa.Table.from_arrays([pa.nulls(1, field.type) for field in schema], schema=schema)
     column: Any = pa.array([json.dumps(report)], pa.string())
     return rows.append_column(_COLUMN, column)
 
 
 def observe_reports(rows: DataFrame, name: str, application: str, totals: Iterable[CounterName] = ()) -> DataFrame:
-    """The rows alone; their reports become the metrics ``name`` and ``<name>:metrics`` of the query's progress.
+    """The rows alone; their reports become metrics of the query's progress, as with ``observed``."""
+    return without_reports(observed(rows, name, application, totals))
+
+
+def observed(
+    rows: DataFrame, name: str, application: str, totals: Iterable[CounterName] = (), of: str | None = None
+) -> DataFrame:
+    """The rows with their reports, which become the metrics ``name`` and ``<name>:metrics`` of the query's progress.
 
     Args:
         rows: what workers sent back.
@@ -57,15 +69,16 @@ def observe_reports(rows: DataFrame, name: str, application: str, totals: Iterab
             Those of measurements have one map per worker as ``tasks``, and the ``application``.
         application: the job's name.
         totals: counts that also become a metric each, under the name of their column and over all nodes.
+        of: whose reports become these metrics, where there are those of several.
     """
-    report = F.from_json(_COLUMN, _PARSED)
+    parsed = F.from_json(_COLUMN, _PARSED)
+    report = parsed if of is None else F.when(parsed["of"] == of, parsed)
     counts = report["counts"]
     numbers = [F.coalesce(F.sum(_total(counts, total)), F.lit(0)).alias(total.column) for total in totals]
     counted = rows.observe(name, F.collect_list(counts).alias("tasks"), *numbers)
-    measured = counted.observe(
+    return counted.observe(
         f"{name}{MEASURED}", F.lit(application).alias("application"), F.collect_list(report["metrics"]).alias("tasks")
     )
-    return without_reports(measured)
 
 
 def without_reports(rows: DataFrame) -> DataFrame:

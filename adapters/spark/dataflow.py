@@ -17,13 +17,14 @@ from millpond.adapters.looking.kept_manifest import STATE_DDL, STATE_NAME
 from millpond.adapters.spark.counters import counting_ddl, observe_reports
 from millpond.adapters.spark.group_keys import group_keys
 from millpond.adapters.spark.map_side import ProcessAndSend, ProcessToSink, SendSignal, SendToTasks
-from millpond.adapters.spark.operator import MANIFEST_COLUMN, WALL_CLOCK_COLUMN, Operator, Stage
+from millpond.adapters.spark.operator import WALL_CLOCK_COLUMN, Operator
 from millpond.adapters.spark.rows.dead_letters import ErrorHandling
 from millpond.adapters.spark.rows.records import Source
 from millpond.adapters.spark.rows.sink import SinkColumns
 from millpond.adapters.spark.rows.sink_blobs import EXCHANGE_DDL
 from millpond.adapters.spark.rows.unusable import SKIP_REASONS, TopicSource
-from millpond.adapters.spark.task_operator import TaskOperator
+from millpond.adapters.spark.stage import MANIFEST_COLUMN, Stage
+from millpond.adapters.spark.task_operator import GroupOperator, TaskOperator
 from millpond.adapters.spark.worker import StateSettings
 from millpond.processors.distribution.combining import of_input
 from millpond.processors.distribution.exchange import COMPLETE, TICK
@@ -76,7 +77,7 @@ class Dataflow:
                 sink's rows, and has the manifest of each task in a row of its own. Any column may be null then.
         """
         (sink,) = self.sinks
-        return self._chain(self._stages(settings, sink, {}, backfill), self._arriving({}))
+        return self._chain(self.stages(settings, sink, {}, backfill=backfill), self._arriving({}))
 
     def with_all_sinks(self, settings: StateSettings | None) -> DataFrame:
         """The rows of all sinks as blobs, of which ``rows_of`` makes those of each.
@@ -85,21 +86,22 @@ class Dataflow:
             settings: where the state of the operators lives; None if there are none.
         """
         sinks = dict(enumerate(self.sinks))
-        stages = [] if settings is None else self._stages(settings, None, sinks, backfill=False)
+        stages = [] if settings is None else self.stages(settings, None, sinks)
         return self._chain(stages, self._arriving(sinks))
 
     def _arriving(self, sinks: Mapping[int, SinkColumns]) -> dict[int, list[DataFrame]]:
         """What each operator takes that no other one made; after the last, what none of them takes."""
-        arriving: dict[int, list[DataFrame]] = {}
-        for frame, source in self.inputs.values():
-            level, blobs = self._sent(frame, source, sinks)
-            arriving.setdefault(level, []).append(blobs)
-        tasks = [number for parts in self.plan.stages for part in parts for number in self._tasks(part)]
-        for signal, rows in ((COMPLETE, self.completion), (TICK, self.ticks)):
-            if rows is not None:
-                signals = rows.mapInArrow(SendSignal(signal, tasks), EXCHANGE_DDL)
-                arriving.setdefault(0, []).append(signals)
+        arriving: dict[int, list[DataFrame]] = {0: self.signals()}
+        for topic in self.inputs:
+            level = min(map(self.plan.entry_level, self.plan.all_readers(topic)))
+            arriving.setdefault(level, []).append(self.sent(topic, sinks, tells_time=self.one_clock))
         return arriving
+
+    def signals(self) -> list[DataFrame]:
+        """What tells all tasks something, as blobs."""
+        tasks = [number for parts in self.plan.stages for part in parts for number in self._tasks(part)]
+        told = ((COMPLETE, self.completion), (TICK, self.ticks))
+        return [rows.mapInArrow(SendSignal(one, tasks), EXCHANGE_DDL) for one, rows in told if rows is not None]
 
     @cached_property
     def _numbers(self) -> dict[tuple[int, int], int]:
@@ -116,9 +118,16 @@ class Dataflow:
         """The numbers of a sub-topology's tasks, by partition."""
         return [self._numbers[part.index, partition] for partition in range(self.plan.partitions)]
 
-    def _sent(self, frame: DataFrame, source: TopicSource, sinks: Mapping[int, SinkColumns]) -> tuple[int, DataFrame]:
-        """One input as blobs, and the position of the first operator that takes some of them."""
-        plan = self.plan
+    def sent(self, topic: str, sinks: Mapping[int, SinkColumns], *, tells_time: bool, shift: int = 0) -> DataFrame:
+        """One input as blobs.
+
+        Args:
+            topic: the input.
+            sinks: the sinks, by number, whose rows come out as blobs.
+            tells_time: whether all tasks are told how far it has come.
+            shift: added to its number among the inputs of its sub-topology.
+        """
+        plan, (frame, source) = self.plan, self.inputs[topic]
         part = plan.readers[source.topic]
         send: SendToTasks | ProcessAndSend
         if plan.is_map_side(part):
@@ -126,17 +135,21 @@ class Dataflow:
             router = Router(plan, part, self._numbers)
             send = ProcessAndSend(part, source, router, self.handling, sinks, self._tasks(part))
         else:
-            route = Route(plan, source.topic, self._numbers)
+            route = Route(plan, source.topic, self._numbers, shift)
             # Of partial aggregates, none could be left out because of a single row.
             fails = self.handling.on_error is OnError.FAIL
             combining = of_input(plan, source.topic, source.usable_decoder) if fails else None
-            send = SendToTasks(source, route, self.handling, combining, tells_time=self.one_clock)
+            send = SendToTasks(source, route, self.handling, combining, tells_time=tells_time)
         blobs = frame.mapInArrow(send, counting_ddl(EXCHANGE_DDL))
-        level = min(map(plan.entry_level, plan.all_readers(source.topic)))
-        return level, self._observed(blobs, source.topic, SKIP_REASONS)
+        return self._observed(blobs, source.topic, SKIP_REASONS)
 
-    def _stages(
-        self, settings: StateSettings, last: SinkColumns | None, sinks: Mapping[int, SinkColumns], backfill: bool
+    def stages(
+        self,
+        settings: StateSettings,
+        last: SinkColumns | None,
+        sinks: Mapping[int, SinkColumns],
+        *,
+        backfill: bool = False,
     ) -> list[Stage]:
         """What each operator runs; the last one writes the sink ``last``, and each writes ``sinks`` as blobs."""
         plan = self.plan
@@ -165,15 +178,20 @@ class Dataflow:
         flow: list[DataFrame] = []
         for level, stage in enumerate(stages):
             frames = reduce(DataFrame.unionByName, flow + arriving.get(level, []))
-            now = F.unix_millis(F.current_timestamp())
-            groups = frames.withColumn(WALL_CLOCK_COLUMN, now).groupBy("task")
-            operator = TaskOperator(Operator(stage), (STATE_NAME, STATE_DDL))
-            rows = groups.transformWithStateInPandas(operator, _columns(stage), "Append", "None")
+            rows = operated(frames, Operator(stage), _columns(stage))
             flow = [self._observed(rows, f"operator.{level}", [CounterName.WAITING])]
         return reduce(DataFrame.unionByName, flow + arriving.get(len(stages), []))
 
     def _observed(self, rows: DataFrame, name: str, totals: Iterable[CounterName]) -> DataFrame:
         return observe_reports(rows, f"{self.metrics}.{name}", self.handling.application_id, totals)
+
+
+def operated(blobs: DataFrame, operator: GroupOperator, columns: str | T.StructType) -> DataFrame:
+    """What an operator makes of blobs, in these columns."""
+    now = F.unix_millis(F.current_timestamp())
+    groups = blobs.withColumn(WALL_CLOCK_COLUMN, now).groupBy("task")
+    packed = TaskOperator(operator, (STATE_NAME, STATE_DDL))
+    return groups.transformWithStateInPandas(packed, columns, "Append", "None")
 
 
 def _columns(stage: Stage) -> str | T.StructType:

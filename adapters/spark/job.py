@@ -34,6 +34,7 @@ from millpond.stores.evolution.matching import check_terms
 from millpond.stores.evolution.record import EvolutionRecord
 from millpond.stores.options import parse_size
 from millpond.stores.registry import supplier
+from millpond.stores.releases import Numbered, newest_number
 from millpond.stores.times import Duration, Instant, TimeUnit, to_instant_micros, to_micros
 
 DEFAULT_MAX_AHEAD: Final = "1 day"
@@ -68,6 +69,7 @@ class Job:
         upgrade: from what local copies are being upgraded, and how; None if they are not.
         seeds: the entries with which new stores begin, by the store's name.
         memory_budget: bytes for all stores of a worker; None for the session's.
+        shares_operators: whether verbs of a chain may share an operator.
     """
 
     application_id: str
@@ -84,6 +86,7 @@ class Job:
     upgrade: Upgrade | None
     seeds: Mapping[str, DataFrame]
     memory_budget: int | None
+    shares_operators: bool = True
 
     @classmethod
     def of(
@@ -103,6 +106,7 @@ class Job:
         upgrade_mode: str | None,
         seeds: Mapping[str, DataFrame],
         memory_budget: str | int | None,
+        shares_operators: bool = True,
     ) -> Self:
         """The job with these options.
 
@@ -115,6 +119,7 @@ class Job:
         storage = Storage.from_uri(state_dir)
         reaction, distance, moment = OnError.of(on_error), _distance(max_ahead), _moment(reset_stream_time)
         upgrade = Upgrade.of(upgrade_from, upgrade_mode)
+        readable = upgrade is None or newest_number(Numbered.STATE_VALUE, upgrade.release) != 1
         return cls(
             application_id,
             storage,
@@ -130,6 +135,7 @@ class Job:
             upgrade,
             seeds,
             _size(memory_budget, "memory_budget"),
+            shares_operators and readable,
         )
 
     def part(self, name: str) -> Self:

@@ -7,7 +7,7 @@ bytes, and is unpacked, with all that it imports, when the first rows arrive.
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
@@ -15,20 +15,25 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 if TYPE_CHECKING:
     import pandas as pd
 
-    from millpond.adapters.spark.operator import Operator
-
 _PACKING: Final[Any] = CloudPickleSerializer()  # type: ignore[no-untyped-call]
 
 
+class GroupOperator(Protocol):
+    """What runs the tasks of a group."""
+
+    def handle(self, number: int, rows: Iterator[Any], manifest: Any) -> "Iterator[pd.DataFrame]":
+        """What comes out, of the rows that have arrived for the group with that number, and its state."""
+
+
 class TaskOperator(StatefulProcessor):
-    """One group is one task; its rows are the blobs that one micro-batch brings to it.
+    """One group is one task, or one of each verb that shares the operator; its rows are what a micro-batch brings.
 
     Args:
         operator: what the tasks run.
         state: name and DDL of the value that Spark keeps for each task.
     """
 
-    def __init__(self, operator: "Operator", state: tuple[str, str]) -> None:
+    def __init__(self, operator: GroupOperator, state: tuple[str, str]) -> None:
         self._packed: bytes = _PACKING.dumps(operator)
         self._state = state
 
@@ -39,6 +44,6 @@ class TaskOperator(StatefulProcessor):
         yield from self._operator.handle(int(key[0]), rows, self._manifest)
 
     @cached_property
-    def _operator(self) -> "Operator":
-        operator: Operator = _PACKING.loads(self._packed)
+    def _operator(self) -> GroupOperator:
+        operator: GroupOperator = _PACKING.loads(self._packed)
         return operator

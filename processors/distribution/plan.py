@@ -30,6 +30,7 @@ class Plan:
         partitions: how many tasks each sub-topology has.
         map_side: the sub-topologies that run where their input is split.
         stages: the sub-topologies of each operator, first to last; empty if everything is on the map side.
+        behind: of a verb, the names of the verbs behind which it runs in their operator.
     """
 
     topology: Topology
@@ -37,11 +38,17 @@ class Plan:
     partitions: int
     map_side: tuple[Subtopology, ...]
     stages: tuple[tuple[Subtopology, ...], ...]
+    behind: tuple[str, ...] = ()
 
     @property
     def sink(self) -> str:
         """What the query is called by which the state is found: its sink, or its sinks with ``~`` between."""
         return BETWEEN_SINKS.join(self.sinks)
+
+    @property
+    def alone(self) -> bool:
+        """Whether one sub-topology is all that runs, in an operator."""
+        return not self.map_side and len(self.stages) == 1 and len(self.stages[0]) == 1
 
     @cached_property
     def readers(self) -> dict[str, Subtopology]:

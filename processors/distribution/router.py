@@ -28,10 +28,17 @@ TaskNumbers: TypeAlias = Mapping[tuple[int, int], int]
 
 
 class Route:
-    """Sends records to the tasks that read a topic: each to that of its partition, or all to all (a broadcast)."""
+    """Sends records to the tasks that read a topic: each to that of its partition, or all to all (a broadcast).
 
-    def __init__(self, plan: Plan, topic: str, numbers: TaskNumbers) -> None:
-        self._input = plan.input_of(topic)
+    Args:
+        plan: the plan.
+        topic: the topic.
+        numbers: of the tasks.
+        shift: added to the number of the input, where tasks of several plans that have the same numbers run together.
+    """
+
+    def __init__(self, plan: Plan, topic: str, numbers: TaskNumbers, shift: int = 0) -> None:
+        self._input = plan.input_of(topic) + shift
         self._tasks = _tasks(plan, plan.readers[topic], numbers)
         self._copies = [
             (task, plan.input_of(topic, part))

@@ -13,7 +13,7 @@ from millpond.stores.specs import StoreSpec
 def shape_of(plan: Plan) -> Shape:
     """The shape of the state of a plan's tasks: the stores of all that its sink depends on."""
     stores = (_store_shape(part, spec) for part in plan.parts for spec in part.stores.values())
-    return Shape(plan.partitions, tuple(stores))
+    return Shape(plan.partitions, tuple(stores), plan.behind)
 
 
 def _store_shape(part: Subtopology, spec: StoreSpec) -> StoreShape:

@@ -9,10 +9,10 @@ Version 1::
       {"subtopology":1,"name":"counts","kind":"timestamped-key-value","key_serde":"string","value_serde":"int64",
        "layout":["suppress-buffer",1,"string" or null] or null,"record_key_serde":"string","is_global":false,
        "terms":{"size":600000},"noted":{"grace":60000}},…],
-     "crc32":checksum of the text up to here and "}"}
+     "behind":["joined"],"crc32":checksum of the text up to here and "}"}
 
 There are ``terms`` only where a store has some that are fixed, and ``noted`` only where some may not become less;
-without, they are unknown.
+without, they are unknown. There is ``behind`` only where a verb runs in the operator of others.
 """
 
 import json
@@ -127,10 +127,13 @@ class Shape:
     Attributes:
         partitions: the number of tasks of each sub-topology, at least 1.
         stores: in the order of sub-topology and name, each pair of them once.
+        behind: the names of the verbs in whose operator the query's verb runs, behind them. It says where manifests
+            are, and is no part of what the state is.
     """
 
     partitions: int
     stores: tuple[StoreShape, ...]
+    behind: tuple[str, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "stores", tuple(sorted(self.stores, key=_place)))
@@ -153,11 +156,12 @@ class Shape:
     @property
     def content(self) -> dict[str, Any]:
         """What its JSON says, without the checksum: for records that hold a shape."""
-        return {
+        content: dict[str, Any] = {
             "shape": SHAPE_VERSION,
             "partitions": self.partitions,
             "stores": [store.content for store in self.stores],
         }
+        return content | ({"behind": list(self.behind)} if self.behind else {})
 
     def to_json(self) -> str:
         return checked_text(self.content)
@@ -194,6 +198,7 @@ class Shape:
             return cls(
                 read_count(content["partitions"], MOST_PARTITIONS),
                 tuple(map(StoreShape.from_content, content["stores"])),
+                tuple(map(read_text, content.get("behind", []))),
             )
         except (LookupError, TypeError, ValueError, MillpondError) as error:
             raise FormatError(f"a shape of state is damaged ({error!r}): {str(content)[:200]}") from error

@@ -316,5 +316,5 @@ def test_deleted_values_and_other_forms_of_values_are_told_apart(query: Query) -
     path.write_bytes(lz4(changelog({state_key(0): None})))
     assert [one.task_id for one in query.looking().checkpoint.manifests(2)] == ["0_1"]
     path.write_bytes(lz4(changelog({state_key(0): b"avro or so"})))
-    with pytest.raises(FormatError, match="is no manifest in Spark's form of rows; let Spark read it"):
+    with pytest.raises(FormatError, match="holds no manifest in Spark's form of rows; let Spark read it"):
         query.looking().stores()

@@ -366,6 +366,7 @@ stream_join-id (stream_join, left)
   keeps      the rows of both sides until their windows and graces are over
 
 aggregate-shop (aggregate, final)
+  operator   its own: 'stream_join-id' has another key: id
   clock      the newest time that earlier micro-batches have shown
   grace      0 s of its own + 15 min for its inputs = 15 min
   waits      for the end of its window, and the grace
@@ -375,6 +376,7 @@ aggregate-shop (aggregate, final)
   keeps      each window until it and its grace are over
 
 InOrder-shop (apply, InOrder)
+  operator   its own: 'stream_join-id' has another key: id
   clock      the newest time that earlier micro-batches have shown
   lateness   1 min of its own + 15 min for its inputs = 16 min
   waits      each row for older ones, until its lateness is over; timers likewise, for their time

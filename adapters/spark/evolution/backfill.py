@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from millpond.adapters.spark.evolution.seeds import seeds_of
 from millpond.adapters.spark.job import Job
-from millpond.adapters.spark.operator import MANIFEST_COLUMN
+from millpond.adapters.spark.stage import MANIFEST_COLUMN
 from millpond.adapters.spark.worker import StateSettings
 from millpond.errors import ConfigurationError
 from millpond.processors.distribution.plan import Plan

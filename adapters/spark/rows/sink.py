@@ -57,12 +57,23 @@ CHANGE_COLUMNS: Final[Mapping[str, pa.DataType]] = {"op": pa.string(), "sequence
 _TIMES: Final = frozenset(("timestamp", "window_start", "window_end"))
 
 
-class SinkColumns(Protocol):
-    """How the records of a sink become rows. Travels to the workers."""
+class SinkTables(Protocol):
+    """How the records of a sink become tables. Travels to the workers."""
 
     @property
     def topic(self) -> str:
         """The sink's topic."""
+
+    def to_table(self, records: Records, first: int) -> pa.Table:
+        """The rows of the records, of which the first has that ``sequence``.
+
+        Raises:
+            RecordError: a record does not fit.
+        """
+
+
+class SinkColumns(SinkTables, Protocol):
+    """How the records of a sink become rows of a DataFrame. Travels to the workers."""
 
     @property
     def ddl(self) -> str:
@@ -71,13 +82,6 @@ class SinkColumns(Protocol):
     @property
     def schema(self) -> pa.Schema:
         """The same for Arrow."""
-
-    def to_table(self, records: Records, first: int) -> pa.Table:
-        """The rows of the records, of which the first has that ``sequence``.
-
-        Raises:
-            RecordError: a record does not fit.
-        """
 
 
 @dataclass(frozen=True)
@@ -212,7 +216,7 @@ class SinkRows:
         batch: the number of the micro-batch.
     """
 
-    def __init__(self, sink: SinkColumns, batch: int) -> None:
+    def __init__(self, sink: SinkTables, batch: int) -> None:
         self._sink = sink
         self._next = batch << 32
 

@@ -3,7 +3,7 @@
 Rule of this module: it knows neither Spark nor any verb. Lengths of time are in microseconds.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -76,6 +76,7 @@ class Account:
         bounds: of the time columns of the result, how much later than their time a row may come, by the same clock;
             None if a row of any age may.
         keeps: what its state holds, and until when.
+        sides: the inputs whose time the bounds are compared with; empty for all.
     """
 
     name: str
@@ -86,16 +87,17 @@ class Account:
     longest: int | None
     bounds: Mapping[Path, int | None]
     keeps: str
+    sides: Collection[str] = ()
 
     @property
     def marks(self) -> dict[Path, int]:
         """The bounds that tell the next verb something: those that are not 0, and that of a change feed."""
         return {path: bound for path, bound in self.bounds.items() if bound or (bound == 0 and path == (CHANGE_TIME,))}
 
-    @property
-    def text(self) -> str:
-        """What ``explain`` shows of the verb."""
+    def text(self, operator: str | None = None) -> str:
+        """What ``explain`` shows of the verb, with what there is to say of its operator."""
         lines = [
+            *([] if operator is None else [("operator", operator)]),
             ("clock", self.clock),
             *((one.what, _sum(one)) for one in self.allowances),
             ("waits", self.waits),
@@ -106,9 +108,9 @@ class Account:
         return "\n".join([f"{self.name} ({self.kind})", *(f"  {head:<{_WIDTH}}{tail}" for head, tail in lines)])
 
 
-def explained(accounts: Iterable[Account]) -> str:
-    """The text of all verbs, in their order."""
-    return "\n\n".join(account.text for account in accounts)
+def explained(accounts: Iterable[Account], operator: Callable[[str], str | None] = lambda name: None) -> str:
+    """The text of all verbs, in their order; ``operator`` says what there is to say of that of a verb."""
+    return "\n\n".join(account.text(operator(account.name)) for account in accounts)
 
 
 def shown(length: int) -> str:

@@ -14,9 +14,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
-from millpond.adapters.spark.operator import MANIFEST_COLUMN
 from millpond.adapters.spark.rows.column_types import check_leaf_types
 from millpond.adapters.spark.rows.sink import arrow_schema
+from millpond.adapters.spark.stage import MANIFEST_COLUMN
 from millpond.adapters.spark.verbs.intervals import from_months, traveling
 from millpond.errors import ConfigurationError
 

@@ -52,6 +52,7 @@ class RowInput:
         order: the column, or an expression, which decides among rows of one key and time; None if nothing does.
         feed: the change feed that the rows are of; None if no verb has made them one.
         given: what the user gave, by parameter, where the columns are not those of the user; None if they are.
+        without_nulls: whether no row has a null in its key.
     """
 
     role: str
@@ -64,6 +65,7 @@ class RowInput:
     order: str | Column | None = None
     feed: Feed | None = None
     given: Mapping[str, Expression] | None = None
+    without_nulls: bool = False
 
     @property
     def expressions(self) -> Mapping[str, Expression]:
@@ -110,7 +112,7 @@ class RowInput:
     def without_null_keys(self) -> "RowInput":
         """The same without rows that have a null in their key."""
         there = [named(key).isNotNull() for key in self.keys]
-        return replace(self, frame=self.frame.where(reduce(Column.__and__, there)))
+        return replace(self, frame=self.frame.where(reduce(Column.__and__, there)), without_nulls=True)
 
     def schema(self, names: Sequence[str]) -> pa.Schema:
         """Some of the columns as they are packed.

@@ -88,7 +88,7 @@ class MadeVerbs:
         result, and what its state keeps. A bound says how much later than its time a row may come: the next verb adds
         it to its own grace, history or lateness, if that column is its time.
         """
-        print(explained(self._accounts.values()))
+        print(explained(self._accounts.values(), self._runner.sharing.told))
 
     def warm(self, checkpoint: str) -> Warmth:
         """Warm local copies in this job's ``local_dir`` beside a query that runs on another one, to restart it here.
@@ -150,7 +150,7 @@ class MadeVerbs:
                 f"this Millpond has a verb called {run.name!r} already, and each has state of its own; give one of "
                 "them another name=..., or make a new Millpond for another run"
             )
-        rows = run.result(verb, account.marks, value_serde=value_serde, columns=columns, ticks=ticks)
+        rows = run.result(verb, account, value_serde=value_serde, columns=columns, ticks=ticks)
         for made in (self._verbs, self._accounts):
             made.pop(run.name, None)  # the last one of a name is the one that is shown, behind those before it
         self._verbs[run.name] = run, verb

@@ -96,6 +96,7 @@ class Millpond(JoinVerbs):
             carried over when it is called.
         memory_budget: bytes (or text such as ``"512MiB"``) for all stores that a Python worker serves, of all its tasks
             and queries; by default the session's ``spark.millpond.memory_budget``, or else none.
+        share_operators: whether verbs of a chain may share an operator, where a verb is by the key of the one before.
 
     Raises:
         ConfigurationError: an option is missing or invalid.
@@ -119,6 +120,7 @@ class Millpond(JoinVerbs):
         complete: DataFrame | None = None,
         evolution: Evolution | None = None,
         memory_budget: str | int | None = None,
+        share_operators: bool = True,
     ) -> None:
         job = Job.of(
             application_id,
@@ -136,6 +138,7 @@ class Millpond(JoinVerbs):
             upgrade_mode,
             {},
             memory_budget,
+            share_operators,
         )
         super().__init__(VerbRunner(job, complete))
 

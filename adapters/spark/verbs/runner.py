@@ -4,7 +4,7 @@ Rule of this module: it knows what all verbs share, and no verb by name.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -23,8 +23,9 @@ from millpond.adapters.spark.rows.names import did_you_mean
 from millpond.adapters.spark.rows.sink import arrow_schema
 from millpond.adapters.spark.rows.sink_blobs import to_columns
 from millpond.adapters.spark.session import check_workers
+from millpond.adapters.spark.shared_flow import SharedVerb, shared_rows
 from millpond.adapters.spark.ticks import check_ticks
-from millpond.adapters.spark.verbs.account import Path
+from millpond.adapters.spark.verbs.account import Account
 from millpond.adapters.spark.verbs.backfill import Backfill, check_storable, to_results
 from millpond.adapters.spark.verbs.bounds import bound_marks
 from millpond.adapters.spark.verbs.expressions import Expression, kept_as, kept_in, name_of
@@ -32,10 +33,12 @@ from millpond.adapters.spark.verbs.feeds import feed_marks
 from millpond.adapters.spark.verbs.inputs import RowInput, check_equal_keys, check_equal_times, key_kinds, listed_key
 from millpond.adapters.spark.verbs.intervals import from_months, traveling
 from millpond.adapters.spark.verbs.marks import marked, together
+from millpond.adapters.spark.verbs.sharing import Shared, Sharing
 from millpond.adapters.spark.verbs.sink import PartRows, row_sink
 from millpond.adapters.spark.verbs.source import RowSource
 from millpond.adapters.spark.worker import StateSettings
 from millpond.errors import ConfigurationError, StateConflictError
+from millpond.processors.distribution.plan import Plan
 from millpond.processors.verbs.null_keys import NullKeys
 from millpond.processors.verbs.parts import ChangeColumns
 from millpond.processors.verbs.verb import PackedRows, Verb, schema_of
@@ -72,11 +75,13 @@ class VerbRunner:
         job: the job.
         complete: a DataFrame any row of which says that all inputs are complete.
         backfill: of the verbs, if they run for one; None if they do not.
+        sharing: the verbs whose operators others may share.
     """
 
     job: Job
     complete: DataFrame | None
     backfill: Backfill | None = None
+    sharing: Sharing = field(default_factory=Sharing)
 
     def verb(self, name: str, inputs: Sequence[RowInput], changes: ColumnChanges) -> "VerbRun":
         """A verb of that name on these inputs.
@@ -111,7 +116,7 @@ class VerbRunner:
         if self.backfill is not None:
             complete = self.backfill.complete
         run = VerbRun(
-            job, name, session, list(inputs), changes, handling, complete, streaming, kept=kept, backfill=self.backfill
+            job, name, session, list(inputs), changes, handling, complete, streaming, kept, self.sharing, self.backfill
         )
         if kept:
             run.keep_expressions()
@@ -147,6 +152,7 @@ class VerbRun:
         complete: a DataFrame any row of which says that all inputs are complete.
         streaming: whether it goes on with the state that there is.
         kept: whether it leaves state; a backfill does if it is the first.
+        sharing: the verbs whose operators it may share.
         backfill: for which it runs; None for none.
     """
 
@@ -159,6 +165,7 @@ class VerbRun:
     complete: DataFrame | None
     streaming: bool
     kept: bool
+    sharing: Sharing
     backfill: Backfill | None = None
 
     @property
@@ -306,7 +313,7 @@ class VerbRun:
     def result(
         self,
         verb: Verb,
-        bounds: Mapping[Path, int],
+        account: Account,
         *,
         value_serde: Serde[Any] | None = None,
         columns: T.StructType | None = None,
@@ -316,7 +323,7 @@ class VerbRun:
 
         Args:
             verb: the verb.
-            bounds: of the result's time columns.
+            account: what there is to say of its times.
             value_serde: reads packed values; None if processors take them as bytes.
             columns: of the result, if the user has named them.
             ticks: a DataFrame any row of which wakes all tasks; None if only rows do.
@@ -329,20 +336,40 @@ class VerbRun:
         """
         plan = self.job.plan(self.session, verb.topology, verb.name)
         check_ticks(ticks, plan, streaming=self.streaming)
-        columns = columns or self._columns(verb.schema)
+        shared = self._shared(plan, verb, ticks)
+        if shared:
+            plan = replace(plan, partitions=shared.partitions, behind=shared.names)
+        announced, columns = columns is not None, columns or self._columns(verb.schema)
         sources = {rows.role: (rows.selected(), self._source(rows, verb, value_serde)) for rows in self.inputs}
         sink = row_sink(verb.name, traveling(columns), verb.parts)
         metrics = f"millpond.{self.name}"
         feeds = any(isinstance(part, ChangeColumns) for part in verb.parts)
-        marks = together(bound_marks(bounds), feed_marks(self.name, self.inputs[0].keys) if feeds else {})
+        marks = together(bound_marks(account.marks), feed_marks(self.name, self.inputs[0].keys) if feeds else {})
         flow = Dataflow(
             plan, sources, [sink], self.handling, self.complete, metrics, ticks, verb.follows_time, verb.inputs
         )
         if self.backfill is not None:
             return marked(self._backfilled(self.backfill, flow, columns), marks)
         settings = self.job.settings(self.session, plan, TimeUnit.MICROSECOND, streaming=self.streaming)
-        rows = to_columns(flow.with_operators(settings), traveling(columns))
-        return marked(from_months(rows, columns), marks)
+        one = SharedVerb(self.name, flow, sink, settings, shared.inputs)
+        blobs = shared_rows([*shared.verbs, one]) if shared else flow.with_operators(settings)
+        rows = marked(from_months(to_columns(blobs, traveling(columns)), columns), marks)
+        if self.streaming and plan.alone and not announced and ticks is None:
+            self.sharing.add(rows, one, self.inputs, account)
+        return rows
+
+    def _shared(self, plan: Plan, verb: Verb, ticks: DataFrame | None) -> Shared:
+        """The operator that the verb shares with those before it.
+
+        Raises:
+            StateConflictError: it has begun in one that it cannot share any more.
+        """
+        if not self.streaming:
+            return Shared()
+        newest = self.job.history(self.name).newest
+        began = None if newest is None else newest.shape.behind
+        may = ticks is None and self.job.shares_operators
+        return self.sharing.shared(plan, self.inputs if may else (), verb, began)
 
     def _backfilled(self, backfill: Backfill, flow: Dataflow, columns: T.StructType) -> DataFrame:
         """The rows that come out of the verb's backfill, or have come out of it before."""

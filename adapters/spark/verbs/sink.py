@@ -63,12 +63,34 @@ class RowSink:
     def schema(self) -> pa.Schema:
         return _BLOBS
 
+    @property
+    def as_columns(self) -> "RowColumns":
+        """The same rows as they are, for a verb in the same operator."""
+        return RowColumns(self.topic, self.rows)
+
     def to_table(self, records: Records, first: int) -> pa.Table:
         """The rows of the records, of which the first has that ``sequence``, as blobs."""
         table = self.rows.to_table(records, first)
         step = max(1, table.num_rows * BLOB_BYTES // max(1, table.nbytes))
         blobs: Any = pa.array([to_ipc(table.slice(start, step)) for start in range(0, table.num_rows, step)])
         return pa.Table.from_arrays([blobs], schema=_BLOBS)
+
+
+@dataclass(frozen=True)
+class RowColumns:
+    """The rows of a verb's result, as the next verb of the same operator takes them. Travels to the workers.
+
+    Attributes:
+        topic: the verb's name.
+        rows: the rows.
+    """
+
+    topic: str
+    rows: PartRows
+
+    def to_table(self, records: Records, first: int) -> pa.Table:
+        """The rows of the records, of which the first has that ``sequence``."""
+        return self.rows.to_table(records, first)
 
 
 @dataclass(frozen=True)

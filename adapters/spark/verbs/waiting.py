@@ -127,6 +127,7 @@ def asof_join_account(
         {} if left.path is None else {left.path: wait},
         "versions of the right side for the history, and the latest one of each key for ever: it grows with the number "
         "of keys that are not deleted",
+        sides=("left",),
     )
 
 
