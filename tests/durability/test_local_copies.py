@@ -9,17 +9,20 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
 from millpond.adapters.rocksdb import RocksDbSupplier
 from millpond.errors import (
+    BackendInUseError,
+    BackendUnavailableError,
     CorruptFileError,
     CorruptStoreError,
     DurabilityError,
     FormatError,
     MissingFileError,
+    StoreFullError,
     UnreadableRowError,
 )
 from millpond.stores.durability import DurabilityPolicy, Manifest, Storage, TaskState, read_rows
@@ -27,6 +30,7 @@ from millpond.stores.durability.copies.seal import Seal
 from millpond.stores.evolution.conversion import CONVERTIBLE
 from millpond.stores.keys import DATA
 from millpond.stores.memory import MemoryBackend, MemorySupplier
+from millpond.stores.place import StorePlace
 from millpond.stores.serdes import BYTES, INT64
 from millpond.stores.specs import StoreKind, StoreSpec
 from tests.durability.one_store import COUNTS, add, content, key, task
@@ -208,15 +212,79 @@ def test_a_copy_whose_process_died_is_kept_only_if_its_engine_tells_what_it_lost
     assert (copy_of(tmp_path) / "mine").exists() is kept
 
 
-def test_a_copy_that_kills_whoever_opens_it_is_opened_once(tmp_path: Path, manifest: Manifest) -> None:
-    with task(tmp_path, "rocksdb") as state:
+DIES_OPENING = """
+import os, signal, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from millpond.stores.durability import Manifest
+from millpond.stores.durability.copies import local
+from millpond.stores.place import StorePlace
+from tests.durability.one_store import task
+engine, moment, real = sys.argv[3], sys.argv[5], StorePlace.open
+def dies(*_, **__):
+    os.kill(os.getpid(), signal.SIGKILL)
+def opens_and_dies(place):
+    real(place)
+    dies()
+StorePlace.open = {"before": dies, "after": opens_and_dies}.get(moment, real)
+if moment == "compared":
+    local.Seal._broken = dies
+task(Path(sys.argv[2]), engine).open(Manifest.from_json(sys.argv[4]))
+"""
+"""A process that is killed while the files of a copy are compared, before its engine opens it, or right after."""
+
+
+def dies_opening(directory: Path, backend: str, manifest: Manifest, moment: str) -> None:
+    root = str(Path(__file__).parents[2])
+    command = [sys.executable, "-c", DIES_OPENING, root, str(directory), backend, manifest.to_json(), moment]
+    assert subprocess.run(command, check=False).returncode == -9
+
+
+@pytest.mark.parametrize(
+    ("backend", "moments", "kept"),
+    [
+        ("lmdb", ["compared", "compared", "compared"], True),
+        ("lmdb", ["before"], False),
+        ("rocksdb", ["compared", "after", "compared"], True),
+        ("rocksdb", ["before"], True),
+        ("rocksdb", ["before", "after"], False),
+    ],
+)
+def test_a_copy_whose_opener_is_killed_costs_nothing_the_first_time_and_one_that_kills_is_opened_twice(
+    tmp_path: Path, manifest: Manifest, backend: str, moments: list[str], kept: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    with task(tmp_path, backend) as state:
         content(state, manifest)
-    copy = copy_of(tmp_path)
-    (copy / "deadly").touch()
-    _seal(copy).unlink()  # as whoever died of it left it
-    with task(tmp_path, "rocksdb") as state:
+    for moment in moments:
+        dies_opening(tmp_path, backend, manifest, moment)
+    with task(tmp_path, backend) as state:
         assert content(state, manifest) == expected()
-    assert not (copy / "deadly").exists()
+        assert ("restoring" not in caplog.text) is kept
+        assert content(state, manifest) == expected()
+    for moment in moments:  # what has gone well leaves no trace
+        dies_opening(tmp_path, backend, manifest, moment)
+    caplog.clear()
+    with task(tmp_path, backend) as state:
+        assert content(state, manifest) == expected()
+    assert ("restoring" not in caplog.text) is kept
+
+
+@pytest.mark.parametrize("backend", PERSISTENT)
+def test_a_copy_that_cannot_be_opened_now_is_there_when_it_can(
+    tmp_path: Path, manifest: Manifest, backend: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(place: StorePlace) -> NoReturn:
+        raise error(f"{place.directory} cannot be opened now")
+
+    with task(tmp_path, backend) as state:
+        content(state, manifest)
+        for error in (StoreFullError, BackendInUseError, BackendUnavailableError) * 2:
+            with monkeypatch.context() as patch:
+                patch.setattr(StorePlace, "open", fails)
+                with pytest.raises(error, match="cannot be opened now"):
+                    state.open(manifest)
+        assert content(state, manifest) == expected()
+    assert "restoring" not in caplog.text
 
 
 @pytest.mark.parametrize("backend", EVERY)

@@ -294,13 +294,15 @@ class LocalCopy:
                 self._discard_because(reason)
             try:
                 self._backend = self._open_in_use()
-            except BackendUnavailableError:
+            except (BackendInUseError, BackendUnavailableError, StoreFullError):
                 self._put_seals_back()
                 raise
             if self._upgrades and (self._backend.get(COMMIT_ROW) is None or self._knows_less(manifest, source)):
                 self.discard()
                 self._backend = self._open_in_use()
             self._seal.opened()
+            for seal in self._seals:
+                seal.tidy()
             if self._prepares:
                 self._begin_preparation(self._backend)
         return self._backend

@@ -11,7 +11,7 @@ from pathlib import Path
 from millpond.errors import BackendUnavailableError, CorruptStoreError
 from millpond.stores.directory import delete_local_copy
 from millpond.stores.durability.copies.position import NOWHERE, position_of
-from millpond.stores.durability.copies.seal import Seal
+from millpond.stores.durability.copies.seal import Seal, seal_path
 from millpond.stores.durability.manifest import Manifest
 from millpond.stores.durability.policy import DurabilityPolicy
 from millpond.stores.formats import FormatVersion
@@ -32,6 +32,7 @@ def delete_others(place: StorePlace, policy: DurabilityPolicy, manifest: Manifes
         if not _continues(place, policy, manifest, version, directory):
             _log.info("deleting %s: the store goes on from elsewhere, as %s", directory, place.spec.kind.value)
             delete_local_copy(place.supplier, directory)
+            seal_path(directory).unlink(missing_ok=True)
 
 
 def _continues(

@@ -6,11 +6,17 @@ open it, which covers three ways for a copy to be wrong:
 - Bytes that have changed on the disk: the seal has checksums of all files, and is broken before the engine sees them.
   An engine with checksums of its own vouches for its large files, but not for the small ones that tell what these are:
   one bit in a manifest of RocksDB makes it read the same record for ever.
-- A copy that kills the process that opens it: whoever opens it takes the seal off first, so the next one finds none.
+- A copy that kills the process that opens it: whoever is about to have it opened takes the seal off, so the next one
+  finds none.
 - A process that died with the copy open. An engine with checksums gets a new seal as soon as it is open, because it
   tells by itself what it has lost; any other's files cannot be told from damaged ones.
 
-The seal is the file ``.<directory>.seal`` beside the directory, empty while an engine with checksums has it open::
+Of an engine with checksums, a death while it opens a copy proves nothing against that, as most who die there were
+killed. So what takes the place of its seal then says that it is being opened, and one more attempt is made. Nothing is
+compared by that one: the first has, and from then on the engine may have written files, as in a copy that is open.
+
+The seal is the file ``.<directory>.seal`` beside the directory. While an engine with checksums opens that it says
+``opening``, and while it has it open, nothing. Of a copy at rest it says::
 
     {"data.mdb":[bytes,"XXH3 of 64 bits"],…}
 
@@ -21,14 +27,13 @@ the place of such digests, @ and what the system says that every write changes, 
 """
 
 import json
-import mmap
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from xxhash import xxh3_64_hexdigest
+from xxhash import xxh3_64
 
 from millpond.stores.durability.checked_text import read_count
 from millpond.stores.own_files import link_refused, no_link, refuse_links
@@ -39,8 +44,11 @@ _SMALL: Final = 1 << 20
 """Files that are larger are an engine's to vouch for, if it has checksums."""
 
 _OPEN: Final = ""
+_OPENING: Final = "opening"
 
 _STAMP: Final = "@"
+
+_CHUNK: Final = 1 << 20
 
 DIED: Final = "whoever opened it last died with it open"
 """The one reason that is no damage: there is no seal."""
@@ -80,14 +88,28 @@ class Seal:
         Returns:
             Why the directory must not be opened; None if it may be: it is as it was sealed, or there is none.
         """
+        again = False
         try:
             try:
                 seal = self._read()
+                reason = self._broken(seal)
+                again = reason is None and self._checked_by_engine and seal != _OPENING and self._directory.exists()
             finally:
-                self._path.unlink(missing_ok=True)
-            return self._broken(seal)
+                self._begin_opening(again)
+            return reason
         except OSError as error:
             return f"its files cannot be read: {error}"
+
+    def _begin_opening(self, again: bool) -> None:
+        """The engine is about to open the directory; ``again`` says whether another may if this one dies of it."""
+        try:
+            if again:
+                self._put(_OPENING)
+        except OSError:
+            again = False
+        finally:
+            if not again:
+                self._path.unlink(missing_ok=True)
 
     def strangers(self) -> list[str]:
         """The files that have come since the directory was closed; none if no seal tells.
@@ -109,7 +131,7 @@ class Seal:
         self.proven = True
         if not self._directory.exists():
             return None
-        if self._checked_by_engine and seal == _OPEN:
+        if self._checked_by_engine and seal in (_OPEN, _OPENING):
             return None
         sealed = _parsed(seal)
         if sealed is None:
@@ -119,6 +141,12 @@ class Seal:
         }
         self.proven = self._checked_by_engine or len(compared) == len(sealed)
         return _difference(sealed, self._files(_sizes(str(self._directory)), compared.__contains__))
+
+    def tidy(self) -> None:
+        """Delete what is left of the seal of a directory that has gone."""
+        with suppress(OSError):
+            if not self._directory.exists():
+                self._path.unlink(missing_ok=True)
 
     def opened(self) -> None:
         """The engine has opened the directory without harm."""
@@ -152,7 +180,11 @@ class Seal:
 
     def _write(self, seal: str) -> None:
         # Without its seal the copy is restored, so a full disk is no reason to fail what has just been committed.
-        with suppress(OSError), open(self._path, "w", opener=no_link) as file:
+        with suppress(OSError):
+            self._put(seal)
+
+    def _put(self, seal: str) -> None:
+        with open(self._path, "w", opener=no_link) as file:
             file.write(seal)
 
     def _read(self) -> str | None:
@@ -189,11 +221,12 @@ def _sizes(directory: str, below: str = "") -> dict[str, int]:
 
 
 def _digest(path: str, size: int) -> str:
-    with open(path, "rb", opener=no_link) as file:
-        if size == 0:
-            return xxh3_64_hexdigest(b"")
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            return xxh3_64_hexdigest(content)
+    digest, chunk = xxh3_64(), memoryview(bytearray(min(size, _CHUNK)))
+    # Not mapped: what cannot be read there ends the process.
+    with open(path, "rb", buffering=0, opener=no_link) as file:
+        while read := file.readinto(chunk):
+            digest.update(chunk[:read])
+    return digest.hexdigest()
 
 
 def _stamp(path: str) -> str:
